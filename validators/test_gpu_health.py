@@ -13,6 +13,7 @@ from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.xid import parse_driver_log
 from rackproof.validation import Unmeasured, check
 from rackproof.validation.gpus import (
+    counts_ecc,
     expect_each,
     expect_within,
     has_ecc,
@@ -40,7 +41,7 @@ RETIRED_PAGES_MAX = 59
     "gpu.ecc_errors",
     reads="gpu.ecc",
     roles=("gpu",),
-    when=has_ecc,
+    when=counts_ecc,
     protects="A GPU with uncorrectable errors ends jobs at random.",
     hint="nvidia-smi -q -d ECC,ROW_REMAPPER; reset the GPU; exchange the GPU if errors return.",
 )

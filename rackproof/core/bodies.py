@@ -20,6 +20,7 @@ from rackproof.core.evidence import (
     Record,
     RunInfo,
 )
+from rackproof.core.planned_checks import PlannedChecks
 
 
 class StageBody(Frozen):
@@ -64,6 +65,7 @@ MODELS: Mapping[Kind, type[BaseModel]] = {
     Kind.IDENTITY: NodeIdentity,
     Kind.EVENT: Event,
     Kind.END: End,
+    Kind.PLANNED: PlannedChecks,
 }
 
 

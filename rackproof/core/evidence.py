@@ -34,6 +34,7 @@ class Kind(StrEnum):
     IDENTITY = "identity"  # NodeIdentity
     EVENT = "event"  # Event
     END = "end"  # End: the last record of a run that ended orderly
+    PLANNED = "planned"  # PlannedChecks: what a validation is going to ask
 
 
 class Frozen(BaseModel):
@@ -50,7 +51,10 @@ class Scope(StrEnum):
     RACK = "rack"
 
 
-PROOFS: Final = ("end", "identity", "readers")
+PLANNED: Final = "planned"
+"""What a validation is going to ask is recorded first, and the judge has a list of its own."""
+
+PROOFS: Final = ("end", "identity", "readers", PLANNED)
 """Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
 certified."""
 

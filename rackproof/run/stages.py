@@ -15,6 +15,7 @@ from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
 from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, EventKind, Kind, Record
 from rackproof.core.history import History, history_of
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import EvidenceWriteError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
@@ -199,7 +200,10 @@ class Run:
                 where = result.check + (f"[{result.item}]" if result.item else "")
                 self._say(f"{result.node}: {where}: {result.outcome.value}: {result.message}")
 
-        results = run_validators(session, on_check=show, selection=self.selection)
+        def plan(checks: PlannedChecks) -> None:
+            session.store.append(Kind.PLANNED, checks)
+
+        results = run_validators(session, show, plan, selection=self.selection)
         count = sum(r.outcome is CheckOutcome.PASSED for r in results)
         self._say(f"{count} of {len(results)} checks passed")
         return bool(results)

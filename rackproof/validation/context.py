@@ -10,6 +10,7 @@ from typing import Any
 from rackproof import architectures
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.evidence.recordings import read_recordings
@@ -94,6 +95,8 @@ class Embedding:
 
     context: Context
     on_check: Callable[[CheckResult], object] = lambda result: None
+    on_planned: Callable[[PlannedChecks], object] = lambda planned: None
+    """Called once, before anything is asked."""
     fatal: BaseException | None = None
     """Why the session ended early, unless pytest ended it."""
     problem: str | None = None

@@ -38,6 +38,13 @@ def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
     return arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc == "Enabled"
 
 
+def counts_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
+    """Also where the architecture does not say whether ECC is on, and requires ``gpu.ecc_errors`` by name."""
+    by_name = "gpu.ecc_errors" in {*arch.required_checks.get("gpu", ()), *arch.required_checks.get("all", ())}
+    unknown = arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc is None
+    return has_ecc(arch, node, rack) or (unknown and by_name)
+
+
 def promised(arch: Architecture) -> Promised:
     """The expected GPUs. Raises Unmeasured without any."""
     if arch.gpu is None:

@@ -17,6 +17,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.planned_checks import planned
 from rackproof.core.rack import Node, Rack, fold
 from rackproof.errors import EXIT_USAGE, EvidenceWriteError, RackproofError, RunError
 from rackproof.remote import command_cache
@@ -194,7 +195,9 @@ class Validation:
                     case = _case(item)
                     checks[case.check.id] = function
                     questions.setdefault(case.node.name, []).append(partial(call, function, self.context.given(case)))
+            cases = [_case(item) for item in session.items]
             try:
+                self._run.on_planned(planned((case.check.id, case.item, case.node.name) for case in cases))
                 arch = self.context.arch.model_dump_json()
                 self.context.gather(questions, command_cache.subject_of(checks.items(), arch))
             except RackproofError as error:

@@ -10,6 +10,7 @@ import pytest
 
 from rackproof import kit
 from rackproof.core.evidence import CheckResult
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
 from rackproof.evidence.session import Session
 from rackproof.validation.context import Embedding, live_context
@@ -34,6 +35,7 @@ def validators_folder() -> Path:
 def run_validators(
     session: Session,
     on_check: Callable[[CheckResult], object] = lambda result: None,
+    on_planned: Callable[[PlannedChecks], object] = lambda planned: None,
     *,
     selection: Selection = EVERYTHING,
     folder: Path | None = None,
@@ -51,7 +53,7 @@ def run_validators(
         results.append(result)
         on_check(result)
 
-    run = Embedding(context, seen)
+    run = Embedding(context, seen, on_planned)
     where = folder or validators_folder()
     status = pytest.main(
         # Ignore pytest configuration of the working directory: it belongs to other tests.

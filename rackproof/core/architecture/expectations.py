@@ -87,7 +87,7 @@ def items_of(
             if set(storage.client_roles) & set(groups) and asked(storage)
         )
     elif check.startswith("storage_server."):
-        items = _served(architecture, check, leads)
+        items = served_items(architecture, check, leads)
     elif check == LIMITS_DAEMON:
         items = limited_services(architecture, groups)
     elif check.startswith(("nic.", "drives.", "service.")):
@@ -146,7 +146,7 @@ def limited_services(architecture: Architecture, groups: Collection[str]) -> tup
     return tuple(unit for unit in architecture.roles[role].expect.services if unit in limits.services)
 
 
-def _served(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
+def served_items(architecture: Architecture, check: str, leads: Collection[str]) -> Iterator[str]:
     for storage in architecture.storage.values():
         if storage.server_role not in leads or storage.class_ != "nfs":
             continue

@@ -6,18 +6,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rackproof.core.architecture import Architecture, Role, Severity
-from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
+from rackproof.core.architecture import Architecture, Role
+from rackproof.core.architecture.expectations import ABSENT, expected_checks, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult, NodeInfo
+from rackproof.core.judging.missing import Asked, missing, severity_of, short
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 GPU_CHECKS = "gpu."
 """Prefix of checks that query GPUs, which may be simulated."""
-
-_SHOWN = 60
-"""Maximum length of a value in a message."""
 
 NOT_A_LOOK = ("node.", "deploy.")
 """Checks with these prefixes record that a node was reached and changed; they read nothing back."""
@@ -29,23 +27,19 @@ _STATUS = {
 }
 
 
-OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
-"""Stage: its check. In a stage that began, a node without a result is UNMEASURED."""
-
-
 def judge_checks(
     architecture: Architecture,
     nodes: Sequence[NodeInfo],
     groups: Mapping[str, tuple[str, ...]],
     results: Iterable[CheckResult],
-    stages: Iterable[str] = (),
+    asked: Asked = Asked(),  # noqa: B008
     own_architecture: bool = True,
 ) -> Iterator[Verdict]:
     """Verdicts on all checks. Of several results for one check, item and node, the worst counts.
 
     A result with an expected value that differs from this architecture's is UNMEASURED; where the run was made for
-    another architecture (``own_architecture`` False), so is a result without a recorded expectation. ``stages`` are
-    the stages that the run began.
+    another architecture (``own_architecture`` False), so is a result without a recorded expectation. ``asked``: what
+    the run began and planned.
     """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
@@ -63,7 +57,7 @@ def judge_checks(
         yield _of_result(architecture, result, of_simulation, claim, promises.difference(result))
     for role, count in architecture.roles.items():
         yield _count(role, count, groups.get(role, ()))
-    yield from _missing(architecture, nodes, groups, set(worst), expected, stages)
+    yield from missing(architecture, nodes, groups, set(worst), asked)
     yield from _without_role(architecture, nodes)
     checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
@@ -104,8 +98,8 @@ class _Promises:
         if _same(result.expected, promised, value_at(self._architecture, result.reads, stated_only=True)):
             return None
         return (
-            f"was checked against {result.reads} = {_short(result.expected)},"
-            f" this architecture expects {_short(promised)}; validate again"
+            f"was checked against {result.reads} = {short(result.expected)},"
+            f" this architecture expects {short(promised)}; validate again"
         )
 
 
@@ -136,54 +130,10 @@ def _spelled(value: Any) -> str:
     return json.dumps(value)
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
 def is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
     """Whether none of the node's roles is managed by the kit."""
     roles = [architecture.roles[group] for group in groups if group in architecture.roles]
     return bool(roles) and not any(role.managed for role in roles)
-
-
-def _missing(
-    architecture: Architecture,
-    nodes: Sequence[NodeInfo],
-    groups: Mapping[str, tuple[str, ...]],
-    answered: set[tuple[str, str, str]],
-    expected: Iterable[ExpectedCheck],
-    stages: Iterable[str],
-) -> Iterator[Verdict]:
-    """Missing results of checks that the architecture requires, by name or through a key."""
-    any_item = {(check, node) for check, _, node in answered}
-    reported: set[tuple[str, str, str]] = set()
-    appliances = {
-        name for role, promised in architecture.roles.items() if not promised.managed for name in groups.get(role, ())
-    } - {name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())}
-    for entry in expected:
-        expectation: str | None = None  # the same for every node of the role
-        for node in groups.get(entry.role, ()):
-            key = (entry.check, entry.item, node)
-            there = key in answered if entry.item else (entry.check, node) in any_item
-            if not there and key not in reported and node not in appliances:
-                reported.add(key)
-                if expectation is None:
-                    expectation = _expectation(architecture, entry)
-                yield _unanswered(architecture, entry, node, expectation)
-    of_node = {node.name: (*node.groups, "all") for node in nodes}
-    required = [(role, check) for role, checks in architecture.required_checks.items() for check in checks]
-    required += [("all", OF_STAGES[stage]) for stage in dict.fromkeys(stages) if stage in OF_STAGES]
-    for role, check in required:
-        for node in groups.get(role, ()):
-            if node in appliances:
-                continue
-            leads = [group for group in of_node[node] if groups.get(group, ())[:1] == (node,)]
-            for item in items_of(architecture, check, of_node[node], leads):
-                there = (check, item, node) in answered if item else (check, node) in any_item
-                if not there and (check, item, node) not in reported:
-                    reported.add((check, item, node))
-                    yield _absent(architecture, check, item, node, role)
 
 
 def _without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
@@ -216,12 +166,6 @@ def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
     )
 
 
-def _required(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
-    """Whether a check is required. The architecture may set the severity of one item or of a whole check."""
-    severity = architecture.checks.get(id_) or architecture.checks.get(check)
-    return otherwise if severity is None else severity is Severity.REQUIRED
-
-
 def _of_result(
     architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], difference: str | None
 ) -> Verdict:
@@ -233,7 +177,7 @@ def _of_result(
         title=f"{result.check}: {result.item}" if result.item else result.check,
         subject=result.node,
         status=Status.UNMEASURED if difference else _STATUS[result.outcome],
-        required=_required(architecture, id_, result.check, result.required),
+        required=severity_of(architecture, id_, result.check, result.required),
         message=difference or result.message,
         source=result.reads or None,
         reason=result.protects,
@@ -241,45 +185,6 @@ def _of_result(
         raw=result.raw,
         simulated=simulated,
         claim=claim,
-    )
-
-
-def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:
-    """The key that the check reads, and its value."""
-    promised = value_at(architecture, entry.key)
-    return entry.key if promised is ABSENT else f"{entry.key}, {_short(promised)}"
-
-
-def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, expectation: str) -> Verdict:
-    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
-    return Verdict(
-        id=id_,
-        kind="check",
-        title=f"{entry.check}: {entry.item}" if entry.item else entry.check,
-        subject=node,
-        status=Status.UNMEASURED,
-        required=_required(architecture, id_, entry.check, True),
-        message=f"expected a result of {id_} for {expectation}, actual none",
-        source=entry.key,
-        reason="The architecture sets this key, and no check has read it.",
-        hint="Check that a validator for it exists and was selected, then validate again.",
-        claim=entry.claims,
-    )
-
-
-def _absent(architecture: Architecture, check: str, item: str, node: str, role: str) -> Verdict:
-    id_ = f"{check}[{item}]" if item else check
-    nodes = "every node" if role == "all" else f"every node of {role}"
-    return Verdict(
-        id=id_,
-        kind="check",
-        title=f"{check}: {item}" if item else check,
-        subject=node,
-        status=Status.UNMEASURED,
-        required=_required(architecture, id_, check, True),
-        message=f"expected a result of {id_} on {nodes}, actual none",
-        reason="The architecture requires this check by name.",
-        hint="Check that its validator still exists and was selected, then validate again.",
     )
 
 

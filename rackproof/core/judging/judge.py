@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
 from rackproof.core.bodies import fault
-from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.evidence import PLANNED, CheckResult, Frozen, Kind, Measurement, Record, RunInfo
 from rackproof.core.history import History, history_of
 from rackproof.core.judging.checks import judge_checks
 from rackproof.core.judging.conditions import wanted_conditions
@@ -25,9 +25,11 @@ from rackproof.core.judging.curves import judge_curve
 from rackproof.core.judging.gates import wanted_companions
 from rackproof.core.judging.lifecycle import judge_lifecycle
 from rackproof.core.judging.members import Members
+from rackproof.core.judging.missing import Asked
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.select import Index, WantedConditions
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
 from rackproof.errors import RunError
@@ -75,7 +77,9 @@ def judge_records(
             if record.seq in disproven
         }
         of_run = judge_lifecycle(architecture, run, history, records)
-        judgement = _judge(architecture, run, index, checks, history.begun, own_architecture, of_run)
+        plans = tuple(_read(PlannedChecks, record) for record in records if record.kind is Kind.PLANNED)
+        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs)
+        judgement = _judge(architecture, run, index, checks, asked, own_architecture, of_run)
         return _without_disproven(judgement, faults) if faults else judgement
 
 
@@ -143,14 +147,14 @@ def _judge(
     run: RunInfo,
     index: Index,
     checks: Iterable[CheckResult],
-    stages: Iterable[str] = (),
+    asked: Asked = Asked(),  # noqa: B008
     own_architecture: bool = True,
     of_run: Iterable[Verdict] = (),
 ) -> Judgement:
     members = Members(architecture, run.nodes)
     numbers = Numbers(index, members)
     verdicts: list[Verdict] = list(
-        judge_checks(architecture, run.nodes, members.groups, checks, stages, own_architecture)
+        judge_checks(architecture, run.nodes, members.groups, checks, asked, own_architecture)
     )
     verdicts.extend(of_run)
     for criterion in architecture.criteria:

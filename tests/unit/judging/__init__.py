@@ -20,6 +20,7 @@ from rackproof.core.evidence import (
 )
 from rackproof.core.judging.judge import judge
 from rackproof.core.metrics import METRICS
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.verdict import Judgement, Verdict
 
 GPU = ("gpu-01", "gpu-02")
@@ -165,6 +166,7 @@ def recorded(*bodies: Any) -> list[Record]:
         Measurement: Kind.MEASUREMENT,
         dict: Kind.STAGE,
         str: Kind.NOTE,
+        PlannedChecks: Kind.PLANNED,
     }
     chain: list[Record] = []
     for seq, body in enumerate(bodies):

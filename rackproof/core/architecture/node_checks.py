@@ -1,0 +1,164 @@
+"""Checks that a node must answer without a key of their own: they follow from its roles, its fabric and its GPUs.
+
+Together with ``expectations`` this is everything that the kit's validators answer. Validators decide on their own where
+they run, and a test compares the two for every published architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.core.architecture.expectations import ExpectedCheck, on_fabric, role_with, served_items
+from rackproof.core.architecture.models import Architecture
+
+EVERY_NODE: Final = {
+    # check: key that it reads
+    "base.failed_units": "system",
+    "base.kernel": "system.packages",
+    "base.memlock_login": "system.limits_memlock",
+    "base.memlock_services": "system.limits_memlock",
+    "base.packages": "system.packages",
+    "base.time_offset": "system.time.max_offset_ms",
+    "base.time_synchronised": "system.time.server_role",
+    "base.transparent_hugepages": "system.transparent_hugepages",
+}
+
+EVERY_RAIL: Final = {
+    "fabric.address": "fabric.rails",
+    "fabric.link": "fabric.rails",
+    "fabric.mtu": "fabric.mtu",
+    "fabric.port": "fabric.interface_prefix",
+    "fabric.port_sysctl": "fabric.rails",
+    "fabric.rdma": "fabric.rdma_prefix",
+}
+
+EVERY_GPU_NODE: Final = {
+    "gpu.healthy": "gpu",
+    "gpu.power_limit": "gpu.power_limit_w",
+    "gpu.throttling": "gpu",
+    "gpu.uniform": "gpu",
+}
+
+WITH_ECC: Final = ("gpu.ecc_errors", "gpu.page_retirement", "gpu.row_remapping")
+
+REAL_GPUS: Final = {
+    # these ask the driver and the kernel, which simulated GPUs do not have
+    "gpu.bound": "gpu.driver",
+    "gpu.kernel_module": "gpu.driver",
+    "gpu.on_bus": "gpu.count",
+    "gpu.xid": "gpu.xid_allowed",
+}
+
+CLUSTER: Final = {
+    "ceph.answers": "ceph",
+    "ceph.health": "ceph",
+    "ceph.metadata_server": "ceph.filesystem",
+    "ceph.osds": "ceph",
+    "ceph.placement_groups": "ceph",
+    "ceph.pool_size": "ceph.pool_size",
+}
+
+SERVER: Final = ("storage_server.drive", "storage_server.export", "storage_server.listens", "storage_server.version")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What decides, beside the architecture, which checks a node must answer."""
+
+    groups: tuple[str, ...]
+    leads: tuple[str, ...] = ()
+    """Roles whose first node, the one that serves, it is."""
+    simulated_gpus: bool = False
+    nodes: int = 1
+    """Of the whole rack."""
+    gpu_nodes: int = 1
+
+
+def node_checks(architecture: Architecture, place: Place) -> Iterator[ExpectedCheck]:
+    """Every check of the kit that a node of this place must answer, beside those that ``expected_checks`` lists."""
+    for check, item, key in (
+        *_of_system(architecture),
+        *_of_hardware(architecture, place),
+        *_of_fabric(architecture, place),
+        *_of_gpus(architecture, place),
+        *_of_server(architecture, place),
+    ):
+        yield ExpectedCheck("", check, item, key)
+
+
+Asked = tuple[str, str, str]
+"""Check, item, key."""
+
+
+def _of_system(architecture: Architecture) -> Iterator[Asked]:
+    yield from _plain(EVERY_NODE)
+    if architecture.system.cpu_governor is not None:
+        yield "base.cpu_governor", "", "system.cpu_governor"
+    if architecture.system.unattended_upgrades == "frozen":
+        yield "base.updates_stopped", "", "system.unattended_upgrades"
+        yield "base.apt_periodic", "", "system.unattended_upgrades"
+    for program in architecture.tools.programs:
+        yield "tools.starts", program, "tools.programs"
+    if "python3-mpi4py" in architecture.tools.packages:
+        yield "tools.mpi4py", "", "tools.packages"
+
+
+def _of_hardware(architecture: Architecture, place: Place) -> Iterator[Asked]:
+    if role := role_with(architecture, place.groups, "nics"):
+        here = f"roles.{role}.expect.nics"
+        for nic in architecture.roles[role].expect.nics:
+            yield "nic.state", nic.purpose, f"{here}.{nic.purpose}.count"
+        yield "bond.members", "", here
+    if role := role_with(architecture, place.groups, "drives"):
+        for drives in architecture.roles[role].expect.drives:
+            if drives.kind == "nvme":
+                yield "drives.warning", drives.use, f"roles.{role}.expect.drives.{drives.use}"
+
+
+def _of_fabric(architecture: Architecture, place: Place) -> Iterator[Asked]:
+    fabric = architecture.fabric
+    if fabric is None:
+        return
+    if on_fabric(architecture, place.groups):
+        for rail in range(fabric.rails):
+            port = f"{fabric.interface_prefix}{rail}"
+            for check, key in EVERY_RAIL.items():
+                yield check, port, key
+            if place.nodes > 1:
+                yield "fabric.jumbo", port, "fabric.mtu"
+            if place.nodes > 1 and fabric.loss_max_pct is not None:
+                yield "fabric.loss", port, "fabric.loss_max_pct"
+        yield "fabric.names", "", "fabric.rails"
+    if "gpu" in place.groups and place.gpu_nodes > 1:
+        yield "fabric.ssh", "", "roles.gpu.count"
+
+
+def _of_gpus(architecture: Architecture, place: Place) -> Iterator[Asked]:
+    gpu = architecture.gpu
+    if gpu is None or not gpu.count or "gpu" not in place.groups:
+        return
+    yield from _plain(EVERY_GPU_NODE)
+    if gpu.nvlink is not None:
+        yield "gpu.nvlink_errors", "", "gpu.nvlink"
+    if gpu.ecc == "Enabled":
+        for check in WITH_ECC:
+            yield check, "", "gpu.ecc"
+    if not place.simulated_gpus:
+        yield from _plain(REAL_GPUS)
+
+
+def _of_server(architecture: Architecture, place: Place) -> Iterator[Asked]:
+    served = [storage for storage in architecture.storage.values() if storage.server_role in place.leads]
+    if any(storage.class_ == "nfs" for storage in served):
+        yield "storage_server.running", "", "storage"
+        for check in SERVER:
+            for item in served_items(architecture, check, place.leads):
+                yield check, item, "storage"
+    if architecture.ceph is not None and any(storage.fstype == "ceph" for storage in served):
+        yield from _plain(CLUSTER)
+
+
+def _plain(checks: dict[str, str]) -> Iterable[Asked]:
+    return ((check, "", key) for check, key in checks.items())

@@ -1,0 +1,201 @@
+"""Results of checks that should be there and are not: UNMEASURED.
+
+What must have an answer follows from the architecture and the roles of the nodes: keys that are set, checks required by
+name, checks that every node of a kind must answer; and from the run, which records what it is going to ask.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
+from rackproof.core.architecture.node_checks import Place, node_checks
+from rackproof.core.evidence import NodeInfo
+from rackproof.core.planned_checks import Case, PlannedChecks
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+
+OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
+"""Stage: its check. In a stage that began, a node without a result is UNMEASURED."""
+
+VALIDATE = "validate"
+
+_SHOWN = 60
+"""Maximum length of a value in a message."""
+
+
+class Asked(NamedTuple):
+    """What a run did, for the results that it must have."""
+
+    stages: tuple[str, ...] = ()
+    """Stages that began."""
+    planned: tuple[PlannedChecks, ...] = ()
+    """What its validations recorded that they were going to ask."""
+    records_plans: bool = False
+    """Whether the kit that wrote the run records what it is going to ask (``RunInfo.proofs``)."""
+
+
+class _Missing:
+    """Verdicts on missing results, each once."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        nodes: Sequence[NodeInfo],
+        groups: Mapping[str, tuple[str, ...]],
+        answered: set[Case],
+    ) -> None:
+        self.architecture, self.nodes, self.groups, self.answered = architecture, nodes, groups, answered
+        self.any_item = {(check, node) for check, _, node in answered}
+        self.reported: set[Case] = set()
+        self.groups_of = {node.name: (*node.groups, "all") for node in nodes}
+        managed = {
+            name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())
+        }
+        self.appliances = {name for role in architecture.roles for name in groups.get(role, ())} - managed
+
+    def lacks(self, check: str, item: str, node: str) -> bool:
+        """Whether the result is missing and not reported so far; True marks it as reported."""
+        case = (check, item, node)
+        there = case in self.answered if item else (check, node) in self.any_item
+        if there or case in self.reported or node in self.appliances:
+            return False
+        self.reported.add(case)
+        return True
+
+    def leads(self, node: str) -> tuple[str, ...]:
+        """Roles whose first node it is."""
+        return tuple(group for group in self.groups_of[node] if self.groups.get(group, ())[:1] == (node,))
+
+    def by_key(self) -> Iterator[Verdict]:
+        for entry in expected_checks(self.architecture):
+            expectation: str | None = None  # the same for every node of the role
+            for node in self.groups.get(entry.role, ()):
+                if self.lacks(entry.check, entry.item, node):
+                    expectation = expectation or _expectation(self.architecture, entry)
+                    yield _unanswered(self.architecture, entry, node, expectation)
+
+    def by_name(self, stages: Iterable[str]) -> Iterator[Verdict]:
+        required = [(role, check) for role, checks in self.architecture.required_checks.items() for check in checks]
+        required += [("all", OF_STAGES[stage]) for stage in dict.fromkeys(stages) if stage in OF_STAGES]
+        for role, check in required:
+            for node in self.groups.get(role, ()):
+                for item in items_of(self.architecture, check, self.groups_of[node], self.leads(node)):
+                    if self.lacks(check, item, node):
+                        where = "every node" if role == "all" else f"every node of {role}"
+                        why = "The architecture requires this check by name."
+                        yield _absent(self.architecture, check, item, node, f" on {where}", why)
+
+    def by_place(self) -> Iterator[Verdict]:
+        """Checks that follow from what a node is."""
+        same: dict[Place, tuple[ExpectedCheck, ...]] = {}
+        for node in self.nodes:
+            place = Place(
+                self.groups_of[node.name],
+                self.leads(node.name),
+                node.simulated_gpus,
+                len(self.nodes),
+                len(self.groups.get("gpu", ())),
+            )
+            if place not in same:
+                same[place] = tuple(node_checks(self.architecture, place))
+            for entry in same[place]:
+                if self.lacks(entry.check, entry.item, node.name):
+                    expectation = _expectation(self.architecture, entry)
+                    yield _unanswered(self.architecture, entry, node.name, expectation)
+
+    def by_plan(self, asked: Asked) -> Iterator[Verdict]:
+        """Checks that the run recorded before it asked them."""
+        if VALIDATE in asked.stages and not asked.planned:
+            yield _no_plan()
+        for plan in asked.planned:
+            for check, item, node in plan.cases():
+                if self.lacks(check, item, node):
+                    why = "The run recorded that it was going to ask this."
+                    yield _absent(self.architecture, check, item, node, ", which was planned", why)
+
+
+def missing(
+    architecture: Architecture,
+    nodes: Sequence[NodeInfo],
+    groups: Mapping[str, tuple[str, ...]],
+    answered: set[Case],
+    asked: Asked,
+) -> Iterator[Verdict]:
+    """A verdict for every result that must be there and is not in ``answered``.
+
+    Of runs of older kits only what the architecture asks by key or by name is missed.
+    """
+    lacking = _Missing(architecture, nodes, groups, answered)
+    yield from lacking.by_key()
+    yield from lacking.by_name(asked.stages)
+    if asked.records_plans:
+        yield from lacking.by_place()
+        yield from lacking.by_plan(asked)
+
+
+def severity_of(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
+    """Whether a check is required. The architecture may set the severity of one item or of a whole check."""
+    severity = architecture.checks.get(id_) or architecture.checks.get(check)
+    return otherwise if severity is None else severity is Severity.REQUIRED
+
+
+def short(value: Any) -> str:
+    """A value in a message."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:
+    """The key that the check reads, and its value."""
+    promised = value_at(architecture, entry.key)
+    return entry.key if promised is ABSENT else f"{entry.key}, {short(promised)}"
+
+
+def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, expectation: str) -> Verdict:
+    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
+    return Verdict(
+        id=id_,
+        kind="check",
+        title=f"{entry.check}: {entry.item}" if entry.item else entry.check,
+        subject=node,
+        status=Status.UNMEASURED,
+        required=severity_of(architecture, id_, entry.check, True),
+        message=f"expected a result of {id_} for {expectation}, actual none",
+        source=entry.key,
+        reason="The architecture sets this key, and no check has read it.",
+        hint="Check that a validator for it exists and was selected, then validate again.",
+        claim=entry.claims,
+    )
+
+
+def _absent(architecture: Architecture, check: str, item: str, node: str, where: str, reason: str) -> Verdict:
+    id_ = f"{check}[{item}]" if item else check
+    return Verdict(
+        id=id_,
+        kind="check",
+        title=f"{check}: {item}" if item else check,
+        subject=node,
+        status=Status.UNMEASURED,
+        required=severity_of(architecture, id_, check, True),
+        message=f"expected a result of {id_}{where}, actual none",
+        reason=reason,
+        hint="Check that its validator still exists and was selected, then validate again.",
+    )
+
+
+def _no_plan() -> Verdict:
+    return Verdict(
+        id="run.planned",
+        kind="check",
+        title="Checks that the run was going to ask",
+        subject="rack",
+        status=Status.UNMEASURED,
+        required=True,
+        message="expected a record of what the validation was going to ask, actual none",
+        reason="Without it nobody can tell whether a result was removed.",
+        hint="Validate again.",
+    )

@@ -1,0 +1,180 @@
+"""A result that is removed from the evidence is missed, whatever the architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import pytest
+
+from rackproof.architectures import load
+from rackproof.core.architecture import Architecture, Count, Severity
+from rackproof.core.architecture.node_checks import REAL_GPUS
+from rackproof.core.architecture.published import PUBLISHED
+from rackproof.core.evidence import PLANNED, CheckResult, NodeInfo, RunInfo
+from rackproof.core.judging.judge import judge_records
+from rackproof.core.judging.missing import Asked, missing
+from rackproof.core.planned_checks import Case, planned
+from rackproof.core.rack import Node, Rack
+from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import Judgement
+from rackproof.validation.checks import Check
+from rackproof.validation.known import known_checks
+from rackproof.validation.run import validators_folder
+from tests.unit.judging import check, recorded, run_info, verdicts
+from tests.unit.judging.test_every_architecture import PEERS, all_evidence, run
+
+
+@cache
+def declared() -> tuple[Check, ...]:
+    return tuple(known_checks(validators_folder()).values())
+
+
+@cache
+def architecture(name: str) -> Architecture:
+    return load(name).model
+
+
+@cache
+def only_its_first_number(name: str) -> Architecture:
+    """With one criterion, which is enough for a certificate, for any number of nodes, and no check advisory."""
+    made = architecture(name)
+    first = made.criteria[0].model_copy(update={"severity": Severity.REQUIRED})
+    roles = {role: expected.model_copy(update={"count": Count()}) for role, expected in made.roles.items()}
+    return made.model_copy(update={"criteria": (first,), "curves": (), "outliers": (), "roles": roles, "checks": {}})
+
+
+def rack_of(made: Architecture, count: int, simulated: bool = False) -> Rack:
+    """Nodes of every role that the kit logs in to."""
+    nodes = [
+        Node(f"{role}-{number}", (role,), {"simulated_gpus": True} if simulated else {})
+        for role, expected in made.roles.items()
+        if expected.managed
+        for number in range(1, max(min(count, expected.count.max or count), expected.count.min) + 1)
+    ]
+    return Rack("rack.py", tuple(nodes))
+
+
+def answered_by_validators(made: Architecture, rack: Rack) -> list[Case]:
+    return [
+        (one.id, item, node.name) for node in rack.nodes for one in declared() for item in one.items(made, node, rack)
+    ]
+
+
+def infos(rack: Rack) -> tuple[NodeInfo, ...]:
+    return tuple(NodeInfo(name=n.name, groups=n.groups, simulated_gpus=n.simulated_gpus) for n in rack.nodes)
+
+
+def missed(made: Architecture, rack: Rack, answered: Sequence[Case]) -> set[Case]:
+    """What the judge misses by its own list, without the run's plan."""
+    groups = {"all": tuple(node.name for node in rack.nodes)}
+    groups |= {role: tuple(node.name for node in rack.group(role)) for role in made.roles}
+    verdicts_ = missing(made, infos(rack), groups, set(answered), Asked(records_plans=True))
+    found = set()
+    for verdict in verdicts_:
+        name, _, item = verdict.id.partition("[")
+        found.add((name, item.removesuffix("]"), verdict.subject))
+    return found
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_the_judge_lists_what_the_validators_answer(name: str, count: int, simulated: bool) -> None:
+    """The two lists are made independently; where they differ, a check could vanish or never be answered."""
+    made = architecture(name)
+    rack = rack_of(made, count, simulated)
+    answered = answered_by_validators(made, rack)
+    asked = missed(made, rack, ())
+    assert set(answered) - asked == set()
+    # simulated GPUs have no driver: an architecture of real ones that requires its checks by name cannot be met
+    never = {case for case in missed(made, rack, answered) if not (simulated and case[0] in REAL_GPUS)}
+    assert never == set()
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_removing_the_result_of_any_check_leaves_a_gap(name: str) -> None:
+    made = architecture(name)
+    rack = rack_of(made, 2)
+    answered = answered_by_validators(made, rack)
+    already = missed(made, rack, answered)
+    for index, case in enumerate(answered):
+        if case[2] != f"{case[2].rpartition('-')[0]}-1":
+            continue  # nodes of a role are alike but for the first
+        assert missed(made, rack, answered[:index] + answered[index + 1 :]) - already == {case}
+
+
+def evidence(name: str) -> tuple[Architecture, RunInfo, list[CheckResult], list[object]]:
+    """Everything that certifies a rack of this architecture, made up."""
+    made = only_its_first_number(name)
+    most = {role: expected.count.max or PEERS for role, expected in architecture(name).roles.items()}
+    kept = tuple(
+        node
+        for node in run(made).nodes
+        if made.roles[node.groups[0]].managed and int(node.name.rpartition("-")[2]) <= most[node.groups[0]]
+    )
+    whole = run_info().model_copy(update={"nodes": kept, "proofs": (PLANNED,)})
+    rack = Rack("rack.py", tuple(Node(node.name, node.groups) for node in kept))
+    results = [check(node, id_, item=item) for id_, item, node in answered_by_validators(made, rack)]
+    return made, whole, results, list(all_evidence(made, made.criteria[0], good=True))
+
+
+def judged(made: Architecture, bodies: Sequence[object]) -> Judgement:
+    return judge_records(made, recorded(*bodies))
+
+
+STAGE = {"stage": "validate", "event": "begin"}
+
+
+def plan_of(results: Sequence[CheckResult]) -> object:
+    return planned((result.check, result.item, result.node) for result in results)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_without_any_one_result_the_run_is_incomplete(name: str) -> None:
+    made, whole, results, numbers = evidence(name)
+    assert judged(made, [whole, STAGE, plan_of(results), *results, *numbers]).outcome is Outcome.CERTIFIED
+    first = [index for index, result in enumerate(results) if result.node.endswith("-1")]
+    for index in first[:: max(1, len(first) // 12)]:
+        rest = results[:index] + results[index + 1 :]
+        for plan in (plan_of(results), plan_of(rest)):  # the second forger removes it from the plan as well
+            again = judged(made, [whole, STAGE, plan, *rest, *numbers])
+            assert again.outcome is Outcome.INCOMPLETE, results[index]
+            gone = results[index]
+            id_ = f"{gone.check}[{gone.item}]" if gone.item else gone.check
+            verdict = verdicts(again, id_)[gone.node]
+            assert (verdict.status, verdict.required) == (Status.UNMEASURED, True)
+            assert verdict.message.startswith(f"expected a result of {id_}")
+
+
+def test_a_planned_check_that_the_architecture_does_not_know_is_missed_too() -> None:
+    """A check of the site, or one that depends on the inventory."""
+    made, whole, results, numbers = evidence("h200-single")
+    plan = planned([*((r.check, r.item, r.node) for r in results), ("site.badge", "left", results[0].node)])
+    again = judged(made, [whole, STAGE, plan, *results, *numbers])
+    (verdict,) = verdicts(again, "site.badge[left]").values()
+    assert verdict.message == "expected a result of site.badge[left], which was planned, actual none"
+    assert again.outcome is Outcome.INCOMPLETE
+
+
+def test_a_run_of_today_that_did_not_record_what_it_asks_is_incomplete() -> None:
+    made, whole, results, numbers = evidence("h200-single")
+    assert judged(made, [whole, STAGE, plan_of(results), *results, *numbers]).outcome is Outcome.CERTIFIED
+    again = judged(made, [whole, STAGE, *results, *numbers])
+    assert again.outcome is Outcome.INCOMPLETE
+    assert verdicts(again, "run.planned")["rack"].status is Status.UNMEASURED
+    older = whole.model_copy(update={"proofs": ()})
+    assert judged(made, [older, STAGE, *results, *numbers]).outcome is Outcome.CERTIFIED
+
+
+def cases() -> Iterator[Case]:
+    for node in ("gpu-2", "gpu-1", "sto-1"):
+        yield "base.kernel", "", node
+        yield "base.sysctl", "vm.swappiness", node
+    yield "gpu.count", "", "gpu-1"
+
+
+def test_a_plan_names_every_case_and_each_set_of_nodes_once() -> None:
+    plan = planned(cases())
+    assert sorted(plan.cases()) == sorted(cases())
+    assert plan.nodes == (("gpu-2", "gpu-1", "sto-1"), ("gpu-1",))
