@@ -1,4 +1,4 @@
-"""How long it takes to find that nothing has to be done, on 8 and 32 hosts, against ansible and plain pyinfra.
+"""Time of a converge without changes on 8 and 32 hosts, compared with ansible and plain pyinfra.
 
     python benchmarks/converge.py [--hosts 8 32] [--repeat 3] [--json FILE] [--quick]
 
@@ -10,9 +10,9 @@ fleet of hosts (see fleet.py), in one run:
 * ansible: ansible-core with pipelining, as many forks as hosts, connections kept from run to run, no facts gathered.
   It is installed into the user's cache the first time.
 
-Before anything is timed it is shown that all three mean the same: what the kit has made, the others find complete; a
-file that is changed by hand is noticed by all of them. Round trips are commands per host over ssh. User CPU is the
-controller's (for ansible without its connections' background processes); hosts and controller share this machine.
+Before the timing, all three are shown to be equivalent: pyinfra and ansible find the state complete that the kit has
+made, and all three detect a file changed by hand. Round trips are commands per host over ssh. User CPU is the
+controller's (for ansible without the background processes of its connections); hosts and controller share this machine.
 Bar: ansible takes at least 10 times as long as the kit.
 """
 
@@ -39,23 +39,23 @@ BAR = 10.0
 
 
 class Wrong(Exception):
-    """The ways do not do the same; one line."""
+    """The tools are not equivalent; one line."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One way, medians; wall and CPU in seconds."""
+    """Medians of one tool; wall time and CPU in seconds."""
 
     hosts: int
     way: str
     wall_s: float
     user_s: float
     round_trips: float | None
-    """Commands per host; None where nobody counts."""
+    """Commands per host; None where they are not counted."""
 
 
 def ansible_folder() -> Path:
-    """An environment with ansible-core and nothing else."""
+    """Folder of a virtual environment with ansible-core only."""
     folder = cache_folder() / f"ansible-core-{ANSIBLE}"
     if not (folder / "bin/ansible-playbook").exists():
         print(f"installing ansible-core {ANSIBLE} into {folder}", file=sys.stderr)
@@ -65,7 +65,7 @@ def ansible_folder() -> Path:
 
 
 class Bench:
-    """Everything that is run on one fleet."""
+    """The commands that are timed on one fleet."""
 
     def __init__(self, fleet: ChrootFleet) -> None:
         self.count = len(fleet.hosts)
@@ -102,7 +102,7 @@ class Bench:
         return [sys.executable, "-m", "pyinfra", *more, *options, str(self.inventory), str(HERE / "tasks" / name)]
 
     def run(self, way: str, *options: str) -> tuple[str, float, float]:
-        """What it said, wall time and user CPU. Raises Wrong when it fails."""
+        """Output, wall time and user CPU. Raises Wrong when the command fails."""
         env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
             "PYINFRA_PROGRESS": "off",
             "PYTHONPYCACHEPREFIX": str(cache_folder() / "pyc"),
@@ -110,22 +110,22 @@ class Bench:
         }
         if way == "ansible":
             env |= self.ansible_env
-        with (self.config.parent / "said").open("w+") as said:
+        with (self.config.parent / "said").open("w+") as output:
             began = time.monotonic()
             process = subprocess.Popen(
-                self.command(way, *options), stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=env, cwd=HERE
+                self.command(way, *options), stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, cwd=HERE
             )
             _, status, usage = os.wait4(process.pid, 0)
             wall = time.monotonic() - began
             process.returncode = os.waitstatus_to_exitcode(status)
-            said.seek(0)
-            text = said.read()
+            output.seek(0)
+            text = output.read()
         if process.returncode:
             raise Wrong(f"{way}: exit status {process.returncode}\n{text[-3000:]}")
         return text, wall, usage.ru_utime
 
     def apply(self, way: str) -> int:
-        """Converge; how many tasks changed something, on all hosts together."""
+        """Converge. Returns the number of changed tasks over all hosts."""
         if way == "ansible":
             return _ansible_changes(self.run(way)[0], self.count)
         text, _, _ = self.run(way, "-y")
@@ -136,16 +136,16 @@ class Bench:
         return changed
 
     def notices(self, way: str) -> int:
-        """How many tasks would change something, without doing it."""
+        """Number of tasks that would change something, from a dry run."""
         if way == "ansible":
             return _ansible_changes(self.run(way, "--check")[0], self.count)
         text, _, _ = self.run(way, "--dry", "--json")
-        found = re.search(r"^\{", text, re.MULTILINE)
-        if found is None:
+        match = re.search(r"^\{", text, re.MULTILINE)
+        if match is None:
             raise Wrong(f"{way}: no plan\n{text[-2000:]}")
-        document, _ = json.JSONDecoder().raw_decode(text[found.start() :])
+        document, _ = json.JSONDecoder().raw_decode(text[match.start() :])
         plan = document["plan"]
-        return sum(len(each["hosts_with_change"]) for each in plan)
+        return sum(len(task["hosts_with_change"]) for task in plan)
 
     def on_first(self, command: str) -> None:
         subprocess.run(["ssh", "-F", str(self.config), self.first, command], check=True, stdin=subprocess.DEVNULL)
@@ -156,14 +156,14 @@ class Bench:
 
 
 def _ansible_changes(text: str, hosts: int) -> int:
-    found = re.findall(r"^gpu-\d+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", text, re.MULTILINE)
-    if len(found) != hosts or any(int(bad) or int(failed) for _, _, bad, failed in found):
+    recaps = re.findall(r"^gpu-\d+ +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", text, re.MULTILINE)
+    if len(recaps) != hosts or any(int(bad) or int(failed) for _, _, bad, failed in recaps):
         raise Wrong(f"ansible did not reach every host\n{text[-2000:]}")
-    return sum(int(changed) for _, changed, _, _ in found)
+    return sum(int(changed) for _, changed, _, _ in recaps)
 
 
 def prove_equal(bench: Bench) -> None:
-    """All ways mean the same state, and see when it is not there. Raises Wrong."""
+    """Verify that all tools declare the same state and detect a deviation. Raises Wrong."""
     if not bench.apply("rackproof"):
         raise Wrong("rackproof: nothing had to be done on fresh hosts")
     ways = ("rackproof", "pyinfra", "ansible")
@@ -188,7 +188,7 @@ def measure(count: int, repeat: int) -> list[Figure]:
     with chroot_fleet(count) as fleet:
         bench = Bench(fleet)
         prove_equal(bench)
-        print(f"{count} hosts: all ways find the same state complete, and a change of it", flush=True)
+        print(f"{count} hosts: all tools find the same state complete, and detect a change", flush=True)
         taken: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
         for _ in range(repeat):
             for way in WAYS:  # in turns: the load of the machine is the same for all
@@ -218,7 +218,7 @@ def show(figures: Sequence[Figure]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="A converge that changes nothing, against others.")
     parser.add_argument("--hosts", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--repeat", type=int, default=3, help="runs of each way, in turns; the median counts")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each tool, in turns; the median counts")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="8 hosts, once")
     options = parser.parse_args()
@@ -228,9 +228,9 @@ def main() -> int:
     figures: list[Figure] = []
     try:
         for count in sorted(options.hosts):
-            found = measure(count, options.repeat)
-            show(found)
-            figures += found
+            measured = measure(count, options.repeat)
+            show(measured)
+            figures += measured
     except (FleetError, Wrong) as error:
         print(f"converge: {error}", file=sys.stderr)
         return 3

@@ -1,4 +1,4 @@
-"""A fleet of hosts without virtual machines, for measuring what grows with the number of hosts.
+"""A fleet of hosts without virtual machines, for benchmarks that scale with the number of hosts.
 
     python benchmarks/fleet.py 32          # start it, print an inventory, wait for Ctrl-C
 
@@ -6,7 +6,7 @@ Each host is an sshd in a chroot with mount, pid and uts namespaces of its own, 
 over one unpacked Debian root file system that is built once (mmdebstrap) and kept in the user's cache. There is one
 kernel for all of them, so there are no modules, reboots or NFS mounts. Needs root.
 
-Nothing outlives the program: each host ends with the process that started it, and takes its mounts along.
+Hosts and their mounts end with the process that started them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ exec chroot . /usr/sbin/sshd -D -o ListenAddress="$2"
 
 
 class FleetError(Exception):
-    """The fleet cannot be started; one line."""
+    """The fleet cannot be started, with the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def cache_folder() -> Path:
 
 
 def root_folder() -> Path:
-    """The unpacked root file system; built when it is not there. Raises FleetError."""
+    """Folder of the unpacked root file system, built if it is absent. Raises FleetError."""
     if os.geteuid() != 0:
         raise FleetError("hosts of their own need mounts and namespaces: run this as root")
     recipe = f"{SUITE} {' '.join(PACKAGES)}\n{_SSHD}"
@@ -138,14 +138,14 @@ def root_folder() -> Path:
 
 @contextmanager
 def chroot_fleet(count: int) -> Iterator[ChrootFleet]:
-    """``count`` hosts that answer, for the length of the block. Raises FleetError."""
+    """Start ``count`` hosts, and stop them at the end of the block. Raises FleetError."""
     root = root_folder()
     with (cache_folder() / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FleetError("another fleet has these addresses") from None
-        # Whoever ends this process by its number ends the hosts as well.
+        # SIGTERM to this process also ends the hosts.
         before = signal.signal(signal.SIGTERM, _ended)
         try:
             with _started(count, root) as fleet:

@@ -1,9 +1,9 @@
-"""How long judging stored recordings again takes, and how much memory, for a rack of 1,000 nodes.
+"""Time and memory of validating the stored recordings of a rack of 1,000 nodes.
 
     python benchmarks/revalidate.py [--nodes 1000] [--from DIR] [--architecture ID] [--json FILE] [--profile]
 
-The recordings are copies of one that was made on a virtual rack, under other names; every check of the kit reads every
-one of them. Bar: 60 s for 1,000 on 2 cores.
+The recordings are copies of one from a virtual rack, under other names; every check of the kit runs on each of them.
+Bar: 60 s for 1,000 on 2 cores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BAR_S, BAR_NODES = 60.0, 1000
 
 
 def copies(source: Path, name: str, count: int, folder: Path) -> None:
-    """``count`` recordings like that of ``name``, each of a node of its own; its name is replaced in what it said."""
+    """``count`` copies of the recording of ``name``, each for its own node, with the name replaced in the output."""
     original = next(recording for recording in read_recordings(source) if recording.node.name == name)
 
     def copy(number: int) -> Recording:
@@ -52,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Judge stored recordings again.")
     parser.add_argument("--nodes", type=int, default=BAR_NODES)
     parser.add_argument("--from", dest="source", type=Path, default=RECORDINGS, metavar="DIR")
-    parser.add_argument("--node", default="gpu-01", help="whose recording is copied")
+    parser.add_argument("--node", default="gpu-01", help="node whose recording is copied")
     parser.add_argument("--architecture", default="virtual-rack")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="write a cProfile there; times are longer then")
@@ -67,13 +67,13 @@ def main() -> int:
             [*command, "--architecture", options.architecture], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         with process.stdout or sys.stdin as stdout:
-            said = stdout.read()
+            output = stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1, 2):
         return 3
-    counts = json.loads(said)["counts"]
+    counts = json.loads(output)["counts"]
     figures = {
         "nodes": options.nodes, "results": sum(counts.values()), "counts": counts, "wall_s": round(wall, 2),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 2), "peak_mb": round(usage.ru_maxrss / 1024),

@@ -1,18 +1,18 @@
-"""How long forty checks take on 8, 32 and 128 hosts, against other ways of asking the same.
+"""Time of forty checks on 8, 32 and 128 hosts, compared with other tools that run the same checks.
 
     python benchmarks/validators.py [--hosts 8 32 128] [--repeat 3] [--others-up-to 8] [--json FILE] [--quick]
 
-All of them in one run, on one fleet of hosts (see fleet.py), with the same forty questions:
+All tools run on one fleet of hosts (see fleet.py), with the same forty checks:
 
-* floor: one ``ssh`` a host, all at the same time, with all commands that the checks need as one script. Nobody looks at
-  what comes back. Nothing that asks over ssh can be faster.
-* rackproof cold and warm: a whole process, from the shell's point of view; warm with the list of commands that the cold
-  one has kept. ``start`` is the same process when it only collects its checks: interpreter, imports, inventory.
-* testinfra ssh and paramiko: the same files of checks with testinfra's own backends. They go host by host, so for
-  more hosts than ``--others-up-to`` their time is scaled and marked so.
+* floor: one ``ssh`` a host, all at the same time, with all commands of the checks as one script, whose output is not
+  evaluated. No tool can be faster over ssh.
+* rackproof cold and warm: a whole process, started from the shell; warm with the command list that the cold one has
+  cached. ``start`` is the same process when it only collects its checks: interpreter, imports, inventory.
+* testinfra ssh and paramiko: the same check files with testinfra's own backends. They run host by host, so for
+  more hosts than ``--others-up-to`` their time is extrapolated and marked so.
 * goss: one ``goss validate`` a host over ssh, all at the same time.
 
-CPU and memory are the controller's; hosts and controller share this machine, and its load is said. Bars: warm at most
+CPU and memory are the controller's; hosts and controller share this machine, whose load is printed. Bars: warm at most
 3 times the floor, at most 2 times at 128 hosts, at least 30 times faster than the ssh backend, at most 300 MB.
 """
 
@@ -50,7 +50,7 @@ roles: {gpu: {count: {min: 1}}}
 
 @dataclass(frozen=True)
 class Figure:
-    """One way of asking; wall and CPU in seconds, memory of the largest process in MB."""
+    """Figures of one tool: wall time and CPU in seconds, memory of the largest process in MB."""
 
     hosts: int
     way: str
@@ -58,12 +58,12 @@ class Figure:
     cpu_s: float
     peak_mb: float
     passed: int | None
-    """Checks that passed; None where nobody counts."""
+    """Number of passed checks; None where they are not counted."""
     scaled: bool = False
 
 
 def timed(hosts: int, way: str, arguments: Sequence[str | Path], stdin: Path | None, env: dict[str, str]) -> Figure:
-    """Run a process to its end. Raises SystemExit when it fails."""
+    """Run a process. Raises SystemExit when it fails."""
     with tempfile.TemporaryFile() as out, (stdin or Path(os.devnull)).open("rb") as given:
         began = time.monotonic()
         process = subprocess.Popen(list(map(str, arguments)), stdin=given, stdout=out, stderr=out, env=env, cwd=HERE)
@@ -71,17 +71,17 @@ def timed(hosts: int, way: str, arguments: Sequence[str | Path], stdin: Path | N
         wall = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
-        said = out.read().decode(errors="replace")
+        output = out.read().decode(errors="replace")
     if process.returncode:
-        raise SystemExit(f"{way}: exit status {process.returncode}\n{said[-2000:]}")
-    passed = re.search(r"^(\d+) passed", said, re.MULTILINE)
+        raise SystemExit(f"{way}: exit status {process.returncode}\n{output[-2000:]}")
+    passed = re.search(r"^(\d+) passed", output, re.MULTILINE)
     return Figure(
         hosts, way, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, int(passed[1]) if passed else None
     )
 
 
 class Bench:
-    """Everything that is run on one fleet."""
+    """The commands that are timed on one fleet."""
 
     def __init__(self, fleet: ChrootFleet) -> None:
         self.count = len(fleet.hosts)
@@ -139,7 +139,7 @@ class Bench:
 
 
 def median(figures: Sequence[Figure]) -> Figure:
-    """The one with the median of wall time, with the largest memory of all."""
+    """The run with the median wall time, with the largest memory of all runs."""
     ordered = sorted(figures, key=lambda figure: figure.wall_s)
     middle = ordered[(len(ordered) - 1) // 2]
     return Figure(
@@ -149,7 +149,7 @@ def median(figures: Sequence[Figure]) -> Figure:
 
 
 def measure(count: int, repeat: int, others: dict[str, Figure], others_up_to: int) -> list[Figure]:
-    """All figures for one size. ``others`` has testinfra's of the largest fleet so far that they were run on."""
+    """All figures of one fleet size. ``others`` has testinfra's figures of the largest fleet measured so far."""
     with chroot_fleet(count) as fleet:
         bench = Bench(fleet)
         start = median([bench.rackproof("start", "--collect-only") for _ in range(2)])  # the first one compiles
@@ -176,22 +176,22 @@ def measure(count: int, repeat: int, others: dict[str, Figure], others_up_to: in
 
 
 def bars(figures: Sequence[Figure]) -> list[dict[str, Any]]:
-    """What was asked for, and what came out, by fleet."""
-    found = []
+    """Bars and actual values by fleet size."""
+    bars = []
     for count in sorted({figure.hosts for figure in figures}):
         of = {figure.way: figure for figure in figures if figure.hosts == count}
         warm, floor = of["rackproof warm"], of["floor"]
         limit = BAR_FLOOR_128 if count >= 128 else BAR_FLOOR
         ratio = warm.wall_s / floor.wall_s
-        found.append({"bar": f"{count} hosts: warm over floor", "limit": limit, "actual": ratio, "ok": ratio <= limit})
+        bars.append({"bar": f"{count} hosts: warm over floor", "limit": limit, "actual": ratio, "ok": ratio <= limit})
         if "testinfra ssh" in of:
             faster = of["testinfra ssh"].wall_s / warm.wall_s
             scaled = " (scaled)" if of["testinfra ssh"].scaled else ""
-            found.append({"bar": f"{count} hosts: ssh backend over warm{scaled}", "limit": BAR_SSH, "actual": faster,
+            bars.append({"bar": f"{count} hosts: ssh backend over warm{scaled}", "limit": BAR_SSH, "actual": faster,
                           "ok": faster >= BAR_SSH})  # fmt: skip
-        found.append({"bar": f"{count} hosts: memory, MB", "limit": BAR_MB, "actual": warm.peak_mb,
+        bars.append({"bar": f"{count} hosts: memory, MB", "limit": BAR_MB, "actual": warm.peak_mb,
                       "ok": warm.peak_mb <= BAR_MB})  # fmt: skip
-    return found
+    return bars
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ _CONTAINER = {
 }
 SAMPLES: dict[str, list[dict[str, Any]]] = {
     "nvidia-smi": [{"recordings": "/usr/local/share/gpu"}],
-    "rackproof-container": [_CONTAINER | {"runtime": each} for each in ("podman", "docker", "enroot")],
+    "rackproof-container": [_CONTAINER | {"runtime": runtime} for runtime in ("podman", "docker", "enroot")],
     "rackproof-gpu": [
         {"tuning": Tuning(ecc=False, mig=False)},
         {"tuning": Tuning(700.0, (2619, 1980), (1200, 1980), (2619,), True, True, ("3g.71gb", "4g.71gb"), reset=True)},

@@ -1,4 +1,4 @@
-"""Forty checks of a host, as anybody writes them for testinfra; all of them hold on a host of the fleet."""
+"""Forty typical testinfra checks of a host; all pass on a host of the fleet."""
 # ruff: noqa: S101, S108
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ COMMANDS = {
 
 def _file(path: str, mode: int) -> Callable[[Host], None]:
     def test(host: Host) -> None:
-        found = host.file(path)
-        assert found.exists
-        assert found.is_file
-        assert found.user == "root"
-        assert found.mode == mode
+        file = host.file(path)
+        assert file.exists
+        assert file.is_file
+        assert file.user == "root"
+        assert file.mode == mode
 
     return test
 
 
 def _package(name: str) -> Callable[[Host], None]:
     def test(host: Host) -> None:
-        found = host.package(name)
-        assert found.is_installed
-        assert found.version
+        package = host.package(name)
+        assert package.is_installed
+        assert package.version
 
     return test
 
@@ -68,19 +68,19 @@ def _sysctl(name: str) -> Callable[[Host], None]:
 
 def _mount(path: str, kind: str) -> Callable[[Host], None]:
     def test(host: Host) -> None:
-        found = host.mount_point(path)
-        assert found.exists
-        assert found.filesystem == kind
+        mount = host.mount_point(path)
+        assert mount.exists
+        assert mount.filesystem == kind
 
     return test
 
 
 def _user(name: str, uid: int | None) -> Callable[[Host], None]:
     def test(host: Host) -> None:
-        found = host.user(name)
-        assert found.exists
-        assert uid is None or found.uid == uid
-        assert found.shell
+        user = host.user(name)
+        assert user.exists
+        assert uid is None or user.uid == uid
+        assert user.shell
 
     return test
 

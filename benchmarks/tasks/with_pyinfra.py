@@ -1,4 +1,4 @@
-"""The work by pyinfra's own operations, one a task."""
+"""The tasks with pyinfra's own operations, one operation a task."""
 
 from __future__ import annotations
 

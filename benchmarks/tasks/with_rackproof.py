@@ -1,4 +1,4 @@
-"""The work by the kit's operations, cut as ``deploys/cluster.py`` is: a few files operations, packages, a user."""
+"""The tasks with the kit's operations, divided as in ``deploys/cluster.py``: files operations, packages, a user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks import work
 
 
 class Passwd(facts.Answer[str]):
-    """A user's line of the password file, or nothing."""
+    """A user's line of the password file, or none."""
 
     def command(self, user: str) -> str:
         return facts.complete(f"getent passwd {user}")

@@ -1,4 +1,4 @@
-"""The work that ``converge.py`` has done in three ways: 37 tasks, the size of ``deploys/cluster.py``."""
+"""The 37 tasks of ``converge.py``, about as many as ``deploys/cluster.py`` has, for all tools."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def text(node: str, number: int) -> str:
 
 
 def playbook() -> str:
-    """The same for ansible. JSON is YAML."""
+    """The tasks as an ansible playbook, in JSON, which is valid YAML."""
     tasks: list[dict[str, object]] = [{"ansible.builtin.apt": {"name": list(PACKAGES), "state": "present"}}]
     tasks += [{"ansible.builtin.file": {"path": path, "state": "directory", "mode": "0755"}} for path in DIRECTORIES]
     tasks += [

@@ -97,23 +97,23 @@ def long_shell(source: str) -> list[int]:
     tree = ast.parse(source)
     inside = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
     inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    found = []
+    unquoted = []
     for node in ast.walk(tree):
         text = shell_text(node) if isinstance(node, ast.expr) and id(node) not in inside else None
         if text is None:
             continue
         lines = max(len(text.strip().splitlines()), (node.end_lineno or 0) - node.lineno + 1)
         if lines > MOST_LINES and len(_WORDS.findall(text)) > 2:
-            found.append(node.lineno)
-    return found
+            unquoted.append(node.lineno)
+    return unquoted
 
 
 def test_shell_of_more_than_a_few_lines_is_a_file() -> None:
     modules = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
-    found = {
+    scripts = {
         f"{name}:{line}" for name, path in modules.items() if name not in KEPT for line in long_shell(path.read_text())
     }
-    assert found == set()
+    assert scripts == set()
 
 
 def test_the_rule_sees_lines_of_text_and_of_source() -> None:

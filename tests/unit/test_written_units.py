@@ -56,8 +56,8 @@ def test_a_written_node_answers_about_units(tmp_path: Path) -> None:
     (tmp_path / "gpu-01" / "u.yaml").write_text(
         '- {match: "--property=Id,LoadState", units: {"*": loaded active static}}\n'
     )
-    said = read_written(tmp_path).answers["gpu-02"].run(asked(UNITS[:1]), 1.0)
-    answer = facts.UnitStates().process(said.stdout.decode().splitlines())
+    result = read_written(tmp_path).answers["gpu-02"].run(asked(UNITS[:1]), 1.0)
+    answer = facts.UnitStates().process(result.stdout.decode().splitlines())
     assert answer is not None
     assert answer.units["chrony.service"].file == "static"
 

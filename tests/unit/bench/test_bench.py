@@ -55,8 +55,8 @@ def measure(
 
 
 def step(kind: str) -> Step:
-    (found,) = [s for s in plan_steps(virtual_rack(), "lab", lab_rack()) if s.id == kind]
-    return found
+    (planned,) = [s for s in plan_steps(virtual_rack(), "lab", lab_rack()) if s.id == kind]
+    return planned
 
 
 def by_subject(measurements: Sequence[Measurement]) -> dict[str, Measurement]:
@@ -77,12 +77,12 @@ def test_an_unknown_profile_is_named_with_those_that_exist() -> None:
 
 
 def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
-    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
-    assert found["read_bandwidth gpu-01"].samples == (736316235 / 1e6,)
-    assert found["read_bandwidth gpu-02"].samples == (743938039 / 1e6,)
-    assert found["read_bandwidth rack"].samples == (736316235 / 1e6 + 743938039 / 1e6,)
-    assert found["read_bandwidth gpu-01"].conditions["clients"] == 2
-    assert found["read_bandwidth gpu-01"].raw
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
+    assert measured["read_bandwidth gpu-01"].samples == (736316235 / 1e6,)
+    assert measured["read_bandwidth gpu-02"].samples == (743938039 / 1e6,)
+    assert measured["read_bandwidth rack"].samples == (736316235 / 1e6 + 743938039 / 1e6,)
+    assert measured["read_bandwidth gpu-01"].conditions["clients"] == 2
+    assert measured["read_bandwidth gpu-01"].raw
 
 
 PREPARED = "client_ram_bytes 1026392064\ncached_bytes_start 4096\n"
@@ -93,8 +93,8 @@ def prepared(node: str, command: str) -> CommandResult | None:
 
 
 def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
-    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], prepared))
-    own, rack = found["read_bandwidth gpu-01"].companions, found["read_bandwidth rack"].companions
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], prepared))
+    own, rack = measured["read_bandwidth gpu-01"].companions, measured["read_bandwidth rack"].companions
     assert own["client_ram_bytes"] == (1026392064.0,)
     assert own["cached_bytes_start"] == (4096.0,)
     assert own["dataset_bytes"] == (33554432.0,)
@@ -109,9 +109,9 @@ def test_a_client_that_cannot_tell_its_cache_does_not_claim_a_cold_one(tmp_path:
     def silent(node: str, command: str) -> CommandResult | None:
         return said(node, command, "client_ram_bytes 1026392064\n") if "fincore" in command else fio(node, command)
 
-    found = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], silent))
-    assert "cached_bytes_start" not in found["read_bandwidth gpu-01"].companions
-    assert "cached_bytes_start" not in found["read_bandwidth rack"].companions
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], silent))
+    assert "cached_bytes_start" not in measured["read_bandwidth gpu-01"].companions
+    assert "cached_bytes_start" not in measured["read_bandwidth rack"].companions
 
 
 @pytest.mark.parametrize("text", ["", "client_ram_bytes\n", "client_ram_bytes much\n", "cached_bytes_start -1\nx 3\n"])
@@ -157,9 +157,11 @@ def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Pat
 def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
     tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
 ) -> None:
-    found = measure(tmp_path, [step("storage/local/read")], lambda n, c: result(n, c) if "fio --eta" in c else None)
-    assert len(found) == 3
-    for m in found:
+    measurements = measure(
+        tmp_path, [step("storage/local/read")], lambda n, c: result(n, c) if "fio --eta" in c else None
+    )
+    assert len(measurements) == 3
+    for m in measurements:
         assert m.samples == ()
         assert reason in (m.reason or "")
 
@@ -172,10 +174,10 @@ def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(
         document["client_stats"][1]["error"] = 5
         return said(node, command, json.dumps(document) + "\n")
 
-    found = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
-    assert found["read_bandwidth gpu-01"].samples
-    assert found["read_bandwidth gpu-02"].reason == "gpu-02: fio error 5"
-    assert not found["read_bandwidth rack"].samples
+    measured = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    assert measured["read_bandwidth gpu-01"].samples
+    assert measured["read_bandwidth gpu-02"].reason == "gpu-02: fio error 5"
+    assert not measured["read_bandwidth rack"].samples
 
 
 def test_an_unmounted_client_is_named_and_the_rest_is_measured(tmp_path: Path) -> None:
@@ -184,11 +186,11 @@ def test_an_unmounted_client_is_named_and_the_rest_is_measured(tmp_path: Path) -
             return said(node, command, rc=1, err="/mnt/local is not mounted")
         return fio(node, command)
 
-    found = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
-    assert found["read_bandwidth gpu-01"].samples
-    assert found["read_bandwidth gpu-01"].conditions["clients"] == 1
-    assert "not mounted" in (found["read_bandwidth gpu-02"].reason or "")
-    assert not found["read_bandwidth rack"].samples
+    measured = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    assert measured["read_bandwidth gpu-01"].samples
+    assert measured["read_bandwidth gpu-01"].conditions["clients"] == 1
+    assert "not mounted" in (measured["read_bandwidth gpu-02"].reason or "")
+    assert not measured["read_bandwidth rack"].samples
 
 
 @pytest.mark.parametrize("victim", ["gpu-01", "gpu-02"])
@@ -206,18 +208,18 @@ def test_a_node_that_dies_in_the_middle_leaves_the_others_measured(tmp_path: Pat
 
         fleet.answer = answer  # type: ignore[attr-defined]
         run_steps(session, "run-1", [step("storage/local/read")], set(), lambda text: None)
-    found = by_subject(
+    measured = by_subject(
         [Measurement.model_validate(r.body) for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
     )
-    assert found[f"read_bandwidth {survivor}"].samples
-    assert "lost during the measurement" in (found[f"read_bandwidth {victim}"].reason or "")
-    assert not found["read_bandwidth rack"].samples
+    assert measured[f"read_bandwidth {survivor}"].samples
+    assert "lost during the measurement" in (measured[f"read_bandwidth {victim}"].reason or "")
+    assert not measured["read_bandwidth rack"].samples
 
 
 def test_a_node_that_was_off_before_is_named(tmp_path: Path) -> None:
-    found = by_subject(measure(tmp_path, [step("storage/local/read")], fio, dead={"gpu-02"}))
-    assert found["read_bandwidth gpu-01"].samples
-    assert "connection lost" in (found["read_bandwidth gpu-02"].reason or "")
+    measured = by_subject(measure(tmp_path, [step("storage/local/read")], fio, dead={"gpu-02"}))
+    assert measured["read_bandwidth gpu-01"].samples
+    assert "connection lost" in (measured["read_bandwidth gpu-02"].reason or "")
 
 
 def perftest(node: str, command: str) -> CommandResult | None:
@@ -234,12 +236,12 @@ def perftest(node: str, command: str) -> CommandResult | None:
 
 def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
     steps = links.plan(virtual_rack(), LAB.links, lab_rack())  # type: ignore[arg-type]
-    found = by_subject(measure(tmp_path, steps, perftest))
-    bandwidth = found["rdma_write_bandwidth gpu-01|gpu-02"]
+    measured = by_subject(measure(tmp_path, steps, perftest))
+    bandwidth = measured["rdma_write_bandwidth gpu-01|gpu-02"]
     assert bandwidth.samples == pytest.approx([16.25 * 2**20 * 8 / 1e9] * 2)
     assert bandwidth.conditions["server"] == "gpu-01"
-    assert found["rdma_write_latency gpu-01|gpu-02"].samples[0] > 0
-    assert found["tcp_bandwidth gpu-01|gpu-02"].samples[0] > 0
+    assert measured["rdma_write_latency gpu-01|gpu-02"].samples[0] > 0
+    assert measured["tcp_bandwidth gpu-01|gpu-02"].samples[0] > 0
 
 
 @pytest.mark.parametrize(
@@ -259,9 +261,9 @@ def test_a_link_tool_that_fails_gives_unmeasured_with_the_reason(
     def answer(node: str, command: str) -> CommandResult | None:
         return result(node, command) if command.startswith("ib_write_bw") and "10.77.0.21" in command else None
 
-    (found,) = measure(tmp_path, steps, answer)
-    assert found.samples == ()
-    assert reason in (found.reason or "")
+    (measurement,) = measure(tmp_path, steps, answer)
+    assert measurement.samples == ()
+    assert reason in (measurement.reason or "")
 
 
 def test_every_pair_of_four_nodes_is_measured_in_three_rounds() -> None:
@@ -295,12 +297,12 @@ def mpi(node: str, command: str) -> CommandResult | None:
 
 
 def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: Path) -> None:
-    found = measure(tmp_path, [step("collectives/mpi/all_reduce")], mpi)
+    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], mpi)
     sizes = collectives.sizes(LAB.collectives)  # type: ignore[arg-type]
-    assert {(m.metric, m.labels["bytes"]) for m in found} == {
+    assert {(m.metric, m.labels["bytes"]) for m in measurements} == {
         (metric, str(s)) for s in sizes for metric in collectives.METRICS
     }
-    assert all(m.samples for m in found)
+    assert all(m.samples for m in measurements)
 
 
 @pytest.mark.parametrize(
@@ -316,11 +318,11 @@ def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: P
 def test_a_collective_that_fails_gives_unmeasured(
     tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
 ) -> None:
-    found = measure(
+    measurements = measure(
         tmp_path, [step("collectives/mpi/all_reduce")], lambda n, c: result(n, c) if "mpirun" in c else None
     )
-    assert found
-    assert all(m.samples == () and reason in (m.reason or "") for m in found)
+    assert measurements
+    assert all(m.samples == () and reason in (m.reason or "") for m in measurements)
 
 
 def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
@@ -332,9 +334,9 @@ def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
         document["results"] = document["results"][:2]
         return said(node, command, json.dumps(document) + "\n")
 
-    found = measure(tmp_path, [step("collectives/mpi/all_reduce")], short)
-    assert sum(bool(m.samples) for m in found) == 2 * 3
-    assert all("no row of" in (m.reason or "") for m in found if not m.samples)
+    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], short)
+    assert sum(bool(m.samples) for m in measurements) == 2 * 3
+    assert all("no row of" in (m.reason or "") for m in measurements if not m.samples)
 
 
 def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:

@@ -78,12 +78,12 @@ class FakeFleet:
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
         assert set(commands.values()) == {CAPTURE_COMMAND}
-        found = {}
+        results = {}
         for name, command in commands.items():
-            said = self.answers[name]
-            error = None if said is not None else "no route to host"
-            found[name] = CommandResult(name, command, None if error else 0, (said or "").encode(), error=error)
-        return found
+            stdout = self.answers[name]
+            error = None if stdout is not None else "no route to host"
+            results[name] = CommandResult(name, command, None if error else 0, (stdout or "").encode(), error=error)
+        return results
 
 
 @pytest.fixture

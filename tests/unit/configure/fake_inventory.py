@@ -1,7 +1,7 @@
 """An inventory of nodes that are not there: pyinfra's fake connector answers every fact.
 
 Its answers are those of nodes with nothing on them. ``RACKPROOF_FAKE`` names a change: ``no-drive`` (the storage node
-has none), ``foreign`` (a client's drive carries somebody's data).
+has none), ``foreign`` (a client's drive has foreign data).
 """
 
 import os as _os

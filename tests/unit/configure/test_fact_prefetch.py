@@ -35,7 +35,7 @@ class Content(Answer[tuple[str, ...]]):
 
 
 class Ahead(Content):
-    """The same question, by somebody who looks ahead."""
+    """The same question, with the prefetch's command."""
 
     def command(self, path: str) -> str:
         return fact_prefetch.Kept(super().command(path))
@@ -183,7 +183,7 @@ def test_an_answer_that_came_while_something_changed_is_not_kept(known: Rack, fi
 
 
 def test_who_asks_again_asks_the_node(known: Rack, files: list[Path]) -> None:
-    """Somebody who waits for something must see it come."""
+    """A fact that is polled must not come from the cache."""
     known.ask(files[0])
     assert known.ask(files[1]) == ("b",)
     files[1].write_text("came\n")
@@ -243,7 +243,7 @@ def test_a_short_limit_is_not_spent_on_other_questions(known: Rack, files: list[
 def test_a_question_that_fails_is_asked_on_its_own_when_it_is_due(known: Rack, files: list[Path]) -> None:
     files[1].unlink()
     assert known.ask(files[0]) == ("a",)
-    assert not known.state.failed_hosts  # nobody asked for it yet
+    assert not known.state.failed_hosts  # not asked for yet
     files[1].write_text("back\n")
     assert known.ask(files[1]) == ("back",)
 

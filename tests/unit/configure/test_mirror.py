@@ -98,7 +98,7 @@ def test_every_url_of_a_plan_is_listed(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", RACKS, ids=lambda path: path.name)
 def test_every_package_of_a_plan_is_listed(folder: Path) -> None:
-    """Whoever adds an installation to a deploy, and not to the list, fails here."""
+    """Fails when an installation is added to a deploy but not to the list."""
     _, machines = recorded_rack(folder)
     # Clients are built for the kernel that runs, and wait for the version set's.
     versions = versions_of(written(folder)[0].nodes[0], str(folder))

@@ -80,7 +80,7 @@ def test_a_second_run_is_refused_while_the_first_is_connected(sshd: Path, lock: 
         assert line.startswith(f"run {FIRST.run} of alice on control01 works on this node since 20")
         assert line.endswith(f"--data take_over={FIRST.run}")
         assert lock.read_text() == before
-    assert held(lock) is None  # nobody had to give it back
+    assert held(lock) is None  # released by the end of the process
     assert take(sshd, SECOND, lock, shell=shell).returncode == 0
 
 

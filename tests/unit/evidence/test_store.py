@@ -133,7 +133,7 @@ NOTE = b'{"text":"note 2"}'
 @pytest.mark.parametrize(
     "line",
     [
-        lambda line: line.replace(NOTE, b'{"text":1e999}'),  # read as infinity, which nobody could write again
+        lambda line: line.replace(NOTE, b'{"text":1e999}'),  # read as infinity, which JSON cannot hold
         lambda line: line.replace(b"note 2", b"\\ud800"),
         lambda line: b'{"seq":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         lambda line: line.replace(NOTE, b'{"text":' + b"1" * 5000 + b"}"),

@@ -100,15 +100,17 @@ def test_a_weakening_is_refused_without_a_reason_and_listed_with_one(tmp_path: P
     assert "say why: overrides: {" in message
     metadata = site(tmp_path, f"{text}\noverrides: {{{REASON_KEYS.get(path, path)}: {REASON}}}").model.metadata
     assert metadata.compared_with == f"nvidia-dgx-h100 {H100.metadata.version}"
-    found = {weakening.path: weakening for weakening in metadata.weakened}
-    assert path in found
-    assert {(w.reason, w.by) for w in found.values()} == {("Until the spare parts are here.", "Ada")}
+    weakenings = {weakening.path: weakening for weakening in metadata.weakened}
+    assert path in weakenings
+    assert {(w.reason, w.by) for w in weakenings.values()} == {("Until the spare parts are here.", "Ada")}
 
 
 def test_a_dropped_entry_is_listed_with_its_reason(tmp_path: Path) -> None:
-    (found,) = site(tmp_path, "drop: [{id: gpu.d2h, reason: We copy nothing back., by: Ada}]").model.metadata.weakened
-    assert (found.id, found.key, found.here) == ("criteria.gpu.d2h", "", "dropped")
-    assert (found.reason, found.by) == ("We copy nothing back.", "Ada")
+    (weakening,) = site(
+        tmp_path, "drop: [{id: gpu.d2h, reason: We copy nothing back., by: Ada}]"
+    ).model.metadata.weakened
+    assert (weakening.id, weakening.key, weakening.here) == ("criteria.gpu.d2h", "", "dropped")
+    assert (weakening.reason, weakening.by) == ("We copy nothing back.", "Ada")
 
 
 STRONGER = (
@@ -145,8 +147,8 @@ def test_a_chain_is_compared_with_the_published_architecture(tmp_path: Path) -> 
 
 def test_what_a_file_between_dropped_stays_listed(tmp_path: Path) -> None:
     site(tmp_path, "drop: [{id: gpu.d2h, reason: We copy nothing back.}]", name="middle")
-    (found,) = site(tmp_path, "", extends="middle").model.metadata.weakened
-    assert (found.path, found.reason) == ("criteria.gpu.d2h", "We copy nothing back.")
+    (weakening,) = site(tmp_path, "", extends="middle").model.metadata.weakened
+    assert (weakening.path, weakening.reason) == ("criteria.gpu.d2h", "We copy nothing back.")
 
 
 def test_the_kits_own_files_are_published_and_no_others() -> None:

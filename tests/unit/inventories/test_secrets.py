@@ -15,9 +15,9 @@ VALUE = "correct-horse-battery"
 
 def test_a_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEKA_TOKEN", VALUE)
-    found = secret("WEKA_TOKEN")
-    assert found == VALUE
-    assert repr({"token": found}) == "{'token': ‹secret›}"
+    token = secret("WEKA_TOKEN")
+    assert token == VALUE
+    assert repr({"token": token}) == "{'token': ‹secret›}"
 
 
 def test_a_secret_of_a_file(tmp_path: Path) -> None:

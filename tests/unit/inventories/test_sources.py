@@ -56,7 +56,7 @@ def test_every_column_is_data_unless_columns_are_chosen(tmp_path: Path) -> None:
 
 def test_rails_may_be_columns_of_their_own(tmp_path: Path) -> None:
     text = "\ufeffHost\tKind\tr0\tr1\r\ngpu-01\tG\t10.0.0.1/24\t10.0.1.1/24\r\nsw-01\tS\t\t\r\n"
-    found = csv_of(
+    hosts = csv_of(
         tmp_path,
         text,
         name="Host",
@@ -64,7 +64,7 @@ def test_rails_may_be_columns_of_their_own(tmp_path: Path) -> None:
         roles={"G": "gpu", "S": None},
         columns={"fabric_addresses": ["r0", "r1"]},
     )
-    assert found == {"gpu": [("gpu-01", {"fabric_addresses": ["10.0.0.1/24", "10.0.1.1/24"]})]}
+    assert hosts == {"gpu": [("gpu-01", {"fabric_addresses": ["10.0.0.1/24", "10.0.1.1/24"]})]}
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def netbox(tmp_path: Path, spoil: Callable[[dict[str, Any]], None] = lambda part
 
 
 def test_devices_with_their_rails(tmp_path: Path) -> None:
-    found = netbox(tmp_path, fields={"data_drive": "scratch_drive"})
-    assert found["gpu"][0] == (
+    hosts = netbox(tmp_path, fields={"data_drive": "scratch_drive"})
+    assert hosts["gpu"][0] == (
         "gpu-01",
         {
             "ssh_hostname": "192.0.2.21",
@@ -143,8 +143,8 @@ def test_devices_with_their_rails(tmp_path: Path) -> None:
             "data_drive": "/dev/disk/by-id/nvme-SCRATCH_MODEL_*_1",
         },
     )
-    assert [name for name, _ in found["gpu"]] == ["gpu-01", "gpu-02"]  # gpu-99 is planned
-    assert "data_drive" not in found["storage"][0][1]
+    assert [name for name, _ in hosts["gpu"]] == ["gpu-01", "gpu-02"]  # gpu-99 is planned
+    assert "data_drive" not in hosts["storage"][0][1]
 
 
 def test_a_plain_list_and_older_words_are_read_as_well(tmp_path: Path) -> None:
@@ -248,11 +248,11 @@ def test_a_bad_answer_of_slurm_is_named(tmp_path: Path, text: str, options: dict
 
 
 def test_numbered_nodes_follow_a_rule() -> None:
-    found = nodes(
+    hosts = nodes(
         "gpu[01-03,08]", address="10.0.0.{n+100}", fabric=["10.1.0.{n}/24", "10.1.1.{n}/24"], label="r{i:02d}-{name}"
     )
-    assert [name for name, _ in found] == ["gpu01", "gpu02", "gpu03", "gpu08"]
-    assert found[3][1] == {
+    assert [name for name, _ in hosts] == ["gpu01", "gpu02", "gpu03", "gpu08"]
+    assert hosts[3][1] == {
         "ssh_hostname": "10.0.0.108",
         "fabric_addresses": ["10.1.0.8/24", "10.1.1.8/24"],
         "label": "r04-gpu08",

@@ -127,8 +127,8 @@ def test_nothing_measured_nothing_passed() -> None:
     result = judged(made(), run=RUN)
     assert result.outcome is Outcome.INCOMPLETE
     assert statuses(of(made())) == dict.fromkeys(ALL, "UNMEASURED")
-    nobody = judged(made(), run=run_info("sto-01"))
-    assert {v.message for v in nobody.verdicts if v.kind == "criterion"} == {
+    without_nodes = judged(made(), run=run_info("sto-01"))
+    assert {v.message for v in without_nodes.verdicts if v.kind == "criterion"} == {
         "unmeasured at 1, 2 clients: no node in group gpu",
         "unmeasured at 1, 4 clients: no node in group gpu",
         "unmeasured at 1, 8 clients: no node in group gpu",

@@ -200,6 +200,6 @@ def test_without_evidence_nothing_is_met(name: str) -> None:
     result = judge(made, few, (), ())
     assert result.outcome is not Outcome.CERTIFIED
     assert {v.status for v in result.verdicts if v.kind == "criterion"} <= {Status.UNMEASURED}
-    nobody = judge(made, few.model_copy(update={"nodes": ()}), (), ())
-    assert {v.status for v in nobody.verdicts if v.kind == "criterion"} <= {Status.UNMEASURED}
-    assert nobody.outcome is not Outcome.CERTIFIED
+    without_nodes = judge(made, few.model_copy(update={"nodes": ()}), (), ())
+    assert {v.status for v in without_nodes.verdicts if v.kind == "criterion"} <= {Status.UNMEASURED}
+    assert without_nodes.outcome is not Outcome.CERTIFIED

@@ -165,8 +165,8 @@ def test_verdicts_are_what_their_model_says_and_survive_being_written(drawn: Dra
 def test_without_evidence_everything_is_unmeasured() -> None:
     verdicts = by_key(judged(MADE, run=RUN))
     assert {verdict.status for verdict in verdicts.values()} == {Status.UNMEASURED}
-    nobody = by_key(judged(MADE, run=run_info("sto-01")))
-    assert {verdict.status for verdict in nobody.values()} == {Status.UNMEASURED}
+    without_nodes = by_key(judged(MADE, run=run_info("sto-01")))
+    assert {verdict.status for verdict in without_nodes.values()} == {Status.UNMEASURED}
 
 
 @EXAMPLES

@@ -222,15 +222,15 @@ def test_faults_of_gpus_add_up_and_are_taken_off_one_by_one(tmp_path: Path, smi:
     matrix = smi("topo", "-m").stdout
     for name in ("gpu-lost", "pcie-width", "ecc-errors", "nvlink-down", "nvlink-down"):
         put(tmp_path, name)
-    found = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
-    assert len(found.gpus) == 7
-    assert [gpu.pcie_width for gpu in found.gpus] == [8] + 6 * [16]
-    assert [gpu.ecc_volatile.uncorrected for gpu in found.gpus] == [2] + 6 * [0]
+    parsed = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
+    assert len(parsed.gpus) == 7
+    assert [gpu.pcie_width for gpu in parsed.gpus] == [8] + 6 * [16]
+    assert [gpu.ecc_volatile.uncorrected for gpu in parsed.gpus] == [2] + 6 * [0]
     changed = parse_topology(smi("topo", "-m").stdout.decode())
     assert changed != parse_topology(matrix.decode())
     put(tmp_path, "gpu-lost", "off")
-    found = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
-    assert (len(found.gpus), found.gpus[0].pcie_width) == (8, 8)
+    parsed = parse_nvidia_smi(smi("-q", "-x").stdout.decode())
+    assert (len(parsed.gpus), parsed.gpus[0].pcie_width) == (8, 8)
     for name in ("gpu-lost", "pcie-width", "ecc-errors", "nvlink-down"):
         put(tmp_path, name, "off")
     assert (smi("-q", "-x").stdout, smi("topo", "-m").stdout) == (before, matrix)

@@ -39,7 +39,7 @@ def plan_all(deploy: str = DEPLOY) -> dict[str, RackPlan]:
 
 def texts(plan: RackPlan) -> dict[str, str]:
     """Content of the golden files by name. The second node of two alike is only what differs from the first."""
-    found: dict[str, str] = {}
+    texts_by_file: dict[str, str] = {}
     first: dict[tuple[str, ...], tuple[str, list[str]]] = {}
     for node in plan.nodes:
         text = _RUN.sub("RUN", whole(node))
@@ -49,8 +49,8 @@ def texts(plan: RackPlan) -> dict[str, str]:
             text = "\n".join([f"# {node.node}: what differs from {name}", *changed]) + "\n"
         else:
             first[node.groups] = (node.node, text.splitlines())
-        found[f"{node.node}.txt"] = text
-    return found
+        texts_by_file[f"{node.node}.txt"] = text
+    return texts_by_file
 
 
 def difference(golden: Path, text: str) -> str | None:

@@ -92,7 +92,7 @@ def test_lost_and_refusing_nodes_are_named() -> None:
 def test_reboots_are_collected_with_their_nodes() -> None:
     def with_reboot(*reasons: str) -> PlannedOperation:
         return PlannedOperation(
-            name="Node | Boot", commands=("x",), changes=[Change(what="arguments", reboot=each) for each in reasons]
+            name="Node | Boot", commands=("x",), changes=[Change(what="arguments", reboot=reason) for reason in reasons]
         )
 
     plan = rack(node(1, with_reboot("kernel command line")), node(2, with_reboot("kernel command line", "nouveau")))

@@ -1,4 +1,4 @@
-"""Plans of racks that nobody here has: exactly what is expected, and sound whatever is expected."""
+"""Golden plans of written racks: equal to the expected files, and consistent in themselves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def plans() -> dict[str, RackPlan]:
 def test_the_plan_is_the_golden_one(plans: dict[str, RackPlan], name: str) -> None:
     plan = plans[name]
     assert plan.error is None
-    found = {file: difference(ROOT / PLANS / name / "golden" / file, text) for file, text in texts(plan).items()}
-    wrong = [text for text in found.values() if text]
+    differences = {file: difference(ROOT / PLANS / name / "golden" / file, text) for file, text in texts(plan).items()}
+    wrong = [text for text in differences.values() if text]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -51,9 +51,9 @@ def test_every_command_has_a_change(plans: dict[str, RackPlan], name: str) -> No
 def test_nodes_alike_are_planned_alike(plans: dict[str, RackPlan], name: str) -> None:
     """But for what only one node of a rack does: Slurm's controller is the first of them."""
     first, *others = plans[name].nodes
-    mine = [each.name for each in first.changing if "Slurm" not in each.name]
+    mine = [operation.name for operation in first.changing if "Slurm" not in operation.name]
     for other in others:
-        theirs = [each.name for each in other.changing if "Slurm" not in each.name]
+        theirs = [operation.name for operation in other.changing if "Slurm" not in operation.name]
         assert theirs == mine
 
 
@@ -61,6 +61,6 @@ def test_nodes_alike_are_planned_alike(plans: dict[str, RackPlan], name: str) ->
 def test_no_file_is_written_by_two_operations(plans: dict[str, RackPlan], name: str) -> None:
     """They would undo each other's work in every run. Files with a block of the kit's have room for one writer too."""
     for node in plans[name].nodes:
-        headers = (line for each in node.operations for line in each.differences if line.startswith("+++ "))
+        headers = (line for operation in node.operations for line in operation.differences if line.startswith("+++ "))
         twice = [path for path, count in Counter(headers).items() if count > 1]
         assert twice == [], node.node

@@ -49,8 +49,8 @@ def unkept(script: str) -> set[str]:
         kept.setdefault(kind, set()).add(words.split()[1 if kind == "hold" else 0] if words else "")
     # Names in a script; of one that only the node knows, what the journal calls it.
     files = kept.get("file", set()) | ({"$h/.ssh/authorized_keys"} if "keys" in kept else set())
-    found = {path for written in _written(text) for path in _resolved(written, text)}
-    wrong = {path for path in found - files if OURS.match(path) or path.startswith("$")}
+    paths = {path for written in _written(text) for path in _resolved(written, text)}
+    wrong = {path for path in paths - files if OURS.match(path) or path.startswith("$")}
     held = _words(HOLDS, text)
     wrong |= {f"hold of {name}" for name in held - kept.get("hold", set())}
     wrong |= {f"unit {name}" for name in _words(UNITS, text) - kept.get("unit", set())}
@@ -68,8 +68,8 @@ def _written(text: str) -> Iterator[str]:
 
 
 def _words(pattern: re.Pattern[str], text: str) -> set[str]:
-    said = [word for words in pattern.findall(text) for word in words.split() if not word.startswith("-")]
-    return {name for word in said for name in _resolved(word, text)}
+    arguments = [word for words in pattern.findall(text) for word in words.split() if not word.startswith("-")]
+    return {name for word in arguments for name in _resolved(word, text)}
 
 
 def _resolved(word: str, text: str, depth: int = 2) -> tuple[str, ...]:
@@ -78,17 +78,17 @@ def _resolved(word: str, text: str, depth: int = 2) -> tuple[str, ...]:
     if match is None or not depth:
         return (word,)
     pairs = [(one or other, value or listed) for one, value, other, listed in _VALUES.findall(text)]
-    # What a command says nobody can know.
-    values = [each for name, said in pairs if name == match[1] for each in said.partition("$(")[0].split()]
+    # The output of a command is not known here.
+    values = [word for name, value in pairs if name == match[1] for word in value.partition("$(")[0].split()]
     words = [word.replace(match[0], value, 1) for value in values] or [word]
-    return tuple(each for found in words for each in _resolved(found, text, depth - 1))
+    return tuple(path for word in words for path in _resolved(word, text, depth - 1))
 
 
 @pytest.mark.parametrize("rack", [path.name for path in racks()])
 def test_what_a_plan_changes_is_kept_for_a_rollback(rack: str) -> None:
     golden = (ROOT / PLANS / rack / "golden" / "gpu-01.txt").read_text(encoding="utf-8")
-    found = {name: sorted(wrong) for name, script in operations(golden) if (wrong := unkept(script))}
-    assert found == {}
+    unkept_paths = {name: sorted(wrong) for name, script in operations(golden) if (wrong := unkept(script))}
+    assert unkept_paths == {}
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_what_is_not_kept_is_found(script: str, wrong: set[str]) -> None:
 def test_golden_plans_are_read_as_they_are_written() -> None:
     folder: Path = ROOT / PLANS
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*/golden/gpu-01.txt"))]
-    found = [script for text in texts for _, script in operations(text)]
-    assert sum("rp_file" in script for script in found) > 50
+    scripts = [script for text in texts for _, script in operations(text)]
+    assert sum("rp_file" in script for script in scripts) > 50

@@ -29,13 +29,13 @@ OWN = re.compile(r"\bpending\b|rp_|echo|not begun|preflight: |reboot: | \| |; ")
 
 def cut(path: Path) -> list[str]:
     """Literals at which a module cuts texts, and patterns that it searches for."""
-    found = []
+    patterns = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             module = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
             if node.func.attr in CUTTING or module == "re":
-                found += [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    return found
+                patterns += [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return patterns
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -96,7 +96,7 @@ def test_json_has_every_node(here: Path) -> None:
     done = plan("@recording/rack", "deploy.py", "--json", "--limit", "gpu-[01-02]")
     document = json.loads(done.stdout)
     assert [node["node"] for node in document["nodes"]] == ["gpu-01", "gpu-02"]
-    assert [each["name"] for each in document["nodes"][0]["operations"]] == ["Files", "Paint"]
+    assert [operation["name"] for operation in document["nodes"][0]["operations"]] == ["Files", "Paint"]
     assert document["nodes"][0]["operations"][1]["commands"][0] == "paint 10.0.0.1/24"
     assert document["nodes"][0]["operations"][0]["reboots"] == ["walls are read at boot"]
     assert "hunter2" not in done.stdout

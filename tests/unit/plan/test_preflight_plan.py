@@ -44,7 +44,7 @@ def older_ofed(folder: Path) -> None:
 def port_of_netplan(folder: Path) -> None:
     path = folder / "gpu-01/nic.yaml"
     answers = yaml.safe_load(path.read_text())
-    (entry,) = [each for each in answers if each["match"] == "Managed by rackproof"]
+    (entry,) = [answer for answer in answers if answer["match"] == "Managed by rackproof"]
     entry["stdout"] = "rail0 /etc/netplan/50-cloud-init.yaml\n" + entry["stdout"]
     path.write_text(yaml.safe_dump(answers))
 
@@ -52,7 +52,7 @@ def port_of_netplan(folder: Path) -> None:
 def foreign_array(folder: Path) -> None:
     path = folder / "gpu-01/node.yaml"
     answers = yaml.safe_load(path.read_text())
-    (entry,) = [each for each in answers if "member /dev/" in (each.get("stdout") or "")]
+    (entry,) = [answer for answer in answers if "member /dev/" in (answer.get("stdout") or "")]
     entry["stdout"] = entry["stdout"].replace("zero=yes", "type=xfs\nlabel=home", 1)
     path.write_text(yaml.safe_dump(answers))
 
@@ -163,6 +163,6 @@ def test_firmware_of_the_set_is_compared_at_the_end_of_a_deploy(tmp_path: Path) 
     with contextlib.chdir(ROOT):
         (plan,) = plan_deploys([f"@recording/{folder}"], str(tmp_path / "deploy.py"))
     assert plan.error is None
-    (operation,) = [each for each in plan.nodes[0].operations if each.name.endswith("Firmware of adapters")]
+    (operation,) = [planned for planned in plan.nodes[0].operations if planned.name.endswith("Firmware of adapters")]
     # Before the run the tools are missing still.
     assert (operation.commands, operation.refused) == ((), None)

@@ -29,8 +29,8 @@ def test_a_rack_that_was_recorded_after_its_deploy_is_left_alone() -> None:
     assert [node.node for node in plan.nodes] == list(NODES)
     for node in plan.nodes:
         assert node.lost is None
-        assert [(each.name, each.refused) for each in node.refusals] == []
-        assert [(each.name, each.changes) for each in node.changing] == []
+        assert [(operation.name, operation.refused) for operation in node.refusals] == []
+        assert [(operation.name, operation.changes) for operation in node.changing] == []
         assert len(node.operations) >= 15
 
 

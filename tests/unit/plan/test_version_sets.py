@@ -120,7 +120,7 @@ def file_answers(folder: Path) -> str:
 
 
 def file_states(entries: Iterable[RemoteFile]) -> Iterable[str]:
-    contents = {each.path: each.content.encode() for each in entries}
+    contents = {entry.path: entry.content.encode() for entry in entries}
     yield from (f"{path}|regular file|644|root|root" for path in contents)
     yield "--"
     yield from (f"{hashlib.sha256(content).hexdigest()}  {path}" for path, content in contents.items())
@@ -146,9 +146,9 @@ def test_a_rack_that_is_as_its_set_says_is_left_alone(plans: dict[str, RackPlan]
     for node in plans[name].nodes:
         assert node.lost is None
         assert node.refusals == ()
-        assert [each.name for each in node.changing] == []
+        assert [operation.name for operation in node.changing] == []
         assert len(node.operations) >= 10
-        assert [line for each in node.operations for line in each.reboots] == []
+        assert [line for operation in node.operations for line in operation.reboots] == []
 
 
 def test_a_package_held_at_another_version_is_named_and_never_downgraded_unasked(plans: dict[str, RackPlan]) -> None:

@@ -106,17 +106,17 @@ def planned(plan: RackPlan, name: str) -> NodePlan:
     assert plan.error is None
     node = next(node for node in plan.nodes if node.node == name)
     assert node.lost is None
-    assert [(each.name, each.refused) for each in node.refusals] == []
+    assert [(operation.name, operation.refused) for operation in node.refusals] == []
     return node
 
 
 def changed(node: NodePlan) -> set[str]:
-    return {each.name for each in node.changing}
+    return {operation.name for operation in node.changing}
 
 
 def written(node: NodePlan, path: str) -> str:
     """What a file gets, of all operations."""
-    lines = [line for each in node.operations for line in each.differences]
+    lines = [line for operation in node.operations for line in operation.differences]
     start = lines.index(f"+++ {path}") + 1
     end = next((k for k, line in enumerate(lines[start:], start) if line.startswith("--- ")), len(lines))
     return "\n".join(line[1:] for line in lines[start:end] if line.startswith("+"))
@@ -142,8 +142,8 @@ def test_a_controller_without_rails_is_reached_by_its_name(plans: dict[str, Rack
     # The names of GPU nodes would lead it to addresses that it has no way to.
     assert not [
         line
-        for each in planned(plans["controller"], "head-01").operations
-        for line in each.differences
+        for operation in planned(plans["controller"], "head-01").operations
+        for line in operation.differences
         if "/etc/hosts" in line
     ]
 

@@ -185,7 +185,7 @@ def test_an_undefined_template_variable_is_a_failure_with_its_reason(tmp_path: P
 
 @pytest.fixture(params=["refuses", "hangs up"])
 def deaf(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A port of this machine where nobody listens, or where who connects is sent away at once."""
+    """A port of this machine without a listener, or with one that closes connections at once."""
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
         if request.param == "hangs up":

@@ -251,7 +251,7 @@ def test_the_judge_asks_for_the_items_that_the_validator_has(name: str) -> None:
 
 
 def test_the_virtual_rack_asks_for_every_validator_that_runs_on_it() -> None:
-    """A validator that nobody asks for by name or by key could vanish from a run without a trace."""
+    """Every validator is required by a key or by name; otherwise its loss would go unnoticed."""
     arch = healthy().arch
     run = {seen.case.check.id for several in subject().healthy.values() for seen in several}
     asked = {name for names in arch.required_checks.values() for name in names}

@@ -44,7 +44,7 @@ def test_advisory(host):
 
 @declared("t.unmeasured", roles=("storage",))
 def test_unmeasured(host):
-    raise Unmeasured("nobody knows")
+    raise Unmeasured("no answer")
 
 @declared("t.parse", roles=("storage",))
 def test_parse(host):
@@ -172,7 +172,7 @@ def test_every_end_of_a_check_has_its_outcome(ran: Ran) -> None:
     assert not by_check["storage-01", "t.advisory", ""].required
     reasons = {r.check: r.message for r in results if r.outcome is CheckOutcome.UNMEASURED}
     assert reasons == {
-        "t.unmeasured": "nobody knows",
+        "t.unmeasured": "no answer",
         "t.parse": "tool: garbled",
         "t.bug": "KeyError: 'key'",
         "t.skipped": "skipped: not today",

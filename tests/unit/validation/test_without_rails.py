@@ -1,4 +1,4 @@
-"""Nodes that are not on the fabric are not asked about it, and nobody takes them for peers."""
+"""Nodes outside the fabric have no fabric checks, and are not peers of nodes in it."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
 def program(
     tmp_path: Path, runtime: str, mounts: tuple[str, ...], *arguments: str, selinux: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """With a runtime that prints its arguments, one a line, as somebody who is not root."""
+    """With a runtime that prints its arguments, one a line, as a user who is not root."""
     text = templates.text(
         bridge.PROGRAM,
         runtime=runtime,

@@ -290,7 +290,7 @@ def containers(root: Path, section: str, options: str) -> GpuNode:
     added = f'{section}nvidia]\n  runtime_type = "io.containerd.runc.v2"\n  {section}nvidia.options]\n'
     node.file("/added", f'{added}    BinaryName = "/usr/bin/nvidia-container-runtime"\n{options}')
     node.file("/units/rackproof-cdi.start", f"mkdir -p {root}/etc/cdi; cp {root}/spec {root}/etc/cdi/nvidia.yaml")
-    # What nobody set is shown with its default.
+    # A value that is not set is shown with its default.
     runc = f"  {section}runc]\n  {section}runc.options]\n    SystemdCgroup = false\n"
     node.file("/defaults", runc)
     node.program("containerd", f"cat /etc/containerd/config.toml {root}/defaults")

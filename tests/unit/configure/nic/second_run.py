@@ -35,7 +35,7 @@ def shell(tree: Tree) -> Shell:
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
         paths = TO_ROOT if "RACKPROOF_ROOT" in script else (*TO_ROOT, *ALSO)
-        script = re.sub("|".join(map(re.escape, paths)), lambda found: f"{tree.root}{found[0]}", script)
+        script = re.sub("|".join(map(re.escape, paths)), lambda match: f"{tree.root}{match[0]}", script)
         environment = {
             "PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root), "RACKPROOF_WAIT_S": "0",
         }  # fmt: skip

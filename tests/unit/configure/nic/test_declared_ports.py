@@ -39,15 +39,15 @@ GUID = "a0:88:c2:03:00:01:02:03"
 
 
 def declared(stack: dict[str, Any], *nics: Nic, fabric: Fabric = ROCE) -> dict[str, DeclaredPort]:
-    found = declared_ports(fabric, NicStack.model_validate(stack), RAILS, (COMPUTE, *nics), COMPUTE)
-    return {each.port.name: each for each in found}
+    ports = declared_ports(fabric, NicStack.model_validate(stack), RAILS, (COMPUTE, *nics), COMPUTE)
+    return {port.port.name: port for port in ports}
 
 
 def test_a_storage_port_is_a_port_with_a_purpose() -> None:
-    found = declared({"ports": TWO}, STORAGE)
-    assert list(found) == ["rail0", "rail1", "stor0", "stor1"]
-    assert found["stor0"].port == Port("stor0", "mlx5_stor0", "10.1.0.1/24", 4200, path="pci-0000:29:00.0")
-    values = settings(tuple(found.values()), ROCE, NicStack(ring_rx=8192), nvidia=True)
+    ports = declared({"ports": TWO}, STORAGE)
+    assert list(ports) == ["rail0", "rail1", "stor0", "stor1"]
+    assert ports["stor0"].port == Port("stor0", "mlx5_stor0", "10.1.0.1/24", 4200, path="pci-0000:29:00.0")
+    values = settings(tuple(ports.values()), ROCE, NicStack(ring_rx=8192), nvidia=True)
     pcie = {"max_read_request": "4096", "relaxed_ordering": "1"}
     assert values["stor1"] == pcie  # no RDMA port: neither classes nor pauses
     assert values["stor0"] == {key: values["rail0"][key] for key in ("trust", "pfc", *CONNECTIONS)} | pcie
@@ -60,16 +60,16 @@ CONNECTIONS = ("tos", "roce_mode", "traffic_class")
 
 def test_members_of_a_bond_have_the_ports_settings_and_the_bond_those_of_its_device() -> None:
     stack = {"ports": {"stor0": MEMBER0, "stor1": MEMBER1}, "bonds": {"bond0": BOND}}
-    found = declared(stack, STORAGE)
-    assert found["stor1"].port == Port("stor1", "", "", 4200, path="pci-0000:29:00.1", bond="bond0")
-    values = settings(tuple(found.values()), ROCE, NicStack(), nvidia=True)
+    ports = declared(stack, STORAGE)
+    assert ports["stor1"].port == Port("stor1", "", "", 4200, path="pci-0000:29:00.1", bond="bond0")
+    values = settings(tuple(ports.values()), ROCE, NicStack(), nvidia=True)
     assert values["stor0"] == values["stor1"] == {
         "trust": "dscp", "pfc": "0,0,0,1,0,0,0,0", "max_read_request": "4096", "relaxed_ordering": "1",
     }  # fmt: skip
     assert values["bond0"] == {"tos": "106", "roce_mode": "RoCE v2", "traffic_class": "106"}
-    plain = {name: {**each, "lossless": False} for name, each in {"stor0": MEMBER0, "stor1": MEMBER1}.items()}
-    found = declared({**stack, "ports": plain}, STORAGE)
-    values = settings(tuple(found.values()), ROCE, NicStack(), nvidia=True)
+    plain = {name: {**port, "lossless": False} for name, port in {"stor0": MEMBER0, "stor1": MEMBER1}.items()}
+    ports = declared({**stack, "ports": plain}, STORAGE)
+    values = settings(tuple(ports.values()), ROCE, NicStack(), nvidia=True)
     assert "bond0" not in values
     assert values["stor0"] == {"max_read_request": "4096", "relaxed_ordering": "1"}
 

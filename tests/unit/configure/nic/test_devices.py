@@ -14,8 +14,8 @@ def machine(*devices: tuple[str, str]) -> Machine:
 
 def test_every_kind_is_found_and_virtual_functions_are_not_adapters() -> None:
     devices = [(f"0000:{k:02x}:00.0", f"15b3:{ids}") for k, ids in enumerate(KINDS)]
-    found = adapters(machine(*devices, ("0000:ff:00.1", "15b3:101e"), ("0000:fe:00.0", "8086:1563")), {})
-    assert {adapter.kind for adapter in found} == set(KINDS.values())
+    nics = adapters(machine(*devices, ("0000:ff:00.1", "15b3:101e"), ("0000:fe:00.0", "8086:1563")), {})
+    assert {adapter.kind for adapter in nics} == set(KINDS.values())
 
 
 def test_an_unknown_adapter_is_named_with_the_way_out() -> None:
@@ -47,9 +47,9 @@ def test_slot_of_path(path: str, slot: str | None) -> None:
 
 def test_rails_that_are_no_adapters() -> None:
     here = machine(("0000:1a:00.0", "15b3:1021"), ("0000:02:00.0", "8086:1563"))
-    found = adapters(here, {})
-    assert missing_rails(["pci-0000:1a:00.0"], here, found) is None
-    problem = missing_rails(["pci-0000:1a:00.0", "pci-0000:02:00.0", "pci-0000:3c:00.0"], here, found)
+    nics = adapters(here, {})
+    assert missing_rails(["pci-0000:1a:00.0"], here, nics) is None
+    problem = missing_rails(["pci-0000:1a:00.0", "pci-0000:02:00.0", "pci-0000:3c:00.0"], here, nics)
     assert problem == (
         "rail 1: 0000:02:00.0 is 8086:1563, no adapter of NVIDIA's; rail 2: 0000:3c:00.0 has no device;"
         " adapters are at 0000:1a:00.0: correct fabric_paths"

@@ -56,11 +56,11 @@ def answer(
     rows = "".join(
         f"        {name:<43} IB(1)               {now:<19} {then}\n" for name, (now, then) in (settings or {}).items()
     )
-    said = flint if flint is not None else FLINT.format(
+    output = flint if flint is not None else FLINT.format(
         stored=stored, running=f"FW Version(Running):   {running}\n" if running else ""
     )  # fmt: skip
     asked = config if config is not None else (CONFIG + rows if settings else "")
-    text = f"{BOOT}\n--\n{pending}--\nadapter {SLOT}\n{memory}--flint\n{said}--settings\n{asked}--\n"
+    text = f"{BOOT}\n--\n{pending}--\nadapter {SLOT}\n{memory}--flint\n{output}--settings\n{asked}--\n"
     return parse_state(text.splitlines())
 
 
@@ -104,7 +104,7 @@ def test_a_change_that_waits_for_the_reboot_is_not_made_again() -> None:
     settings = {"LINK_TYPE_P1": ("IB(1)", "ETH(2)")}
     mark = "reboot:NIC firmware settings of rail0\n"
     assert not plan_firmware(wanted(LINK_TYPE_P1="ETH"), answer(settings, memory=f"{BOOT}\n", pending=mark), {})
-    # Somebody else set it, or the mark is gone: the reboot is still needed, and said to be.
+    # Set by another tool, or the mark is gone: the reboot is still needed, and reported.
     plan = plan_firmware(wanted(LINK_TYPE_P1="ETH"), answer(settings), {})
     assert "mlxconfig" not in plan.script
     assert "reboot:NIC firmware settings of rail0" in plan.script

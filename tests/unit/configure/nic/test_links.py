@@ -124,8 +124,8 @@ def test_a_member_that_is_missing_or_anothers() -> None:
 
 
 def test_vlans_come_after_their_bond_and_have_its_mtu() -> None:
-    found = links.uppers(stack(vlans={"storage": {"parent": "bond0", "id": 40, "address": "10.4.0.1/24"}}))
-    assert [(upper.name, upper.mtu) for upper in found] == [("bond0", 9000), ("storage", 9000)]
+    uppers = links.uppers(stack(vlans={"storage": {"parent": "bond0", "id": 40, "address": "10.4.0.1/24"}}))
+    assert [(upper.name, upper.mtu) for upper in uppers] == [("bond0", 9000), ("storage", 9000)]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_other_tools_are_found_by_name_and_address(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(links, "FOREIGN", (f"{tmp_path}/*",))
     command = links.foreign_command({"rail0": ("rail0", "ens26np0", "a0:88:c2:01:00:0e"), "rail1": ("rail1",)})
     out = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=30).stdout
-    found = links.parse_foreign(out.splitlines())
-    assert found == (("rail0", f"{tmp_path}/50-cloud-init.yaml"),)
-    assert links.foreign_problem(found) == (
+    foreign = links.parse_foreign(out.splitlines())
+    assert foreign == (("rail0", f"{tmp_path}/50-cloud-init.yaml"),)
+    assert links.foreign_problem(foreign) == (
         f"ports that something else manages, too ({tmp_path}/50-cloud-init.yaml: rail0): take them out there, and let"
         " this node's tool apply it"
     )

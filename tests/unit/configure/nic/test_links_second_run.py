@@ -115,7 +115,7 @@ def test_tables_of_rails(tree: Tree) -> None:
     tree.program("ip", f"cat {tree.root}/$3.json")
     assert left_alone(operations.rail_tables, shell(tree), **given) == "all 2 rails have their tables"
     for name, entries in (("rule", rules), ("route", routes)):
-        tree.write(f"/{name}.json", f"{json.dumps([each for each in entries if each['table'] != '101'])}\n")
+        tree.write(f"/{name}.json", f"{json.dumps([entry for entry in entries if entry['table'] != '101'])}\n")
         with pytest.raises(AssertionError, match="networkctl reconfigure rail1"):
             left_alone(operations.rail_tables, shell(tree), **given)
         tree.write(f"/{name}.json", f"{json.dumps(entries)}\n")

@@ -40,9 +40,9 @@ def test_the_inventorys_image_goes_before_the_sets_version() -> None:
 def test_images_come_from_the_sites_mirror_and_through_its_proxy() -> None:
     versions = {"mirrors": {"https://vendor.example": "http://mirror.site/v"}, "proxy": "http://proxy.site:3128"}
     node = Node("gpu-01", ("gpu",), {"versions": versions})
-    found = locked_firmware(node, NicStack(), Components(nic_firmware=(OF_PSID,)))
-    assert found.images[PSID].url == "http://mirror.site/v/fw/a.bin"
-    assert found.proxy == "http://proxy.site:3128"
+    locked = locked_firmware(node, NicStack(), Components(nic_firmware=(OF_PSID,)))
+    assert locked.images[PSID].url == "http://mirror.site/v/fw/a.bin"
+    assert locked.proxy == "http://proxy.site:3128"
 
 
 def test_a_model_that_no_adapter_is_called_by_is_an_error() -> None:

@@ -45,8 +45,8 @@ def declared(here: Site, components: Components | None = None, machine: Machine 
     stack = nic_stack(here.node)
     assert here.architecture.fabric is not None
     ports = declared_ports(here.architecture.fabric, stack, here.ports, (), None)
-    found = declare(here, stack, components, "debian", machine)
-    return replace(found, ports=ports, drivers=needs_drivers(stack, ports, machine))
+    declared_nics = declare(here, stack, components, "debian", machine)
+    return replace(declared_nics, ports=ports, drivers=needs_drivers(stack, ports, machine))
 
 
 @pytest.mark.parametrize("more", [{}, {"rail_gateways": ["10.0.0.254", "10.0.1.254"]}])
@@ -59,7 +59,7 @@ def test_ports_in_one_subnet_have_tables_also_without_rails(more: dict[str, Any]
         "stor1": (101, "10.9.0.2"),
     }
     assert "Table=101" in next(
-        each.content for each in fabric_plan.files(here, declared(here)) if "stor1.net" in each.path
+        file.content for file in fabric_plan.files(here, declared(here)) if "stor1.net" in file.path
     )
 
 
@@ -83,8 +83,8 @@ def test_the_sets_network_stack_is_for_the_machines_and_groups_that_it_means(
 ) -> None:
     components = Components(network=DOCA.model_copy(update={"roles": roles}))
     here = site(ports={"front0": FRONT})
-    found = declared(here, components, machine)
-    assert (found.source, found.drivers) == (source, drivers)
+    nics = declared(here, components, machine)
+    assert (nics.source, nics.drivers) == (source, drivers)
     # Advice that contradicts the set is none.
     saying = site(ports={"front0": FRONT}, source="inbox")
     if source == "inbox":
@@ -149,7 +149,7 @@ NEW = cases.machine(pci=(Pci("0000:02:00.0", "15b3", "1031", "020000"),))
 def test_a_set_means_adapters_also_of_nodes_that_declare_none(
     monkeypatch: pytest.MonkeyPatch, components: Components, machine: Machine, meant: bool
 ) -> None:
-    """They get tools, drivers and firmware before anybody compares them, or are not compared."""
+    """They get tools, drivers and firmware before the comparison, or are not compared."""
     here, steps = site(), list[str]()
     stack = nic_stack(here.node)
     assert not uses_adapters(here, stack)

@@ -23,10 +23,10 @@ SETTINGS = [
 def by_validators(tree: Tree, nvidia: bool) -> Qos:
     command = "mlnx_qos -i rail0" if nvidia else dcb.command("rail0")
     environment = {"PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root)}
-    said = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, check=True, env=environment, timeout=60
     )
-    return parse_mlnx_qos(said.stdout) if nvidia else dcb.parse_dcb(said.stdout)
+    return parse_mlnx_qos(completed.stdout) if nvidia else dcb.parse_dcb(completed.stdout)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

@@ -37,13 +37,14 @@ def states(**changed: Mapping[str, str]) -> dict[str, ports.PortState]:
     return {name: ports.PortState(name, {**values, **changed.get(name, {})}) for name, values in WANTED.items()}
 
 
-def host(found: Mapping[type, Any], executing: bool = True) -> StubHost:
-    return StubHost({common.Marks: frozenset(), **found}, executing=executing)
+def host(answers: Mapping[type, Any], executing: bool = True) -> StubHost:
+    return StubHost({common.Marks: frozenset(), **answers}, executing=executing)
 
 
 def machine(*ids: str) -> Machine:
     pci = tuple(
-        Pci(f"0000:{address}:00.0", *each.split(":"), "020000") for address, each in zip(("1a", "3c"), ids, strict=True)
+        Pci(f"0000:{address}:00.0", *pci_id.split(":"), "020000")
+        for address, pci_id in zip(("1a", "3c"), ids, strict=True)
     )
     return Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1, 1)
 
@@ -208,7 +209,7 @@ def test_two_ports_of_one_adapter_are_asked_once() -> None:
         locked=Locked(),
     )
     (asked,) = [arguments for fact, arguments in stub.asked if fact is facts.FirmwareStates]
-    assert [each.slot for each in asked["wanted"]] == ["0000:29:00.0"]
+    assert [adapter.slot for adapter in asked["wanted"]] == ["0000:29:00.0"]
 
 
 TWO_PORTS = {
@@ -284,26 +285,26 @@ def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
 
 
 def test_firmware_that_waits_for_a_reset_is_said_to() -> None:
-    found = answer(stored="28.45.1200", running="28.39.1002")
-    commands, stub = of_set(operations.locked_firmware_in_force, found)
+    firmware = answer(stored="28.45.1200", running="28.39.1002")
+    commands, stub = of_set(operations.locked_firmware_in_force, firmware)
     assert commands[0].endswith("exit 1")
     assert "28.45.1200 in its flash; reboot" in stub.logged[0]
     # The operation on firmware asks for the reboot; then nothing is wrong but what it brings.
-    (command,), _ = of_set(operations.adapter_firmware, found, wanted=(), rails=())
+    (command,), _ = of_set(operations.adapter_firmware, firmware, wanted=(), rails=())
     assert "reboot:NIC firmware of" in command
-    found = answer(stored="28.45.1200", running="28.39.1002", pending="reboot:NIC firmware of ConnectX-7 x\n")
-    commands, stub = of_set(operations.locked_firmware_in_force, found)
+    firmware = answer(stored="28.45.1200", running="28.39.1002", pending="reboot:NIC firmware of ConnectX-7 x\n")
+    commands, stub = of_set(operations.locked_firmware_in_force, firmware)
     assert commands == []
     assert stub.noops[0].startswith("comes with the reboot: ConnectX-7 at 0000:1a:00.0")
 
 
 def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() -> None:
-    found = answer(stored="28.39.1002")
-    commands, _ = of_set(operations.adapter_firmware, found, images={"MT_0000000838": BURN}, wanted=(), rails=())
+    firmware = answer(stored="28.39.1002")
+    commands, _ = of_set(operations.adapter_firmware, firmware, images={"MT_0000000838": BURN}, wanted=(), rails=())
     assert "burn" in commands[0]
     assert "--proxy http://proxy.site:3128" in commands[0]
     # Without an image nothing is written, and it is not said to be as declared.
-    commands, stub = of_set(operations.adapter_firmware, found, wanted=(), rails=())
+    commands, stub = of_set(operations.adapter_firmware, firmware, wanted=(), rails=())
     assert commands == []
     assert stub.noops == ["firmware of 0 adapters is as declared"]
 
@@ -330,10 +331,10 @@ def test_drivers_of_a_kernel_that_is_yet_to_start_wait_for_it() -> None:
     """Vendors build for one kernel: a node that is refused would be kept from the very reboot that brings it."""
     arguments = {"source": "doca", "dkms": (), "restart": False}
     locked = "reboot:kernel 5.14.0-503.14.1.el9_5.x86_64 is locked and another one runs"
-    found = replace(state(path=INBOX), pending=frozenset({locked}))
-    (command,) = run(operations.drivers, host({facts.StackState: found}), **arguments)
+    stack_state = replace(state(path=INBOX), pending=frozenset({locked}))
+    (command,) = run(operations.drivers, host({facts.StackState: stack_state}), **arguments)
     assert command.endswith("'/run/rackproof/pending/reboot:drivers of the network adapters'")
-    stub = host({facts.StackState: replace(found, pending=frozenset({locked, *DRIVERS}))})
+    stub = host({facts.StackState: replace(stack_state, pending=frozenset({locked, *DRIVERS}))})
     assert run(operations.drivers, stub, **arguments) == []
     assert "wait for the reboot" in stub.noops[0]
 

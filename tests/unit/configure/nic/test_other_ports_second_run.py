@@ -80,8 +80,8 @@ def storage(**more: Any) -> dict[str, Any]:
 
 
 def declare(tree: Tree, values: dict[str, dict[str, str]]) -> dict[str, Any]:
-    for name, each in values.items():
-        tree.write(f"/etc/rackproof/ports/{name}", ports.declaration(each))
+    for name, value in values.items():
+        tree.write(f"/etc/rackproof/ports/{name}", ports.declaration(value))
     return {"wanted": values}
 
 
@@ -89,10 +89,10 @@ def test_storage_ports_get_name_address_mtu_and_settings_once(tree: Tree) -> Non
     stack = NicStack.model_validate(
         {"ports": storage(address=lambda k: f"10.1.{k}.1/24", rdma=lambda k: f"mlx5_stor{k}")}
     )
-    found = declared(stack)
+    ports = declared(stack)
     for k in range(2):
         tree.write(f"/etc/stor{k}.address", f"10.1.{k}.1/24\n")
-    given = {"wanted": [each.port for each in found], "manager": "networkd"}
+    given = {"wanted": [port.port for port in ports], "manager": "networkd"}
     assert carried_out(operations.rail_ports, shell(tree), **given)
     assert tree.read("/links/stor1/mtu") == "9000"
     assert left_alone(operations.rail_ports, shell(tree), **given) == "all ports are as declared"
@@ -103,7 +103,7 @@ def test_storage_ports_get_name_address_mtu_and_settings_once(tree: Tree) -> Non
         assert "stor0" not in command
         left_alone(operations.rail_ports, shell(tree), **given)
 
-    given = declare(tree, settings(found, FABRIC, stack, nvidia=True))
+    given = declare(tree, settings(ports, FABRIC, stack, nvidia=True))
     assert set(given["wanted"]) == {"stor0", "stor1"}
     assert carried_out(operations.port_settings, shell(tree), **given)
     assert left_alone(operations.port_settings, shell(tree), **given) == "all 2 ports have their settings"
@@ -122,7 +122,7 @@ def bonded(tree: Tree) -> tuple[NicStack, dict[str, Any]]:
     stack = NicStack.model_validate(
         {"ports": storage(lossless=lambda k: True), "bonds": {"bond0": {"ports": ["stor0", "stor1"]}}}
     )
-    return stack, {"wanted": [each.port for each in declared(stack)], "manager": "networkd"}
+    return stack, {"wanted": [port.port for port in declared(stack)], "manager": "networkd"}
 
 
 def test_a_bonds_members_get_their_names_and_are_left_to_the_bond(tree: Tree) -> None:
@@ -171,7 +171,7 @@ def test_roce_over_a_bond_is_set_at_its_ports_and_at_their_one_device(tree: Tree
         (command,) = carried_out(operations.port_settings, shell(tree), **given)
         assert f"rackproof-roce@{unit}.service" in command
         left_alone(operations.port_settings, shell(tree), **given)
-    # Without a common device nobody marks what the bond sends, and that is said.
+    # Without a common device the bond's packets cannot be marked, which is reported.
     (one / "ports/1/gid_attrs/ndevs/0").write_text("stor0\n")
     with pytest.raises(AssertionError, match=r"bond0: tos: expected 106, actual nothing"):
         carried_out(operations.port_settings, shell(tree), **given)

@@ -228,7 +228,7 @@ esac
             (self.folder / "current").write_text((self.folder / "next").read_text())
             (self.folder / "running").write_text((self.folder / "stored").read_text())
 
-    def somebody(self, file: str, old: str, new: str) -> None:
+    def changed_by_hand(self, file: str, old: str, new: str) -> None:
         path = self.folder / file
         assert old in path.read_text()
         path.write_text(path.read_text().replace(old, new))
@@ -266,11 +266,11 @@ def test_firmware_and_its_settings(adapter: Adapter) -> None:
         assert left_alone(operations.adapter_firmware, run, **given) == "firmware of 1 adapters is as declared"
         adapter.boot("2")
     assert not list((adapter.tree.root / "run/rackproof/pending").iterdir())
-    adapter.somebody("next", "ATS_ENABLED False(0)", "ATS_ENABLED True(1)")
+    adapter.changed_by_hand("next", "ATS_ENABLED False(0)", "ATS_ENABLED True(1)")
     (command,) = carried_out(operations.adapter_firmware, run, **given)
     assert "set ATS_ENABLED=False\n" in command
     left_alone(operations.adapter_firmware, run, **given)
-    adapter.somebody("stored", "28.43.2566", "28.45.1200")
+    adapter.changed_by_hand("stored", "28.43.2566", "28.45.1200")
     adapter.boot("3")
     (command,) = carried_out(operations.adapter_firmware, run, **given)
     assert "-y burn" in command
@@ -299,8 +299,8 @@ def test_firmware_of_the_version_set(adapter: Adapter) -> None:
         assert left_alone(operations.locked_firmware_in_force, run, locked=locked).startswith("comes with the reboot")
         adapter.boot("2")
         left_alone(operations.adapter_firmware, run, **given)
-        said = left_alone(operations.locked_firmware_in_force, run, locked=locked)
-    assert said == "firmware of 1 adapters is as the version set says"
+        messages = left_alone(operations.locked_firmware_in_force, run, locked=locked)
+    assert messages == "firmware of 1 adapters is as the version set says"
 
 
 def drivers(tree: Tree, ofed: str, path: str, loaded: str, installed: str) -> None:

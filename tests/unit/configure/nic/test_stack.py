@@ -99,8 +99,8 @@ def test_old_modules_in_use_ask_for_one_reboot() -> None:
 
 
 def test_openibd_is_restarted_only_without_users() -> None:
-    found = state(loaded="BBBB", dkms=BUILT, extra=("openibd",))
-    assert "systemctl restart openibd.service" in plan_drivers("doca", (), found, restart=True).script
+    before = state(loaded="BBBB", dkms=BUILT, extra=("openibd",))
+    assert "systemctl restart openibd.service" in plan_drivers("doca", (), before, restart=True).script
     with pytest.raises(StackProblem, match=r"openibd cannot be restarted while /mnt/vast \(NFS over RDMA\)"):
         plan_drivers("doca", (), state(loaded="BBBB", dkms=BUILT, extra=("openibd", *MOUNTS)), restart=True)
 
@@ -130,9 +130,9 @@ def test_a_difference_and_a_warning_of_dkms_is_still_installed() -> None:
 
 def test_the_question_is_a_program() -> None:
     out = subprocess.run(["sh", "-c", state_command()], capture_output=True, text=True, check=False, timeout=60)
-    found = parse_state(out.stdout.splitlines())
-    assert found.kernel
-    assert set(found.modules) == set(MODULES)
+    parsed = parse_state(out.stdout.splitlines())
+    assert parsed.kernel
+    assert set(parsed.modules) == set(MODULES)
 
 
 @given(st.lists(st.text(max_size=30), max_size=10))

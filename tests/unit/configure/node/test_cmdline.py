@@ -46,9 +46,9 @@ def test_huge_pages_count_in_their_order() -> None:
 @pytest.mark.parametrize(("arch", "first"), [("x86_64", "iommu=pt"), ("aarch64", "iommu.passthrough=1")])
 def test_proposals_are_the_platforms_and_only_for_machines_with_gpus(arch: str, first: str) -> None:
     chosen = ("iommu", "numa_balancing", "init_on_alloc", "acs_redirection")
-    found = cmdline.proposals(machine(arch, H100), chosen)
-    assert found[0] == first
-    assert not {"mitigations=off", "mce=ignore_ce", "iommu=off"} & set(found)
+    proposals = cmdline.proposals(machine(arch, H100), chosen)
+    assert proposals[0] == first
+    assert not {"mitigations=off", "mce=ignore_ce", "iommu=off"} & set(proposals)
     assert cmdline.proposals(machine(arch), chosen) == ()
     assert cmdline.proposals(machine(arch, H100), ()) == ()
 
@@ -83,9 +83,9 @@ GOOD = "root=/dev/sda1 ro iommu=pt init_on_alloc=0"
 
 
 def test_nothing_to_do_when_both_boots_have_it() -> None:
-    found = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", "entry ro single", *DROPIN_LINES)
-    assert cmdline.plan(WANT, found).script == ""
-    assert not cmdline.plan(WANT, found).reboot
+    current = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", "entry ro single", *DROPIN_LINES)
+    assert cmdline.plan(WANT, current).script == ""
+    assert not cmdline.plan(WANT, current).reboot
 
 
 def test_a_menu_that_is_right_waits_for_its_reboot_once() -> None:
@@ -98,15 +98,16 @@ def test_a_menu_that_is_right_waits_for_its_reboot_once() -> None:
 
 
 def test_the_mark_goes_when_the_running_kernel_has_it() -> None:
-    found = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", *DROPIN_LINES, "mark reboot:kernel arguments")
+    current = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", *DROPIN_LINES, "mark reboot:kernel arguments")
     assert (
-        cmdline.plan(WANT, found).script.splitlines()[-1] == "rm -f -- '/run/rackproof/pending/reboot:kernel arguments'"
+        cmdline.plan(WANT, current).script.splitlines()[-1]
+        == "rm -f -- '/run/rackproof/pending/reboot:kernel arguments'"
     )
 
 
 def test_what_is_no_longer_wanted_goes_and_needs_a_reboot() -> None:
-    found = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", *DROPIN_LINES)
-    plan = cmdline.plan(WantedArguments(), found)
+    current = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", *DROPIN_LINES)
+    plan = cmdline.plan(WantedArguments(), current)
     assert f"rm -f {cmdline.DROPIN}" in plan.script
     assert "update-grub" in plan.script
     assert plan.reboot
@@ -157,8 +158,8 @@ def test_the_drop_in_replaces_and_never_repeats(default: str, common: str, expec
 
 def test_several_of_a_name_that_may_be_there_several_times_stay() -> None:
     want = WantedArguments(("pci=disable_acs_redir=pci:0:0",))
-    found = source(cmdline.dropin_text(want), "pci=realloc=off pci=disable_acs_redir=pci:0:0", "console=tty0")
-    assert found == ["console=tty0", "pci=realloc=off", "pci=disable_acs_redir=pci:0:0"]
+    sourced = source(cmdline.dropin_text(want), "pci=realloc=off pci=disable_acs_redir=pci:0:0", "console=tty0")
+    assert sourced == ["console=tty0", "pci=realloc=off", "pci=disable_acs_redir=pci:0:0"]
 
 
 GRUBBY = """#!/bin/sh
@@ -192,8 +193,8 @@ def run(script: str, folder: Path, **programs: str) -> subprocess.CompletedProce
 
 
 def test_grubby_takes_out_what_the_kit_had_put_in(tmp_path: Path) -> None:
-    found = state("running ro iommu=pt old=1", "tool grubby", "entry ro iommu=pt old=1", "note iommu=pt old=1")
-    plan = cmdline.plan(WANT, found)
+    current = state("running ro iommu=pt old=1", "tool grubby", "entry ro iommu=pt old=1", "note iommu=pt old=1")
+    plan = cmdline.plan(WANT, current)
     done = run(plan.script, tmp_path, grubby=GRUBBY)
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "log").read_text().splitlines()

@@ -58,9 +58,9 @@ def test_accounts_that_contradict_are_named(own: User, complaint: str) -> None:
 
 def test_the_array_is_the_architectures() -> None:
     array = Scratch(drives=4, mountpoint="/raid", label="raid", source="x")
-    found = promised.scratch_inputs(array, DRIVES, NodeInputs(scratch_chunk_kib=256))
-    assert (found.scratch_path, found.scratch_label, found.scratch_fstype) == ("/raid", "raid", "xfs")
-    assert found.scratch_chunk_kib == 256
+    scratch = promised.scratch_inputs(array, DRIVES, NodeInputs(scratch_chunk_kib=256))
+    assert (scratch.scratch_path, scratch.scratch_label, scratch.scratch_fstype) == ("/raid", "raid", "xfs")
+    assert scratch.scratch_chunk_kib == 256
     assert promised.scratch_inputs(None, DRIVES, NodeInputs()) == NodeInputs()
 
 

@@ -78,9 +78,9 @@ def test_a_drive_that_was_written_to_since_the_question_stops_the_script(tmp_pat
     for name, text in {"wipefs": "echo gpt", "mdadm": f"echo mdadm >>{log}", "udevadm": ":"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    found = state(BLANK, BLANK, ["array"])
+    current = state(BLANK, BLANK, ["array"])
     done = subprocess.run(
-        ["sh", "-c", script(ARRAY, ("create", "mkfs"), found)],
+        ["sh", "-c", script(ARRAY, ("create", "mkfs"), current)],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1

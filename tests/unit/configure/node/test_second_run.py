@@ -33,7 +33,7 @@ class Folder:
             (root / path).mkdir(parents=True)
 
     def local(self, script: str) -> str:
-        return re.sub("|".join(map(re.escape, PATHS)), lambda found: f"{self.root}{found[0]}", script)
+        return re.sub("|".join(map(re.escape, PATHS)), lambda match: f"{self.root}{match[0]}", script)
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")
@@ -181,7 +181,7 @@ def test_arguments_of_the_kernel(node: Folder, tool: str) -> None:
         boot(node)
         assert left_alone(operations.kernel_arguments, node.shell, **given) == "the next boot has all arguments"
         if wanted.required:
-            # Somebody has made the menu anew without the kit's words.
+            # The menu was regenerated without the kit's arguments.
             node.write(menu, node.read(menu).replace(wanted.required[0], "iommu=soft"))
             assert carried_out(operations.kernel_arguments, node.shell, **given)
             left_alone(operations.kernel_arguments, node.shell, **given)
@@ -189,7 +189,7 @@ def test_arguments_of_the_kernel(node: Folder, tool: str) -> None:
 
 
 def test_a_wish_that_is_withdrawn_before_the_reboot_asks_for_none(node: Folder) -> None:
-    """Although the kernel runs with a word that no entry has: somebody typed it at the last boot."""
+    """Although the kernel runs with an argument that no entry has, typed at the boot prompt."""
     node.write("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=1 ro quiet maxcpus=1\n")
     node.write("/etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\n')
     node.write("/boot/grub/grub.cfg", "")

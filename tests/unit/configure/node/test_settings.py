@@ -55,10 +55,10 @@ def test_a_node_that_has_everything_is_left_alone() -> None:
     ],
 )
 def test_one_difference_is_one_reason(gone: str, come: str, reason: str, part: str) -> None:
-    found = plan(ALL, parse_state([come if line == gone else line for line in GOOD]))
-    assert [change.what for change in found.changes] == [reason]
-    assert part in found.script
-    assert subprocess.run(["sh", "-n", "-c", found.script], check=False).returncode == 0
+    planned = plan(ALL, parse_state([come if line == gone else line for line in GOOD]))
+    assert [change.what for change in planned.changes] == [reason]
+    assert part in planned.script
+    assert subprocess.run(["sh", "-n", "-c", planned.script], check=False).returncode == 0
 
 
 def test_what_waits_for_a_reboot_is_not_tried_again() -> None:
@@ -68,9 +68,9 @@ def test_what_waits_for_a_reboot_is_not_tried_again() -> None:
 
 
 def test_modules_that_are_allowed_again_lose_their_entry() -> None:
-    found = plan(Settings(), parse_state(["blacklist blacklist nouveau"]))
-    assert [change.what for change in found.changes] == ["forbidden modules"]
-    assert f"rm -f {settings.BLACKLIST}" in found.script
+    planned = plan(Settings(), parse_state(["blacklist blacklist nouveau"]))
+    assert [change.what for change in planned.changes] == ["forbidden modules"]
+    assert f"rm -f {settings.BLACKLIST}" in planned.script
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def test_an_account_as_declared_is_left_alone() -> None:
 
 
 def test_a_new_account_gets_all_at_once_and_its_hash_only_on_standard_input() -> None:
-    found = plan([ADA], {"ada": HASH}, {})
-    assert "useradd -m -u 2001 -s /bin/bash -G video -- ada" in found.script
-    assert found.stdin == f"ada:{HASH}\n"
-    assert HASH not in found.script
-    assert subprocess.run(["sh", "-n", "-c", found.script], check=False).returncode == 0
+    planned = plan([ADA], {"ada": HASH}, {})
+    assert "useradd -m -u 2001 -s /bin/bash -G video -- ada" in planned.script
+    assert planned.stdin == f"ada:{HASH}\n"
+    assert HASH not in planned.script
+    assert subprocess.run(["sh", "-n", "-c", planned.script], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_a_new_account_gets_all_at_once_and_its_hash_only_on_standard_input() ->
     ],
 )
 def test_one_difference(said: list[str], part: str) -> None:
-    found = plan([ADA], {"ada": HASH}, parse_state(said))
-    assert part in found.script
-    assert "useradd" not in found.script
-    assert found.stdin == ""
+    planned = plan([ADA], {"ada": HASH}, parse_state(said))
+    assert part in planned.script
+    assert "useradd" not in planned.script
+    assert planned.stdin == ""
 
 
 def test_rights_that_are_no_longer_declared_go() -> None:
-    found = plan([ADA.model_copy(update={"sudo": None})], {}, parse_state(lines()))
-    assert found.script.splitlines()[-1] == "rm -f -- /etc/sudoers.d/rackproof-ada"
+    planned = plan([ADA.model_copy(update={"sudo": None})], {}, parse_state(lines()))
+    assert planned.script.splitlines()[-1] == "rm -f -- /etc/sudoers.d/rackproof-ada"
 
 
 def test_another_number_is_refused() -> None:
@@ -107,7 +107,7 @@ def test_the_question_is_asked_for_real_and_shows_no_hash() -> None:
     done = subprocess.run(
         ["sh", "-c", state_command(["root", "nobody-of-that-name"])], capture_output=True, text=True, check=True
     )
-    found = parse_state([line for line in done.stdout.splitlines() if not line.startswith("key")])
-    assert found["root"].uid == 0
-    assert len(found["root"].password) == 64
-    assert "nobody-of-that-name" not in found
+    users = parse_state([line for line in done.stdout.splitlines() if not line.startswith("key")])
+    assert users["root"].uid == 0
+    assert len(users["root"].password) == 64
+    assert "nobody-of-that-name" not in users

@@ -191,7 +191,7 @@ def test_cores_of_weka_are_kept_from_jobs(weka: dict[str, Any], kept: list[int],
     lines = ids(whole, "gpu")
     assert len(lines) == (says is not None)
     assert all(says in line for line in lines if says)
-    # Somebody else's controller, or a node without slurmd: there is nothing here to keep them from.
+    # An external controller, or a node without slurmd: Slurm cannot use the node.
     assert ids(whole.model_copy(update={"slurm": Slurm()}), "gpu") == []
     assert ids(whole, "storage") == []
 

@@ -37,9 +37,9 @@ def arch(**keys: Any) -> Architecture:
 
 
 def cluster(inputs: dict[str, Any] | None = None, **keys: Any) -> Cluster:
-    found = cluster_of(arch(**keys), rack(), SlurmInputs.model_validate(inputs or {}))
-    assert found is not None
-    return found
+    slurm = cluster_of(arch(**keys), rack(), SlurmInputs.model_validate(inputs or {}))
+    assert slurm is not None
+    return slurm
 
 
 def text(found: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
@@ -62,10 +62,10 @@ def test_what_is_written_reads_back() -> None:
 @pytest.mark.parametrize("bare", ["storage-01", "gpu-02"])
 def test_a_controller_is_reached_by_name_where_a_node_of_the_cluster_has_no_rail(bare: str) -> None:
     nodes = tuple(replace(n, data={}) if n.name == bare else n for n in rack().nodes)
-    found = cluster_of(arch(), Rack("test", nodes), SlurmInputs())
-    assert found is not None
-    assert found.controller_address is None
-    assert parse_slurm_conf(text(found)).values["slurmctldhost"] == "storage-01"
+    slurm = cluster_of(arch(), Rack("test", nodes), SlurmInputs())
+    assert slurm is not None
+    assert slurm.controller_address is None
+    assert parse_slurm_conf(text(slurm)).values["slurmctldhost"] == "storage-01"
 
 
 def test_nodes_that_are_alike_share_a_line() -> None:
@@ -117,8 +117,8 @@ def test_a_name_with_two_numbers_has_one_pair_of_brackets() -> None:
 
 
 def test_first_partition_is_the_default_and_options_are_added() -> None:
-    found = cluster({"partition_options": {"gpu": {"MaxTime": "2-00:00:00"}}}, partitions=["gpu", "debug"])
-    lines = conf.partition_text(found, {"gpu-01": BIG, "gpu-02": BIG})
+    slurm = cluster({"partition_options": {"gpu": {"MaxTime": "2-00:00:00"}}}, partitions=["gpu", "debug"])
+    lines = conf.partition_text(slurm, {"gpu-01": BIG, "gpu-02": BIG})
     assert lines == [
         "PartitionName=gpu Nodes=gpu-[01-02] Default=YES MaxTime=2-00:00:00 State=UP",
         "PartitionName=debug Nodes=gpu-[01-02] Default=NO MaxTime=INFINITE State=UP",
@@ -243,29 +243,29 @@ Name=gpu File=/dev/rackproof-gpu[0-7]
     ],
 )
 def test_gres_conf(method: str, simulated: bool, nvml: bool, expected: str) -> None:
-    found = conf.gres_text(cluster({"gres_autodetect": method}), simulated, nvml)
-    assert found.split("\n", 1)[1] == expected
+    gres = conf.gres_text(cluster({"gres_autodetect": method}), simulated, nvml)
+    assert gres.split("\n", 1)[1] == expected
 
 
 def with_mig(**inputs: str) -> Cluster:
     whole = arch(gres={"gpu": 56})
     whole = whole.model_copy(update={"gpu": whole.gpu.model_copy(update={"mig": "Enabled"})})  # type: ignore[union-attr]
-    found = cluster_of(whole, rack(), SlurmInputs.model_validate(inputs))
-    assert found is not None
-    return found
+    slurm = cluster_of(whole, rack(), SlurmInputs.model_validate(inputs))
+    assert slurm is not None
+    return slurm
 
 
 def test_partitions_of_mig_are_found_by_nvml_or_refused() -> None:
-    found = with_mig()
-    check_mig(found, "gpu-01")
+    slurm = with_mig()
+    check_mig(slurm, "gpu-01")
     named = with_mig(gres_autodetect="nvml")
     check_mig(named, "gpu-01")
-    # Somebody says that it is there, in a place of its own perhaps.
+    # A given method means that the library is there, perhaps in an unusual path.
     assert conf.gres_text(named, False, nvml=False).endswith("AutoDetect=nvml\nName=gpu\n")
-    assert conf.gres_text(found, False, nvml=True).endswith("AutoDetect=nvml\nName=gpu\n")
+    assert conf.gres_text(slurm, False, nvml=True).endswith("AutoDetect=nvml\nName=gpu\n")
     with pytest.raises(conf.NoPartitions, match=r"only NVML finds partitions of MIG .* has no gpu_nvml\.so"):
-        conf.gres_text(found, False, nvml=False)
-    assert "File=/dev/rackproof-gpu[0-55]" in conf.gres_text(found, True, nvml=False)  # simulated: counted
+        conf.gres_text(slurm, False, nvml=False)
+    assert "File=/dev/rackproof-gpu[0-55]" in conf.gres_text(slurm, True, nvml=False)  # simulated: counted
 
 
 @pytest.mark.parametrize("method", ["off", "nvidia", "rsmi"])
@@ -278,9 +278,9 @@ def test_another_way_to_find_partitions_is_refused_before_anything_is_touched(me
 def test_one_gpu_has_no_brackets() -> None:
     one = arch(gres={"gpu": 1})
     one = one.model_copy(update={"gpu": one.gpu.model_copy(update={"count": 1})})  # type: ignore[union-attr]
-    found = cluster_of(one, rack(), SlurmInputs())
-    assert found is not None
-    assert "File=/dev/nvidia0\n" in conf.gres_text(found, False, False)
+    slurm = cluster_of(one, rack(), SlurmInputs())
+    assert slurm is not None
+    assert "File=/dev/nvidia0\n" in conf.gres_text(slurm, False, False)
 
 
 @pytest.mark.parametrize(

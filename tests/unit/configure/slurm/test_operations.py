@@ -43,8 +43,8 @@ class Machine(StubHost):
 
 
 def machine(name: str, states: Any = None, executing: bool = True, **changes: Any) -> Machine:
-    found: dict[type, Any] = {facts.SlurmNodeState: state(**changes), node_facts.FileStates: states or {}}
-    return Machine(found, name, executing)
+    answers: dict[type, Any] = {facts.SlurmNodeState: state(**changes), node_facts.FileStates: states or {}}
+    return Machine(answers, name, executing)
 
 
 def rack(**changes: Any) -> tuple[Machine, Machine, Machine]:
@@ -89,7 +89,7 @@ def test_key_that_is_there_already() -> None:
 
 
 def test_key_of_a_recorded_controller_is_compared_by_its_digest() -> None:
-    """Nobody can read the key itself there."""
+    """The record of the munge key does not contain the key itself."""
     for digest, commands in ((KEY[0], 0), ("0" * 64, 1)):
         server = machine("storage-01", executing=False)
         server.key = None
@@ -268,11 +268,11 @@ def test_the_question_runs_on_a_bare_node() -> None:
     assert ended.returncode == 0
     from rackproof.configure.slurm.nodes import parse_state
 
-    found = parse_state(ended.stdout.splitlines())
-    assert found.hardware is not None
-    assert found.hardware.memory_mib > 100
+    parsed = parse_state(ended.stdout.splitlines())
+    assert parsed.hardware is not None
+    assert parsed.hardware.memory_mib > 100
     assert (
-        found.hardware.cpus
-        == found.hardware.sockets * found.hardware.cores_per_socket * found.hardware.threads_per_core
+        parsed.hardware.cpus
+        == parsed.hardware.sockets * parsed.hardware.cores_per_socket * parsed.hardware.threads_per_core
     )
-    assert abs(found.clock - time.time()) < 60
+    assert abs(parsed.clock - time.time()) < 60
