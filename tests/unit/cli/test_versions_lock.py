@@ -138,7 +138,7 @@ def test_firmware_is_of_adapters_that_have_a_board_id_and_half_an_answer_is_none
     command = CAPTURE_COMMAND.split("echo ==; ")[3].replace("/sys/class/infiniband", str(tmp_path))
     done = subprocess.run(["sh", "-c", command.rstrip("; ")], capture_output=True, text=True, check=True)
     assert done.stdout == "MT_0000000838 28.43.2026\n"
-    with pytest.raises(ValueError, match="no firmware of an adapter: 'MT_0000000838 '"):
+    with pytest.raises(ValueError, match="expected the firmware of an adapter, got 'MT_0000000838 '"):
         parse_installed_versions(answer(firmware="MT_0000000838 "))
 
 
