@@ -1,7 +1,7 @@
 """Where the kit's deploys, templates, validators, architectures and example inventories are.
 
-In a checkout they are beside the package; a wheel carries them in ``rackproof/data``. Deploys, validators and
-architectures in the working directory are preferred to the kit's own.
+In a checkout they are beside the package; a wheel carries them in ``rackproof/data``. Deploys and
+architectures in the working directory are preferred to the kit's own; validators run only when they are named.
 """
 
 from __future__ import annotations

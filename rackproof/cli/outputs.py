@@ -11,7 +11,7 @@ from typing import Literal
 from rackproof.architectures import LoadedArchitecture
 from rackproof.atomic_write import replace_file
 from rackproof.bench.step import Key, key_of
-from rackproof.cli.proof import prove, verdict_of
+from rackproof.cli.proof import note_of, prove, verdict_of
 from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
@@ -72,6 +72,8 @@ def judged(
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence is incomplete and was left out."] if cut_off else []
     lost = lost_outputs(folder, records) if folder is not None else []
+    if proof is not None and proof.unproven:
+        notes.append(note_of(proof.unproven, records))
     earlier = unknown_ends(folder, records) if folder is not None else ()
     problems = [*_broken(broken, lost), *(_other_end(end, len(records)) for end in earlier)]
     if problems:

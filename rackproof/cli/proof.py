@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from rackproof import kit
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.reread import disproven
-from rackproof.core.evidence import Kind, Record
+from rackproof.core.evidence import CheckOutcome, CheckResult, CommandRecord, DeployRecord, Kind, Record
+from rackproof.core.judging.checks import OF_STAGES
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
+from rackproof.core.wording import some
 from rackproof.errors import ArchitectureError, RunError
 from rackproof.evidence.folder import info_of, stored_architecture
 from rackproof.evidence.store import read_raw
+from rackproof.run.stages import deploy_checks
+from rackproof.validation.known import digest_of, load_checks
+from rackproof.validation.reread import STAGE, reread
+
+_SHOWN: Final = 8
+"""Checks that a note names."""
 
 
 class Proof(NamedTuple):
@@ -24,6 +33,8 @@ class Proof(NamedTuple):
 
     faults: dict[int, str]
     """Why outputs do not give a record's result, by the ``seq`` of the record."""
+    unproven: dict[int, str]
+    """Why results of checks can be neither proven nor disproven; only evidence of other kits has such."""
     read: int
     """How many results were read again."""
     seconds: float
@@ -41,9 +52,69 @@ def prove(records: Sequence[Record], folder: Path, reference: LoadedArchitecture
     if info.architecture_sha256 != reference.sha256:
         with contextlib.suppress(RunError, ArchitectureError):
             own = stored_architecture(folder, info)
-    faults = disproven(records, partial(read_raw, folder), own.model, info.proofs)
-    measured = sum(record.kind is Kind.MEASUREMENT and bool(record.body.get("samples")) for record in records)
-    return Proof(faults, measured, time.monotonic() - began)
+    output = partial(read_raw, folder)
+    faults = disproven(records, output, own.model, info.proofs)
+    count = sum(record.kind is Kind.MEASUREMENT and bool(record.body.get("samples")) for record in records)
+    unproven: dict[int, str] = {}
+    if any(record.kind is Kind.CHECK for record in records):
+        validators = kit.folder("validators")
+        known = load_checks(validators)
+        checks = reread(records, output, own.model, known, digest_of(validators))
+        faults |= checks.faults | disproven_outside(records, known)
+        unproven, count = checks.unproven, count + checks.read
+    return Proof(faults, unproven, count, time.monotonic() - began)
+
+
+def note_of(unproven: Mapping[int, str], records: Sequence[Record]) -> str:
+    """One line on the results that could not be read again; ``unproven`` is not empty."""
+    ids = sorted({str(record.body["check"]) for record in records if record.seq in unproven})
+    return (
+        f"{len(unproven)} results of checks are as they were recorded: another version of the validators or of the kit"
+        f" recorded them, and their answers cannot be evaluated again ({some(ids, _SHOWN)})."
+    )
+
+
+def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> dict[int, str]:
+    """Faults of results that were recorded outside of a validation, by ``seq``.
+
+    Those of connections and deploys follow from what was recorded beside them; those of ``validators`` are misplaced.
+    """
+    faults: dict[int, str] = {}
+    stage: str | None = None
+    answers: dict[str, list[CommandRecord]] = {}
+    converged: dict[str, CheckOutcome] = {}
+    for record in records:
+        match record.kind:
+            case Kind.STAGE:
+                stage = str(record.body.get("stage")) if record.body.get("event") == "begin" else ""
+                answers, converged = {}, {}
+            case Kind.COMMAND if stage == "connect":
+                command = CommandRecord.model_validate(record.body)
+                answers.setdefault(command.node, []).append(command)
+            case Kind.DEPLOY:
+                deployed = DeployRecord.model_validate(record.body)
+                converged = {result.node: result.outcome for result in deploy_checks(deployed)}
+            case Kind.CHECK if stage not in (None, STAGE):
+                result = CheckResult.model_validate(record.body)
+                if result.check == OF_STAGES["connect"]:
+                    shown = any(_shows(answer, result) for answer in answers.get(result.node, ()))
+                elif result.check not in (OF_STAGES["deploy"], *validators):
+                    continue
+                else:
+                    shown = result.check == OF_STAGES["deploy"] and converged.get(result.node) is CheckOutcome.PASSED
+                if not result.required:
+                    faults[record.seq] = "recorded as not required, the check is required"
+                elif result.outcome is CheckOutcome.PASSED and not shown:
+                    faults[record.seq] = (
+                        f"recorded as passed in stage {stage or 'none'}, nothing recorded there shows it"
+                    )
+    return faults
+
+
+def _shows(answer: CommandRecord, result: CheckResult) -> bool:
+    """Whether a node answered, with the outputs that the result names."""
+    streams = ((answer.stdout, answer.stdout_bytes), (answer.stderr, answer.stderr_bytes))
+    return answer.rc == 0 and {name for name, size in streams if size} == set(result.raw)
 
 
 def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:

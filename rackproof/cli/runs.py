@@ -33,6 +33,7 @@ from rackproof.inventory import load_rack
 from rackproof.report.certificate import Certificate
 from rackproof.run.display import Silent
 from rackproof.run.stages import Run
+from rackproof.validation.run import unused_validators, validators_folder
 
 RUN_LOG = "run.log"
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -50,6 +51,22 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         function = option(function)
     return function
+
+
+validators_option = click.option(
+    "--validators",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="Run the validators in DIR instead of the kit's; the certificate names them.",
+)
+
+
+def chosen_validators(folder: Path | None) -> Path | None:
+    """The folder as given, checked; says so where the working directory has validators that are not used."""
+    validators_folder(folder)
+    if folder is None and (line := unused_validators()):
+        click.echo(line, err=True)
+    return folder
 
 
 _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
@@ -71,13 +88,15 @@ def bench(
 @_PROFILE
 @click.option("--resume", metavar="RUN", help="Continue an interrupted run: its path, its name, or `latest`.")
 @click.option("--no-deploy", is_flag=True, help="Skip the deploy.")
+@validators_option
 def certify(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None,
-    resume: str | None, no_deploy: bool,
+    resume: str | None, no_deploy: bool, validators: Path | None,
 ) -> None:  # fmt: skip
     """Deploy, validate, measure and judge the rack of INVENTORY."""
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
     run = prepare(inventory, architecture, output, profile, resume, stages)
+    run.validators = chosen_validators(validators)
     finish(run, quiet, as_json, whole=True)
 
 

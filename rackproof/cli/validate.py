@@ -9,7 +9,7 @@ import click
 
 from rackproof.cli.local import local_run, tell
 from rackproof.cli.options import limit_option
-from rackproof.cli.runs import FOLDER, executed, finish, prepare
+from rackproof.cli.runs import FOLDER, chosen_validators, executed, finish, prepare, validators_option
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
 from rackproof.evidence.folder import REPORTS
@@ -41,6 +41,7 @@ REACHABLE = "node.reachable"
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs.")
 @click.option("--quiet", is_flag=True, help="Print only the result.")
 @click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
+@validators_option
 @click.option("--local", is_flag=True, help="Check this machine, without ssh or an inventory.")
 @click.option(
     "--rack",
@@ -64,8 +65,9 @@ REACHABLE = "node.reachable"
 )
 def validate(
     inventory: str | None, recordings: str | None, architecture: str | None, limit: tuple[str, ...], tags: str | None,
-    expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool, local: bool,
-    rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None, unmeasured_ok: str | None,
+    expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool, validators: Path | None,
+    local: bool, rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None,
+    unmeasured_ok: str | None,
 ) -> None:  # fmt: skip
     """Check the declared state of every node of INVENTORY, of the recordings in DIR, or of this machine.
 
@@ -82,19 +84,20 @@ def validate(
     if recordings is not None:
         context = open_context(inventory, architecture, recordings)
         context.selection = selected(context.rack, limit, tags, expression)
-        _offline(context, recordings, junit, as_json)
+        _offline(context, recordings, chosen_validators(validators), junit, as_json)
     if inventory is None:
         raise click.UsageError("give an INVENTORY, or recordings with --from DIR")
     run = prepare(inventory, architecture, output, None, None, ("connect", "validate"))
     run.selection = selected(run.rack, limit, tags, expression)
-    refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder()).values()))
+    run.validators = chosen_validators(validators)
+    refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder(validators)).values()))
     if run.selection.description:
         _part(run, junit, quiet, as_json)
     finish(run, quiet, as_json, only="check", on_records=lambda records: _junit(run, results_of(records), junit))
 
 
-def _offline(context: Context, recordings: str, junit: Path | None, as_json: bool) -> None:
-    checks = load_checks(validators_folder())
+def _offline(context: Context, recordings: str, validators: Path | None, junit: Path | None, as_json: bool) -> None:
+    checks = load_checks(validators_folder(validators))
     refuse_unknown(context.selection.tags, (check for check, _ in checks.values()))
     results = list(survey(context, checks))
     if junit is not None:

@@ -89,6 +89,12 @@ class RunInfo(Frozen):
     """Names of the proofs that the kit which wrote the run records: see ``PROOFS``. Empty for older kits."""
     node_data: dict[str, str] = Field(default_factory=dict)
     """By node: sha256 of its inventory data; empty for older kits."""
+    inventory_data: dict[str, str] = Field(default_factory=dict)
+    """sha256 name of the stored output with each node's inventory data, without secrets and access details."""
+    validators: str = ""
+    """sha256 of the validators' files; empty for older kits."""
+    own_validators: str | None = None
+    """Folder of validators that are not the kit's own, as it was given; None for the kit's own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

@@ -206,6 +206,8 @@ def named_outputs(records: Iterable[Record]) -> dict[str, str]:
                 names: Iterable[Any] = (record.body["stdout"], record.body["stderr"])
             case Kind.CHECK | Kind.MEASUREMENT | Kind.DEPLOY:
                 names = record.body.get("raw", ())
+            case Kind.RUN:
+                names = record.body.get("inventory_data", {}).values()
             case _:
                 continue
         for name in names:

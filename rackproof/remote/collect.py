@@ -28,6 +28,8 @@ TRIP_GRACE_S = 60.0
 PATIENCE = 3
 """Commands or round trips that may fail to end before a node gets no more commands."""
 ROUNDS = 12
+NOT_RECORDED = "not in the recording"
+"""How the reason begins for which a recording has no answer to a command."""
 
 Question = Callable[[], object]
 """Reads a node through a reader; may raise any exception."""
@@ -102,7 +104,7 @@ class RecordingReader:
                 raise QuestionsNeeded([command])
             result = self._missed(command)
             if result is None:
-                return self._unanswered(command, self.lost or f"not in the recording: {command}")
+                return self._unanswered(command, self.lost or f"{NOT_RECORDED}: {command}")
         if not self._trying:
             if command not in self._used:
                 self._used[command] = result

@@ -51,6 +51,7 @@ from rackproof.report.statements import (
     outcome_statement,
     part_statement,
     simulation_statements,
+    validators_statements,
 )
 from rackproof.report.versions import versions_seen
 
@@ -123,7 +124,7 @@ def build_certificate(
         deploys=tuple(_deploy(d) for d in deploys),
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
-        simulated=simulation_statements(run.nodes, architecture, measurements),
+        simulated=simulation_statements(run.nodes, architecture, measurements) + validators_statements(run),
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(

@@ -139,6 +139,13 @@ def simulation_statements(
     return tuple(statements)
 
 
+def validators_statements(run: RunInfo) -> tuple[str, ...]:
+    """Which validators ran, where they are not the kit's."""
+    if run.own_validators is None:
+        return ()
+    return (f"Checked by the site's validators in {run.own_validators} (sha256 {run.validators}), not by the kit's.",)
+
+
 def fold_subjects(subjects: Iterable[str]) -> str:
     """``gpu-[01-02], gpu-01 ↔ gpu-02, rack``: nodes folded, pairs and the rack spelled out."""
     unique = sorted(set(subjects))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.plan import plan_steps
@@ -17,7 +18,7 @@ from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, Eve
 from rackproof.core.history import History, history_of
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Rack, fold
-from rackproof.errors import EvidenceWriteError
+from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore, read_records
@@ -26,7 +27,9 @@ from rackproof.run.converge import INTERRUPTED, converge
 from rackproof.run.display import STAGES, Display
 from rackproof.run.identity import record_identities
 from rackproof.run.resume import Finished, finished
-from rackproof.validation.run import run_validators
+from rackproof.validation.known import digest_of
+from rackproof.validation.reread import store_inventory
+from rackproof.validation.run import run_validators, validators_folder
 from rackproof.validation.selection import EVERYTHING, Selection
 
 log = logging.getLogger("rackproof")
@@ -47,6 +50,8 @@ class Run:
     resume: bool = False
     selection: Selection = EVERYTHING
     """Nodes and checks to validate; a limited selection is an event of the evidence."""
+    validators: Path | None = None
+    """Folder of validators; None for the kit's own."""
     _before: History | None = None
     """What happened in the parts before this one."""
 
@@ -59,6 +64,8 @@ class Run:
             records = read_records(self.folder)
             info = info_of(records)
             check_resumable(info, self.rack, self.architecture, self.profile)
+            if info.validators != digest_of(validators_folder(self.validators)):
+                raise RunError(f"{info.run}: its validators are others than when it began; start a new run")
             self._before = history_of(records, self.architecture.model, info.nodes)
         with EvidenceStore(self.folder) as store, Fleet(self.rack) as fleet:
             session = Session(self.rack, self.architecture.model, fleet, store)
@@ -81,7 +88,8 @@ class Run:
             session.event(EventKind.RESUMED, text)
             return
         session.store.raw(self.architecture.text.encode())
-        session.store.append(Kind.RUN, run_info(self.folder, self.rack, self.architecture, self.profile))
+        info = run_info(self.folder, self.rack, self.architecture, self.profile)
+        session.store.append(Kind.RUN, info.model_copy(update=self._proof_of_checks(session.store)))
         if self.selection.description:
             session.event(EventKind.NARROWED, f"validation {self.selection.description}")
 
@@ -109,6 +117,14 @@ class Run:
         if not self.resume:
             return Finished()
         return finished(read_records(self.folder), self.architecture.model, steps)
+
+    def _proof_of_checks(self, store: EvidenceStore) -> dict[str, Any]:
+        """Fields of RunInfo with which the checks can be evaluated again without the rack."""
+        return {
+            "inventory_data": store_inventory(store, self.rack),
+            "validators": digest_of(validators_folder(self.validators)),
+            "own_validators": str(self.validators) if self.validators is not None else None,
+        }
 
     @contextmanager
     def _stage(self, session: Session, name: str, estimate_s: float | None) -> Iterator[dict[str, bool]]:
@@ -203,7 +219,8 @@ class Run:
         def plan(checks: PlannedChecks) -> None:
             session.store.append(Kind.PLANNED, checks)
 
-        results = run_validators(session, show, plan, selection=self.selection)
+        folder = validators_folder(self.validators)
+        results = run_validators(session, show, plan, selection=self.selection, folder=folder)
         count = sum(r.outcome is CheckOutcome.PASSED for r in results)
         self._say(f"{count} of {len(results)} checks passed")
         return bool(results)

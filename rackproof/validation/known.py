@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,15 @@ def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda mod
                 raise RunError(f"{path}: duplicate check {check.id}")
             checks[check.id] = check, function
     return checks
+
+
+def digest_of(folder: Path) -> str:
+    """sha256 of a folder's Python files: names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def known_checks(folder: Path) -> dict[str, Check]:

@@ -26,10 +26,19 @@ _QUIET = (
 )
 
 
-def validators_folder() -> Path:
-    """``validators/`` of the working directory, else the kit's."""
+def validators_folder(own: Path | None = None) -> Path:
+    """The kit's validators, or those in ``own``. Raises RunError where there are none."""
+    if own is not None and not any(own.glob("test_*.py")):
+        raise RunError(f"{own}: no validators there (test_*.py)")
+    return own or kit.folder("validators")
+
+
+def unused_validators() -> str | None:
+    """One line where the working directory has validators that are not the kit's: they run when asked for."""
     own = Path.cwd() / "validators"
-    return own if (own / "conftest.py").is_file() else kit.folder("validators")
+    if not any(own.glob("test_*.py")) or own.resolve() == kit.folder("validators").resolve():
+        return None
+    return f"validators/ is not used: the kit's own run; `--validators {kit.shown(own)}` runs these instead"
 
 
 def run_validators(

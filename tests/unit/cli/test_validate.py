@@ -49,7 +49,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(*arguments: str) -> Result:
-    return CliRunner().invoke(validate, ["--architecture=virtual-rack", *arguments])
+    return CliRunner().invoke(validate, ["--architecture=virtual-rack", "--validators=validators", *arguments])
 
 
 def test_recordings_are_judged_without_a_node(here: Path) -> None:

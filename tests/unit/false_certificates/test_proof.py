@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -12,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackproof.cli.main import cli
-from rackproof.core.evidence import Kind
+from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome, Status
+from rackproof.remote.recording_folder import read_folder
 from tests.unit.false_certificates.edited import (
     certificate,
+    chained,
     copy,
     edited,
     example,
@@ -24,6 +27,7 @@ from tests.unit.false_certificates.edited import (
     with_body,
 )
 
+RECORDINGS = Path(__file__).parents[2] / "data/recordings/virtual-rack"
 MEASURED = [record for record in of_kind(Kind.MEASUREMENT) if record.body["samples"]]
 LOCAL_READ = next(
     record
@@ -143,3 +147,128 @@ def test_outputs_that_two_nodes_exchanged_are_found() -> None:
     exchanged = {first.seq: second.body["stdout"], second.seq: first.body["stdout"]}
     made = certificate(edited(lambda r: r.body | {"stdout": exchanged[r.seq]} if r.seq in exchanged else None))
     assert headline(made).status is Status.INVALID
+
+
+def checks(**fields: str) -> list[Record]:
+    """Results of checks with these fields."""
+    return [r for r in of_kind(Kind.CHECK) if all(r.body[key] == value for key, value in fields.items())]
+
+
+def test_a_check_that_failed_and_was_edited_to_passed_is_invalid(tmp_path: Path) -> None:
+    """One node's answers are another's: the recorded results passed, the recorded answers do not."""
+    folder = copy(tmp_path / "edited", example())
+    link = next(
+        record
+        for record in of_kind(Kind.COMMAND)
+        if record.body["node"] == "gpu-01" and record.body["command"].startswith("ip ") and record.body["stdout_bytes"]
+    )
+    broken = (folder / "raw" / link.body["stdout"]).read_bytes().replace(b"9000", b"1500")
+    name = hashlib.sha256(broken).hexdigest()
+    (folder / "raw" / name).write_bytes(broken)
+    records = edited(
+        lambda record: (
+            record.body | {"stdout": name}
+            if record.kind is Kind.COMMAND and record.body["stdout"] == link.body["stdout"]
+            else record.body | {"raw": [name if raw == link.body["stdout"] else raw for raw in record.body["raw"]]}
+            if record.kind is Kind.CHECK
+            else None
+        )
+    )
+    made = certificate(records, folder)
+    assert made.outcome is not Outcome.CERTIFIED
+    assert "recorded as passed, its recorded answers fail" in headline(made).message
+    assert {v.status for v in made.verdicts if v.id == "fabric.mtu[fabric0]" and v.subject == "gpu-01"} == {
+        Status.INVALID
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"required": False, "outcome": "failed"}, "recorded as not required, the check is required"),
+        ({"reads": "system.sysctl.other", "expected": 3}, "recorded reads"),
+        ({"expected": "anything", "outcome": "passed"}, "recorded expected"),
+    ],
+)
+def test_a_check_that_says_something_else_of_itself_is_invalid(fields: dict[str, object], words: str) -> None:
+    result = checks(check="base.sysctl", node="gpu-01")[0]
+    made = certificate(with_body(result.seq, **fields))
+    assert made.outcome is not Outcome.CERTIFIED
+    assert words in headline(made).message
+
+
+@pytest.mark.parametrize("check", ["node.reachable", "deploy.converged"])
+def test_results_outside_of_a_validation_follow_from_what_was_recorded_beside_them(check: str) -> None:
+    result = checks(check=check, node="gpu-02")[0]
+    kind = Kind.COMMAND if check == "node.reachable" else Kind.DEPLOY
+
+    def fail(record: Record) -> dict[str, object] | None:
+        if record.kind is not kind or record.seq > result.seq or record.body.get("dry"):
+            return None
+        if kind is Kind.DEPLOY:
+            nodes = [node | {"failed": ["Base | Files"]} for node in record.body["nodes"]]
+            return record.body | {"nodes": nodes, "ok": False}
+        return record.body | {"rc": 1} if record.body["node"] == "gpu-02" else None
+
+    made = certificate(edited(fail))
+    assert made.outcome is not Outcome.CERTIFIED
+    assert headline(made).message.count(f"{check} on gpu-0") == 1
+
+
+def test_a_result_that_was_moved_out_of_its_validation_is_invalid() -> None:
+    result = checks(check="base.sysctl", node="gpu-01")[0]
+    moved = [record for record in example() if record.seq != result.seq]
+    bench = next(at for at, record in enumerate(moved) if record.body.get("stage") == "bench")
+    bodies = [(record.kind, record.body) for record in (*moved[: bench + 1], result, *moved[bench + 1 :])]
+    assert "in stage bench, nothing recorded there shows it" in headline(certificate(chained(bodies))).message
+
+
+def test_what_an_older_kit_did_not_record_is_named_on_the_page() -> None:
+    notes = [note for note in certificate(example()).notes if "cannot be evaluated again" in note]
+    assert len(notes) == 1
+    assert "fabric.address" in notes[0]
+
+
+@pytest.fixture(scope="module")
+def recorded_inventory(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
+    """The example as a run that recorded its inventory's data, with validators of another version."""
+    folder = copy(tmp_path_factory.mktemp("runs") / "inventory", example())
+    names = {}
+    for recording in read_folder(RECORDINGS):
+        data = canonical(recording.node.data)
+        names[recording.node.name] = hashlib.sha256(data).hexdigest()
+        (folder / "raw" / names[recording.node.name]).write_bytes(data)
+    info = {"inventory_data": names, "validators": "0" * 64}
+    return folder, edited(lambda record: record.body | info if record.kind is Kind.RUN else None)
+
+
+def test_with_the_inventory_every_check_is_proven(recorded_inventory: tuple[Path, list[Record]]) -> None:
+    folder, records = recorded_inventory
+    made = certificate(records, folder)
+    assert made.outcome is Outcome.CERTIFIED
+    (note,) = [note for note in made.notes if "cannot be evaluated again" in note]
+    assert "base.kernel" in note
+    assert "fabric" not in note
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_no_check_whose_answers_are_gone_passes(
+    recorded_inventory: tuple[Path, list[Record]], data: st.DataObject
+) -> None:
+    folder, records = recorded_inventory
+    provable = [r for r in checks() if r.body["raw"] and r.body["check"] not in ("base.kernel", "node.reachable")]
+    result = data.draw(st.sampled_from(provable))
+    emptied = edited(
+        lambda r: (
+            r.body | {"stdout": hashlib.sha256(b"").hexdigest(), "stdout_bytes": 0}
+            if r.kind is Kind.COMMAND
+            and r.body["node"] == result.body["node"]
+            and r.body["stdout"] in result.body["raw"]
+            else None
+        ),
+        records,
+    )
+    made = certificate(edited(emptied, records), folder)
+    assert made.outcome is not Outcome.CERTIFIED
+    assert result.seq in headline(made).records

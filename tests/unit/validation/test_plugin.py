@@ -304,7 +304,8 @@ with EvidenceStore(Path("run")) as store:
         if mode == "interrupt": raise KeyboardInterrupt
         if mode == "full": raise EvidenceWriteError("disk is full")
     try:
-        results = run_validators(session, on_check=show, selection=PART if mode == "limit" else EVERYTHING)
+        selection = PART if mode == "limit" else EVERYTHING
+        results = run_validators(session, on_check=show, selection=selection, folder=Path.cwd() / "validators")
         print("results", len(results))
     except (RackproofError, KeyboardInterrupt) as error:
         print("raised", type(error).__name__, error)

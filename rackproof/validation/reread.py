@@ -1,0 +1,208 @@
+"""Checks read again: recorded results against what the recorded answers give, by the validators of this kit.
+
+Linear in the evidence; keeps the outputs of one node at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, CheckResult, CommandRecord, Kind, Record, RunInfo, canonical
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import InventoryError, RunError
+from rackproof.evidence.store import EvidenceStore
+from rackproof.remote.collect import NOT_RECORDED, RecordingReader
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import public_data
+from rackproof.remote.redaction import redact_data
+from rackproof.validation.context import Context
+from rackproof.validation.evaluate import Case
+from rackproof.validation.known import Checks, Function
+from rackproof.validation.survey import cases
+from rackproof.version_sets import LOCK_KEY, lock_path
+
+STAGE: Final = "validate"
+_NO_CHECK: Final = "this kit has no such check for the node"
+_OTHER_VALIDATORS: Final = (_NO_CHECK, NOT_RECORDED)
+"""Reasons that only other validators than the run's can cause."""
+
+Output = Callable[[str], bytes]
+"""A stored output by its sha256. Raises RunError where it is missing or was changed."""
+
+
+@dataclass
+class Reread:
+    """What reading the checks of a run again found."""
+
+    faults: dict[int, str] = field(default_factory=dict)
+    """Why answers do not give a recorded result, by the ``seq`` of its record."""
+    unproven: dict[int, str] = field(default_factory=dict)
+    """Why results can be neither proven nor disproven, by ``seq``; complete evidence of this kit has none."""
+    read: int = 0
+
+
+@dataclass
+class _Stage:
+    answers: dict[str, dict[str, CommandRecord]] = field(default_factory=dict)
+    """By node and command; of two answers to one command the first counts, as it did for the check."""
+    results: dict[str, list[tuple[int, CheckResult]]] = field(default_factory=dict)
+
+
+def reread(
+    records: Iterable[Record], output: Output, architecture: Architecture, checks: Checks, digest: str
+) -> Reread:
+    """Read all checks of a run's validations again. ``architecture`` is the run's own, ``checks`` are the kit's.
+
+    Results are compared with the declaration of their check (whether it is required, what it reads and expects), and
+    those that passed with their answers. Where the run recorded its inventory's data, a result that cannot be read
+    again is a fault too, unless the kit's validators (``digest``) are not the run's. Raises RunError where the run has
+    no first record.
+    """
+    with TemporaryDirectory() as scratch:
+        return _reread(records, output, architecture, checks, digest, Path(scratch))
+
+
+def _reread(
+    records: Iterable[Record], output: Output, architecture: Architecture, checks: Checks, digest: str, scratch: Path
+) -> Reread:
+    found = Reread()
+    info: RunInfo | None = None
+    rack: Rack | None = None
+    planned: dict[tuple[str, str, str], tuple[Function, Case]] = {}
+    for stage in _stages(records):
+        if isinstance(stage, RunInfo):
+            info = info or stage
+            continue
+        if info is None:
+            raise RunError("the evidence has no run record, so its nodes are unknown")
+        if rack is None:
+            rack = rack_of(info, output, scratch)
+            planned = {
+                (case.check.id, case.item, case.node.name): (function, case)
+                for function, case in cases(Context(rack, architecture, {}), checks)
+            }
+        for node, results in stage.results.items():
+            _node(found, results, stage.answers.get(node, {}), Context(rack, architecture, {}), planned, output)
+    if info is not None and info.inventory_data:
+        for seq, why in list(found.unproven.items()):
+            if info.validators == digest or not why.startswith(_OTHER_VALIDATORS):
+                del found.unproven[seq]
+                found.faults[seq] = f"recorded as passed, its recorded answers do not show it: {why}"
+    return found
+
+
+def store_inventory(store: EvidenceStore, rack: Rack) -> dict[str, str]:
+    """Store each node's inventory data as an output, without secrets and access details; sha256 names by node.
+
+    A version set is stored too; its path is replaced by the name of its output. Raises EvidenceWriteError.
+    """
+    names: dict[str, str] = {}
+    for node in rack.nodes:
+        data = redact_data(public_data(node.data))
+        with contextlib.suppress(InventoryError, OSError):
+            if (path := lock_path(node, rack.source)) is not None:
+                data[LOCK_KEY] = store.output(path.read_bytes())
+        names[node.name] = store.output(canonical(data))
+    return names
+
+
+def rack_of(info: RunInfo, output: Output, scratch: Path) -> Rack:
+    """The nodes of a run, with the inventory's data where the run recorded them. Version sets go to ``scratch``."""
+    nodes = []
+    for node in info.nodes:
+        data: dict[str, Any] = {"virtual": node.virtual, "simulated_gpus": node.simulated_gpus}
+        if name := info.inventory_data.get(node.name):
+            with contextlib.suppress(RunError):  # named by the verdict on the evidence
+                data = json.loads(output(name))
+                _restore_version_set(data, output, scratch)
+        nodes.append(Node(node.name, node.groups, data))
+    return Rack(info.inventory, tuple(nodes))
+
+
+def _restore_version_set(data: dict[str, Any], output: Output, scratch: Path) -> None:
+    if (name := data.get(LOCK_KEY)) is not None:
+        path = scratch / str(name)
+        path.write_bytes(output(str(name)))
+        data[LOCK_KEY] = str(path)
+
+
+def _stages(records: Iterable[Record]) -> Iterator[_Stage | RunInfo]:
+    """The run, and each validation with results."""
+    stage: _Stage | None = None
+    for record in records:
+        match record.kind:
+            case Kind.RUN:
+                yield RunInfo.model_validate(record.body)
+            case Kind.STAGE:
+                if stage is not None and stage.results:
+                    yield stage
+                begins = record.body.get("stage") == STAGE and record.body.get("event") == "begin"
+                stage = _Stage() if begins else None
+            case Kind.COMMAND if stage is not None:
+                command = CommandRecord.model_validate(record.body)
+                stage.answers.setdefault(command.node, {}).setdefault(command.command, command)
+            case Kind.CHECK if stage is not None:
+                result = CheckResult.model_validate(record.body)
+                stage.results.setdefault(result.node, []).append((record.seq, result))
+    if stage is not None and stage.results:
+        yield stage
+
+
+def _node(
+    found: Reread,
+    results: Sequence[tuple[int, CheckResult]],
+    answers: Mapping[str, CommandRecord],
+    context: Context,
+    planned: Mapping[tuple[str, str, str], tuple[Function, Case]],
+    output: Output,
+) -> None:
+    name = results[0][1].node
+    known = []
+    for record in answers.values():
+        try:
+            known.append(
+                CommandResult(
+                    record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
+                    record.elapsed_s, record.timeout_s, record.error,
+                )
+            )  # fmt: skip
+        except RunError:
+            continue  # named by the verdict on the evidence; a check that needs it has no answer
+    reader = RecordingReader(name, known=known)
+    context.readers[name] = reader
+    for seq, result in results:
+        found.read += 1
+        if (result.check, result.item, name) not in planned:
+            found.unproven[seq] = _NO_CHECK
+            continue
+        function, case = planned[result.check, result.item, name]
+        again = context.evaluate(function, case)
+        if fault := _difference(result, again):
+            found.faults[seq] = fault
+        elif result.outcome is CheckOutcome.PASSED and again.outcome is not CheckOutcome.PASSED:
+            found.unproven[seq] = again.message
+
+
+def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
+    """The first difference that would make a recorded result look better; None where there is none."""
+    if recorded.required != again.required:
+        says = {True: "required", False: "not required"}
+        return f"recorded as {says[recorded.required]}, the check is {says[again.required]}"
+    for what, one, other in (("reads", recorded.reads, again.reads), ("expected", recorded.expected, again.expected)):
+        if one != other and not (what == "expected" and one is None):
+            return f"recorded {what} {_short(one)}, the architecture gives {_short(other)}"
+    if recorded.outcome is CheckOutcome.PASSED and again.outcome is CheckOutcome.FAILED:
+        return f"recorded as passed, its recorded answers fail: {again.message}"
+    return None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:79]}…"
