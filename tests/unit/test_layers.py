@@ -33,6 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "bench": {"core", "errors", "evidence", "parse", "remote"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
+        "version_sets",
     },
     "run": {"architectures", "bench", "core", "errors", "evidence", "kit", "parse", "remote", "validation"},
     "selftest": {"architectures", "core", "errors", "remote", "validation"},
