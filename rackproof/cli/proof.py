@@ -13,7 +13,6 @@ from rackproof import kit
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.reread import disproven
 from rackproof.core.evidence import CheckOutcome, CheckResult, CommandRecord, DeployRecord, Kind, Record
-from rackproof.core.judging.checks import OF_STAGES
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.core.wording import some
@@ -24,6 +23,8 @@ from rackproof.run.stages import deploy_checks
 from rackproof.validation.known import digest_of, load_checks
 from rackproof.validation.reread import STAGE, reread
 
+REACHABLE, CONVERGED = "node.reachable", "deploy.converged"
+"""Checks of the stages connect and deploy."""
 _SHOWN: Final = 8
 """Checks that a note names."""
 
@@ -96,12 +97,12 @@ def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> d
                 converged = {result.node: result.outcome for result in deploy_checks(deployed)}
             case Kind.CHECK if stage not in (None, STAGE):
                 result = CheckResult.model_validate(record.body)
-                if result.check == OF_STAGES["connect"]:
+                if result.check == REACHABLE:
                     shown = any(_shows(answer, result) for answer in answers.get(result.node, ()))
-                elif result.check not in (OF_STAGES["deploy"], *validators):
+                elif result.check not in (CONVERGED, *validators):
                     continue
                 else:
-                    shown = result.check == OF_STAGES["deploy"] and converged.get(result.node) is CheckOutcome.PASSED
+                    shown = result.check == CONVERGED and converged.get(result.node) is CheckOutcome.PASSED
                 if not result.required:
                     faults[record.seq] = "recorded as not required, the check is required"
                 elif result.outcome is CheckOutcome.PASSED and not shown:
