@@ -255,19 +255,17 @@ def test_with_the_inventory_every_check_is_proven(recorded_inventory: tuple[Path
 
 
 @settings(max_examples=12)
-@given(result=st.sampled_from(PROVABLE))
-def test_no_check_whose_answers_are_gone_passes(recorded_inventory: tuple[Path, list[Record]], result: Record) -> None:
+@given(at=st.integers(0, len(PROVABLE) - 1))
+def test_no_check_whose_answers_are_gone_passes(recorded_inventory: tuple[Path, list[Record]], at: int) -> None:
     folder, records = recorded_inventory
-    emptied = edited(
-        lambda r: (
-            r.body | {"stdout": hashlib.sha256(b"").hexdigest(), "stdout_bytes": 0}
-            if r.kind is Kind.COMMAND
-            and r.body["node"] == result.body["node"]
-            and r.body["stdout"] in result.body["raw"]
-            else None
-        ),
-        records,
-    )
+    result = PROVABLE[at]
+
+    def emptied(record: Record) -> dict[str, object] | None:
+        if record.kind is not Kind.COMMAND or record.body["node"] != result.body["node"]:
+            return None
+        gone = record.body["stdout"] in result.body["raw"]
+        return record.body | {"stdout": hashlib.sha256(b"").hexdigest(), "stdout_bytes": 0} if gone else None
+
     made = certificate(edited(emptied, records), folder)
     assert made.outcome is not Outcome.CERTIFIED
     assert result.seq in headline(made).records
