@@ -12,7 +12,7 @@ from rackproof.bench import collectives, containers, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Rack, fold
 from rackproof.errors import ArchitectureError
 
 
@@ -26,17 +26,32 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     except KeyError:
         known = ", ".join(architecture.profiles)
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
+    _refuse_further_rails(architecture, rack)
     steps: list[Step] = []
     if profile.links:
-        steps += _bound(links.plan(architecture, profile.links, rack), architecture, profile.links, rack)
+        steps += _bound(
+            links.plan(architecture, profile.links, rack, profile.links.members), architecture, profile.links, rack
+        )
     if profile.collectives:
-        planned = collectives.plan(architecture, profile.collectives, rack)
+        planned = collectives.plan(architecture, profile.collectives, rack, profile.collectives.members)
         steps += _bound(planned, architecture, profile.collectives, rack)
     if profile.storage:
         steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)
     if profile.containers:
         steps += _bound(containers.plan(architecture, profile.containers, rack), architecture, profile.containers, rack)
     return steps
+
+
+def _refuse_further_rails(architecture: Architecture, rack: Rack) -> None:
+    """Raises ArchitectureError where nodes have more rails than the architecture: nothing would look at them."""
+    further = [node for node in rack.nodes if len(node.data.get("fabric_addresses") or ()) > architecture.rails > 0]
+    if further:
+        count = len(further[0].data["fabric_addresses"])
+        names = fold(node.name for node in further)
+        raise ArchitectureError(
+            f"{rack.source}: fabric_addresses of {names}: {count} rails, {architecture.metadata.id} has"
+            f" {architecture.rails} and would judge no other; extend it with fabric: {{rails: {count}}}"
+        )
 
 
 def _bound(steps: list[Step], architecture: Architecture, part: BaseModel, rack: Rack) -> Iterator[Step]:

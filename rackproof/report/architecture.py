@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackproof.core.architecture.claims import ClaimRow, Way, measured_today
+from rackproof.core.architecture.coverage import unjudged
 from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.metrics import METRICS, NOT_YET, Metric
@@ -140,4 +141,5 @@ def contents(architecture: Architecture) -> str:
         if listed or name == "criteria"
     ]
     measurable = f" ({today} of {len(entries)} measured today)" if entries else ""
-    return ", ".join(parts) + measurable
+    left = unjudged(architecture)
+    return ", ".join(parts) + measurable + (f"; measured and judged by nothing: {', '.join(left)}" if left else "")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.architectures import LoadedArchitecture
+from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
@@ -71,6 +72,9 @@ class Run:
             session = Session(self.rack, self.architecture.model, fleet, store)
             try:
                 self._begin(session, self._finished(steps))
+                for gap in self._gaps(steps):
+                    self._say(gap)
+                    store.append(Kind.NOTE, {"text": gap})
                 self._execute(session, steps, seconds)
             except EvidenceWriteError:
                 raise
@@ -80,6 +84,11 @@ class Run:
                 raise
             store.end(self.stages)
         return read_records(self.folder)
+
+    def _gaps(self, steps: Sequence[Step]) -> list[str]:
+        """What the benchmarks will not measure, before they begin."""
+        model = self.architecture.model
+        return plan_gaps(model, self.profile, self.rack, steps) if "bench" in self.stages else []
 
     def _begin(self, session: Session, done: Finished) -> None:
         """The first record of this part of the run."""

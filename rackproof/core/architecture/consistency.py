@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from rackproof.core.architecture.base import Figure
 from rackproof.core.architecture.claims import claim_problems
+from rackproof.core.architecture.coverage import coverage_problems
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
@@ -40,6 +41,10 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
+        for part in ("links", "collectives"):
+            if (sized := getattr(profile, part)) is not None:
+                path = ("profiles", name, part, "members")
+                yield from known(path, sized.members, groups(architecture), "role")
         sizes = profile.collectives
         if sizes and sizes.min_bytes > sizes.max_bytes:
             yield Problem(("profiles", name, "collectives", "max_bytes"), "smaller than min_bytes")
@@ -47,6 +52,7 @@ def problems(architecture: Architecture) -> Iterator[Problem]:
     if architecture.sizing and architecture.sizing.storage is not None:
         yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")
     yield from entry_problems(architecture)
+    yield from coverage_problems(architecture)
     yield from plausibility_problems(architecture)
     yield from claim_problems(architecture)
     yield from override_problems(architecture)

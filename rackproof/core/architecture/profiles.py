@@ -36,6 +36,8 @@ class LinkProfile(Model):
     tcp_duration_s: int = Field(ge=1)
     tcp_streams: int = Field(default=1, ge=1)
     runs: int = Field(default=1, ge=1)
+    members: str = "gpu"
+    """The group between whose nodes links are measured, as in criteria."""
 
 
 class CollectiveProfile(Model):
@@ -47,6 +49,8 @@ class CollectiveProfile(Model):
     iterations: int = Field(ge=1)
     warmup: int = Field(ge=0)
     ranks_per_node: int = Field(default=1, ge=1)
+    members: str = "gpu"
+    """The group on whose nodes they run, as in criteria."""
 
 
 class ContainerProfile(Model):

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,11 +28,14 @@ from rackproof.core.judging.members import Members
 from rackproof.core.judging.missing import Asked
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
+from rackproof.core.judging.profile_parts import judge_parts
 from rackproof.core.judging.select import Index, WantedConditions
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
 from rackproof.errors import RunError
+
+BENCH: Final = "bench"
 
 Body = TypeVar("Body", bound=Frozen)
 
@@ -157,6 +160,8 @@ def _judge(
         judge_checks(architecture, run.nodes, members.groups, checks, asked, own_architecture)
     )
     verdicts.extend(of_run)
+    if BENCH in asked.stages:
+        verdicts.extend(judge_parts(architecture, run.profile, index.metrics))
     for criterion in architecture.criteria:
         verdicts.extend(judge_criterion(architecture, criterion, numbers))
     for curve in architecture.curves:

@@ -119,6 +119,11 @@ class Index:
     def _needed(self, companions: Mapping[str, tuple[float, ...]]) -> Mapping[str, tuple[float, ...]]:
         return {name: numbers for name, numbers in companions.items() if name in self._wanted.companions}
 
+    @property
+    def metrics(self) -> frozenset[str]:
+        """Metrics of which a measurement was tried."""
+        return frozenset(metric for metric, _, _ in self._by_subject)
+
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | Absent:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
 

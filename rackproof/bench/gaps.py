@@ -1,0 +1,79 @@
+"""What a profile will not measure on this rack, known before the run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+from rackproof.bench.step import Step
+from rackproof.core.architecture import Alternative, Architecture, Curve, Profile
+from rackproof.core.architecture.coverage import Asks, entries_of, members_of
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.judging.select import quantity
+from rackproof.core.rack import Rack, fold
+from rackproof.core.wording import counted, some
+
+SHOWN = 3
+"""Criteria named in one line."""
+
+QUANTITIES = 2
+"""Of one metric, in one line."""
+
+_PART = {"container": "containers"}
+"""First part of a step's id: key of the profile, where they differ."""
+
+
+def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> list[str]:
+    """One line for each part of the profile without a step, and for each metric of criteria that no step measures."""
+    profile = architecture.profiles[profile_name]
+    lines = [f"profile {profile_name}: {line}" for line in _parts(architecture, profile, rack, steps)]
+    places = [place for step in steps for place in step.expects]
+    missing: dict[str, tuple[list[str], list[str]]] = {}
+    for path, asks in entries_of(architecture):
+        names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
+        entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
+        scope = Scope.RACK if isinstance(asks, Curve) else asks.scope
+        for labels in _labels(asks):
+            if not any(_answers(place, asks.metric, scope, labels, names) for place in places):
+                quantities, entries = missing.setdefault(asks.metric, ([], []))
+                quantities.append(f"{quantity(asks.metric, labels)} of {scope}")
+                entries.append(entry)
+    for quantities, entries in missing.values():
+        what, criteria = some(quantities, QUANTITIES, "; "), some(list(dict.fromkeys(entries)), SHOWN)
+        lines.append(f"profile {profile_name}: no step measures {what}: {criteria} will be UNMEASURED")
+    return lines
+
+
+def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:
+    begun = {_PART.get(first, first) for first in (step.id.partition("/")[0] for step in steps)}
+    for name in type(profile).model_fields:
+        part = getattr(profile, name)
+        if part is not None and name not in begun:
+            yield f"{name} gives no step and will be UNMEASURED: {_why(architecture, profile, name, rack)}"
+
+
+def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) -> str:
+    part = profile.links if name == "links" else profile.collectives if name == "collectives" else None
+    if part is not None:
+        nodes = rack.group(part.members)
+        if name == "links" and architecture.fabric is None:
+            return "the architecture has no fabric"
+        return f"{part.members} has {counted(len(nodes), 'node', 'nodes')} ({fold(node.name for node in nodes)})"
+    return "no node mounts its storage" if name == "storage" else "no node has containers with its storage"
+
+
+def _labels(asks: Asks) -> Iterator[dict[str, str]]:
+    """Every combination of the listed label values."""
+    choices = [(value,) if isinstance(value, str) else value for value in asks.where.values()]
+    for combination in product(*choices):
+        yield dict(zip(asks.where, combination, strict=True))
+
+
+def _answers(place: Measurement, metric: str, scope: Scope, labels: Mapping[str, str], names: set[str]) -> bool:
+    """Whether a step's number is the one that is asked for, on any of the nodes ``names``."""
+    return (
+        place.metric == metric
+        and place.scope is scope
+        and labels.items() <= place.labels.items()
+        and any(member.partition("/")[0] in names for member in place.members)
+    )
