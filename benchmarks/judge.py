@@ -1,11 +1,11 @@
-"""Time and memory of the judge for racks of 100, 300 and 1,000 nodes.
+"""How long the judge takes, and how much memory, for a rack of 100, of 300 and of 1,000 nodes.
 
     python benchmarks/judge.py [--nodes 100 300 1000] [--criteria 100] [--samples 5]
 
-Every size runs in a process of its own, so that its peak memory is measured alone. Records are generated one at a time,
-as when a run is read from disk; the figures cover everything from the first record to the judgement. Half of the
-criteria are shares, a tenth has conditions and a gate, a tenth compares the nodes with each other, and a twentieth has
-alternatives.
+Every size runs in a process of its own, so that its peak of memory is its own too. The judge keeps all records, as it
+does when a run is read from disk; the figures are for everything from the first record to the judgement. Half of
+the criteria are shares, a tenth asks for conditions and a gate, a tenth compares the nodes with each other, and a
+twentieth has two ways of being met.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ABOUT = {"source": "made-up", "reason": "It is there to be judged.", "hint": "Lo
 
 
 def architecture(criteria: int) -> Architecture:
-    """Criteria over as many storages as needed; every second one is a share of the node's first storage."""
+    """Criteria over as many storages as it takes; every other one is a share of the node's first storage."""
     entries: list[dict[str, Any]] = []
     outliers: list[dict[str, Any]] = []
     for number in range(criteria):
@@ -125,12 +125,12 @@ def _record(kind: Kind, body: dict[str, object]) -> Record:
 
 
 def peak_mb() -> float:
-    """Peak memory of this process so far, in MB (10^6 B)."""
+    """Of this process so far, in MB (10^6 B)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def measure(nodes: int, criteria: int, samples: int) -> dict[str, float]:
-    """Measure seconds and MB of one size in this process."""
+    """Seconds and MB of one size, in this process."""
     promised = architecture(criteria)
     judge_records(promised, records(2, criteria, 1))  # units, which are imported when first asked for
     begin = time.process_time()
@@ -163,23 +163,24 @@ def main() -> None:
         print(json.dumps(measure(size.nodes[0], size.criteria, size.samples)))
         return
     print(f"{size.criteria} criteria × {size.samples} samples, reading and judging")
-    print(f"{'nodes':>6} {'verdicts':>9} {'seconds':>8} {'CPU':>6} {'generating':>14} {'peak MB':>8} {'judge MB':>9}")
+    print(
+        f"{'nodes':>6} {'verdicts':>9} {'seconds':>8} {'CPU':>6} {'of it made up':>14} {'peak MB':>8} {'judge MB':>9}"
+    )
     last: dict[str, float] | None = None
     for nodes in size.nodes:
         options = ["--nodes", nodes, "--criteria", size.criteria, "--samples", size.samples, "--alone"]
         command = [sys.executable, __file__, *map(str, options)]
-        measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         print(
-            f"{nodes:>6} {measured['verdicts']:>9} {measured['elapsed_s']:>8.2f} {measured['cpu_s']:>6.2f}"
-            f" {measured['making_s']:>14.2f} {measured['peak_mb']:>8.0f}"
-            f" {measured['peak_mb'] - measured['before_mb']:>9.0f}"
+            f"{nodes:>6} {found['verdicts']:>9} {found['elapsed_s']:>8.2f} {found['cpu_s']:>6.2f}"
+            f" {found['making_s']:>14.2f} {found['peak_mb']:>8.0f} {found['peak_mb'] - found['before_mb']:>9.0f}"
         )
         if last:
             print(
-                f"       {measured['nodes'] / last['nodes']:.2f} times the nodes:"
-                f" {measured['cpu_s'] / last['cpu_s']:.2f} times the CPU time"
+                f"       {found['nodes'] / last['nodes']:.2f} times the nodes:"
+                f" {found['cpu_s'] / last['cpu_s']:.2f} times the CPU time"
             )
-        last = measured
+        last = found
 
 
 if __name__ == "__main__":

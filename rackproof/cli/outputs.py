@@ -123,7 +123,11 @@ def _certificate(
     run = info_of(records)
     superseded = history_of(records, architecture.model, run.nodes).superseded
     bodies = {kind: [r.body for r in records if r.kind is kind and r.seq not in superseded] for kind in Kind}
-    events = [r.body["text"] for r in records if r.kind in (Kind.NOTE, Kind.EVENT)]
+    events = [
+        f"{node}: {r.body['text']}" if (node := r.body.get("node")) else str(r.body["text"])
+        for r in records
+        if r.kind in (Kind.NOTE, Kind.EVENT)
+    ]
     measurements = _latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]])
     return build_certificate(
         run,

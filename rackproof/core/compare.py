@@ -21,6 +21,7 @@ from rackproof.core.architecture import Architecture, Named, Severity
 from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
 from rackproof.core.derived import values
 from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
+from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.metrics import METRICS
 from rackproof.core.noise import noise_between
@@ -69,11 +70,24 @@ def compare(
         differences=tuple(_circumstances(one, other)),
         nodes_gone=tuple(sorted(names - others)),
         nodes_new=tuple(sorted(others - names)),
-        numbers=tuple(_numbers(questions(architecture), (one, before), (other, after), threshold_pct)),
+        numbers=tuple(
+            _numbers(
+                questions(architecture),
+                (one, _counting(architecture, before)),
+                (other, _counting(architecture, after)),
+                threshold_pct,
+            )
+        ),
         verdicts=tuple(_verdicts(*judgements)),
         values=tuple(values(architecture, judgements[0].verdicts, judgements[1].verdicts, threshold_pct)),
         warnings=tuple(warnings),
     )
+
+
+def _counting(architecture: Architecture, records: Sequence[Record]) -> list[Record]:
+    """Records without those that a repetition or an exchanged node made void."""
+    superseded = history_of(records, architecture, _info(records).nodes).superseded
+    return [record for record in records if record.seq not in superseded]
 
 
 def _info(records: Iterable[Record]) -> RunInfo:

@@ -88,7 +88,7 @@ class History:
     end: End | None = None
     """The last record, where it is an end."""
     superseded: set[int] = field(default_factory=set)
-    """Records of checks and measurements that do not count any longer."""
+    """Records of checks, measurements and plans of checks that do not count any longer."""
     replaced: list[Replaced] = field(default_factory=list)
     steps: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Steps that are done: number of the record, and digest of the parameters."""
@@ -222,6 +222,8 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
             number += record.body["event"] == "begin"
             stage = str(record.body["stage"]) if record.body["event"] == "begin" else ""
             continue
+        if record.kind is Kind.PLANNED and record.seq < last_whole:
+            history.superseded.add(record.seq)  # the later validation has a plan of its own
         if record.kind is not Kind.CHECK:
             continue
         body = record.body

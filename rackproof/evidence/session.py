@@ -81,7 +81,7 @@ class Session:
             if node in self.lost or node not in self.answered:
                 return
             self.lost.add(node)
-        self.event(EventKind.LOST, f"{node} was lost during {self.step or self.stage or 'the run'}: {why}", node)
+        self.event(EventKind.LOST, f"lost during {self.step or self.stage or 'the run'}: {why}", node)
 
     def find_lost(self) -> None:
         """Ask the nodes that have answered whether they still do; record those that do not."""

@@ -59,14 +59,20 @@ def broken_evidence(verdicts: Iterable[Verdict]) -> str | None:
 def caveats(run: RunInfo, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     """What happened to the run, and what it does not prove; for the top of the page."""
     lines = [
-        verdict.message if verdict.subject == "rack" else f"{subject_text(verdict.subject)}: {verdict.message}"
+        _sentence(verdict.message)
+        if verdict.subject == "rack"
+        else f"{subject_text(verdict.subject)}: {verdict.message}."
         for verdict in verdicts
         if verdict.id.startswith(RUN) and verdict.id != EVIDENCE and verdict.status is not Status.PASS
     ]
     unproven = [name for name in PROOFS if name not in run.proofs]
     if unproven:
-        lines.append(f"recorded by an older kit: not proven: {', '.join(unproven)}")
-    return tuple(f"{line[:1].upper()}{line[1:]}." for line in lines)
+        lines.append(f"Recorded by an older kit: not proven: {', '.join(unproven)}.")
+    return tuple(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def part_statement(part: Part, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:

@@ -190,7 +190,7 @@ class Run:
                 self._say(f"{name} has rebooted since it was seen last; it is validated again")
         for name in before.lost_now() if before else ():
             if name in session.answered:
-                session.event(EventKind.BACK, f"{name} answered again", name)
+                session.event(EventKind.BACK, "answered again", name)
 
     def _deploy(self, session: Session) -> bool:
         data = [f"architecture={self.architecture.model.metadata.id}"]

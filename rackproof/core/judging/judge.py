@@ -80,7 +80,11 @@ def judge_records(
             if record.seq in disproven
         }
         of_run = judge_lifecycle(architecture, run, history, records)
-        plans = tuple(_read(PlannedChecks, record) for record in records if record.kind is Kind.PLANNED)
+        plans = tuple(
+            _read(PlannedChecks, record)
+            for record in records
+            if record.kind is Kind.PLANNED and record.seq not in history.superseded
+        )
         asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs)
         judgement = _judge(architecture, run, index, checks, asked, own_architecture, of_run)
         return _without_disproven(judgement, faults) if faults else judgement

@@ -163,7 +163,7 @@ def _sentence(several: Sequence[Change], history: History) -> str:
 
 def _replaced(history: History) -> Verdict:
     named = [f"{one.what} ({one.was})" if one.was else one.what for one in history.replaced]
-    count = f"{len(named)} earlier results were replaced by a whole repetition"
+    count = f"{len(named)} earlier result{'s were' if len(named) > 1 else ' was'} replaced by a whole repetition"
     return _verdict(
         "replaced", "Replaced results", "rack", Status.WARN,
         f"{count}: {some(named, _SHOWN, '; ')}",

@@ -18,8 +18,10 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_of
 from rackproof.cli import runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.node_checks import Place, node_checks
 from rackproof.core.evidence import CheckResult, DeployRecord, Measurement, NodeChanges, Record, Scope
 from rackproof.core.fiojob import render
+from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import read_records
@@ -33,7 +35,6 @@ from tests.unit.judging import GPU, NODES, check, criterion, document
 from tests.unit.recorded_reads import JOB, fio_json
 
 STORAGES = ("nfs", "local")
-CHECKS = ("base.kernel", "gpu.xid")
 
 
 @dataclass
@@ -82,22 +83,29 @@ class World:
         return None
 
     def validate(
-        self, session: Session, on_check: Callable[[CheckResult], object], *, selection: Selection
+        self,
+        session: Session,
+        on_check: Callable[[CheckResult], object],
+        on_planned: Callable[[PlannedChecks], object],
+        *,
+        selection: Selection,
     ) -> list[CheckResult]:
         self.before_validation()
         self.validations += 1
+        asked = [
+            (name, item, node)
+            for node in NODES
+            for name, item in _checks(session.architecture, node)
+            if selection.has_node(node) and selection.has_name(name, node)
+        ]
+        on_planned(planned(asked))
+        silent = {node for *_, node in asked if session.run_on(node, "uname -r", 5).rc is None}
         results = []
-        for node in NODES:
-            if not selection.has_node(node):
-                continue
-            answered = session.run_on(node, "uname -r", 5).rc is not None
-            for name in CHECKS:
-                if not selection.has_name(name, node):
-                    continue
-                bad = "failed" if (name, node) in self.failing else "passed"
-                outcome = bad if answered and (name, node) not in self.silent else "unmeasured"
-                results.append(check(node, name, outcome))
-                on_check(results[-1])
+        for name, item, node in asked:
+            outcome = "failed" if (name, node) in self.failing else "passed"
+            outcome = "unmeasured" if node in silent or (name, node) in self.silent else outcome
+            results.append(check(node, name, outcome, item))
+            on_check(results[-1])
         return results
 
     def converge(self, rack: Rack, *, dry: bool = False, **_: Any) -> Converged:
@@ -157,6 +165,13 @@ class World:
     def verdicts(self, id_: str) -> dict[str, dict[str, Any]]:
         """By subject."""
         return {v["subject"]: v for v in self.certificate()["verdicts"] if v["id"] == id_}
+
+
+def _checks(architecture: Architecture, node: str) -> list[tuple[str, str]]:
+    """What the kit's validators would ask, and one check more."""
+    group = "gpu" if node in GPU else "storage"
+    place = Place((group, "all"), (group,) if node in (GPU[0], "sto-01") else (), False, len(NODES), len(GPU))
+    return [*((entry.check, entry.item) for entry in node_checks(architecture, place)), ("gpu.xid", "")]
 
 
 def _fio(storage: str, rates: dict[str, float]) -> CommandResult:

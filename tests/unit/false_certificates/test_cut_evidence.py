@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from rackproof.cli.outputs import CERTIFICATE, judged
-from rackproof.core.evidence import GENESIS, Kind, Record, make_record
+from rackproof.core.evidence import GENESIS, PROOFS, Kind, Record, make_record
 from rackproof.core.status import Outcome
 from rackproof.evidence.folder import info_of, stored_architecture
 from rackproof.evidence.store import EVIDENCE
@@ -152,4 +152,4 @@ def test_a_part_without_an_end_is_named_after_a_resume(world: World) -> None:
 def test_evidence_of_an_older_kit_stays_as_it_was_judged() -> None:
     made = certificate(example(), EXAMPLE)
     assert made.outcome is Outcome.CERTIFIED
-    assert made.caveats == ("Recorded by an older kit: not proven: end, identity, readers.",)
+    assert made.caveats == (f"Recorded by an older kit: not proven: {', '.join(PROOFS)}.",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackproof.core.evidence import Kind
@@ -218,13 +220,13 @@ def test_a_failed_result_is_replaced_by_a_whole_validation_only_and_the_page_say
     world.failing.clear()
     original = world.validate
 
-    def half(session, on_check, *, selection):  # type: ignore[no-untyped-def]
+    def half(session, on_check, on_planned, *, selection):  # type: ignore[no-untyped-def]
         def once(result) -> None:  # type: ignore[no-untyped-def]
             on_check(result)
             if result.check == "gpu.xid":
                 raise KeyboardInterrupt
 
-        return original(session, once, selection=selection)
+        return original(session, once, on_planned, selection=selection)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rackproof.run.stages.run_validators", half)
@@ -249,7 +251,7 @@ def test_a_node_lost_under_load_stays_in_the_verdict(world: World) -> None:
     world.run("judge", "latest")
     lost = world.verdicts("run.lost")["gpu-02"]
     assert lost["status"] == "UNMEASURED"
-    assert "gpu-02 was lost during storage/nfs/read" in lost["message"]
+    assert "lost during storage/nfs/read" in lost["message"]
     assert "never answered again" in lost["message"]
     world.dead.clear()
     world.steps.clear()
@@ -260,8 +262,8 @@ def test_a_node_lost_under_load_stays_in_the_verdict(world: World) -> None:
     lost = world.verdicts("run.lost")["gpu-02"]
     assert lost["status"] == "WARN"
     assert "answered again afterwards; validated again" in lost["message"]
-    assert "was lost during storage/nfs/read" in world.page()
-    assert "was lost during" in result.output
+    assert "gpu-02: lost during storage/nfs/read" in world.page()
+    assert "gpu-02: lost during" in result.output
 
 
 def test_a_node_lost_after_its_last_number_is_not_certified(world: World) -> None:
@@ -307,14 +309,14 @@ def test_a_deploy_that_changes_a_node_later_makes_its_numbers_void(world: World)
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("validate", "All 11 checks passed. Without the benchmarks nothing is certified."),
-        ("bench", "All 4 criteria met. Without the checks nothing is certified."),
+        ("validate", r"All \d+ checks passed\. Without the benchmarks nothing is certified\."),
+        ("bench", r"All 4 criteria met\. Without the checks nothing is certified\."),
     ],
 )
 def test_a_part_prints_no_box_and_certifies_nothing(world: World, command: str, sentence: str) -> None:
     result = world.run(command, "a.py", "--quiet")
     assert result.exit_code == 0, result.output
-    assert sentence in result.output
+    assert re.search(sentence, result.output)
     assert "CERTIFIED" not in result.output
     assert "╭" not in result.output
     for name in ("verdicts.json", "junit.xml"):
@@ -332,4 +334,5 @@ def test_a_part_that_fails_says_what(world: World, command: str) -> None:
     world.rate = 1.0
     result = world.run(command, "a.py", "--quiet")
     assert result.exit_code == 1
-    assert ("1 of 11 checks failed, on gpu-01." if command == "validate" else "4 of 4 criteria failed") in result.output
+    sentence = r"1 of \d+ checks failed, on gpu-01\." if command == "validate" else "4 of 4 criteria failed"
+    assert re.search(sentence, result.output)
