@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from rackproof.bench.readers import READERS
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
-from rackproof.cli import runs
+from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.node_checks import Place, node_checks
@@ -29,6 +29,7 @@ from rackproof.parse.identity import IDENTITY_COMMAND
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from rackproof.run.converge import Converged
+from rackproof.validation.reread import Reread
 from rackproof.validation.selection import Selection
 from tests.unit.fakes import FakeFleet, said
 from tests.unit.judging import GPU, NODES, check, criterion, document
@@ -89,6 +90,7 @@ class World:
         on_planned: Callable[[PlannedChecks], object],
         *,
         selection: Selection,
+        folder: Path,
     ) -> list[CheckResult]:
         self.before_validation()
         self.validations += 1
@@ -219,5 +221,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(stages, "converge", made.converge)
     monkeypatch.setattr(stages, "plan_steps", made.plan)
     monkeypatch.setattr(runs, "load_rack", made.rack)
+    # its checks read nothing that could be read again
+    monkeypatch.setattr(proof, "reread", lambda *_: Reread())
     monkeypatch.setattr(runs, "_architecture", lambda rack, wanted: runs.architectures.load(wanted or "small"))
     return made

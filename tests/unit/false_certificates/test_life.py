@@ -220,13 +220,13 @@ def test_a_failed_result_is_replaced_by_a_whole_validation_only_and_the_page_say
     world.failing.clear()
     original = world.validate
 
-    def half(session, on_check, on_planned, *, selection):  # type: ignore[no-untyped-def]
+    def half(session, on_check, on_planned, *, selection, folder):  # type: ignore[no-untyped-def]
         def once(result) -> None:  # type: ignore[no-untyped-def]
             on_check(result)
             if result.check == "gpu.xid":
                 raise KeyboardInterrupt
 
-        return original(session, once, on_planned, selection=selection)
+        return original(session, once, on_planned, selection=selection, folder=folder)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rackproof.run.stages.run_validators", half)
