@@ -96,20 +96,22 @@ def load(
     return loaded
 
 
-def parse(text: str, name: str) -> Architecture:
+def parse(text: str, name: str, stored: bool = False) -> Architecture:
     """The architecture in ``text``, which extends no other; ``name`` is the file in errors.
 
-    Raises ArchitectureError.
+    Of a text that was ``stored`` with a run, what it leaves unjudged is no error. Raises ArchitectureError.
     """
     document = Document(text, name)
     if parent_of(document) is not None:
         raise ArchitectureError(f"{name}: extends another file; load it by its path")
-    return _checked(document)
+    return _checked(document, stored)
 
 
 def stored(text: str, name: str) -> LoadedArchitecture:
     """The architecture whose text was stored with a run. Raises ArchitectureError."""
-    return LoadedArchitecture(parse(text, name), Path(name), text, hashlib.sha256(text.encode()).hexdigest())
+    return LoadedArchitecture(
+        parse(text, name, stored=True), Path(name), text, hashlib.sha256(text.encode()).hexdigest()
+    )
 
 
 def json_schema() -> str:
@@ -123,16 +125,16 @@ def json_schema() -> str:
 
 
 @lru_cache(maxsize=64)
-def _checked(document: Document | Merged) -> Architecture:
+def _checked(document: Document | Merged, stored: bool = False) -> Architecture:
     try:
         model = Architecture.model_validate(document.data)
     except ValidationError as error:
         raise ArchitectureError(document.sentence(model_problems(error, document))) from None
-    wrong = list(problems(model))
+    wrong = list(problems(model, stored))
     if wrong:
         raise ArchitectureError(document.sentence(wrong))
     changed = overridden(model)
-    if changed is not model and (wrong := list(problems(changed))):
+    if changed is not model and (wrong := list(problems(changed, stored))):
         # the file's own thresholds are valid, so an override is not
         first = wrong[0]
         raise ArchitectureError(f"{document.name}: overrides: {dotted(first.path, document.data)}: {first.message}")
