@@ -57,7 +57,9 @@ def check(files: tuple[str, ...]) -> None:
             click.echo(f"{loaded.path}: {name}, {contents(loaded.model)}")
             metadata = loaded.model.metadata
             if metadata.weakened:
-                click.echo(f"{loaded.path}: {weakens(metadata.weakened, metadata.compared_with or '')}")
+                click.echo(
+                    f"{loaded.path}: {weakens(metadata.weakened, (metadata.compared_with or '').partition(' ')[0])}"
+                )
             for weakening in metadata.weakened:
                 click.echo(f"  {weakening_text(weakening)}")
     if wrong:

@@ -27,7 +27,7 @@ PAIRS = 5
 
 def headline(outcome: Outcome, architecture: Metadata) -> str:
     """The outcome, and against which file: ``CERTIFIED against our-pod, which weakens 3 criteria of …``."""
-    weaker = weakens(architecture.weakened, architecture.compared_with or "")
+    weaker = weakens(architecture.weakened, (architecture.compared_with or "").partition(" ")[0])
     return f"{outcome} against {architecture.id}{f', which {weaker}' if weaker else ''}"
 
 
