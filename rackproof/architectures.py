@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
 
 _SUFFIXES = (".yaml", ".yml")
+SUMS = "SHA256SUMS"
+"""Beside the kit's files: their sha256, as sha256sum writes and checks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,11 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     if checks is not None and (wrong := list(unknown_checks(model, checks))):
         raise ArchitectureError(document.sentence(wrong))
     metadata: dict[str, Any] = {"derived_from": chain.parents} if chain.parents else {}
-    reference = _reference(path, model, chain)
+    reference, edited = _reference(chain)
     if reference is not None:
         metadata |= _weakened(reference, model, document)
+    if edited:
+        metadata["edited"] = True
     if metadata:
         text = _whole_text(document, json.dumps(metadata))
         told = Metadata.model_validate(model.metadata.model_dump() | metadata)
@@ -168,24 +172,37 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     return LoadedArchitecture(model, path, text, hashlib.sha256(text.encode()).hexdigest())
 
 
-def is_published(path: Path) -> bool:
-    """Whether a file is one that the kit publishes."""
-    return path.stem in PUBLISHED and path.resolve().parent == kit.folder("architectures").resolve()
+def _reference(chain: _Chain) -> tuple[Architecture | None, bool]:
+    """The architecture that a file is compared with, and whether the kit's own file was edited after it was published.
 
-
-def _reference(path: Path, model: Architecture, chain: _Chain) -> Architecture | None:
-    """The published architecture that a file is compared with.
-
-    The nearest of its ancestors that the kit publishes, or, where none is, the topmost; for a file with the id of a
-    published one that one. None for the kit's own files, and for a file that extends nothing.
+    It is the nearest of the file and its ancestors that has the id of a published architecture, as published; where
+    none has, the topmost ancestor. None for files as they were published, and for a file that extends nothing.
     """
-    if is_published(path):
-        return None
-    if not chain.ancestors:
-        kits = kit.folder("architectures") / f"{model.metadata.id}.yaml"
-        return _checked(_document(_text(kits), str(kits))) if is_published(kits) and kits.is_file() else None
-    nearest = next((document for parent, document in chain.ancestors if is_published(parent)), None)
-    return _checked(nearest if nearest is not None else chain.ancestors[-1][1])
+    if chain.published:
+        return None, False
+    for part in (chain, *chain.ancestors):
+        id_ = part.document.data["metadata"]["id"]
+        if id_ not in PUBLISHED:
+            continue
+        if part.published:
+            return _checked(part.document), False
+        original = kit.folder("architectures") / f"{id_}.yaml"
+        if part is chain and part.path.resolve() == original.resolve():
+            return None, True
+        kits = _merged(original, None, ())
+        return _checked(kits.document), not kits.published
+    return (_checked(chain.ancestors[-1].document), False) if chain.ancestors else (None, False)
+
+
+def _as_published(path: Path, text: str) -> bool:
+    """Whether the text is that of the file that the kit publishes under this name."""
+    return _sums(kit.folder("architectures") / SUMS).get(path.name) == hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _sums(path: Path) -> dict[str, str]:
+    """Name of a published file: its sha256. Raises ArchitectureError."""
+    return {name: sha256 for sha256, name in (line.split() for line in _text(path).splitlines() if line.strip())}
 
 
 def _weakened(reference: Architecture, model: Architecture, document: Document | Merged) -> dict[str, Any]:
@@ -221,7 +238,10 @@ class _Chain:
     """The file's own."""
     parents: list[str]
     """As the files name them, nearest first."""
-    ancestors: list[tuple[Path, Document | Merged]]
+    path: Path
+    published: bool
+    """The file, and everything that it extends, is as the kit publishes it."""
+    ancestors: list[_Chain]
     """The same parents, each over what it extends."""
 
 
@@ -234,7 +254,7 @@ def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) 
     _refuse_told(document)
     wanted = parent_of(document)
     if wanted is None:
-        return _Chain(document, text, [], [])
+        return _Chain(document, text, [], path, _as_published(path, text), [])
     try:
         parent_path = _find(wanted, search, path.parent)
         parent = _merged(parent_path, search, (*below, path))
@@ -246,8 +266,8 @@ def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) 
     if not isinstance(parent.document.data, dict):
         raise ArchitectureError(f"{parent_path}: expected a mapping, actual something else")
     merged = _laid_over(parent.document, document)
-    ancestors = [(parent_path, parent.document), *parent.ancestors]
-    return _Chain(merged, text, [wanted, *parent.parents], ancestors)
+    published = parent.published and _as_published(path, text)
+    return _Chain(merged, text, [wanted, *parent.parents], path, published, [parent, *parent.ancestors])
 
 
 # A command reads the same few files several times; documents and models are not changed after they are made.
@@ -276,7 +296,7 @@ def _refuse_told(document: Document) -> None:
     metadata = document.data.get("metadata") if isinstance(document.data, dict) else None
     wrong = [
         Problem(("metadata", key), "is set by the kit, never in a file")
-        for key in ("derived_from", "compared_with", "weakened")
+        for key in ("derived_from", "compared_with", "weakened", "edited")
         if isinstance(metadata, dict) and key in metadata
     ]
     if wrong:

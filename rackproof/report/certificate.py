@@ -196,6 +196,7 @@ def _architecture(architecture: Architecture, version: str, sha256: str | None) 
         origin=origin(meta),
         compared_with=meta.compared_with,
         weakened=meta.weakened,
+        edited=meta.edited,
         changed=tuple(
             ChangedBar(id=e.id, title=e.title, published=e.published, here=threshold_words(e), why=e.changed or "")
             for listed in sections(architecture).values()

@@ -82,6 +82,13 @@ class ArchitectureSummary(Model):
     """The published architecture that ``weakened`` refers to."""
     weakened: tuple[Weakening, ...] = ()
     """What demands less than in ``compared_with``."""
+    edited: bool = False
+    """The kit's own file is not the one that was published."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the headline says against what it was judged."""
+        return bool(self.weakened) or self.edited
 
 
 class Counts(Model):

@@ -28,7 +28,8 @@ PAIRS = 5
 def headline(outcome: Outcome, architecture: Metadata) -> str:
     """The outcome, and against which file: ``CERTIFIED against our-pod, which weakens 3 criteria of …``."""
     weaker = weakens(architecture.weakened, (architecture.compared_with or "").partition(" ")[0])
-    return f"{outcome} against {architecture.id}{f', which {weaker}' if weaker else ''}"
+    edited = ", edited after it was published" if architecture.edited else ""
+    return f"{outcome} against {architecture.id}{f', which {weaker}' if weaker else ''}{edited}"
 
 
 def origin(architecture: Metadata) -> str:
@@ -36,6 +37,8 @@ def origin(architecture: Metadata) -> str:
     if architecture.compared_with is not None:
         changed_copy = architecture.compared_with.split()[0] == architecture.id
         return f"{'a copy of' if changed_copy else 'extends'} {architecture.compared_with}"
+    if architecture.edited:
+        return "edited after rackproof published it"
     return "published with rackproof" if architecture.id in PUBLISHED else "the site's own"
 
 

@@ -136,7 +136,7 @@ def _messages(finding: Finding, encode: _Encoder, limit: int = 3) -> list[Text]:
 def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
     arch = certificate.architecture
-    head = certificate.headline if arch.weakened else certificate.outcome.value
+    head = certificate.headline if arch.differs else certificate.outcome.value
     text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(certificate.statement))
     origin = f", {arch.origin}" if arch.origin else ""
     against = f"{arch.id} {arch.version} ({arch.title}){origin}, profile {certificate.profile}"

@@ -92,6 +92,8 @@ class Metadata(Model):
     """The published architecture that ``weakened`` refers to; set by the kit, never in a file."""
     weakened: tuple[Weakening, ...] = ()
     """What demands less than in ``compared_with``; set by the kit, never in a file."""
+    edited: bool = False
+    """The kit's own file, here or among those that it extends, is not the one that was published; set by the kit."""
 
 
 class Claim(Model):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from rackproof import kit
-from rackproof.architectures import LoadedArchitecture, load, stored
+from rackproof.architectures import SUMS, LoadedArchitecture, load, stored
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Alternative, Architecture, Criterion, Curve, Outlier
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.strength import free, rule_of
 from rackproof.core.architecture.weakening import weakenings, weakens
+from rackproof.core.status import Outcome
 from rackproof.errors import ArchitectureError
+from rackproof.report.statements import headline, origin
 from tests.unit.cli.test_judge import TEXT, answer, judge, record
 
 H100 = load("nvidia-dgx-h100").model
@@ -170,7 +174,51 @@ def test_a_changed_copy_with_a_published_id_is_compared_with_the_original(
     assert load("h200-single").model.metadata.weakened == ()
 
 
-@pytest.mark.parametrize("key", ["derived_from: [x]", "compared_with: virtual-rack 1.0.0", "weakened: []"])
+def test_a_changed_copy_of_the_parent_is_not_what_a_file_is_compared_with(tmp_path: Path) -> None:
+    """The nearest file of the parent's name wins, and it may be the site's."""
+    text = (kit.folder("architectures") / "h200-single.yaml").read_text()
+    (tmp_path / "h200-single.yaml").write_text(text.replace("value: 48, warn: 52", "value: 0.7, warn: 52"))
+    message = refusal(tmp_path, "", extends="h200-single")
+    assert "weakens h200-single: published ≥ 48 GB/s (warns below 52), here ≥ 0.7 GB/s" in message
+    (tmp_path / "h200-single.yaml").write_text(text)
+    assert site(tmp_path, "", extends="h200-single").model.metadata.weakened == ()
+
+
+@pytest.fixture
+def edited_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kit whose own nvidia-dgx-h100 somebody has edited in place."""
+    shutil.copytree(kit.folder("architectures"), tmp_path / "kit/architectures")
+    path = tmp_path / "kit/architectures/nvidia-dgx-h100.yaml"
+    path.write_text(path.read_text().replace("max_offset_ms: 100", "max_offset_ms: 9000"))
+    monkeypatch.setattr(kit, "folder", lambda name: tmp_path / "kit" / name)
+    return path
+
+
+def test_the_kits_own_file_edited_in_place_is_said_to_be(edited_kit: Path) -> None:
+    metadata = load(edited_kit).model.metadata
+    assert (metadata.edited, metadata.compared_with) == (True, None)
+    assert headline(Outcome.CERTIFIED, metadata) == "CERTIFIED against nvidia-dgx-h100, edited after it was published"
+    assert origin(metadata) == "edited after rackproof published it"
+    assert load(edited_kit.with_name("nvidia-dgx-h200.yaml")).model.metadata.edited  # it extends the edited one
+    assert not load(edited_kit.with_name("virtual-rack.yaml")).model.metadata.edited
+
+
+def test_a_file_that_extends_an_edited_one_says_so(edited_kit: Path, tmp_path: Path) -> None:
+    loaded = site(tmp_path, "drop: [{id: gpu.d2h, reason: We copy nothing back.}]")
+    assert stored(loaded.text, "evidence").model.metadata.edited
+    assert headline(Outcome.CERTIFIED, loaded.model.metadata) == (
+        "CERTIFIED against our-pod, which weakens 1 criterion of nvidia-dgx-h100, edited after it was published"
+    )
+
+
+def test_the_sums_are_those_of_the_files() -> None:
+    """After a change of an architecture: ``cd architectures && sha256sum *.yaml > SHA256SUMS``."""
+    folder = kit.folder("architectures")
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.yaml")}
+    assert {name: sha256 for sha256, name in map(str.split, (folder / SUMS).read_text().splitlines())} == sums
+
+
+@pytest.mark.parametrize("key", ["edited: no", "derived_from: [x]", "compared_with: small 1.0.0", "weakened: []"])
 def test_a_file_cannot_say_itself_what_it_weakens(tmp_path: Path, key: str) -> None:
     path = tmp_path / "our-pod.yaml"
     path.write_text(f"apiVersion: refarch/v1\nextends: virtual-rack\nmetadata: {{id: x, version: 1.0.0, {key}}}\n")
