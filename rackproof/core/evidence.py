@@ -87,6 +87,8 @@ class RunInfo(Frozen):
     controller: dict[str, str] = Field(default_factory=dict)
     proofs: tuple[str, ...] = ()
     """Names of the proofs that the kit which wrote the run records: see ``PROOFS``. Empty for older kits."""
+    kit_sha256: str = ""
+    """Of the kit's modules: two builds may have the same version. Empty for older kits."""
     node_data: dict[str, str] = Field(default_factory=dict)
     """By node: sha256 of its inventory data; empty for older kits."""
     inventory_data: dict[str, str] = Field(default_factory=dict)

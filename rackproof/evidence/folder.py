@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -97,8 +98,19 @@ def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile
         nodes=_nodes(rack),
         controller=_controller(),
         proofs=PROOFS,
+        kit_sha256=kit_digest(),
         node_data=node_data(rack),
     )
+
+
+@cache
+def kit_digest() -> str:
+    """sha256 of the kit's modules and scripts, with their names."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(path for kind in ("*.py", "*.sh", "*.yaml") for path in package.rglob(kind)):
+        digest.update(f"{path.relative_to(package)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _controller() -> dict[str, str]:
@@ -140,10 +152,10 @@ def changed_since(info: RunInfo) -> str | None:
 def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture, profile: str) -> None:
     """Raises RunError where the run began with another kit, inventory, architecture or profile."""
     anew = "start a new run"
-    if info.rackproof != __version__ or not set(PROOFS) <= set(info.proofs):
-        raise RunError(
-            f"{info.run}: recorded by another version of rackproof ({info.rackproof}; this is {__version__}); {anew}"
-        )
+    if info.rackproof != __version__:
+        raise RunError(f"{info.run}: recorded by rackproof {info.rackproof}, this is {__version__}; {anew}")
+    if info.kit_sha256 != kit_digest():
+        raise RunError(f"{info.run}: recorded by another build of rackproof {__version__}; {anew}")
     if Path(info.inventory).resolve() != Path(rack.source).resolve():
         raise RunError(f"{info.run}: it is a run of {info.inventory}, not of {rack.source}; {anew}")
     now = _nodes(rack)

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import text_of
+from rackproof.parse.text import excerpt, whole_lines
 
 _FILES: Final = {
     "/etc/machine-id": "machine_id",
@@ -18,6 +18,8 @@ _FILES: Final = {
 IDENTITY_COMMAND: Final = f"grep -s '' {' '.join(_FILES)} /dev/null; true"
 """``path:value`` for every file that there is; serial numbers are for root only, and virtual machines have none."""
 
+_MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
+_BOOT_ID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACEHOLDER: Final = re.compile(
     r"(?i)(|[0.\-xf ]+|none|n/?a|not (specified|available|applicable)|default string|to be filled by o\.?e\.?m\.?"
     r"|(system|chassis|base ?board|board|product)[ -]?serial[ -]?(number|#)?|empty|unknown|123456789|0123456789)"
@@ -28,19 +30,21 @@ _PLACEHOLDER: Final = re.compile(
 def parse_identity(output: str | bytes) -> tuple[str, str, str]:
     """machine-id, boot id, and serial numbers as ``product=…; board=…``; empty where the machine has none.
 
-    Raises ParseError where the boot id is missing: every kernel has one.
+    Raises ParseError where an id is malformed, or the boot id is missing: every kernel has one.
     """
     values: dict[str, str] = {}
-    for line in text_of("identity", output).splitlines():
+    for line in whole_lines("identity", output):
         path, colon, value = line.partition(":")
         if colon and path in _FILES:
             values.setdefault(_FILES[path], value.strip())
-    if not values.get("boot_id"):
-        raise ParseError("identity", "no boot id")
+    boot_id, machine_id = values.get("boot_id", ""), values.get("machine_id", "")
+    if not _BOOT_ID.fullmatch(boot_id):
+        raise ParseError("identity", f"expected a boot id, actual {excerpt(boot_id)}")
+    if machine_id not in ("", "uninitialized") and not _MACHINE_ID.fullmatch(machine_id):
+        raise ParseError("identity", f"expected a machine-id, actual {excerpt(machine_id)}")
     serials = [
         f"{part}={values[part]}"
         for part in ("product", "board", "chassis")
         if part in values and not _PLACEHOLDER.fullmatch(values[part])
     ]
-    machine_id = values.get("machine_id", "")
-    return ("" if machine_id == "uninitialized" else machine_id), values["boot_id"], "; ".join(serials)
+    return ("" if machine_id == "uninitialized" else machine_id), boot_id, "; ".join(serials)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
 from rackproof.core.bodies import fault
-from rackproof.core.evidence import PLANNED, CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.evidence import PLANNED, CheckResult, Frozen, Kind, Measurement, NodeInfo, Record, RunInfo
 from rackproof.core.history import History, history_of
 from rackproof.core.judging.checks import judge_checks
 from rackproof.core.judging.conditions import wanted_conditions
@@ -126,11 +126,10 @@ def _sorted_out(
         raise RunError("the evidence has no run record, so it does not say what was measured")
     run = runs[0][1]
     for record, again in runs[1:]:
-        if _bound(again) != _bound(run):
-            raise RunError(
-                f"two runs are mixed: record {record.seq} begins a run against {again.architecture},"
-                f" earlier records belong to one against {run.architecture} ({run.architecture_sha256[:12]})"
-            )
+        for name in _BOUND:
+            if (now := getattr(again, name)) != (before := getattr(run, name)):
+                what = f"{_short(now)}, earlier records belong to one with {_short(before)}"
+                raise RunError(f"two runs are mixed: record {record.seq} begins a run with {name} {what}")
     try:
         history = history_of(records, architecture, run.nodes)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -144,9 +143,18 @@ def _sorted_out(
     return run, history
 
 
-def _bound(run: RunInfo) -> tuple[object, ...]:
-    """What all parts of a run have in common."""
-    return (run.inventory, run.nodes, run.node_data, run.architecture_sha256, run.profile, run.rackproof, run.proofs)
+_BOUND: Final = (
+    *("inventory", "nodes", "node_data", "architecture", "architecture_sha256", "profile", "rackproof", "kit_sha256"),
+    *("proofs", "validators", "inventory_data"),
+)
+"""What all parts of a run have in common."""
+_SHOWN: Final = 60
+
+
+def _short(value: object) -> str:
+    parts = value if isinstance(value, tuple) else (value,)
+    text = ", ".join(part.name if isinstance(part, NodeInfo) else str(part) for part in parts)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _judge(

@@ -77,7 +77,7 @@ class World:
         if command == IDENTITY_COMMAND:
             machine, boot = self.machines[node], self.boots[node]
             text = (
-                f"/etc/machine-id:{machine:032x}\n/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}\n"
+                f"/etc/machine-id:{machine:032x}\n/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}-4000-8000-000000000000\n"
                 f"/sys/class/dmi/id/product_serial:SN{machine}\n"
             )
             return said(node, command, text)

@@ -149,6 +149,18 @@ def test_a_part_without_an_end_is_named_after_a_resume(world: World) -> None:
     assert "has no end: it was killed, or its last records were removed" in world.page()
 
 
+def test_evidence_that_was_cut_after_its_certificate_and_then_continued_is_named(world: World) -> None:
+    """What failed was removed and measured again."""
+    world.rate = 1.0
+    assert world.certify().exit_code == 1
+    kept = [r for r in world.records[:-1] if r.kind not in (Kind.MEASUREMENT, Kind.STEP)]
+    first = next(r.seq for r in world.records if r.kind in (Kind.MEASUREMENT, Kind.STEP))
+    written(world.runs[0], [r for r in kept if r.seq < first])
+    world.rate = 60.0
+    assert world.certify("--resume", "latest").exit_code == 2
+    assert f"{CERTIFICATE} was made from" in world.certificate()["statement"]
+
+
 def test_evidence_of_an_older_kit_stays_as_it_was_judged() -> None:
     made = certificate(example(), EXAMPLE)
     assert made.outcome is Outcome.CERTIFIED

@@ -111,8 +111,11 @@ def test_a_step_with_other_parameters_is_measured_again(world: World, monkeypatc
 
 def test_a_run_is_not_continued_by_another_version_of_the_kit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped(world)
-    monkeypatch.setattr("rackproof.evidence.folder.__version__", "9.9")
-    assert "recorded by another version of rackproof (0.1.0; this is 9.9)" in refused(world, "--resume", "latest")
+    with monkeypatch.context() as patch:
+        patch.setattr("rackproof.evidence.folder.__version__", "9.9")
+        assert "recorded by rackproof 0.1.0, this is 9.9" in refused(world, "--resume", "latest")
+    monkeypatch.setattr("rackproof.evidence.folder.kit_digest", lambda: "0" * 64)
+    assert "recorded by another build of rackproof 0.1.0" in refused(world, "--resume", world.runs[0].name)
 
 
 def test_a_run_is_not_continued_against_another_text_of_the_architecture(world: World) -> None:

@@ -92,8 +92,19 @@ def test_a_record_that_cannot_be_understood_is_named() -> None:
 def test_two_runs_against_different_architectures_are_not_mixed() -> None:
     other = run_info().model_copy(update={"architecture": "large", "architecture_sha256": "1" * 64})
     with pytest.raises(
-        RunError, match=r"^two runs are mixed: record 1 begins a run against large, .* against small .*$"
+        RunError,
+        match=r"^two runs are mixed: record 1 begins a run with architecture large, .* belong to one with small$",
     ):
+        judge_records(MADE, recorded(run_info(), other, *CHECKED))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("inventory", "inventories/y.py"), ("profile", "full"), ("rackproof", "9"), ("kit_sha256", "1" * 64)],
+)
+def test_two_runs_that_differ_in_what_binds_a_run_are_not_mixed(field: str, value: str) -> None:
+    other = run_info().model_copy(update={field: value})
+    with pytest.raises(RunError, match=f"two runs are mixed: record 1 begins a run with {field} {value[:60]}"):
         judge_records(MADE, recorded(run_info(), other, *CHECKED))
 
 

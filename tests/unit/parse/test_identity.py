@@ -1,0 +1,78 @@
+"""Identities of machines: what tells them apart, and what firmware only pretends to know."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from rackproof.core.evidence import NodeIdentity
+from rackproof.parse import ParseError
+from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
+
+DGX = """\
+/etc/machine-id:8d3c9f6e1c0a4a0bb1f1f64d3f1f2a10
+/proc/sys/kernel/random/boot_id:0b6f1d8e-4f3d-4b9c-8a57-0f6d2f1b7c11
+/sys/class/dmi/id/product_serial:1660224000101
+/sys/class/dmi/id/board_serial:/ABC1234/CNFCP0012345/
+/sys/class/dmi/id/chassis_serial:Not Specified
+"""
+BOOT = "0b6f1d8e-4f3d-4b9c-8a57-0f6d2f1b7c11"
+
+
+def identity(**fields: str) -> NodeIdentity:
+    values = {"machine_id": "a", "boot_id": "b", "serial": "product=1; board=2", "host_key": "SHA256:k"} | fields
+    return NodeIdentity(node="gpu-01", **values)
+
+
+def test_a_server_has_ids_and_serial_numbers() -> None:
+    serial = "product=1660224000101; board=/ABC1234/CNFCP0012345/"
+    assert parse_identity(DGX) == ("8d3c9f6e1c0a4a0bb1f1f64d3f1f2a10", BOOT, serial)
+
+
+def test_this_machine_answers() -> None:
+    answer = subprocess.run(["sh", "-c", IDENTITY_COMMAND], capture_output=True, check=True)
+    assert parse_identity(answer.stdout)[1]
+
+
+def test_a_machine_without_serial_numbers_has_its_boot_id() -> None:
+    assert parse_identity(f"/proc/sys/kernel/random/boot_id:{BOOT}\n") == ("", BOOT, "")
+    first_boot = f"/etc/machine-id:uninitialized\n/proc/sys/kernel/random/boot_id:{BOOT}\n"
+    assert parse_identity(first_boot) == ("", BOOT, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "None", "N/A", "Not Specified", "To be filled by O.E.M.", "Default string", "System Serial Number", "0000000"],
+)
+def test_placeholders_are_no_serial_numbers(text: str) -> None:
+    lines = f"/proc/sys/kernel/random/boot_id:{BOOT}\n/sys/class/dmi/id/product_serial:{text}\n"
+    assert parse_identity(lines)[2] == ""
+
+
+def test_a_truncated_answer_never_looks_like_another_machine() -> None:
+    whole = identity(**dict(zip(("machine_id", "boot_id", "serial"), parse_identity(DGX), strict=True)))
+    for length in range(len(DGX)):
+        try:
+            machine_id, boot_id, serial = parse_identity(DGX[:length])
+        except ParseError:
+            continue
+        part = identity(machine_id=machine_id, boot_id=boot_id, serial=serial)
+        assert list(part.differences(whole)) == []
+        assert boot_id == BOOT
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, []),
+        ({"boot_id": "c"}, []),
+        ({"machine_id": "z"}, ["machine-id a → z"]),
+        ({"host_key": "SHA256:z"}, ["host key SHA256:k → SHA256:z"]),
+        ({"serial": "product=1; board=9"}, ["board serial number 2 → 9"]),
+        ({"serial": "product=1"}, []),  # it can no longer be read
+        ({"machine_id": ""}, []),
+    ],
+)
+def test_what_tells_two_machines_apart(change: dict[str, str], words: list[str]) -> None:
+    assert list(identity(**change).differences(identity())) == words
