@@ -9,32 +9,28 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
 
 from testinfra.host import Host
 
-from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Rack
-from rackproof.parse import ParseError
-from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
-from rackproof.parse.parallel_fs import DFUSE, Dfuse, parse_dfuse
+from rackproof.parse.mounted import (
+    about,
+    bind_faults,
+    connection_faults,
+    option_faults,
+    server_of,
+    source_faults,
+    type_faults,
+)
+from rackproof.parse.mounts import find_mount, parse_mountinfo
+from rackproof.parse.parallel_fs import DFUSE, parse_dfuse
 from rackproof.parse.statfs import parse_statfs
 from rackproof.parse.systemctl import at_boot_command, parse_at_boot
 from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.checks import shown
-from rackproof.validation.mounts import (
-    MOUNTINFO,
-    about,
-    addresses_of,
-    answering,
-    mounts_of,
-    nfs_of,
-    server_of,
-    statfs,
-)
+from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation.mounts import MOUNTINFO, addresses_of, answering, mounts_of, nfs_of, statfs
 
-OPPOSITE = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
 BYTES_PER_GB = 1_000_000_000
 
 
@@ -45,14 +41,7 @@ BYTES_PER_GB = 1_000_000_000
     hint="systemctl status for the mount's unit; journalctl -u rackproof-mounts for network file systems.",
 )
 def test_mounted(host: Host, arch: Architecture, item: str) -> None:
-    storage = arch.storage[item]
-    seen = parse_mountinfo(read(host, MOUNTINFO))
-    mounts = {mountpoint: find_mount(seen, mountpoint) for mountpoint in storage.mountpoints}
-    expect_all(
-        f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else 'not mounted'}"
-        for mountpoint, mount in mounts.items()
-        if mount is None or mount.fstype != storage.fstype
-    )
+    expect_all(type_faults(arch.storage[item], parse_mountinfo(read(host, MOUNTINFO))))
 
 
 @check(
@@ -78,72 +67,12 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     by_label = f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"
     announce(host, MOUNTINFO, *([by_label] if storage.class_ == "local" else []))
     mounts = mounts_of(host, storage)
-    if storage.class_ == "local":
-        device = whole_lines("readlink", read(host, by_label))[0]
-        if not device.startswith("/dev/"):
-            raise ParseError("readlink", f"no device: {device}")
-        expect(mounts[0].source, device, f"device labelled {storage.source}")
-    elif storage.class_ == "nfs" and (storage.servers or (storage.server_role and len(mounts) > 1)):
-        _one_of_several(storage, rack, mounts)
-    elif storage.class_ == "nfs" and storage.server_role:
-        server = next(iter(rack.group(storage.server_role)), None)
-        address = server.fabric_address() if server else None
-        if address is None:
-            raise Unmeasured(f"no node of role {storage.server_role} has a fabric address in the inventory")
-        expect(mounts[0].source, f"{address}:{storage.source}", "source")
-    elif storage.fstype == "fuse.daos":
+    device = whole_lines("readlink", read(host, by_label))[0] if storage.class_ == "local" else None
+    if storage.fstype == "fuse.daos":
         announce(host, DFUSE)
-        served = {daemon.mountpoint: daemon for daemon in parse_dfuse(read(host, DFUSE))}
-        _containers(storage, mounts, served)
-    else:
-        expect_all(
-            f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {shown(_name_of(mount))}"
-            for mount in mounts
-            if _name_of(mount) != storage.source
-        )
-
-
-def _containers(storage: Storage, mounts: tuple[Mount, ...], served: Mapping[str, Dfuse]) -> None:
-    """The kernel reports ``dfuse`` only; the daemon's arguments name pool and container."""
-    values = {}
-    for mount in mounts:
-        daemon = served.get(mount.mountpoint)
-        if daemon is None or not daemon.pool or not daemon.container:
-            raise Unmeasured(f"no dfuse process names the container on {mount.mountpoint}")
-        values[mount.mountpoint] = f"{daemon.pool}/{daemon.container}"
-    expect_all(
-        f"{about(storage, mountpoint)}source: expected {storage.source}, actual {value}"
-        for mountpoint, value in values.items()
-        if value != storage.source
-    )
-
-
-def _one_of_several(storage: Storage, rack: Rack, mounts: tuple[Mount, ...]) -> None:
-    addresses = addresses_of(storage, rack)
-    if not addresses:
-        raise Unmeasured(f"no node of role {storage.server_role} has a fabric address in the inventory")
-    problems = []
-    for mount in mounts:
-        path = "/" + mount.source.partition(":/")[2]
-        if path != storage.source or server_of(mount) not in addresses:
-            expected = f"{storage.source} of {', '.join(addresses)}"
-            problems.append(f"{mount.mountpoint}: expected {expected}, actual {path} of {server_of(mount)}")
-    expect_all(problems)
-
-
-def _name_of(mount: Mount) -> str | None:
-    """Name of the file system, extracted from the source of the mount."""
-    if mount.fstype == "ceph":
-        # user@fsid.name=/path, or monitors:/path with the name among the options
-        in_source = mount.source.partition("=")[0].rpartition(".")[2]
-        return in_source if "@" in mount.source else mount.option("mds_namespace")
-    if mount.fstype == "lustre":
-        # 10.0.0.1@o2ib,10.0.0.2@o2ib:10.0.0.3@o2ib:/name/path
-        return mount.source.rpartition(":/")[2].partition("/")[0]
-    if mount.fstype == "wekafs":
-        # server/name, or the name alone
-        return mount.source.rpartition("/")[2]
-    return mount.source
+    daemons = parse_dfuse(read(host, DFUSE)) if storage.fstype == "fuse.daos" else ()
+    faults = source_faults(storage, mounts, addresses_of(storage, rack), device, daemons)
+    expect_all([*bind_faults(mounts), *faults])
 
 
 @check(
@@ -154,27 +83,7 @@ def _name_of(mount: Mount) -> str | None:
 )
 def test_options(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
-    expect_all(
-        f"{about(storage, mount.mountpoint)}{problem}"
-        for mount in mounts_of(host, storage)
-        for problem in _wrong_options(storage, mount)
-    )
-
-
-def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
-    in_force = {*mount.options, *mount.super_options} - {"rw", "ro"} | {"ro" if mount.read_only else "rw"}
-    problems = []
-    for option in storage.options_required:
-        if option not in in_force:
-            key = option.partition("=")[0]
-            actual = sorted(o for o in in_force if o.partition("=")[0] in (key, OPPOSITE.get(key))) or ["not in force"]
-            problems.append(f"{option}: expected in force, actual {', '.join(actual)}")
-    problems += [
-        f"{option}: expected not in force, actual in force"
-        for option in storage.options_forbidden
-        if option in in_force
-    ]
-    return problems
+    expect_all(option_faults(storage, mounts_of(host, storage)))
 
 
 @check(
@@ -185,12 +94,7 @@ def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
 )
 def test_connections(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
-    expect_all(
-        f"{about(storage, mount.mountpoint)}connections in use: expected {storage.connections}, "
-        f"actual {mount.connections}"
-        for mount in nfs_of(host, storage)
-        if mount.connections != storage.connections
-    )
+    expect_all(connection_faults(storage, nfs_of(host, storage)))
 
 
 @check(

@@ -7,10 +7,11 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.parse.block import parse_read_ahead, read_ahead_command
 from rackproof.parse.fscache import FSCACHE, parse_fscache
+from rackproof.parse.mounted import about
 from rackproof.parse.mounts import NfsMount
 from rackproof.parse.statfs import latency_command, parse_inodes, parse_latency_ms, parse_statfs
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, about, answering, mounts_of, nfs_of
+from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, answering, mounts_of, nfs_of
 
 NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 """Operations of NFS 3 and 4; statistics without them are incomplete."""

@@ -8,6 +8,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.mounted import port_faults, transport_faults
 from rackproof.parse.parallel_fs import (
     Import,
     parse_beegfs_nodes,
@@ -20,7 +21,7 @@ from rackproof.parse.parallel_fs import (
     parse_weka_networks,
 )
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.mounts import MOUNTINFO, about, mounts_of, nfs_of
+from rackproof.validation.mounts import MOUNTINFO, mounts_of, nfs_of
 
 LNET = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
 WORKING = {"osc": ("FULL", "IDLE"), "mdc": ("FULL",)}
@@ -67,17 +68,10 @@ def imports(host: Host, storage: Storage) -> tuple[Import, ...]:
 def test_transport(host: Host, arch: Architecture, item: str) -> None:
     storage = arch.storage[item]
     if storage.class_ == "nfs":
-        transports = {
-            f"{about(storage, mount.mountpoint)}transport in use": {t.protocol for t in mount.transports}
-            for mount in nfs_of(host, storage)
-        }
-    else:
-        transports = {"transport in use": _transports(host, storage)}
-    expect_all(
-        f"{what}: expected {storage.transport}, actual {', '.join(sorted(used))}"
-        for what, used in transports.items()
-        if used != {storage.transport}
-    )
+        mounts = nfs_of(host, storage)
+        expect_all([*transport_faults(storage, mounts), *port_faults(storage, mounts_of(host, storage))])
+    elif (used := _transports(host, storage)) != {storage.transport}:
+        raise AssertionError(f"transport in use: expected {storage.transport}, actual {', '.join(sorted(used))}")
 
 
 def _transports(host: Host, storage: Storage) -> set[str]:

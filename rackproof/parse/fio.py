@@ -7,6 +7,7 @@ is only in the text before the document (``FioResult.messages``). Compare ``clie
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,12 @@ from rackproof.parse.jsondoc import Json, find_json
 TOOL: Final = "fio"
 _ALL_CLIENTS: Final = "All clients"
 _VERSION: Final = re.compile(r"fio-(\d+(?:\.\d+)*\S*)")
+_PROGRESS: Final = re.compile(
+    r"\S+: \(g=\d+\): rw=.*|\.\.\.|fio-\d[\w.-]*|.*: Laying out IO files? .*"
+    r"|Starting \d+ (?:process|thread)(?:es|s)?(?: and \d+ threads?)?"
+)
+"""Lines that fio prints on every run."""
+_FROM_CLIENT: Final = re.compile(r"<([^<>\s]+)>\s?(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,17 @@ class JobResult:
     write: Direction | None
     mixed: Direction | None
     """Both directions together, with ``unified_rw_reporting``."""
+    options: Mapping[str, str]
+    """As fio understood them, the global ones included; empty where this version does not report them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A line that fio printed around its document."""
+
+    host: str | None
+    """Host name of the server that it came from; None: of the program itself."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,8 @@ def parse_fio(output: str | bytes) -> FioResult:
     if document.has("jobs") == document.has("client_stats"):
         raise ParseError(TOOL, "document needs either jobs or client_stats")
     remote = document.has("client_stats")
-    entries = [_job(entry, remote=remote) for entry in document.children("client_stats" if remote else "jobs")]
+    common = _options(document, "global options")
+    entries = [_job(entry, common, remote=remote) for entry in document.children("client_stats" if remote else "jobs")]
     if not entries:
         raise ParseError(TOOL, "document reports no job")
     sums = [job for job in entries if remote and job.jobname == _ALL_CLIENTS]
@@ -111,7 +130,19 @@ def parse_fio(output: str | bytes) -> FioResult:
     )
 
 
-def _job(entry: Json, *, remote: bool) -> JobResult:
+def complaints(text: str) -> tuple[Message, ...]:
+    """Lines outside of the document that are not part of a normal run, also where there is no document."""
+    outside = re.sub(r"(?ms)^\{$.*?^\}$", "", text)
+    found = []
+    for line in outside.splitlines():
+        match = _FROM_CLIENT.fullmatch(line.strip())
+        host, words = (match[1], match[2].strip()) if match else (None, line.strip())
+        if any(c.isalnum() for c in words) and not _PROGRESS.fullmatch(words):
+            found.append(Message(host, words.removeprefix("fio: ")))
+    return tuple(found)
+
+
+def _job(entry: Json, common: Mapping[str, str], *, remote: bool) -> JobResult:
     directions = {key: _direction(entry.child(key)) for key in ("read", "write", "mixed") if entry.has(key)}
     if not directions:
         entry.refuse("read, write and mixed", "are missing")
@@ -123,7 +154,16 @@ def _job(entry: Json, *, remote: bool) -> JobResult:
         read=directions.get("read"),
         write=directions.get("write"),
         mixed=directions.get("mixed"),
+        options={**common, **(_options(entry, "job options"))},
     )
+
+
+def _options(entry: Json, key: str) -> dict[str, str]:
+    """Options of a job; a list where fio 3 has none. Raises ParseError where one is no text."""
+    if not entry.has(key) or entry.values[key] == []:
+        return {}
+    options = entry.child(key)
+    return {name: options.string(name) if options.values[name] else "" for name in options.values}
 
 
 def _direction(entry: Json) -> Direction:

@@ -75,6 +75,9 @@ class NfsMount:
     """Established connections; ``nconnect`` in the options does not prove them."""
     operations: Mapping[str, Operation] = field(default_factory=dict)
     """By the protocol's name: READ, WRITE, GETATTR …"""
+    server_read_bytes: int | None = None
+    """Payload that came from the server since the mount; None where the kernel does not count it."""
+    server_written_bytes: int | None = None
 
     @property
     def connections(self) -> int:
@@ -222,6 +225,7 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
     options, age = _value(head, "opts:", mountpoint), _value(head, "age:", mountpoint)
     if not transports:
         raise ParseError(_MOUNTSTATS, f"{mountpoint} has no transport")
+    read, written = _payload(head)
     return NfsMount(
         source=_decode(device[1] or ""),
         mountpoint=mountpoint,
@@ -230,7 +234,18 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
         age_s=integer(_MOUNTSTATS, "age", age),
         transports=transports,
         operations=operations,
+        server_read_bytes=read,
+        server_written_bytes=written,
     )
+
+
+def _payload(head: list[str]) -> tuple[int | None, int | None]:
+    """``bytes:`` counts normal, direct and server reads and writes in turn, then pages (nfs_show_stats in fs/nfs)."""
+    words = next((line.removeprefix("bytes:").split() for line in head if line.startswith("bytes:")), [])
+    if len(words) < 6:
+        return None, None
+    counters = [integer(_MOUNTSTATS, "bytes", word) for word in words]
+    return counters[4], counters[5]
 
 
 def _operation(line: str, mountpoint: str) -> tuple[str, Operation]:

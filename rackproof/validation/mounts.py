@@ -81,13 +81,3 @@ def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[
 def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
     """Addresses that the storage may be mounted from; empty where neither architecture nor inventory names any."""
     return rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
-
-
-def server_of(mount: Mount) -> str:
-    """The server address that an NFS mount uses."""
-    return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
-
-
-def about(storage: Storage, mountpoint: str) -> str:
-    """Message prefix that names the mount point; empty for a single mount."""
-    return f"{mountpoint}: " if len(storage.mountpoints) > 1 else ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rackproof.parse import ParseError
-from rackproof.parse.fio import Direction, parse_fio
+from rackproof.parse.fio import Direction, Message, complaints, parse_fio
 
 from . import tool_output
 
@@ -158,3 +158,17 @@ BAD: list[tuple[str, str, str]] = [
 def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_fio(output)
+
+
+def test_the_options_that_fio_reports_are_kept_with_the_global_ones() -> None:
+    (job, _) = parse_fio(tool_output("fio-3.33-two-clients.txt")).jobs
+    assert job.options == {"ioengine": "psync", "size": "4m", "bs": "64k", "runtime": "1", "time_based": "1",
+                           "rw": "read"}  # fmt: skip
+
+
+def test_what_fio_says_beside_a_normal_run_is_kept_with_the_host_that_said_it() -> None:
+    dropped = complaints(tool_output("fio-3.33-client-dropped.txt"))
+    assert any("is not a directory" in line.text for line in dropped)
+    assert all(line.host for line in dropped)
+    assert complaints(tool_output("fio-3.33-two-clients.txt")) == ()
+    assert complaints("warning: something new\n{\n}\n") == (Message(None, "warning: something new"),)

@@ -1,0 +1,193 @@
+"""Differences between the mounts of a storage and the architecture: type, source, options, transport, connections.
+
+Validators and the storage benchmark compare by the same rules. Every function returns lines ``expected … actual …``,
+none where all is as expected, and raises ParseError where the readings do not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rackproof.core.architecture import Storage
+from rackproof.parse.errors import ParseError
+from rackproof.parse.mounts import Mount, NfsMount, find_mount
+from rackproof.parse.parallel_fs import Dfuse
+
+OPPOSITE: Final = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
+SUBVOLUMES: Final = ("btrfs",)
+"""File systems whose mounts have a root of their own without being bind mounts."""
+_PORTS: Final = {"tcp": 2049, "rdma": 20049}
+"""Ports of NFS that the kernel does not show."""
+
+
+def about(storage: Storage, mountpoint: str) -> str:
+    """Message prefix that names the mount point; empty for a single mount."""
+    return f"{mountpoint}: " if len(storage.mountpoints) > 1 else ""
+
+
+def server_of(mount: Mount) -> str:
+    """The server address that an NFS mount uses."""
+    return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
+
+
+def _mounts_in(seen: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
+    """The visible mount of each mount point."""
+    every = tuple(seen)
+    return tuple(find_mount(every, mountpoint) for mountpoint in storage.mountpoints)
+
+
+def type_faults(storage: Storage, seen: Iterable[Mount]) -> list[str]:
+    """Mount points that are not mounted, or with another file system."""
+    return [
+        f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else 'not mounted'}"
+        for mountpoint, mount in zip(storage.mountpoints, _mounts_in(seen, storage), strict=True)
+        if mount is None or mount.fstype != storage.fstype
+    ]
+
+
+def bind_faults(mounts: Iterable[Mount]) -> list[str]:
+    """Mounts that show a directory of a file system instead of the whole: bind mounts."""
+    return [
+        f"{mount.mountpoint}: expected the whole file system, actual a bind mount of {mount.root} of {mount.source}"
+        for mount in mounts
+        if mount.root != "/" and mount.fstype not in SUBVOLUMES
+    ]
+
+
+def source_faults(
+    storage: Storage,
+    mounts: Sequence[Mount],
+    addresses: Sequence[str] = (),
+    device: str | None = None,
+    daemons: Iterable[Dfuse] = (),
+) -> list[str]:
+    """Mounts of another device, server, export or file system.
+
+    ``addresses`` are those that NFS may be mounted from, ``device`` is the one that carries the label of a local
+    storage, ``daemons`` are the dfuse processes of DAOS.
+    """
+    if storage.class_ == "local":
+        return _device_faults(storage, mounts, device)
+    if storage.class_ == "nfs" and (storage.servers or storage.server_role):
+        return _export_faults(storage, mounts, addresses)
+    if storage.fstype == "fuse.daos":
+        return _container_faults(storage, mounts, daemons)
+    return [
+        f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {name_of(mount) or 'none'}"
+        for mount in mounts
+        if name_of(mount) != storage.source
+    ]
+
+
+def _device_faults(storage: Storage, mounts: Sequence[Mount], device: str | None) -> list[str]:
+    if device is None or not device.startswith("/dev/"):
+        raise ParseError("readlink", f"no device: {device or 'no answer'}")
+    return [
+        f"device labelled {storage.source}: expected {device}, actual {mount.source or 'none'}"
+        for mount in mounts
+        if mount.source != device
+    ]
+
+
+def _export_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequence[str]) -> list[str]:
+    if not addresses:
+        raise ParseError("mount", f"no node of role {storage.server_role} has a fabric address in the inventory")
+    if not storage.servers and len(mounts) == 1:
+        expected, actual = f"{addresses[0]}:{storage.source}", mounts[0].source
+        return [] if actual == expected else [f"source: expected {expected}, actual {actual or 'none'}"]
+    wanted = f"{storage.source} of {', '.join(addresses)}"
+    return [
+        f"{mount.mountpoint}: expected {wanted}, actual {path} of {server_of(mount)}"
+        for mount in mounts
+        for path in ["/" + mount.source.partition(":/")[2]]
+        if path != storage.source or server_of(mount) not in addresses
+    ]
+
+
+def _container_faults(storage: Storage, mounts: Sequence[Mount], daemons: Iterable[Dfuse]) -> list[str]:
+    """The kernel reports ``dfuse`` only; the daemon's arguments name pool and container."""
+    served = {daemon.mountpoint: daemon for daemon in daemons}
+    values = {}
+    for mount in mounts:
+        daemon = served.get(mount.mountpoint)
+        if daemon is None or not daemon.pool or not daemon.container:
+            raise ParseError("mount", f"no dfuse process names the container on {mount.mountpoint}")
+        values[mount.mountpoint] = f"{daemon.pool}/{daemon.container}"
+    return [
+        f"{about(storage, mountpoint)}source: expected {storage.source}, actual {value}"
+        for mountpoint, value in values.items()
+        if value != storage.source
+    ]
+
+
+def name_of(mount: Mount) -> str | None:
+    """Name of the file system, extracted from the source of the mount."""
+    if mount.fstype == "ceph":
+        # user@fsid.name=/path, or monitors:/path with the name among the options
+        in_source = mount.source.partition("=")[0].rpartition(".")[2]
+        return in_source if "@" in mount.source else mount.option("mds_namespace")
+    if mount.fstype == "lustre":
+        # 10.0.0.1@o2ib,10.0.0.2@o2ib:10.0.0.3@o2ib:/name/path
+        return mount.source.rpartition(":/")[2].partition("/")[0]
+    if mount.fstype == "wekafs":
+        # server/name, or the name alone
+        return mount.source.rpartition("/")[2]
+    return mount.source
+
+
+def option_faults(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
+    """Required options that are not in force, and forbidden ones that are."""
+    return [
+        f"{about(storage, mount.mountpoint)}{problem}" for mount in mounts for problem in _wrong_options(storage, mount)
+    ]
+
+
+def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
+    in_force = {*mount.options, *mount.super_options} - {"rw", "ro"} | {"ro" if mount.read_only else "rw"}
+    problems = []
+    for option in storage.options_required:
+        if option not in in_force:
+            key = option.partition("=")[0]
+            actual = sorted(o for o in in_force if o.partition("=")[0] in (key, OPPOSITE.get(key))) or ["not in force"]
+            problems.append(f"{option}: expected in force, actual {', '.join(actual)}")
+    problems += [
+        f"{option}: expected not in force, actual in force"
+        for option in storage.options_forbidden
+        if option in in_force
+    ]
+    return problems
+
+
+def transport_faults(storage: Storage, mounts: Iterable[NfsMount]) -> list[str]:
+    """NFS mounts whose connections use another protocol."""
+    return [
+        f"{about(storage, mount.mountpoint)}transport in use: expected {storage.transport}, "
+        f"actual {', '.join(sorted(used))}"
+        for mount in mounts
+        for used in [{transport.protocol for transport in mount.transports}]
+        if storage.transport is not None and used != {storage.transport}
+    ]
+
+
+def port_faults(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
+    """NFS mounts of another port of the server."""
+    if storage.class_ != "nfs" or storage.port is None:
+        return []
+    default = _PORTS.get(storage.transport or "tcp", 2049)
+    return [
+        f"{about(storage, mount.mountpoint)}port: expected {storage.port}, actual {actual}"
+        for mount in mounts
+        for actual in [mount.option("port") or str(default)]
+        if actual != str(storage.port)
+    ]
+
+
+def connection_faults(storage: Storage, mounts: Iterable[NfsMount]) -> list[str]:
+    """NFS mounts with another number of connections; none where the architecture gives none."""
+    return [
+        f"{about(storage, mount.mountpoint)}connections in use: expected {storage.connections}, "
+        f"actual {mount.connections}"
+        for mount in mounts
+        if storage.connections is not None and mount.connections != storage.connections
+    ]
