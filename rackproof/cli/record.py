@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rackproof import kit
+from rackproof.cli.runs import chosen_validators, validators_option
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK
 from rackproof.remote.collect import fetch
@@ -31,6 +32,7 @@ LAB = INVENTORIES / "lab.py"
 @click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
 @click.option("--architecture", help="Id or file.  [default: the inventory's own]")
 @click.option("--deploy", metavar="FILE", help="Also record what a plan of this deploy reads: deploys/cluster.py.")
+@validators_option
 @click.option("--drift", is_flag=True, help="Also record kernel, BIOS, all packages and sysctl, for `diff --peers`.")
 @click.pass_context
 def record(
@@ -40,6 +42,7 @@ def record(
     inventory: str,
     architecture: str | None,
     deploy: str | None,
+    validators: Path | None,
     drift: bool,
 ) -> None:
     """Record what the nodes of NODESET (`all`, gpu-[01-16], as --limit elsewhere) answer to the validators.
@@ -51,7 +54,7 @@ def record(
     """
     if deploy is not None:
         kit.deploy_file(deploy)
-    checks = load_checks(validators_folder())
+    checks = load_checks(validators_folder(chosen_validators(validators)))
     context = open_context(inventory, architecture, None)
     unplanned = None
     try:

@@ -57,7 +57,7 @@ validators_option = click.option(
     "--validators",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="DIR",
-    help="Run the validators in DIR instead of the kit's; the certificate names them.",
+    help="Use the validators in DIR instead of the kit's; the certificate names them.",
 )
 
 

@@ -71,7 +71,7 @@ def test_what_is_no_file_is_not_overwritten() -> None:
 
 
 def test_two_writers_for_one_file_are_refused() -> None:
-    with pytest.raises(Refused, match="two writers"):
+    with pytest.raises(Refused, match="/etc/a: declared twice"):
         plan_files([RemoteFile("/etc/a", "x"), Absent("/etc/a")], {})
 
 

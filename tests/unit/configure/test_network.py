@@ -83,7 +83,7 @@ def test_a_port_without_an_address_is_not_waited_for_and_a_bonds_is_left_to_it()
         ([OTHER], "fabric0: expected one NIC with MAC address 52:54:77:20:00:0b, actual 0; present: enp0s3 52:54"),
         ([], "present: none"),
         ([replace(LINK, name="a"), replace(LINK, name="b")], "actual 2"),
-        ([replace(LINK, name="enp0s16"), replace(OTHER, name="fabric0")], "the name is taken"),
+        ([replace(LINK, name="enp0s16"), replace(OTHER, name="fabric0")], "another NIC has this name"),
     ],
 )
 def test_what_cannot_be_configured_is_said(links: list[Link], message: str) -> None:

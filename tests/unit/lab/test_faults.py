@@ -185,7 +185,7 @@ def test_the_command_lists_and_says_what_it_did(
     assert (rows["mtu"], rows["link-down"]) == (["gpu-01", "on"], ["gpu-02", "-"])
     assert said("all", "off") == "off: mtu\n"
     assert said("mtu", "off") == "mtu is off; it was not on\n"
-    assert "say what" in said("mtu")
+    assert "on or off is missing" in said("mtu")
 
 
 # The simulated nvidia-smi

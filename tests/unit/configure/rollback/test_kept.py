@@ -145,7 +145,7 @@ def test_grubs_choice_of_a_kernel_comes_back(node: Rooted) -> None:
     node.back(done)
     assert node.text(drop_in) is None
     assert node.log()[ran:] == ["update-grub"]
-    assert node.pending() == ["reboot:the kernel that starts is another one"]
+    assert node.pending() == ["reboot:the default kernel has changed"]
 
 
 def test_grubbys_choice_of_a_kernel_comes_back(node: Rooted) -> None:
