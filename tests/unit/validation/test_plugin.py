@@ -305,7 +305,8 @@ with EvidenceStore(Path("run")) as store:
         if mode == "full": raise EvidenceWriteError("disk is full")
     try:
         selection = PART if mode == "limit" else EVERYTHING
-        results = run_validators(session, on_check=show, selection=selection, folder=Path.cwd() / "validators")
+        def plan(checks): print("planned", *sorted(node for _, _, node in checks.cases()))
+        results = run_validators(session, show, plan, selection=selection, folder=Path.cwd() / "validators")
         print("results", len(results))
     except (RackproofError, KeyboardInterrupt) as error:
         print("raised", type(error).__name__, error)
@@ -321,6 +322,7 @@ for record in read_records(Path("run")):
             "plain",
             GOOD,
             [
+                "planned gpu-01 gpu-02 gpu-03",
                 "show gpu-01 passed ",
                 "show gpu-02 unmeasured no connection within 20 s",
                 "show gpu-03 passed ",
@@ -330,10 +332,12 @@ for record in read_records(Path("run")):
                 "command gpu-03 uname -r 0",
             ],
         ),
-        ("limit", GOOD, ["show gpu-03 passed ", "results 1", "command gpu-03 uname -r 0"]),
-        ("full", GOOD, ["show gpu-01 passed ", "raised EvidenceWriteError disk is full", "command gpu-02 sh -s None",
+        ("limit", GOOD, ["planned gpu-03", "show gpu-03 passed ", "results 1", "command gpu-03 uname -r 0"]),
+        ("full", GOOD, ["planned gpu-01 gpu-02 gpu-03", "show gpu-01 passed ",
+                        "raised EvidenceWriteError disk is full", "command gpu-02 sh -s None",
                         "command gpu-01 uname -r 0"]),
-        ("interrupt", GOOD, ["show gpu-01 passed ", "raised KeyboardInterrupt ", "command gpu-02 sh -s None",
+        ("interrupt", GOOD, ["planned gpu-01 gpu-02 gpu-03", "show gpu-01 passed ",
+                        "raised KeyboardInterrupt ", "command gpu-02 sh -s None",
                              "command gpu-01 uname -r 0"]),
         ("plain", "import nothing_there", None),
     ],
