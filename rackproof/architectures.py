@@ -110,10 +110,24 @@ def parse(text: str, name: str, stored: bool = False) -> Architecture:
 
 
 def stored(text: str, name: str) -> LoadedArchitecture:
-    """The architecture whose text was stored with a run. Raises ArchitectureError."""
-    return LoadedArchitecture(
-        parse(text, name, stored=True), Path(name), text, hashlib.sha256(text.encode()).hexdigest()
-    )
+    """The architecture whose text was stored with a run. Raises ArchitectureError.
+
+    What it demands less than the published architecture of its id, or the one that it was compared with, is told anew:
+    the text may have been edited, or the kit demands more since.
+    """
+    model = parse(text, name, stored=True)
+    told = model.metadata
+    id_ = told.compared_with.split()[0] if told.compared_with else told.id
+    kits = kit.folder("architectures") / f"{id_}.yaml"
+    if id_ in PUBLISHED and kits.is_file() and not _as_published(kits, text):
+        reference = _checked(_merged(kits, None, ()).document)
+        known = {weakening.path for weakening in told.weakened}
+        found = [weakening for weakening in weakenings(reference, model, {}) if weakening.path not in known]
+        if found:
+            compared = told.compared_with or f"{id_} {reference.metadata.version}"
+            told = told.model_copy(update={"compared_with": compared, "weakened": (*told.weakened, *found)})
+            model = model.model_copy(update={"metadata": told})
+    return LoadedArchitecture(model, Path(name), text, hashlib.sha256(text.encode()).hexdigest())
 
 
 def json_schema() -> str:

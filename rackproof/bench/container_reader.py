@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from rackproof.bench.fio_reader import workload
+from rackproof.bench.fio_reader import consistent, workload
 from rackproof.bench.reading import Read, Reading
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
@@ -25,7 +25,7 @@ def bandwidth(answer: CommandResult) -> float:
     result = fio.parse_fio(answer.stdout)
     if len(result.jobs) != 1 or result.jobs[0].error or result.jobs[0].read is None:
         raise ParseError("fio", "no result of one job that read")
-    return result.jobs[0].read.bandwidth_bytes_per_s / 1e6
+    return consistent(result.jobs[0].read).bandwidth_bytes_per_s / 1e6
 
 
 def read_containers(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
@@ -41,6 +41,9 @@ def read_containers(answers: Sequence[CommandResult], architecture: Architecture
         pairs = list(zip(runs[::2], runs[1::2], strict=False))
         if not pairs:
             raise ParseError("fio", f"no pair of runs on {node}")
+        times = [fio.parse_fio(answer.stdout).timestamp_ms or 0 for answer in runs]
+        if times != sorted(times):
+            raise ParseError("fio", "its outputs are not in the order of its runs")
         samples = []
         for host, inside in pairs:
             if PROGRAM in host.command or PROGRAM not in inside.command:

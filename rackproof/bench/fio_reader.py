@@ -20,6 +20,8 @@ DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
 RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
 ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
 """Companions of clients whose sum is the rack's."""
+AGREEMENT = 0.02
+"""Tolerance of a rate against total over run time, as a share, and in seconds of run time for rounded numbers."""
 WORKLOADS = {
     "storage.read_bandwidth": "read",
     "storage.write_bandwidth": "write",
@@ -122,6 +124,8 @@ def read_fio(answers: Sequence[CommandResult], architecture: Architecture) -> Re
         nodes = [node for node in measurement.members if measurement.scope is Scope.NODE]
         samples, companions = [], []
         for launch in runs:
+            if not launch.answer.ok:
+                raise ParseError("fio", launch.answer.why)
             who = nodes or list(launch.entries)
             if not nodes and set(who) != set(measurement.members):
                 raise ParseError("fio", "it reports other clients than took part")
@@ -158,12 +162,27 @@ def _entry(launch: Launch, node: str) -> fio.JobResult:
         raise ParseError("fio", f"no result of {node}")
     if entry.error:
         raise ParseError("fio", f"error {entry.error} on {node}")
+    if entry.jobname != launch.jobs[node]["name"]:
+        raise ParseError("fio", f"expected a result of {launch.jobs[node]['name']}, actual {entry.jobname}")
     return entry
 
 
 def _direction(launch: Launch, node: str) -> fio.Direction | None:
     entry = _entry(launch, node)
-    return entry.write if launch.jobs[node].get("rw") == "write" else entry.read
+    direction = entry.write if launch.jobs[node].get("rw") == "write" else entry.read
+    return None if direction is None else consistent(direction)
+
+
+def consistent(direction: fio.Direction) -> fio.Direction:
+    """The direction. Raises ParseError where its rates are not what its bytes, requests and run time give."""
+    seconds = direction.runtime_ms / 1e3
+    rates = [("bandwidth", direction.bandwidth_bytes_per_s, direction.io_bytes)]
+    if direction.total_ios is not None:
+        rates.append(("iops", direction.iops, direction.total_ios))
+    for name, rate, total in rates:
+        if seconds and abs(rate * seconds - total) > AGREEMENT * total + AGREEMENT * rate:
+            raise ParseError("fio", f"{name} {rate:g} contradicts {total} in {seconds:g} s")
+    return direction
 
 
 def _value(launch: Launch, node: str, metric: str) -> float:

@@ -5,10 +5,12 @@ Linear in the evidence; keeps the answers of one step at a time.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rackproof.bench.asked import other_than_asked
 from rackproof.bench.readers import READERS, reader_of
 from rackproof.bench.reading import Read, Reading, outputs_of
 from rackproof.core.architecture import Architecture
@@ -28,15 +30,17 @@ Output = Callable[[str], bytes]
 
 
 def disproven(
-    records: Iterable[Record], output: Output, architecture: Architecture, proofs: Sequence[str]
+    records: Iterable[Record], output: Output, architecture: Architecture, proofs: Sequence[str], profile: str
 ) -> dict[int, str]:
     """Why a measurement is not what its raw outputs give, by the ``seq`` of its record; empty where all are proven.
 
-    ``architecture`` is the run's own. ``proofs`` are those of its ``RunInfo``: a run that records its readers has one
-    for every measurement; for older runs the reader follows from the metric, and metrics without one are left out.
+    ``architecture`` is the run's own, ``profile`` names the sizes that it asked for. ``proofs`` are those of its
+    ``RunInfo``: a run that records its readers has one for every measurement; for older runs the reader follows from
+    the metric, and metrics without one are left out.
     """
     faults: dict[int, str] = {}
-    for step, commands, measurements in _steps(records):
+    owners: dict[str, tuple[int, int]] = {}
+    for number, (step, commands, measurements) in enumerate(_steps(records)):
         answers: list[CommandResult] | None = None
         reads: dict[str, Read] = {}
         for seq, measurement in measurements:
@@ -49,7 +53,13 @@ def disproven(
                 if name in READERS and name not in reads:
                     reads[name] = READERS[name](answers, architecture)
                 fault = _identity_fault(measurement, name, step)
-                fault = fault or difference(measurement, reads[name](measurement), PROOF in proofs)
+                if fault is None:
+                    reading = reads[name](measurement)
+                    fault = (
+                        difference(measurement, reading, PROOF in proofs)
+                        or _used_twice(reading, owners, number)
+                        or other_than_asked(measurement, reading, architecture.profiles[profile])
+                    )
             except (ParseError, RunError) as error:
                 fault = f"its outputs do not give it: {error}"
             except (LookupError, ValueError, TypeError, ArithmeticError) as error:
@@ -113,7 +123,7 @@ def _identity_fault(measurement: Measurement, name: str, step: str | None) -> st
 def difference(measurement: Measurement, reading: Reading, complete: bool) -> str | None:
     """The first difference between a recorded measurement and its reading, with both values; None: equal.
 
-    Not ``complete``, for runs of older kits: companions and conditions that only one of them has are left out.
+    Not ``complete``, for runs of older kits: companions and conditions that only the reading has are left out.
     """
     if not _close(measurement.samples, reading.samples):
         return _both(measurement.samples, reading.samples, f" {measurement.unit}")
@@ -124,9 +134,21 @@ def difference(measurement: Measurement, reading: Reading, complete: bool) -> st
         ("condition ", measurement.conditions, reading.conditions),
     )
     for what, recorded, read in sides:
-        for name in sorted(recorded.keys() | read.keys() if complete else recorded.keys() & read.keys()):
+        for name in sorted(recorded.keys() | read.keys() if complete else recorded.keys()):
             if not _same(recorded.get(name), read.get(name)):
                 return f"{what}{name}: {_both(recorded.get(name), read.get(name))}"
+    return None
+
+
+def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int) -> str | None:
+    """Two runs of a tool never print the same: times, addresses of memory and process numbers differ.
+
+    ``owners`` has the step and the run of every output so far.
+    """
+    for answer in reading.used:
+        name = hashlib.sha256(answer.stdout).hexdigest()
+        if answer.stdout and owners.setdefault(name, (step, id(answer))) != (step, id(answer)):
+            return f"its output {name[:12]} is also that of another run"
     return None
 
 

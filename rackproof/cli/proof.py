@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,17 +13,30 @@ from typing import Final, NamedTuple
 from rackproof import kit
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.reread import disproven
-from rackproof.core.evidence import CheckOutcome, CheckResult, CommandRecord, DeployRecord, Kind, Record
+from rackproof.core.evidence import (
+    CheckOutcome,
+    CheckResult,
+    CommandRecord,
+    DeployRecord,
+    Kind,
+    NodeIdentity,
+    Record,
+    RunInfo,
+)
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.core.wording import some
 from rackproof.errors import ArchitectureError, RunError
 from rackproof.evidence.folder import info_of, stored_architecture
 from rackproof.evidence.store import read_raw
+from rackproof.parse import ParseError
+from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
 from rackproof.run.stages import deploy_checks
 from rackproof.validation.known import digest_of, load_checks
 from rackproof.validation.reread import STAGE, reread
 
+CHECKS: Final = "checks"
+"""Name of the proof of checks in ``RunInfo.proofs``: the inventory's data are recorded."""
 REACHABLE, CONVERGED = "node.reachable", "deploy.converged"
 """Checks of the stages connect and deploy."""
 _SHOWN: Final = 8
@@ -54,7 +68,10 @@ def prove(records: Sequence[Record], folder: Path, reference: LoadedArchitecture
         with contextlib.suppress(RunError, ArchitectureError):
             own = stored_architecture(folder, info)
     output = partial(read_raw, folder)
-    faults = disproven(records, output, own.model, info.proofs)
+    faults = disproven(records, output, own.model, info.proofs, info.profile)
+    faults |= strangers(records) | other_identities(records, output)
+    if why := contradiction(info, own, output):
+        faults[records[0].seq] = why
     count = sum(record.kind is Kind.MEASUREMENT and bool(record.body.get("samples")) for record in records)
     unproven: dict[int, str] = {}
     if any(record.kind is Kind.CHECK for record in records):
@@ -73,6 +90,68 @@ def note_of(unproven: Mapping[int, str], records: Sequence[Record]) -> str:
         f"{len(unproven)} results of checks are as they were recorded: another version of the validators or of the kit"
         f" recorded them, and their answers cannot be evaluated again ({some(ids, _SHOWN)})."
     )
+
+
+def contradiction(info: RunInfo, own: LoadedArchitecture, output: Callable[[str], bytes]) -> str | None:
+    """What the first record of a run says of the run that its outputs contradict; None where nothing does."""
+    if own.sha256 == info.architecture_sha256 and own.model.metadata.id != info.architecture:
+        return f"recorded against {info.architecture}, the stored architecture is {own.model.metadata.id}"
+    if info.profile not in own.model.profiles:
+        return f"{own.model.metadata.id} has no profile {info.profile}"
+    if CHECKS in info.proofs and set(info.inventory_data) != {node.name for node in info.nodes}:
+        return "the inventory's data of some nodes were not recorded"
+    for node in info.nodes:
+        try:
+            data = json.loads(output(info.inventory_data[node.name])) if node.name in info.inventory_data else None
+        except (RunError, ValueError) as error:
+            return f"the inventory's data of {node.name} cannot be read: {error}"
+        if data is None:
+            continue
+        for name, flag in (("virtual", node.virtual), ("simulated_gpus", node.simulated_gpus)):
+            if bool(data.get(name)) != flag:
+                return f"{node.name}: recorded {name} {flag}, the inventory says {bool(data.get(name))}"
+    return None
+
+
+def strangers(records: Sequence[Record]) -> dict[int, str]:
+    """Records of nodes that the run's first record does not name: it claims less than was done."""
+    names = {node.name for node in info_of(records).nodes}
+    faults = {}
+    for record in records:
+        body = record.body
+        match record.kind:
+            case Kind.MEASUREMENT:
+                nodes = [str(member).partition("/")[0] for member in body["members"]]
+            case Kind.COMMAND | Kind.CHECK | Kind.IDENTITY:
+                nodes = [str(body["node"])]
+            case Kind.DEPLOY:
+                nodes = [str(node["node"]) for node in body["nodes"]]
+            case _:
+                continue
+        if unknown := sorted(set(nodes) - names):
+            faults[record.seq] = f"the run does not name {', '.join(unknown)} among its nodes"
+    return faults
+
+
+def other_identities(records: Sequence[Record], output: Callable[[str], bytes]) -> dict[int, str]:
+    """Faults of identities that the node's answer before them does not give, by ``seq``."""
+    faults: dict[int, str] = {}
+    answers: dict[str, CommandRecord] = {}
+    for record in records:
+        if record.kind is Kind.COMMAND and record.body["command"] == IDENTITY_COMMAND:
+            answers[str(record.body["node"])] = CommandRecord.model_validate(record.body)
+        if record.kind is not Kind.IDENTITY:
+            continue
+        identity = NodeIdentity.model_validate(record.body)
+        recorded = (identity.machine_id, identity.boot_id, identity.serial)
+        try:
+            given = parse_identity(output(answers[identity.node].stdout))
+        except (KeyError, ParseError, RunError):
+            faults[record.seq] = "no answer of the node gives it"
+            continue
+        if recorded != given:
+            faults[record.seq] = f"recorded {', '.join(recorded)}, its raw output gives {', '.join(given)}"
+    return faults
 
 
 def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> dict[int, str]:
@@ -123,8 +202,9 @@ def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:
     bodies = {record.seq: record.body for record in records if record.seq in faults}
     seq = min(faults)
     body = bodies[seq]
-    name = str(body.get("check") or body.get("metric"))
-    where = body.get("node") or "|".join(map(str, body.get("members", ())))
+    what = body.get("check") or body.get("metric") or body.get("command") or ("run" if "run" in body else "record")
+    name = str(what)[:80]
+    where = body.get("node") or "|".join(map(str, body.get("members", ()))) or "rack"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(dict(body.get("labels") or {}).items()))
     item = labels or body.get("item")
     first = f"{name}{f'[{item}]' if item else ''} on {where} (record {seq}): {faults[seq]}"

@@ -54,7 +54,7 @@ class Scope(StrEnum):
 PLANNED: Final = "planned"
 """What a validation is going to ask is recorded first, and the judge has a list of its own."""
 
-PROOFS: Final = ("end", "identity", "readers", PLANNED)
+PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED)
 """Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
 certified."""
 

@@ -90,6 +90,8 @@ class FioResult:
     jobs: tuple[JobResult, ...]
     all_clients: JobResult | None
     """fio's own sum over the clients; fio prints none for a single client."""
+    timestamp_ms: int | None
+    """When fio printed it, by the node's clock, since 1970; None where the version does not report it."""
     messages: tuple[str, ...]
     """Lines that fio printed before and after the document."""
 
@@ -126,6 +128,7 @@ def parse_fio(output: str | bytes) -> FioResult:
         version=version[1],
         jobs=tuple(job for job in entries if job not in sums),
         all_clients=sums[0] if sums else None,
+        timestamp_ms=_timestamp_ms(document),
         messages=tuple(line for line in lines if any(c.isalnum() for c in line)),
     )
 
@@ -140,6 +143,12 @@ def complaints(text: str) -> tuple[Message, ...]:
         if any(c.isalnum() for c in words) and not _PROGRESS.fullmatch(words):
             found.append(Message(host, words.removeprefix("fio: ")))
     return tuple(found)
+
+
+def _timestamp_ms(document: Json) -> int | None:
+    if document.has("timestamp_ms"):
+        return document.integer("timestamp_ms")
+    return document.integer("timestamp") * 1000 if document.has("timestamp") else None
 
 
 def _job(entry: Json, common: Mapping[str, str], *, remote: bool) -> JobResult:

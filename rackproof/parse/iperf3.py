@@ -29,6 +29,8 @@ class Iperf3Result:
     """Rate at which the sender wrote to its socket; in a short run far above the received rate."""
     retransmits: int | None
     """None where the sender does not count them (UDP)."""
+    server: str | None
+    """The address that the client was given; None where the version does not report it."""
     received_back_bits_per_s: float | None
     """With ``--bidir``: rate that the client received; None otherwise."""
 
@@ -56,8 +58,13 @@ def parse_iperf3(output: str | bytes) -> Iperf3Result:
         received_seconds=seconds,
         sent_bits_per_s=sent.number("bits_per_second"),
         retransmits=sent.integer("retransmits") if sent.has("retransmits") else None,
+        server=_server(start),
         received_back_bits_per_s=back.number("bits_per_second") if back else None,
     )
+
+
+def _server(start: Json) -> str | None:
+    return start.child("connecting_to").string("host") if start.has("connecting_to") else None
 
 
 def _is_report(value: Any) -> bool:

@@ -18,7 +18,7 @@ from rackproof.remote.command import CommandResult
 JOB = FioJob(rw="read", block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=5)
 
 
-def fio_json(rates: Mapping[str, float], options: Mapping[str, str]) -> str:
+def fio_json(rates: Mapping[str, float], name: str, options: Mapping[str, str]) -> str:
     """fio's document for clients by address, each with its rate in MB/s."""
 
     def direction(rate: float) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def fio_json(rates: Mapping[str, float], options: Mapping[str, str]) -> str:
         }  # fmt: skip
 
     entries = [
-        {"jobname": "read", "groupid": 0, "error": 0, "job options": dict(options), "hostname": address, "port": 8765,
+        {"jobname": name, "groupid": 0, "error": 0, "job options": dict(options), "hostname": address, "port": 8765,
          "read": direction(rate), "write": direction(0), "trim": direction(0)}
         for address, rate in rates.items()
     ]  # fmt: skip
@@ -52,7 +52,7 @@ def append_reads(
         options = dict(line.split("=", 1) for line in text.splitlines()[1:])
         parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
         arguments.append(f'--client={address},8765 "$d/{node}.fio"')
-    output = fio_json({address: rates[node] for address, node in addresses.items()}, options)
+    output = fio_json({address: rates[node] for address, node in addresses.items()}, f"{storage}-read", options)
     command = f"d=$(mktemp -d) && {' && '.join(parts)} && fio --output-format=json {' '.join(arguments)}"
     answer = CommandResult(next(iter(rates)), command, 0, output.encode(), b"", 6.0, 60.0)
     store.command(answer)

@@ -34,6 +34,8 @@ def fio_output(command: str) -> str:
     document = json.loads(text[start:end])
     for entry in document["client_stats"]:
         entry["hostname"] = HOSTS[entry["hostname"]]
+        if entry["jobname"] != "All clients":
+            entry["jobname"] = re.search(r"\[([\w-]+)\]", command).group(1)  # type: ignore[union-attr]
     asked = set(re.findall(r"--client=([\d.]+),", command))
     document["client_stats"] = [
         e for e in document["client_stats"] if e["hostname"] in asked or e["jobname"] == "All clients"
@@ -222,15 +224,20 @@ def test_a_node_that_was_off_before_is_named(tmp_path: Path) -> None:
     assert "connection lost" in (measured["read_bandwidth gpu-02"].reason or "")
 
 
+def of_rack(name: str) -> str:
+    """A recorded output, with the device and the server of the rack."""
+    return (DATA / name).read_text().replace("rdma0", "rxe0").replace("127.0.0.1", HOSTS["gpu-01"])
+
+
 def perftest(node: str, command: str) -> CommandResult | None:
     if "10.77.0." not in command or "iperf3 -s" in command:
         return None
     if command.startswith("ib_write_bw"):
-        return said(node, command, (DATA / "perftest-write-bw-duration-slow.txt").read_text())
+        return said(node, command, of_rack("perftest-write-bw-duration-slow.txt"))
     if command.startswith("ib_write_lat"):
-        return said(node, command, (DATA / "perftest-write-lat.txt").read_text())
+        return said(node, command, of_rack("perftest-write-lat.txt"))
     if command.startswith("iperf3 -c"):
-        return said(node, command, (DATA / "iperf3-3.12-two-streams.json").read_text())
+        return said(node, command, of_rack("iperf3-3.12-two-streams.json"))
     return None
 
 

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackproof.cli.main import cli
-from rackproof.core.evidence import Kind, Record, canonical
+from rackproof.core.evidence import Kind, Record
 from rackproof.core.status import Outcome, Status
-from rackproof.remote.recording_folder import read_folder
 from tests.unit.false_certificates.edited import (
     certificate,
     chained,
@@ -27,7 +26,6 @@ from tests.unit.false_certificates.edited import (
     with_body,
 )
 
-RECORDINGS = Path(__file__).parents[2] / "data/recordings/virtual-rack"
 MEASURED = [record for record in of_kind(Kind.MEASUREMENT) if record.body["samples"]]
 LOCAL_READ = next(
     record
@@ -230,19 +228,6 @@ def test_what_an_older_kit_did_not_record_is_named_on_the_page() -> None:
 
 
 PROVABLE = [r for r in checks() if r.body["raw"] and r.body["check"] not in ("base.kernel", "node.reachable")]
-
-
-@pytest.fixture(scope="module")
-def recorded_inventory(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
-    """The example as a run that recorded its inventory's data, with validators of another version."""
-    folder = copy(tmp_path_factory.mktemp("runs") / "inventory", example())
-    names = {}
-    for recording in read_folder(RECORDINGS):
-        data = canonical(recording.node.data)
-        names[recording.node.name] = hashlib.sha256(data).hexdigest()
-        (folder / "raw" / names[recording.node.name]).write_bytes(data)
-    info = {"inventory_data": names, "validators": "0" * 64}
-    return folder, edited(lambda record: record.body | info if record.kind is Kind.RUN else None)
 
 
 def test_with_the_inventory_every_check_is_proven(recorded_inventory: tuple[Path, list[Record]]) -> None:

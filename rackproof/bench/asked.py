@@ -1,0 +1,57 @@
+"""What a run's profile asks of a benchmark, against the commands that were run. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from rackproof.bench.reading import Reading
+from rackproof.core.architecture import FioJob, LinkProfile, Profile
+from rackproof.core.evidence import Measurement
+
+
+def other_than_asked(measurement: Measurement, reading: Reading, profile: Profile) -> str | None:
+    """The first parameter of the run that is not the profile's, with both values; None where none differs.
+
+    A ``full`` run of the profile ``lab``'s sizes would certify what was not measured.
+    """
+    part = measurement.metric.partition(".")[0]
+    asked: dict[str, Any] = {}
+    actual: dict[str, Any] = dict(reading.conditions)
+    if part == "storage" and profile.storage is not None:
+        workload = actual["workload"]
+        job = profile.storage.jobs.get(workload.get("rw"))
+        asked, actual = _of_job(job), workload
+    elif part == "container" and profile.containers is not None:
+        asked, actual = _of_job(profile.containers.job), actual["workload"]
+    elif part == "link" and profile.links is not None:
+        asked, actual = _of_link(measurement.metric, profile.links), _options(str(actual["command"]))
+    elif part == "collective" and profile.collectives is not None:
+        sizes = profile.collectives
+        asked = {"ranks": sizes.ranks_per_node * len(measurement.members)}
+        if measurement.labels.get("engine") != sizes.engine:
+            return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
+        if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
+            return f"{measurement.labels['bytes']} B is no size of the profile"
+    for name, value in asked.items():
+        if str(actual.get(name)) != str(value):
+            return f"{name}: the profile asks for {value}, the run had {actual.get(name)}"
+    return None
+
+
+def _of_job(job: FioJob | None) -> dict[str, Any]:
+    """Without the number of runs, which a lost client reduces; too few samples are the judge's matter."""
+    return {"job": "none"} if job is None else job.model_dump(mode="json", exclude={"runs"})
+
+
+def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
+    return {
+        "link.rdma_write_bandwidth": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
+        "link.rdma_write_latency": {"-n": sizes.latency_iterations},
+        "link.tcp_bandwidth": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
+    }.get(metric, {})
+
+
+def _options(command: str) -> dict[str, str]:
+    words = command.split()
+    return {word: after for word, after in pairwise(words) if word.startswith("-")}
