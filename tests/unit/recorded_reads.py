@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from itertools import count
 from typing import Any
 
 from rackproof.bench.readers import READERS
@@ -15,6 +16,8 @@ from rackproof.core.fiojob import render
 from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
 
+_TIMES = count(1_795_314_000)
+"""Seconds: no two runs print the same."""
 JOB = FioJob(rw="read", block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=5)
 
 
@@ -35,7 +38,8 @@ def fio_json(rates: Mapping[str, float], name: str, options: Mapping[str, str]) 
          "read": direction(rate), "write": direction(0), "trim": direction(0)}
         for address, rate in rates.items()
     ]  # fmt: skip
-    return json.dumps({"fio version": "fio-3.39", "global options": {}, "client_stats": entries})
+    head = {"fio version": "fio-3.39", "timestamp": next(_TIMES), "global options": {}}
+    return json.dumps(head | {"client_stats": entries})
 
 
 def append_reads(

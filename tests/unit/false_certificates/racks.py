@@ -184,7 +184,7 @@ def _fio(storage: str, rates: dict[str, float]) -> CommandResult:
         options = dict(line.split("=", 1) for line in text.splitlines()[1:])
         parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
         arguments.append(f'--client={address},8765 "$d/{node}.fio"')
-    output = fio_json({address: rates[node] for address, node in addresses.items()}, options)
+    output = fio_json({address: rates[node] for address, node in addresses.items()}, f"{storage}-read", options)
     command = f"d=$(mktemp -d) && {' && '.join(parts)} && fio --output-format=json {' '.join(arguments)}"
     return CommandResult(next(iter(rates)), command, 0, output.encode(), b"", 6.0, 60.0)
 
