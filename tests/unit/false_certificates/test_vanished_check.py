@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rackproof.architectures import load
+from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture, Count, Severity
 from rackproof.core.architecture.node_checks import REAL_GPUS
 from rackproof.core.architecture.published import PUBLISHED
-from rackproof.core.evidence import PLANNED, CheckResult, NodeInfo, RunInfo
+from rackproof.core.evidence import PLANNED, CheckResult, Kind, NodeInfo, RunInfo
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.judging.missing import Asked, missing
+from rackproof.core.judging.missing import OF_STAGES, Asked, missing
 from rackproof.core.planned_checks import Case, planned
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Outcome, Status
@@ -21,6 +25,7 @@ from rackproof.core.verdict import Judgement
 from rackproof.validation.checks import Check
 from rackproof.validation.known import known_checks
 from rackproof.validation.run import validators_folder
+from tests.unit.false_certificates.edited import Body, chained, copy, example, of_kind
 from tests.unit.judging import check, recorded, run_info, verdicts
 from tests.unit.judging.test_every_architecture import PEERS, all_evidence, run
 
@@ -178,3 +183,49 @@ def test_a_plan_names_every_case_and_each_set_of_nodes_once() -> None:
     plan = planned(cases())
     assert sorted(plan.cases()) == sorted(cases())
     assert plan.nodes == (("gpu-2", "gpu-1", "sto-1"), ("gpu-1",))
+
+
+class TestOnDisk:
+    """The certified example through ``rackproof judge``, as if the kit of today had recorded it."""
+
+    def written(self, folder: Path, gone: Case | None = None, plan_too: bool = False, plan: bool = True) -> Path:
+        """Without one result; ``plan_too``: the plan of what was asked does not name it either."""
+        bodies: list[tuple[Kind, Body]] = []
+        asked = [
+            case_of(record.body) for record in of_kind(Kind.CHECK) if record.body["check"] not in OF_STAGES.values()
+        ]
+        for record in example():
+            if record.kind is Kind.CHECK and case_of(record.body) == gone:
+                continue
+            bodies.append((record.kind, record.body | ({"proofs": [PLANNED]} if record.kind is Kind.RUN else {})))
+            if plan and record.kind is Kind.STAGE and record.body == STAGE:
+                listed = planned(case for case in asked if not (plan_too and case == gone))
+                bodies.append((Kind.PLANNED, listed.model_dump(mode="json")))
+        assert gone is None or gone in asked
+        return copy(folder, chained(bodies))
+
+    def test_whole_it_is_certified(self, tmp_path: Path) -> None:
+        result = CliRunner().invoke(cli, ["judge", str(self.written(tmp_path / "a"))])
+        assert result.exit_code == 0, result.output
+        assert "CERTIFIED" in result.output
+
+    @pytest.mark.parametrize("plan_too", [False, True])
+    @pytest.mark.parametrize("check_id", ["base.kernel", "gpu.healthy", "fabric.jumbo"])
+    def test_without_one_result_it_is_incomplete(self, tmp_path: Path, check_id: str, plan_too: bool) -> None:
+        gone = next(case_of(r.body) for r in of_kind(Kind.CHECK) if r.body["check"] == check_id)
+        folder = self.written(tmp_path / "a", gone, plan_too)
+        result = CliRunner().invoke(cli, ["judge", str(folder)])
+        assert result.exit_code == 2
+        assert "INCOMPLETE" in result.output
+        assert f"UNMEASURED {check_id}" in result.output
+        assert f"expected a result of {check_id}" in (folder / "certificate.html").read_text()
+        assert json.loads((folder / "certificate.json").read_text())["outcome"] == "INCOMPLETE"
+
+    def test_without_the_plan_it_is_incomplete(self, tmp_path: Path) -> None:
+        result = CliRunner().invoke(cli, ["judge", str(self.written(tmp_path / "a", plan=False))])
+        assert result.exit_code == 2
+        assert "expected a record of what the validation was going to ask, actual none" in result.output
+
+
+def case_of(body: Body) -> Case:
+    return body["check"], body["item"], body["node"]
