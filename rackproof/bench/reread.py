@@ -22,6 +22,8 @@ from rackproof.remote.command import CommandResult
 
 PROOF: Final = "readers"
 """Name of this proof in ``RunInfo.proofs``."""
+BESIDE: Final = frozenset({"steal_pct", "pressure_cpu_pct", "pressure_io_pct", "pressure_memory_pct"})
+"""Companions and conditions that can only make a number INVALID; no reader gives them."""
 _TOLERANCE: Final = 1e-9
 """Relative; sums of the same numbers may differ in their last digit between platforms."""
 
@@ -134,7 +136,7 @@ def difference(measurement: Measurement, reading: Reading, complete: bool) -> st
         ("condition ", measurement.conditions, reading.conditions),
     )
     for what, recorded, read in sides:
-        for name in sorted(recorded.keys() | read.keys() if complete else recorded.keys()):
+        for name in sorted((recorded.keys() | read.keys() if complete else recorded.keys()) - BESIDE):
             if not _same(recorded.get(name), read.get(name)):
                 return f"{what}{name}: {_both(recorded.get(name), read.get(name))}"
     return None

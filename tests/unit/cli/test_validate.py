@@ -63,6 +63,18 @@ def test_recordings_are_judged_without_a_node(here: Path) -> None:
     assert not (here / "reports").exists()
 
 
+def test_validators_of_the_working_directory_run_only_when_they_are_named(here: Path) -> None:
+    result = CliRunner().invoke(validate, ["--architecture=virtual-rack", "--from=rec"])
+    assert "validators/ is not used: the kit's own run; `--validators validators` runs these instead" in result.stderr
+    assert "storage_server.kernel" not in result.output
+    assert "is not used" not in ran("--from=rec").output
+
+
+def test_a_folder_without_validators_is_an_error(here: Path) -> None:
+    result = CliRunner().invoke(validate, ["--architecture=virtual-rack", "--from=rec", "--validators=rec"])
+    assert str(result.exception) == "rec: no validators there (test_*.py)"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [

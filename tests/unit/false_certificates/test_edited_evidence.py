@@ -210,3 +210,11 @@ def test_a_stored_architecture_that_demands_less_than_the_published_one_says_so(
     made = certificate(in_run(records, architecture_sha256=put(folder, weaker.encode())), folder)
     assert re.match(r"CERTIFIED against virtual-rack, which weakens \d+ criteria of virtual-rack", made.headline)
     assert made.architecture.weakened
+
+
+def test_validators_that_are_not_the_kits_are_named_on_the_certificate(recorded_inventory: Evidence) -> None:
+    folder, records = recorded_inventory
+    made = certificate(in_run(records, own_validators="checks/", validators="ab" * 32), folder)
+    assert made.simulated[-1] == (
+        f"Checked by the site's validators in checks/ (sha256 {'ab' * 32}), not by the kit's."
+    )
