@@ -193,8 +193,9 @@ def test_xid(host: Host, arch: Architecture) -> None:
     problems = [f"Xid {code} on {bus_id}: {text}" for (code, bus_id), text in sorted(by_code.items())]
     problems += [f"SXid {e.code} on {e.bus_id}: {e.text}" for e in log.switch_errors if e.fatal]
     problems += [f"{bus_id} has fallen off the bus" for bus_id in log.lost]
+    problems += log.failed
     if problems:
-        raise AssertionError(f"expected no hardware Xid, actual {'; '.join(problems)}")
+        raise AssertionError(f"expected no hardware Xid and no lost GPU, actual {'; '.join(problems)}")
     if answer.status != 0 or not log.loaded:
         raise Unmeasured("the kernel's log is unreadable, or does not reach back to the loading of the driver")
 

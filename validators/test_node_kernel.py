@@ -19,11 +19,12 @@ from rackproof.parse.kernel import (
     parse_secure_boot,
     parse_vulnerabilities,
 )
-from rackproof.parse.kernel_log import EVENTS, events_in
+from rackproof.parse.kernel_complaints import complaints_in
+from rackproof.parse.kernel_events import EVENTS, OF_SLOWNESS, events_in
 from rackproof.parse.meminfo import HUGEPAGES, parse_hugepages
 from rackproof.parse.packages import is_version
 from rackproof.parse.sysfs import parse_clock_source
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 from rackproof.validation.kernel_messages import EVENT_LOG, kernel_messages, quoted
 
 RELEASE = "uname -r"
@@ -154,6 +155,25 @@ def test_kernel_log(host: Host, arch: Architecture) -> None:
     expect_all(
         f"{name} ({EVENTS[name].means}): expected none, actual {quoted(messages)}" for name, messages in events.items()
     )
+
+
+@check(
+    "os.kernel_complaints",
+    reads="system.kernel_log",
+    when=always,
+    required=False,
+    protects="An error that no known fault explains is often the first sign of one.",
+    hint="dmesg -T, or journalctl -k: read the lines around them, and look the driver's message up.",
+)
+def test_kernel_complaints(host: Host, arch: Architecture) -> None:
+    """Errors of the kernel that are neither an event of `os.kernel_log` nor known to be harmless.
+
+    Events that the architecture does not list are complaints, too. Those that a slow machine has as well are complaints
+    only where the architecture lists no events at all.
+    """
+    judged = {*arch.system.kernel_log, *OF_SLOWNESS} if arch.system.kernel_log else set()
+    if complaints := complaints_in(kernel_messages(host, EVENT_LOG), judged):
+        raise AssertionError(f"expected no error beside known and harmless ones, actual {quoted(complaints)}")
 
 
 @check(

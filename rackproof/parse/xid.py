@@ -70,6 +70,8 @@ class DriverLog:
     switch_errors: tuple[SwitchError, ...]
     lost: tuple[str, ...]
     """PCI addresses of GPUs that have fallen off the bus."""
+    failed: tuple[str, ...] = ()
+    """Messages about GPUs that the driver could not start."""
 
 
 _LOADED: Final = re.compile(r"NVRM: loading NVIDIA UNIX ")
@@ -77,13 +79,22 @@ _XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,16})(?: GPU-[CI
 """For a MIG instance, its id follows the address: ``(PCI:0000:9b:00 GPU-I:05)``."""
 _SXID: Final = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,6}), (.*)")
 _LOST: Final = re.compile(r"NVRM: GPU (?:at PCI:)?([0-9a-fA-F:.]{7,16}): GPU has fallen off the bus")
+_GPU: Final = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-fA-F:.]{7,16})")
+"""First line of a message over three lines; the last one says what happened to it."""
+_FALLEN: Final = re.compile(r"NVRM: +fallen off the bus|NVRM: .*has fallen off the bus")
+_FAILED: Final = re.compile(
+    r"NVRM: .*(?:RmInitAdapter failed|rm_init_adapter failed|probe routine failed|None of the NVIDIA devices were).*"
+)
 
 
 def parse_driver_log(lines: Iterable[str]) -> DriverLog:
     """Lines of ``dmesg`` or ``journalctl -k``, in any of their formats. Raises ParseError for an unreadable Xid."""
     loaded = False
-    xids, switch_errors, lost = [], [], []
+    xids, switch_errors, lost, failed = [], [], [], []
+    named = "a GPU"
     for line in lines:
+        if match := _GPU.search(line):
+            named = match[1].lower()
         if _LOADED.search(line):
             loaded = True
         elif match := _XID.search(line):
@@ -93,6 +104,12 @@ def parse_driver_log(lines: Iterable[str]) -> DriverLog:
             switch_errors.append(SwitchError(match[1].lower(), int(match[2]), fatal, match[3].strip()))
         elif match := _LOST.search(line):
             lost.append(match[1].lower())
+        elif _FALLEN.search(line):
+            lost.append(named)
+        elif match := _FAILED.search(line):
+            failed.append(match[0].strip())
         elif "NVRM: Xid" in line or ": SXid (" in line:
             raise ParseError(TOOL, f"expected an Xid or SXid, got {excerpt(line, 160)}")
-    return DriverLog(loaded, tuple(xids), tuple(switch_errors), tuple(dict.fromkeys(lost)))
+    return DriverLog(
+        loaded, tuple(xids), tuple(switch_errors), tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(failed))
+    )

@@ -8,7 +8,8 @@ from typing import Final
 from testinfra.host import Host
 
 from rackproof.parse.answer import STATUS
-from rackproof.parse.kernel_log import INTERESTING, Message, parse_kernel_log
+from rackproof.parse.kernel_events import INTERESTING
+from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.nics import answered
 
@@ -16,22 +17,29 @@ _DEVICES: Final = "mlx5|infiniband|WATCHDOG|AER|DPC|PCIe|pciehp|power state|retr
 """Lines that ``rackproof.parse.device_log`` reads."""
 
 
-def _filtered(program: str, pattern: str, errors: str) -> str:
+_JOURNAL: Final = "journalctl -k -b -q --no-pager -o short-monotonic"
+_ERRORS: Final = "^<([0-3]|8|9|10|11)>"
+"""Levels emerg to err of the kernel, and of messages written to /dev/kmsg."""
+
+
+def _filtered(program: str, pattern: str) -> str:
     """The first line, which proves that the log is complete, and the lines that match."""
-    return f"{program}{errors} | sed -nE '1p;2,${{/{pattern}/p;}}'{STATUS}"
-
-
-def _log(pattern: str, errors: str = "") -> tuple[str, str]:
-    journal = "journalctl -k -b -q --no-pager -o short-monotonic"
-    return _filtered("dmesg", pattern, errors), _filtered(journal, pattern, errors)
+    return f"{program} | sed -nE '1p;2,${{/{pattern}/p;}}'"
 
 
 # When dmesg is not permitted, its error is the first line and does not parse.
-DEVICE_LOG: Final = _log(_DEVICES, " 2>&1")
+DEVICE_LOG: Final = (
+    _filtered("dmesg 2>&1", _DEVICES) + STATUS,
+    _filtered(f"{_JOURNAL} 2>&1", _DEVICES) + STATUS,
+)
 """Commands for the ring buffer and for the journal: messages about PCI devices and ports."""
 KERNEL_LOG: Final = DEVICE_LOG[0]
-EVENT_LOG: Final = _log(INTERESTING)
-"""Likewise, messages that can be an event of ``rackproof.parse.kernel_log``."""
+EVENT_LOG: Final = (
+    # -S asks the kernel itself, which repeats time and level on every line of a message.
+    _filtered("dmesg -r -S", f"{_ERRORS}|{INTERESTING}") + STATUS,
+    f"{{ {_filtered(f'{_JOURNAL} -p 4..7', INTERESTING)}; {_JOURNAL} -p 0..3 | sed 's/^\\[/<3>[/'; }}{STATUS}",
+)
+"""Likewise, with levels: errors, and messages that can be an event of ``rackproof.parse.kernel_events``."""
 BEGINNING_S: Final = 1.0
 """A complete log begins within this time after the kernel started, in seconds."""
 
@@ -45,6 +53,7 @@ def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Mess
     if messages[0].seconds <= BEGINNING_S:
         return messages
     kept = parse_kernel_log(answered(host, log[1], "journalctl").body)
+    kept = tuple(sorted(kept, key=lambda message: message.seconds))
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; earlier messages are lost")
     counted, later = Counter(message.text for message in kept), []
@@ -58,5 +67,5 @@ def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Mess
 
 def quoted(messages: tuple[Message, ...], most: int = 3) -> str:
     """Number of messages, and the first few."""
-    words = "; ".join(dict.fromkeys(message.text[:120] for message in messages[:most]))
+    words = "; ".join(dict.fromkeys(message.text[:160] for message in messages[:most]))
     return f"{len(messages)}: {words}"

@@ -23,6 +23,7 @@ EVERY_NODE: Final = {
     "base.time_offset": "system.time.max_offset_ms",
     "base.time_synchronised": "system.time.server_role",
     "base.transparent_hugepages": "system.transparent_hugepages",
+    "os.kernel_complaints": "system.kernel_log",
 }
 
 EVERY_RAIL: Final = {

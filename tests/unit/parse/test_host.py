@@ -12,7 +12,8 @@ from rackproof.parse import ParseError
 from rackproof.parse.block import LocalDrive, parse_drives
 from rackproof.parse.dmidecode import parse_memory_modules
 from rackproof.parse.edac import Controller, parse_edac
-from rackproof.parse.kernel_log import EVENTS, INTERESTING, Message, events_in, parse_kernel_log
+from rackproof.parse.kernel_events import EVENTS, INTERESTING, events_in
+from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.parse.lscpu import parse_lscpu
 from rackproof.parse.nvme import parse_smart_logs
 from rackproof.parse.pci_links import generation
@@ -217,15 +218,20 @@ def test_what_every_healthy_kernel_prints_is_no_event(text: str) -> None:
 EXAMPLES = {
     "clock_unstable": "clocksource: Marking clocksource 'tsc' as unstable because the skew is too large:",
     "file_system": "XFS (nvme0n1): Metadata corruption detected at xfs_agf_read_verify",
+    "gpu_driver": "NVRM: GPU 0000:b3:00.0: RmInitAdapter failed! (0x24:0x72:1568)",
     "hard_lockup": "watchdog: Watchdog detected hard LOCKUP on cpu 3",
     "hung_task": "INFO: task khubd:1966 blocked for more than 120 seconds.",
     "io_error": "Buffer I/O error on dev sda1, logical block 0, async page read",
+    "iommu_fault": "DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x7f30a000 [fault reason 0x05]",
     "kernel_bug": "general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1] SMP",
     "machine_check": "{1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 0",
     "memory_error": "EDAC MC1: 1 UE memory read error on CPU0_DIMM_A1 (channel:0 slot:0 page:0xdeadbe)",
     "nfs_timeout": "nfs: server 10.0.0.1 not responding, timed out",
+    "nic_driver": "mlx5_core 0000:5d:00.0: poll_health:957:(pid 0): device's health compromised - reached miss count",
     "nvme_timeout": "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",
     "out_of_memory": "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom",
+    "parallel_fs": "LustreError: 167-0: scratch-MDT0000-mdc: This client was evicted by scratch-MDT0000; in progress",
+    "pcie_error": "pcieport 0000:16:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer",
     "rcu_stall": "rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
     "soft_lockup": "watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [swapper/1:0]",
     "thermal": "mce: CPU1: Package temperature above threshold, cpu clock throttled (total events = 5)",

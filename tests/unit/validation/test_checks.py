@@ -13,6 +13,7 @@ import testinfra
 from rackproof.configure.known_inputs import MODELS
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import ABSENT, expected_checks, items_of, value_at
+from rackproof.core.architecture.node_checks import EVERY_NODE
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -255,7 +256,7 @@ def test_the_virtual_rack_asks_for_every_validator_that_runs_on_it() -> None:
     arch = healthy().arch
     run = {seen.case.check.id for several in subject().healthy.values() for seen in several}
     asked = {name for names in arch.required_checks.values() for name in names}
-    asked |= {entry.check for entry in expected_checks(arch)}
+    asked |= {entry.check for entry in expected_checks(arch)} | set(EVERY_NODE)
     assert run
     assert run <= asked
 
