@@ -19,6 +19,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record
 
 VALIDATE: Final = "validate"
+REACHABLE: Final = "node.reachable"
 
 EXCHANGED: Final = "exchanged"
 CONFIGURED: Final = "configured"
@@ -90,6 +91,8 @@ class History:
     superseded: set[int] = field(default_factory=set)
     """Records of checks, measurements and plans of checks that do not count any longer."""
     replaced: list[Replaced] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
+    """Nodes that did not answer when the last part began."""
     steps: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Steps that are done: number of the record, and digest of the parameters."""
 
@@ -137,6 +140,9 @@ def history_of(records: Sequence[Record], architecture: Architecture, nodes: Seq
             case Kind.STAGE if begin is not None and record.body["stage"] == VALIDATE:
                 history.passes.append(Pass(begin, record.seq, bool(record.body.get("ok", True)) and not narrowed))
                 begin = None
+            case Kind.CHECK if record.body["check"] == REACHABLE:
+                answered = record.body["outcome"] == "passed"
+                (history.unreachable.discard if answered else history.unreachable.add)(record.body["node"])
             case Kind.STEP if record.body["status"] == "done":
                 history.steps[record.body["step"]] = (record.seq, record.body.get("digest", ""))
             case _:

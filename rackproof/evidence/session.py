@@ -84,8 +84,9 @@ class Session:
         self.event(EventKind.LOST, f"lost during {self.step or self.stage or 'the run'}: {why}", node)
 
     def find_lost(self) -> None:
-        """Ask the nodes that have answered whether they still do; record those that do not."""
-        for node, why in self.fleet.reachable(self.answering).items():
+        """Ask the nodes that have answered whether they still do; record those that do not, asked twice."""
+        silent = [node for node, why in self.fleet.reachable(self.answering).items() if why is not None]
+        for node, why in self.fleet.reachable(silent).items():
             if why is not None:
                 self.lose(node, why)
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackproof.core.status import Outcome, Status
+from rackproof.core.verdict import EVIDENCE
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
 from rackproof.report.statements import area_of, area_order, broken_evidence, weakening_text
@@ -137,7 +138,9 @@ def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
     arch = certificate.architecture
     head = certificate.headline if arch.differs else certificate.outcome.value
-    text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(certificate.statement))
+    # the first line has the statement already where the evidence is not whole
+    hints = [v.hint for v in certificate.verdicts if v.id == EVIDENCE and broken_evidence([v])]
+    text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(hints[0] if hints else certificate.statement))
     origin = f", {arch.origin}" if arch.origin else ""
     against = f"{arch.id} {arch.version} ({arch.title}){origin}, profile {certificate.profile}"
     text.append(f"\n{encode(against)}", style="dim")

@@ -94,8 +94,8 @@ def _identities(nodes: Sequence[NodeInfo], architecture: Architecture, history: 
         seq, identity = history.identities.get(node.name, (-1, None))
         if identity is not None and identity.boot_id:
             boots.setdefault(identity.boot_id, []).append(node.name)
-        if identity is None and is_appliance(architecture, node.groups):
-            continue
+        if node.name in history.unreachable or (identity is None and is_appliance(architecture, node.groups)):
+            continue  # its own verdict says that it did not answer
         if identity is None or seq < history.parts[-1]:
             status, message = Status.UNMEASURED, "expected its identity in this part of the run, actual none recorded"
         elif not identity.known:

@@ -339,3 +339,13 @@ def test_a_part_that_fails_says_what(world: World, command: str) -> None:
     assert result.exit_code == 1
     sentence = r"1 of \d+ checks failed, on gpu-01\." if command == "validate" else "4 of 4 criteria failed"
     assert re.search(sentence, result.output)
+
+
+def test_a_node_that_does_not_answer_is_named_once(world: World) -> None:
+    world.dead.add("gpu-02")
+    assert world.certify().exit_code == 2
+    assert world.verdicts("node.reachable")["gpu-02"]["status"] == "UNMEASURED"
+    assert "gpu-02" not in world.verdicts("run.identity")
+    assert world.verdicts("run.lost") == {}
+    world.dead.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
