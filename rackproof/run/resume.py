@@ -23,17 +23,26 @@ class Finished:
 def finished(records: Sequence[Record], architecture: Architecture, steps: Sequence[Step]) -> Finished:
     """What is finished of the planned ``steps`` and the stages before them.
 
-    A step with other parameters, one that lacks numbers, and one of a node that began anew are open. So is a validation
-    that was narrowed, that left something unmeasured, or after which a node was lost, rebooted or changed.
+    Open are a step with other parameters, one that lacks numbers or checks, and one of a node that began anew; also a
+    validation that was narrowed, that left something unmeasured, or after which a node was lost, rebooted or changed.
     """
     nodes = info_of(records).nodes
     history = history_of(records, architecture, nodes)
     servers = servers_of(architecture, nodes)
+    unmeasured = {
+        record.body.get("item")
+        for record in records
+        if record.kind is Kind.CHECK
+        and record.body["outcome"] == CheckOutcome.UNMEASURED.value
+        and record.seq not in history.superseded
+    }
+    """Among them steps after which a node could not be asked what they did to it."""
     done = frozenset(
         step.id
         for step in steps
         if (recorded := history.steps.get(step.id)) is not None
         and recorded[1] == step.digest
+        and step.id not in unmeasured
         and not any(
             history.changed_since(recorded[0], participants(place.members, place.labels, servers))
             for place in step.expects

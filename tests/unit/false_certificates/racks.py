@@ -19,7 +19,7 @@ from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.node_checks import Place, node_checks
-from rackproof.core.evidence import CheckResult, DeployRecord, Measurement, NodeChanges, Record, Scope
+from rackproof.core.evidence import CheckResult, DeployRecord, Kind, Measurement, NodeChanges, Record, Scope
 from rackproof.core.fiojob import render
 from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
@@ -50,6 +50,8 @@ class World:
     silent: set[tuple[str, str]] = field(default_factory=set)
     """(check, node) without an answer."""
     rate: float = 60.0
+    looks: dict[str, str] = field(default_factory=dict)
+    """Outcome of a check on what a step did to the first node, by step."""
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     """By inventory."""
@@ -133,6 +135,8 @@ class World:
         def execute(context: BenchContext) -> Iterator[Measurement]:
             self.steps.append(id_)
             self.hooks.pop(id_, lambda: None)()
+            if id_ in self.looks:
+                context.session.store.append(Kind.CHECK, check(GPU[0], "load.something", self.looks[id_], id_))
             alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
             if alive:
                 answer = context.session.record(_fio(storage, dict.fromkeys(alive, self.rate)))

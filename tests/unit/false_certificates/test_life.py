@@ -349,3 +349,12 @@ def test_a_node_that_does_not_answer_is_named_once(world: World) -> None:
     assert world.verdicts("run.lost") == {}
     world.dead.clear()
     assert world.certify("--resume", "latest").exit_code == 0
+
+
+def test_a_resume_repeats_a_step_after_which_a_node_could_not_be_asked(world: World) -> None:
+    world.looks["storage/nfs/read"] = "unmeasured"
+    assert world.certify().exit_code == 2
+    world.looks["storage/nfs/read"] = "passed"
+    world.steps.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/nfs/read"]
