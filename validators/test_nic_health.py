@@ -18,6 +18,7 @@ from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import COUNTERS, parse_rdma_counters
 from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.validation import Unmeasured, announce, check, expect_all
+from rackproof.validation.bonds import bond_gaps, bond_problems, declared_members
 from rackproof.validation.expected import hardware
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
 from rackproof.validation.nics import answered, expected_ports_on, judge_ports
@@ -155,21 +156,17 @@ def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
     tags=("nic",),
     reads="roles.{role}.expect.nics",
     when=has_ports,
-    protects="A bond with one member down looks healthy, has half its bandwidth and no redundancy.",
-    hint="cat /proc/net/bonding/BOND; then check cable, optics and the switch port of the member that is down.",
+    protects="A bond with one member down, or without an LACP partner, has half its bandwidth and no redundancy.",
+    hint="cat /proc/net/bonding/BOND; check cable and optics of the member, and the switch ports' LACP group.",
 )
-def test_bonds(host: Host) -> None:
-    body = answered(host, BONDS, "cat").body
-    problems = []
-    for bond in parse_bonds(body):
-        down = [member.name for member in bond.members if not member.up]
-        speeds = {member.speed_mbps for member in bond.members if member.up}
-        if len(bond.members) < 2:
-            names = ", ".join(member.name for member in bond.members) or "none"
-            problems.append(f"{bond.name}: expected at least two members, actual {names}")
-        if down or not bond.up:
-            problems.append(f"{bond.name}: expected every member up, actual {', '.join(down) or bond.name} down")
-        if len(speeds) > 1:
-            listed = ", ".join(f"{member.name} {member.speed_mbps} Mb/s" for member in bond.members)
-            problems.append(f"{bond.name}: expected one speed, actual {listed}")
-    expect_all(problems)
+def test_bonds(host: Host, node: Node) -> None:
+    declared = declared_members(node.data)
+    bonds = {bond.name: bond for bond in parse_bonds(answered(host, BONDS, "cat").body)}
+    problems = [
+        f"{name}: expected a bond of {declared[name]} ports, actual none" for name in declared if name not in bonds
+    ]
+    expect_all(
+        [*problems, *(text for name, bond in bonds.items() for text in bond_problems(bond, declared.get(name, 0)))]
+    )
+    if gaps := [text for bond in bonds.values() for text in bond_gaps(bond)]:
+        raise Unmeasured("; ".join(gaps))

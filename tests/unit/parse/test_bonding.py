@@ -34,7 +34,13 @@ Speed: Unknown
 Duplex: Unknown
 """
 READ = Bond(
-    "bond1", "IEEE 802.3ad Dynamic link aggregation", True, (Member("eth0", True, 200000), Member("eth1", False, None))
+    "bond1",
+    "IEEE 802.3ad Dynamic link aggregation",
+    True,
+    (
+        Member("eth0", True, 200000, "full"),
+        Member("eth1", False, None, "Unknown"),
+    ),
 )
 
 

@@ -1,0 +1,85 @@
+"""Problems of bonds: members, speeds, and what LACP negotiated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rackproof.parse.bonding import PORT_STATE, Bond, Member
+
+LACP: Final = "802.3ad"
+NO_PARTNER: Final = "00:00:00:00:00:00"
+_CARRYING: Final = ("aggregation", "synchronisation", "collecting", "distributing")
+_ALONE: Final = ("defaulted", "expired")
+_SETTLED: Final = ("none", "monitoring")
+"""Churn states of a port that has, or has just begun, to negotiate."""
+
+
+def declared_members(data: Mapping[str, Any]) -> dict[str, int]:
+    """Bonds that the inventory declares for a node, with the number of their members."""
+    bonds = (data.get("nic_stack") or {}).get("bonds") or {}
+    return {
+        name: max(len(bond.get(key) or ()) for key in ("macs", "paths", "ports")) for name, bond in bonds.items()
+    }  # fmt: skip
+
+
+def bond_problems(bond: Bond, members: int = 0) -> Iterator[str]:
+    """Everything that is wrong with a bond. ``members``: how many the inventory declares, 0 where it declares none."""
+    names = ", ".join(member.name for member in bond.members) or "none"
+    if len(bond.members) < 2:
+        yield f"{bond.name}: expected at least two members, actual {names}"
+    elif members and len(bond.members) != members:
+        yield f"{bond.name}: expected {members} members, actual {names}"
+    down = [member.name for member in bond.members if not member.up]
+    if down or not bond.up:
+        yield f"{bond.name}: expected every member up, actual {', '.join(down) or bond.name} down"
+    up = [member for member in bond.members if member.up]
+    if len({member.speed_mbps for member in up if member.speed_mbps is not None}) > 1:
+        listed = ", ".join(f"{member.name} {member.speed_mbps} Mb/s" for member in bond.members)
+        yield f"{bond.name}: expected one speed, actual {listed}"
+    for member in up:
+        if member.duplex == "half":
+            yield f"{bond.name}: expected full duplex, actual half on {member.name}"
+    if "active-backup" in bond.mode and bond.settings.get("Currently Active Slave") not in {m.name for m in up}:
+        active = bond.settings.get("Currently Active Slave", "not reported")
+        yield f"{bond.name}: expected an active member that is up, actual {active}"
+    if LACP in bond.mode:
+        yield from _lacp_problems(bond, up)
+
+
+def bond_gaps(bond: Bond) -> Iterator[str]:
+    """What the driver does not report, and a bond cannot be called healthy without."""
+    up = [member for member in bond.members if member.up]
+    for member in up:
+        if member.speed_mbps is None or member.duplex not in ("full", "half"):
+            yield f"{bond.name}: the driver does not know speed and duplex of {member.name}"
+    if LACP in bond.mode:
+        states = [(m.lacp.aggregator, m.lacp.actor_state, m.lacp.partner_state) for m in up]
+        if "Partner Mac Address" not in bond.settings or any(None in state for state in states):
+            yield f"{bond.name}: the driver does not report LACP's partner and port states, which needs root"
+
+
+def _lacp_problems(bond: Bond, up: list[Member]) -> Iterator[str]:
+    partner, ports = bond.settings.get("Partner Mac Address"), bond.settings.get("Number of ports")
+    if partner == NO_PARTNER:
+        yield f"{bond.name}: expected an LACP partner, actual none (partner's MAC address is {NO_PARTNER})"
+    aggregators = {member.name: member.lacp.aggregator for member in up if member.lacp.aggregator}
+    if len(set(aggregators.values())) > 1:
+        listed = ", ".join(f"{name} in {aggregator}" for name, aggregator in aggregators.items())
+        yield f"{bond.name}: expected every member in one aggregator, actual {listed}"
+    if ports is not None and ports != str(len(bond.members)):
+        yield f"{bond.name}: expected {len(bond.members)} ports in the active aggregator, actual {ports}"
+    for member in up:
+        lacp = member.lacp
+        sides = (("", lacp.actor_state, lacp.actor_churn), ("'s partner", lacp.partner_state, lacp.partner_churn))
+        for whose, state, churn in sides:
+            if state is not None and (wrong := _not_carrying(state)):
+                yield f"{bond.name}: expected {member.name}{whose} to carry traffic, actual {', '.join(wrong)}"
+            if churn is not None and churn not in _SETTLED:
+                yield f"{bond.name}: expected no churn, actual {churn} on {member.name}{whose}"
+
+
+def _not_carrying(state: int) -> list[str]:
+    """What a port's state lacks, or that it runs without a partner."""
+    lacks = [f"no {name}" for name in _CARRYING if not state & PORT_STATE[name]]
+    return [*lacks, *(name for name in _ALONE if state & PORT_STATE[name])]
