@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rackproof.cli.runs import chosen_validators, validators_option
 from rackproof.errors import EXIT_FAILED, EXIT_OK, RunError
 from rackproof.selftest.detection import HEALTHY_RUNS, detect, read_material
 from rackproof.selftest.table import as_json, complaints, detection_table, listing, summary
@@ -30,9 +31,16 @@ FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write the table to FILE.")
 @click.option("--list", "list_only", is_flag=True, help="List the faults without trying them.")
+@validators_option
 @click.pass_context
 def selftest(
-    ctx: click.Context, faults: Path | None, check: str | None, healthy: int, json_file: Path | None, list_only: bool
+    ctx: click.Context,
+    validators: Path | None,
+    faults: Path | None,
+    check: str | None,
+    healthy: int,
+    json_file: Path | None,
+    list_only: bool,
 ) -> None:
     """Prove that every check in validators/ finds its faults and raises no false alarm.
 
@@ -40,11 +48,11 @@ def selftest(
     found its faults without false alarms, 1 a fault was missed or there was a false alarm, 3 the catalogue or a rack
     cannot be used.
     """
-    validators = validators_folder()
-    folder = faults or validators.parent / FAULTS
+    checks = validators_folder(chosen_validators(validators))
+    folder = faults or checks.parent / FAULTS
     if not folder.is_dir():
         raise RunError(f"{folder}: no catalogue of faults; run this in a checkout, or give --faults DIR")
-    material = read_material(validators, folder, folder.parent / DATA)
+    material = read_material(checks, folder, folder.parent / DATA)
     if list_only:
         click.echo("\n".join(listing(material.catalogue)))
         return

@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_table_and_the_status_of_a_good_catalogue(folder: Path) -> None:
-    done = CliRunner().invoke(selftest, ["--healthy", "2", "--json", "table.json"])
+    done = CliRunner().invoke(selftest, ["--validators=validators", "--healthy", "2", "--json", "table.json"])
     assert done.exit_code == 0, done.output
     assert "1 of 1 faults caught by the expected check" in done.output
     assert "0 false alarms in 3 healthy runs of small" in done.output
@@ -32,13 +32,13 @@ def test_the_table_and_the_status_of_a_good_catalogue(folder: Path) -> None:
 
 def test_a_missed_fault_is_status_1(folder: Path) -> None:
     write(folder, validator=GOOD.replace("expect(int(words[0]), 8", "expect(8, 8"))
-    done = CliRunner().invoke(selftest, ["--healthy", "0"])
+    done = CliRunner().invoke(selftest, ["--validators=validators", "--healthy", "0"])
     assert done.exit_code == 1
     assert "missed: port-lost" in done.output
 
 
 def test_the_list_tries_nothing(folder: Path) -> None:
-    done = CliRunner().invoke(selftest, ["--list"])
+    done = CliRunner().invoke(selftest, ["--validators=validators", "--list"])
     assert done.exit_code == 0
     assert "One port is gone" in done.output
     assert "caught" not in done.output
@@ -46,6 +46,6 @@ def test_the_list_tries_nothing(folder: Path) -> None:
 
 def test_a_bad_catalogue_is_an_error(folder: Path) -> None:
     write(folder, faults=FAULT.replace("title", "titel"))
-    done = CliRunner().invoke(selftest, [])
+    done = CliRunner().invoke(selftest, ["--validators=validators"])
     assert isinstance(done.exception, SelfTestError)
     assert "port-lost: title: Field required" in str(done.exception)
