@@ -129,7 +129,7 @@ def read_fio(answers: Sequence[CommandResult], architecture: Architecture) -> Re
             who = nodes or list(launch.entries)
             if not nodes and set(who) != set(measurement.members):
                 raise ParseError("fio", "it reports other clients than took part")
-            _is_job(launch, who, measurement)
+            check_job(launch, who, measurement)
             samples.append(sum(_value(launch, node, measurement.metric) for node in who))
             companions.append(_companions(launch, who, summed=not nodes))
         whole = {
@@ -143,7 +143,7 @@ def read_fio(answers: Sequence[CommandResult], architecture: Architecture) -> Re
     return read
 
 
-def _is_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) -> None:
+def check_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) -> None:
     """Raises ParseError where fio was given another job than the measurement's."""
     rw = WORKLOADS[measurement.metric]
     expected = {"name": f"{measurement.labels['storage']}-{rw}", "rw": rw, "bs": measurement.labels["block_bytes"]}

@@ -7,6 +7,7 @@ in a way that makes recorded numbers differ gets a new name, and the old one sta
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from rackproof.bench.collective_reader import read_collectives
@@ -14,16 +15,26 @@ from rackproof.bench.container_reader import read_containers
 from rackproof.bench.fio_reader import read_fio
 from rackproof.bench.link_reader import read_links
 from rackproof.bench.reading import Reader
+from rackproof.bench.storage_reader import read_storage
+from rackproof.core.evidence import STORAGE
 
 READERS: Final[dict[str, Reader]] = {
     "collectives": read_collectives,
     "containers": read_containers,
     "fio": read_fio,
+    "fio-proven": read_storage,
     "links": read_links,
 }
-_BY_METRIC: Final = {"collective": "collectives", "container": "containers", "link": "links", "storage": "fio"}
+_BY_METRIC: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    # by the first part of a metric: its readers, the newest first, and the proof of the runs that record it
+    "collective": (("collectives", ""),),
+    "container": (("containers", ""),),
+    "link": (("links", ""),),
+    "storage": (("fio-proven", STORAGE), ("fio", "")),
+}
 
 
-def reader_of(metric: str) -> str:
-    """Name of the reader of a metric, by its first part; empty where the kit does not measure it."""
-    return _BY_METRIC.get(metric.partition(".")[0], "")
+def reader_of(metric: str, proofs: Collection[str]) -> str:
+    """Name of the reader of a metric in a run with these proofs; empty where the kit does not measure it."""
+    known = _BY_METRIC.get(metric.partition(".")[0], ())
+    return next((name for name, proof in known if not proof or proof in proofs), "")

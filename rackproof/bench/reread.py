@@ -13,6 +13,7 @@ from typing import Any, Final
 from rackproof.bench.asked import other_than_asked
 from rackproof.bench.readers import READERS, reader_of
 from rackproof.bench.reading import Read, Reading, outputs_of
+from rackproof.bench.storage_runs import is_layout
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, Record
 from rackproof.core.metrics import METRICS
@@ -46,7 +47,7 @@ def disproven(
         answers: list[CommandResult] | None = None
         reads: dict[str, Read] = {}
         for seq, measurement in measurements:
-            name = measurement.reader or ("" if PROOF in proofs else reader_of(measurement.metric))
+            name = measurement.reader or ("" if PROOF in proofs else reader_of(measurement.metric, proofs))
             if not measurement.samples or (not name and PROOF not in proofs):
                 continue
             try:
@@ -54,7 +55,7 @@ def disproven(
                     answers = [_answer(command, output) for command in commands]
                 if name in READERS and name not in reads:
                     reads[name] = READERS[name](answers, architecture)
-                fault = _identity_fault(measurement, name, step)
+                fault = _identity_fault(measurement, name, step, reader_of(measurement.metric, proofs))
                 if fault is None:
                     reading = reads[name](measurement)
                     fault = (
@@ -75,8 +76,12 @@ Step = tuple[str | None, list[CommandRecord], list[tuple[int, Measurement]]]
 
 
 def _steps(records: Iterable[Record]) -> Iterator[Step]:
-    """Commands and measurements of each step with the step's id; None where the run ended before the step did."""
+    """Commands and measurements of each step with the step's id; None where the run ended before the step did.
+
+    The commands begin with those of earlier steps that wrote the files of the same storage.
+    """
     commands: list[CommandRecord] = []
+    layouts: dict[str, list[CommandRecord]] = {}
     measurements: list[tuple[int, Measurement]] = []
     for record in records:
         match record.kind:
@@ -85,11 +90,20 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
             case Kind.MEASUREMENT:
                 measurements.append((record.seq, Measurement.model_validate(record.body)))
             case Kind.STEP | Kind.STAGE:
+                step = record.body.get("step")
                 if measurements:
-                    yield record.body.get("step"), commands, measurements
+                    yield step, [*layouts.get(_storage_of(measurements), ()), *commands], measurements
+                if isinstance(step, str):
+                    written = [command for command in commands if is_layout(command.command)]
+                    layouts.setdefault(step.rpartition("/")[0], []).extend(written)
                 commands, measurements = [], []
     if measurements:
-        yield None, commands, measurements
+        yield None, [*layouts.get(_storage_of(measurements), ()), *commands], measurements
+
+
+def _storage_of(measurements: Sequence[tuple[int, Measurement]]) -> str:
+    """The step without its last part: ``storage/nfs`` for ``storage/nfs/read``."""
+    return measurements[0][1].step.rpartition("/")[0]
 
 
 def _answer(record: CommandRecord, output: Output) -> CommandResult:
@@ -99,15 +113,15 @@ def _answer(record: CommandRecord, output: Output) -> CommandResult:
     )  # fmt: skip
 
 
-def _identity_fault(measurement: Measurement, name: str, step: str | None) -> str | None:
+def _identity_fault(measurement: Measurement, name: str, step: str | None, reader: str) -> str | None:
     """What a measurement says of itself that cannot be."""
     metric = METRICS.get(measurement.metric)
     if not name:
         return "recorded without the name of its reader"
     if name not in READERS:
         return f"its reader {name[:40]!r} is unknown to this kit"
-    if name != reader_of(measurement.metric):
-        return f"its reader is {name}, expected {reader_of(measurement.metric) or 'none'}"
+    if name != reader:
+        return f"its reader is {name}, expected {reader or 'none'}"
     if metric is None or measurement.unit != metric.unit:
         return f"expected unit {metric.unit if metric else 'none'}, actual {measurement.unit}"
     if step is not None and measurement.step != step:

@@ -54,7 +54,10 @@ class Scope(StrEnum):
 PLANNED: Final = "planned"
 """What a validation is going to ask is recorded first, and the judge has a list of its own."""
 
-PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED)
+STORAGE: Final = "storage"
+"""Numbers of storage come with the files that were written before, the mounts around the run and fio's own options."""
+
+PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED, STORAGE)
 """Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
 certified."""
 

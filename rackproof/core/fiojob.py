@@ -2,10 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from rackproof.core.architecture import FioJob
 
 TEST_FILE = "rackproof"
 """Stem of the files that a job reads and writes inside its own directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Files that jobs read and write: file k, from 0, belongs to process k of every job."""
+
+    block_bytes: int
+    iodepth: int
+    numjobs: int
+    file_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Of one client."""
+        return self.file_bytes * self.numjobs
+
+
+_LAYOUT_BLOCK = 1 << 20
+
+
+def layout_of(jobs: Iterable[FioJob]) -> Layout:
+    """Files that are large enough and enough for all jobs."""
+    every = list(jobs)
+    largest = max(job.file_bytes for job in every)
+    block = max(_LAYOUT_BLOCK, *(job.block_bytes for job in every))
+    depth = max(4, *(min(job.iodepth, 32) for job in every))
+    return Layout(block, depth, max(job.numjobs for job in every), -(-largest // block) * block)
+
+
+def _common(name: str, directory: str, engine: str) -> list[str]:
+    return [
+        f"[{name}]",
+        f"ioengine={engine}",
+        "direct=1",
+        "thread=1",
+        f"directory={directory}",
+        f"filename_format={TEST_FILE}.$jobnum",
+        "unique_filename=0",
+        "fallocate=none",
+    ]
+
+
+_TOGETHER = ["group_reporting=1", "create_serialize=0", "invalidate=1", "refill_buffers=1"]
+
+
+def render_layout(name: str, layout: Layout, directory: str, engine: str = "libaio", limit_s: int | None = None) -> str:
+    """A job file that writes every byte of the files once, with data that no storage can compress or deduplicate.
+
+    With ``limit_s`` it stops after so many seconds; fio's ``io_bytes`` tells whether it was complete.
+    """
+    lines = [
+        *_common(name, directory, engine),
+        "rw=write",
+        f"bs={layout.block_bytes}",
+        f"size={layout.file_bytes}",
+        f"iodepth={layout.iodepth}",
+        f"numjobs={layout.numjobs}",
+        *_TOGETHER,
+        "randrepeat=0",
+        "end_fsync=1",
+    ]
+    if limit_s is not None:
+        lines.append(f"runtime={limit_s}")
+    return "\n".join(lines) + "\n"
 
 
 def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> str:
@@ -15,29 +82,20 @@ def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> st
     is the controller's address, the same for all clients.
     """
     lines = [
-        f"[{name}]",
-        f"ioengine={engine}",
-        "direct=1",
-        "thread=1",
-        f"directory={directory}",
-        f"filename_format={TEST_FILE}.$jobnum",
-        "unique_filename=0",
+        *_common(name, directory, engine),
         f"rw={job.rw}",
         f"bs={job.block_bytes}",
         f"size={job.file_bytes}",
         f"iodepth={job.iodepth}",
         f"numjobs={job.numjobs}",
-        "group_reporting=1",
-        "create_serialize=0",
-        "invalidate=1",
-        "refill_buffers=1",
+        *_TOGETHER,
         "time_based=1",
         f"runtime={job.runtime_s}",
     ]
     if job.ramp_s:
         lines.append(f"ramp_time={job.ramp_s}")
     if job.rw == "write":
-        lines.append("end_fsync=1")
+        lines += ["randrepeat=0", "end_fsync=1"]
     if job.rw == "randread":
         lines += ["norandommap=1", "random_generator=tausworthe64"]
     return "\n".join(lines) + "\n"

@@ -108,7 +108,7 @@ class FioResult:
 
 def parse_fio(output: str | bytes) -> FioResult:
     """Read the JSON document out of fio's output; warnings and notes may surround it."""
-    parsed = find_json(TOOL, output, lambda value: isinstance(value, dict) and "fio version" in value)
+    parsed = find_json(TOOL, output, _is_document)
     document = Json(TOOL, "", parsed.value)
     version = _VERSION.fullmatch(document.string("fio version"))
     if version is None:
@@ -135,14 +135,22 @@ def parse_fio(output: str | bytes) -> FioResult:
 
 def complaints(text: str) -> tuple[Message, ...]:
     """Lines outside of the document that are not part of a normal run, also where there is no document."""
-    outside = re.sub(r"(?ms)^\{$.*?^\}$", "", text)
-    found = []
+    try:
+        parsed = find_json(TOOL, text, _is_document)
+        outside = f"{parsed.before}\n{parsed.after}"
+    except ParseError:
+        outside = text
+    messages = []
     for line in outside.splitlines():
         match = _FROM_CLIENT.fullmatch(line.strip())
         host, words = (match[1], match[2].strip()) if match else (None, line.strip())
         if any(c.isalnum() for c in words) and not _PROGRESS.fullmatch(words):
-            found.append(Message(host, words.removeprefix("fio: ")))
-    return tuple(found)
+            messages.append(Message(host, words.removeprefix("fio: ")))
+    return tuple(messages)
+
+
+def _is_document(value: Any) -> bool:
+    return isinstance(value, dict) and "fio version" in value
 
 
 def _timestamp_ms(document: Json) -> int | None:

@@ -31,7 +31,7 @@ def server_of(mount: Mount) -> str:
     return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
 
 
-def _mounts_in(seen: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
+def mounts_in(seen: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
     """The visible mount of each mount point."""
     every = tuple(seen)
     return tuple(find_mount(every, mountpoint) for mountpoint in storage.mountpoints)
@@ -41,7 +41,7 @@ def type_faults(storage: Storage, seen: Iterable[Mount]) -> list[str]:
     """Mount points that are not mounted, or with another file system."""
     return [
         f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else 'not mounted'}"
-        for mountpoint, mount in zip(storage.mountpoints, _mounts_in(seen, storage), strict=True)
+        for mountpoint, mount in zip(storage.mountpoints, mounts_in(seen, storage), strict=True)
         if mount is None or mount.fstype != storage.fstype
     ]
 

@@ -20,31 +20,21 @@ from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
+from tests.unit.storage_nodes import Document, StorageNodes
 
 DATA = Path(__file__).parents[2] / "data" / "tools"
 LAB = virtual_rack().profiles["lab"]
-FIO = DATA / "fio-3.33-two-clients.txt"
 HOSTS = {"gpu-01": "10.77.0.21", "gpu-02": "10.77.0.22"}
-
-
-def fio_output(command: str) -> str:
-    """The recorded output for the clients that the command names."""
-    text = FIO.read_text()
-    start, end = text.index("{\n"), text.rindex("}") + 1
-    document = json.loads(text[start:end])
-    for entry in document["client_stats"]:
-        entry["hostname"] = HOSTS[entry["hostname"]]
-        if entry["jobname"] != "All clients":
-            entry["jobname"] = re.search(r"\[([\w-]+)\]", command).group(1)  # type: ignore[union-attr]
-    asked = set(re.findall(r"--client=([\d.]+),", command))
-    document["client_stats"] = [
-        e for e in document["client_stats"] if e["hostname"] in asked or e["jobname"] == "All clients"
-    ]
-    return json.dumps(document) + "\n"
+CLIENTS = StorageNodes(virtual_rack())
 
 
 def fio(node: str, command: str) -> CommandResult | None:
-    return said(node, command, fio_output(command)) if "fio --eta" in command else None
+    return CLIENTS.answer(node, command)
+
+
+def measured_run(command: str) -> bool:
+    """Whether a command runs fio to measure, and not to write the files."""
+    return "fio --eta" in command and "-layout]" not in command
 
 
 def measure(
@@ -79,23 +69,22 @@ def test_an_unknown_profile_is_named_with_those_that_exist() -> None:
 
 
 def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
-    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
-    assert measured["read_bandwidth gpu-01"].samples == (736316235 / 1e6,)
-    assert measured["read_bandwidth gpu-02"].samples == (743938039 / 1e6,)
-    assert measured["read_bandwidth rack"].samples == (736316235 / 1e6 + 743938039 / 1e6,)
+    def odd(document: Document) -> None:
+        for number, entry in enumerate(document["client_stats"]):
+            entry["read"]["bw_bytes"] += 12345 + number
+
+    nodes = StorageNodes(virtual_rack(), change=odd)
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], nodes.answer))
+    printed = 286 * 1048576 // 5
+    assert measured["read_bandwidth gpu-01"].samples == ((printed + 12345) / 1e6,)
+    assert measured["read_bandwidth gpu-02"].samples == ((printed + 12346) / 1e6,)
+    assert measured["read_bandwidth rack"].samples == ((printed + 12345) / 1e6 + (printed + 12346) / 1e6,)
     assert measured["read_bandwidth gpu-01"].conditions["clients"] == 2
     assert measured["read_bandwidth gpu-01"].raw
 
 
-PREPARED = "client_ram_bytes 1026392064\ncached_bytes_start 4096\n"
-
-
-def prepared(node: str, command: str) -> CommandResult | None:
-    return said(node, command, PREPARED) if "fincore" in command else fio(node, command)
-
-
 def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
-    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], prepared))
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
     own, rack = measured["read_bandwidth gpu-01"].companions, measured["read_bandwidth rack"].companions
     assert own["client_ram_bytes"] == (1026392064.0,)
     assert own["cached_bytes_start"] == (4096.0,)
@@ -108,20 +97,25 @@ def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
 
 
 def test_a_client_that_cannot_tell_its_cache_does_not_claim_a_cold_one(tmp_path: Path) -> None:
-    def silent(node: str, command: str) -> CommandResult | None:
-        return said(node, command, "client_ram_bytes 1026392064\n") if "fincore" in command else fio(node, command)
+    nodes = StorageNodes(virtual_rack(), cached=None)
+    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], nodes.answer))
+    own, rack = measured["read_bandwidth gpu-01"], measured["read_bandwidth rack"]
+    assert own.samples
+    assert "cached_bytes_start" not in {**own.companions, **rack.companions}
+    assert own.conditions["cache"] == "unknown on clients"
+    assert own.conditions["client_cache"] == "dropped before, not observed at the start, bypassed"
 
-    measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], silent))
-    assert "cached_bytes_start" not in measured["read_bandwidth gpu-01"].companions
-    assert "cached_bytes_start" not in measured["read_bandwidth rack"].companions
 
-
-@pytest.mark.parametrize("text", ["", "client_ram_bytes\n", "client_ram_bytes much\n", "cached_bytes_start -1\nx 3\n"])
+@pytest.mark.parametrize("text", ["", "ram_bytes\n", "ram_bytes much\n", "cached_bytes -1\nx 3\n"])
 def test_an_unreadable_memory_is_no_memory(tmp_path: Path, text: str) -> None:
     def odd(node: str, command: str) -> CommandResult | None:
-        return said(node, command, text) if "fincore" in command else fio(node, command)
+        answer = fio(node, command)
+        if answer is None or "drop_caches" not in command:
+            return answer
+        return said(node, command, text + answer.text[answer.text.index("-- mountinfo") :])
 
     companions = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], odd))["read_bandwidth gpu-01"].companions
+    assert companions
     assert not {"client_ram_bytes", "cached_bytes_start"} & set(companions)
 
 
@@ -130,7 +124,9 @@ def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Pa
         run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), lambda text: None)
         asked = session.fleet.asked  # type: ignore[attr-defined]
     drops = [k for k, (_, command) in enumerate(asked) if "drop_caches" in command]
-    launch = next(k for k, (_, command) in enumerate(asked) if "fio --eta" in command)
+    (launch,) = [k for k, (_, command) in enumerate(asked) if measured_run(command)]
+    written = next(k for k, (_, command) in enumerate(asked) if "-layout]" in command)
+    assert written < min(drops)
     assert {asked[k][0] for k in drops} == {"gpu-01", "gpu-02", "storage-01"}
     assert max(drops) < launch
 
@@ -138,7 +134,7 @@ def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Pa
 def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Path) -> None:
     with scripted(tmp_path, fio) as session:
         run_steps(session, "run-1", [step("storage/cephfs/write")], set(), lambda text: None)
-        (command,) = [c for _, c in session.fleet.asked if "fio --eta" in c]  # type: ignore[attr-defined]
+        (command,) = [c for _, c in session.fleet.asked if measured_run(c)]  # type: ignore[attr-defined]
     assert "bs=1048576" in command
     assert "end_fsync=1" in command
     assert "/mnt/cephfs/rackproof-bench/gpu-01" in command
@@ -152,7 +148,7 @@ def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Pat
         (lambda n, c: said(n, c, "Killed\n", rc=137, err="Killed"), "exit status 137"),
         (lambda n, c: said(n, c, "rubbish\n"), "unreadable output"),
         (lambda n, c: said(n, c, ""), "unreadable output"),
-        (lambda n, c: said(n, c, fio_output(c)[:900]), "unreadable output"),
+        (lambda n, c: said(n, c, fio(n, c).stdout[:900]), "unreadable output"),  # type: ignore[union-attr]
         (lambda n, c: said(n, c, rc=None, error="not finished within 70 s"), "not finished within 70 s"),
     ],
 )
@@ -160,7 +156,7 @@ def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
     tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
 ) -> None:
     measurements = measure(
-        tmp_path, [step("storage/local/read")], lambda n, c: result(n, c) if "fio --eta" in c else None
+        tmp_path, [step("storage/local/read")], lambda n, c: result(n, c) if measured_run(c) else fio(n, c)
     )
     assert len(measurements) == 3
     for m in measurements:
@@ -169,14 +165,12 @@ def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
 
 
 def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(tmp_path: Path) -> None:
-    def answer(node: str, command: str) -> CommandResult | None:
-        if "fio --eta" not in command:
-            return None
-        document = json.loads(fio_output(command))
-        document["client_stats"][1]["error"] = 5
-        return said(node, command, json.dumps(document) + "\n")
+    def failing(document: Document) -> None:
+        for entry in document["client_stats"]:
+            entry["error"] = 5 if entry["hostname"] == "10.77.0.22" else 0
 
-    measured = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    nodes = StorageNodes(virtual_rack(), change=failing)
+    measured = by_subject(measure(tmp_path, [step("storage/local/read")], nodes.answer))
     assert measured["read_bandwidth gpu-01"].samples
     assert measured["read_bandwidth gpu-02"].reason == "gpu-02: fio error 5"
     assert not measured["read_bandwidth rack"].samples
@@ -203,7 +197,7 @@ def test_a_node_that_dies_in_the_middle_leaves_the_others_measured(tmp_path: Pat
         fleet = session.fleet
 
         def answer(node: str, command: str) -> CommandResult | None:
-            if "fio --eta" in command and victim not in fleet.dead:  # type: ignore[attr-defined]
+            if measured_run(command) and victim not in fleet.dead:  # type: ignore[attr-defined]
                 fleet.dead.add(victim)  # type: ignore[attr-defined]
                 return said(node, command, rc=None, error="connection lost")
             return fio(node, command)
@@ -359,13 +353,13 @@ def test_an_nccl_run_without_its_footer_gives_no_number() -> None:
 
 def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:
     steps = [step("storage/local/read"), step("storage/local/write")]
-    broken = lambda n, c: said(n, c, rc=1, err="no") if "fio --eta" in c and "rw=write" in c else fio(n, c)  # noqa: E731
+    broken = lambda n, c: said(n, c, rc=1, err="no") if measured_run(c) and "rw=write" in c else fio(n, c)  # noqa: E731
     measure(tmp_path, steps, broken)
     done = {r.body["step"] for r in read_records(tmp_path) if r.kind is Kind.STEP and r.body["status"] == "done"}
     assert done == {"storage/local/read"}
     with scripted(tmp_path, fio) as session:
         run_steps(session, "run-1", steps, done, lambda text: None)
-        launched = [c for _, c in session.fleet.asked if "fio --eta" in c]  # type: ignore[attr-defined]
+        launched = [c for _, c in session.fleet.asked if measured_run(c)]  # type: ignore[attr-defined]
     assert len(launched) == 1
     assert "rw=write" in launched[0]
 

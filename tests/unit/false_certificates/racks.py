@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,12 @@ from click.testing import CliRunner, Result
 
 from rackproof.bench.readers import READERS
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
+from rackproof.bench.storage_reader import NAME
 from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.node_checks import Place, node_checks
 from rackproof.core.evidence import CheckResult, DeployRecord, Kind, Measurement, NodeChanges, Record, Scope
-from rackproof.core.fiojob import render
 from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
 from rackproof.evidence.session import Session
@@ -33,7 +32,8 @@ from rackproof.validation.reread import Reread
 from rackproof.validation.selection import Selection
 from tests.unit.fakes import FakeFleet, said
 from tests.unit.judging import GPU, NODES, check, criterion, document
-from tests.unit.recorded_reads import JOB, fio_json
+from tests.unit.recorded_reads import JOB
+from tests.unit.storage_nodes import StorageNodes, recorded_run
 
 STORAGES = ("nfs", "local")
 
@@ -139,9 +139,11 @@ class World:
                 context.session.store.append(Kind.CHECK, check(GPU[0], "load.something", self.looks[id_], id_))
             alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
             if alive:
-                answer = context.session.record(_fio(storage, dict.fromkeys(alive, self.rate)))
-                read = READERS["fio"]([answer], architecture)
-                yield from (reading_of(place, read, "fio") for place in places if place.members[0] in alive)
+                clients = StorageNodes(architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6})
+                addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
+                run = recorded_run(clients, storage, JOB, addresses)
+                read = READERS[NAME]([context.session.record(answer) for answer in run], architecture)
+                yield from (reading_of(place, read, NAME) for place in places if place.members[0] in alive)
 
         return Step(id_, id_, 1.0, places, execute, digest=f"{profile}-{id_}")
 
@@ -178,19 +180,6 @@ def _checks(architecture: Architecture, node: str) -> list[tuple[str, str]]:
     group = "gpu" if node in GPU else "storage"
     place = Place((group, "all"), (group,) if node in (GPU[0], "sto-01") else (), False, len(NODES), len(GPU))
     return [*((entry.check, entry.item) for entry in node_checks(architecture, place)), ("gpu.xid", "")]
-
-
-def _fio(storage: str, rates: dict[str, float]) -> CommandResult:
-    addresses = {f"10.0.0.{number}": node for number, node in enumerate(rates, 1)}
-    parts, arguments, options = [], [], {}
-    for address, node in addresses.items():
-        text = render(f"{storage}-read", JOB, f"/mnt/{storage}/rackproof-bench/{node}")
-        options = dict(line.split("=", 1) for line in text.splitlines()[1:])
-        parts.append(f'printf %s {shlex.quote(text)} > "$d/{node}.fio"')
-        arguments.append(f'--client={address},8765 "$d/{node}.fio"')
-    output = fio_json({address: rates[node] for address, node in addresses.items()}, f"{storage}-read", options)
-    command = f"d=$(mktemp -d) && {' && '.join(parts)} && fio --output-format=json {' '.join(arguments)}"
-    return CommandResult(next(iter(rates)), command, 0, output.encode(), b"", 6.0, 60.0)
 
 
 def text(storages: Iterable[str] = STORAGES) -> str:

@@ -171,4 +171,5 @@ def test_what_fio_says_beside_a_normal_run_is_kept_with_the_host_that_said_it() 
     assert any("is not a directory" in line.text for line in dropped)
     assert all(line.host for line in dropped)
     assert complaints(tool_output("fio-3.33-two-clients.txt")) == ()
-    assert complaints("warning: something new\n{\n}\n") == (Message(None, "warning: something new"),)
+    text = f"warning: something new\n{tool_output('fio-3.33-no-latency.json')}"
+    assert complaints(text) == (Message(None, "warning: something new"),)

@@ -1,0 +1,110 @@
+"""Files of the storage benchmarks, written completely before anything reads them.
+
+fio's own ``fallocate=native`` gives a file its full size at once; reads of what was never written reach no drive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rackproof.bench.fio_clients import FioClients
+from rackproof.bench.step import BenchContext
+from rackproof.bench.storage_commands import empty_folders
+from rackproof.core.architecture import Storage
+from rackproof.core.fiojob import Layout, render_layout
+from rackproof.parse import fio
+from rackproof.remote.command import CommandResult
+
+FIRST_S = 30
+"""The first attempt ends after so many seconds. Small files are complete then; otherwise it gives the rate, from which
+the time of the whole follows."""
+LIMIT_S = 2 * 3600
+"""A storage that takes longer to write the files is not measured."""
+SLACK = 3.0
+"""Time limit over the time that the first rate predicts."""
+MARGIN_S = 120.0
+SUFFIX = "-layout"
+"""Of the job's name, after the storage's."""
+
+
+class Layouts:
+    """What was written in this stage. Each storage and client is written once."""
+
+    def __init__(self, context: BenchContext) -> None:
+        self._context = context
+        self._clients = FioClients(context)
+        self._answers: dict[str, list[CommandResult]] = {}
+        self._written: dict[str, set[str]] = {}
+
+    @staticmethod
+    def of(context: BenchContext) -> Layouts:
+        layouts: Layouts = context.shared.setdefault("fio-layouts", Layouts(context))
+        return layouts
+
+    def answers(self, name: str) -> list[CommandResult]:
+        """All answers of a storage's layouts in this stage, for the reader."""
+        return list(self._answers.get(name, ()))
+
+    def write(
+        self, name: str, storage: Storage, layout: Layout, nodes: list[str], folders: Callable[[str], tuple[str, ...]]
+    ) -> dict[str, str]:
+        """Write the files of the nodes that have none yet. Returns why a node has none, by node."""
+        missing = [node for node in nodes if node not in self._written.setdefault(name, set())]
+        if not missing:
+            return {}
+        session = self._context.session
+        made = session.run({node: empty_folders(storage, folders(node)) for node in missing}, 120)
+        lost = {node: f"{node}: {answer.why}" for node, answer in made.items() if not answer.ok}
+        started = self._clients.servers.ensure([node for node in missing if node not in lost])
+        lost |= {node: why for node, why in started.items() if why is not None}
+        limit: int | None = FIRST_S
+        seconds: float = FIRST_S + MARGIN_S
+        while waiting := [node for node in missing if node not in lost and node not in self._written[name]]:
+
+            def job(node: str, limit: int | None = limit) -> str:
+                return render_layout(f"{name}{SUFFIX}", layout, ":".join(folders(node)), limit_s=limit)
+
+            answer = self._clients.launch(waiting, job, seconds)
+            self._answers.setdefault(name, []).append(answer)
+            failed = self._clients.lost(answer, waiting)
+            lost |= failed
+            if failed:
+                continue
+            rates = self._rates(answer, waiting, layout)
+            self._written[name] |= {node for node, rate in rates.items() if rate is None}
+            self._say(name, layout, answer, waiting)
+            slow = {node: rate for node, rate in rates.items() if rate is not None}
+            for node, rate in slow.items():
+                if limit is None:
+                    lost[node] = f"{node}: fio ended before its files of {layout.bytes} B were written completely"
+                elif layout.bytes > rate * LIMIT_S:
+                    lost[node] = f"{node}: {_too_slow(layout, rate)}"
+            if limit is not None and slow:
+                slowest = min((rate for node, rate in slow.items() if node not in lost and rate), default=1.0)
+                limit, seconds = None, SLACK * layout.bytes / slowest + MARGIN_S
+        return lost
+
+    def _rates(self, answer: CommandResult, nodes: list[str], layout: Layout) -> dict[str, float | None]:
+        """B/s of each client that has not written all of its files; None: it has."""
+        by_address = {self._clients.servers.address(node): node for node in nodes}
+        rates: dict[str, float | None] = {}
+        for entry in fio.parse_fio(answer.stdout).jobs:
+            node = by_address.get(entry.client or "")
+            if node is None or entry.write is None:
+                continue
+            complete = entry.write.io_bytes == layout.bytes
+            rates[node] = None if complete else entry.write.io_bytes / max(entry.write.runtime_ms / 1000, 1.0)
+        return {node: rates.get(node, 0.0) for node in nodes}
+
+    def _say(self, name: str, layout: Layout, answer: CommandResult, nodes: list[str]) -> None:
+        done = [node for node in nodes if node in self._written[name]]
+        if done:
+            each = f"{layout.bytes / 1e6:.0f} MB on each of {len(done)} clients"
+            self._context.say(f"{name}: files written completely, {each}, in {answer.elapsed_s:.0f} s")
+
+
+def _too_slow(layout: Layout, rate: float) -> str:
+    return (
+        f"its files were not written: {layout.bytes / 1e6:.0f} MB at {rate / 1e6:.3g} MB/s "
+        f"take longer than the limit of {LIMIT_S / 60:.0f} min"
+    )

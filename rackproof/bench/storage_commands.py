@@ -1,0 +1,78 @@
+"""Shell commands that a storage benchmark runs on clients, around fio."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from rackproof.core.architecture import Storage
+from rackproof.core.fiojob import TEST_FILE
+from rackproof.parse.parallel_fs import DFUSE
+
+BEFORE, AFTER = "before", "after"
+_MARK = re.compile(r": storage-state (before|after)((?: [^ ;]+)*); ")
+DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
+"""Drops a node's caches; alone on the storage's servers."""
+_MEMORY = (
+    'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
+    ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
+)
+
+
+def mounted(points: Sequence[str]) -> str:
+    """Fails, with the reason, where a mount point has no mount: fio would fill the root disk."""
+    words = " ".join(map(shlex.quote, points))
+    return f'for m in {words}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
+
+
+def empty_folders(storage: Storage, folders: Sequence[str], user: str = "") -> str:
+    """Makes the folders, without files of an earlier benchmark. ``user``: prefix of commands run as another user."""
+    words = " ".join(map(shlex.quote, folders))
+    files = " ".join(f"{shlex.quote(folder)}/{TEST_FILE}.*" for folder in folders)
+    return f"{mounted(storage.mountpoints)}; {user}mkdir -p -- {words} && rm -f -- {files}"
+
+
+def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
+    """Drops the client's caches, then prints its state.
+
+    ``addresses`` are those that NFS may be mounted from. They are part of the command, so that the evidence has them.
+    """
+    check = mounted(storage.mountpoints)
+    return f"{_mark(BEFORE, addresses)}{check}; {{ {DROP}; }} || exit 1; {_state(storage, folders)}"
+
+
+def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
+    """Prints the client's state after a run."""
+    return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
+
+
+def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
+    """When a state was asked for (``before`` or ``after``), and the expected addresses; None: another command."""
+    match = _MARK.match(command)
+    return (match[1], tuple(match[2].split())) if match else None
+
+
+def _mark(when: str, addresses: Sequence[str]) -> str:
+    return f": storage-state {' '.join([when, *map(shlex.quote, addresses)])}; "
+
+
+def _state(storage: Storage, folders: Sequence[str]) -> str:
+    """Prints what ``parse_client_state`` reads. Files that cannot be listed give no line."""
+    words = " ".join(map(shlex.quote, folders))
+    files = f"find {words} -type f -name '{TEST_FILE}.*'"
+    cached = (
+        f"c=$(command -v fincore >/dev/null && {files} -exec fincore --bytes --noheadings --output RES {{}} +)"
+        ' && [ "$c" ] && echo "$c" | awk \'{s += $1} END {printf "cached_bytes %.0f %d\\n", s, NR}\''
+    )
+    sections = ["mountinfo", "cat /proc/self/mountinfo", "mountstats", "cat /proc/self/mountstats 2>/dev/null"]
+    if storage.class_ == "local":
+        sections += [
+            *("device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"),
+            *("block", f'cat "/sys/dev/block/$(mountpoint -d {shlex.quote(storage.mountpoint)})/stat" 2>/dev/null'),
+        ]
+    if storage.fstype == "fuse.daos":
+        sections += ["dfuse", DFUSE]
+    sections += ["files", f"{files} -exec stat -c '%s %b %B %n' {{}} + 2>/dev/null"]
+    parts = [f"echo -- {part}" if number % 2 == 0 else part for number, part in enumerate(sections)]
+    return "; ".join([_MEMORY, cached, *parts, "echo -- end"])

@@ -1,0 +1,132 @@
+"""Conditions of a storage measurement, as they were observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rackproof.bench.fio_reader import workload
+from rackproof.bench.storage_commands import AFTER, BEFORE
+from rackproof.bench.storage_proof import mounts_of, nfs_of
+from rackproof.bench.storage_runs import Run, State
+from rackproof.core.architecture import Storage
+
+OWN_CACHE = ("gpfs", "fuse.daos")
+"""File systems whose clients cache outside of the kernel's page cache: GPFS's pagepool, dfuse."""
+SERVER_CACHE = ("ceph",)
+"""File systems whose servers cache outside of the page cache that the kit drops: BlueStore."""
+_COLD = 0.01
+_BYPASSED = 0.10
+"""Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
+
+
+def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, asked: int) -> dict[str, Any]:
+    """Conditions of all runs of these clients; the worst of them counts."""
+    launch = runs[-1].launch
+    job = launch.jobs[nodes[0]]
+    pairs = [(run.state(node, BEFORE), run.state(node, AFTER)) for run in runs for node in nodes]
+    dataset = int(job["size"]) * int(job["numjobs"])
+    start = _worst([_start(before, dataset) for before, _ in pairs])
+    bypassed = _bypassed(pairs, dataset)
+    servers = _servers(runs, storage)
+    own = storage.fstype in OWN_CACHE
+    return {
+        "io": "buffered" if job.get("direct") != "1" or bypassed is False else "O_DIRECT",
+        "cache": _cache(storage, None if own else start, servers),
+        "client_cache": f"unknown: {storage.fstype} has a cache of its own" if own else _client(start, bypassed),
+        "server_cache": servers,
+        "clients": len(launch.clients),
+        "clients_asked": asked,
+        "fio": launch.result.version,
+        "mount": _mounts(storage, [before for before, _ in pairs]),
+        "files": "written completely before, fallocate=none",
+        "layout": _layout(runs, nodes),
+        "workload": workload(job, len(runs)),
+    }
+
+
+def _start(before: State, dataset: int) -> float | None:
+    """Share of the files in the page cache at the start; None: unknown. Never more than the whole page cache."""
+    cached, whole = before.client.cached_bytes, before.client.page_cache_bytes
+    if cached is not None:
+        return cached / dataset
+    if whole is not None and whole < _COLD * dataset:
+        return whole / dataset
+    return None
+
+
+def cached_at_start(before: State, dataset: int) -> float | None:
+    """Bytes of the files in the page cache at the start, or a proven upper bound; None: unknown."""
+    share = _start(before, dataset)
+    return None if share is None else share * dataset
+
+
+def _worst(shares: Sequence[float | None]) -> float | None:
+    return None if None in shares else max((share for share in shares if share is not None), default=None)
+
+
+def _bypassed(pairs: Sequence[tuple[State, State]], dataset: int) -> bool | None:
+    """Whether O_DIRECT was honoured: the files are not in the page cache afterwards. None: unknown."""
+    answers = [_passed_by(before, after, dataset) for before, after in pairs]
+    return False if False in answers else None if None in answers else True
+
+
+def _passed_by(before: State, after: State, dataset: int) -> bool | None:
+    if after.client.cached_bytes is not None:
+        return after.client.cached_bytes < _BYPASSED * dataset
+    old, new = before.client.page_cache_bytes, after.client.page_cache_bytes
+    if old is None or new is None:
+        return None
+    # The page cache of the whole node: other programs add to it, so growth proves nothing.
+    return True if new - old < _BYPASSED * dataset else None
+
+
+def _client(start: float | None, bypassed: bool | None) -> str:
+    if start is None:
+        at_start = "not observed at the start"
+    elif start < _COLD:
+        at_start = "empty at the start"
+    else:
+        at_start = f"{100 * start:.0f} % of the files cached at the start"
+    during = {True: "bypassed", False: "used although O_DIRECT was asked for", None: "its use not observed"}[bypassed]
+    return f"dropped before, {at_start}, {during}"
+
+
+def _servers(runs: Sequence[Run], storage: Storage) -> str:
+    if storage.class_ == "local":
+        return "none"
+    if not all(run.servers_dropped for run in runs):
+        return "unknown"
+    return "page cache dropped before, own cache unknown" if storage.fstype in SERVER_CACHE else "dropped before"
+
+
+def _cache(storage: Storage, start: float | None, servers: str) -> str:
+    """``cold`` only where the clients' caches were seen to be empty, and the servers' were dropped."""
+    if start is None or start >= _COLD:
+        return "unknown on clients" if start is None else "warm on clients"
+    return "cold" if servers in ("none", "dropped before") else "cold on clients, unknown on servers"
+
+
+def _mounts(storage: Storage, states: Sequence[State]) -> str:
+    """What was measured: source, type, and for NFS transport and connections in use."""
+    texts = []
+    for state in states:
+        nfs = {mount.mountpoint: mount for mount in nfs_of(storage, state)}
+        for mount in mounts_of(storage, state):
+            if mount is None:
+                continue
+            text = f"{mount.source} on {mount.mountpoint}, {mount.fstype}"
+            if (own := nfs.get(mount.mountpoint)) is not None:
+                text += f", {own.protocol or 'several transports'}, {own.connections} connections"
+            texts.append(text)
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _layout(runs: Sequence[Run], nodes: Sequence[str]) -> Mapping[str, Any]:
+    """What writing the files cost: bytes of each client, and seconds of the slowest."""
+    entries = [run.layouts[node].entries[node] for run in runs[-1:] for node in nodes]
+    writes = [entry.write for entry in entries if entry.write is not None]
+    return {
+        "bytes": max((write.io_bytes for write in writes), default=0),
+        "seconds": round(max((write.runtime_ms for write in writes), default=0) / 1000, 1),
+    }

@@ -1,0 +1,90 @@
+"""Runs of fio among the answers of a step, each with the state of its clients before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackproof.bench.fio_reader import Launch, launches
+from rackproof.bench.layout import SUFFIX
+from rackproof.bench.storage_commands import AFTER, BEFORE, DROP, state_of
+from rackproof.parse import ParseError
+from rackproof.parse.client_state import ClientState, parse_client_state
+from rackproof.remote.command import CommandResult
+
+
+@dataclass(frozen=True)
+class State:
+    """A client's state, and the addresses that NFS was to be mounted from."""
+
+    client: ClientState
+    addresses: tuple[str, ...]
+
+
+@dataclass
+class Run:
+    """One run of fio over several clients."""
+
+    launch: Launch
+    before: Mapping[str, CommandResult]
+    """By node: its state after the caches were dropped."""
+    drops: tuple[CommandResult, ...]
+    """Of the caches of the storage's servers."""
+    layouts: Mapping[str, Launch]
+    """By node: the last run before this one that wrote files there."""
+    after: dict[str, CommandResult] = field(default_factory=dict)
+
+    @property
+    def servers_dropped(self) -> bool | None:
+        """Whether all servers dropped their caches; None where none was asked."""
+        return all(answer.ok for answer in self.drops) if self.drops else None
+
+    def state(self, node: str, when: str) -> State:
+        """Raises ParseError where the node has not told it."""
+        answer = (self.before if when == BEFORE else self.after).get(node)
+        if answer is None:
+            raise ParseError("client state", f"{node} was not asked {when} the run")
+        if not answer.ok:
+            raise ParseError("client state", f"{when} the run: {answer.why}")
+        asked = state_of(answer.command)
+        return State(parse_client_state(answer.stdout), asked[1] if asked else ())
+
+
+def is_layout(command: str) -> bool:
+    """Whether a command writes the files that later steps of the same storage read."""
+    return f"{SUFFIX}]" in command and "--client=" in command
+
+
+def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
+    """Every measured run, in order."""
+    runs: list[Run] = []
+    layouts: dict[str, Launch] = {}
+    before: dict[str, CommandResult] = {}
+    drops: list[CommandResult] = []
+    for answer in answers:
+        if asked := state_of(answer.command):
+            if asked[0] == BEFORE:
+                before[answer.node] = answer
+            elif asked[0] == AFTER and runs:
+                runs[-1].after[answer.node] = answer
+        elif answer.command == DROP:
+            drops.append(answer)
+        else:
+            for launch in launches([answer]):
+                if is_layout(answer.command):
+                    layouts |= dict.fromkeys(launch.jobs, launch)
+                else:
+                    runs.append(Run(launch, before, tuple(drops), dict(layouts)))
+                    before, drops = {}, []
+    return runs
+
+
+def last_with_same_clients(runs: Sequence[Run]) -> list[Run]:
+    """Runs with the clients of the last one. Those before a client was lost do not count."""
+    return [run for run in runs if run.launch.clients == runs[-1].launch.clients]
+
+
+def out_of_order(runs: Sequence[Run]) -> bool:
+    """Whether fio's own times contradict the order of the runs. Those of failed runs do not count."""
+    times = [run.launch.result.timestamp_ms or 0 for run in runs if run.launch.answer.ok]
+    return times != sorted(times)

@@ -1,0 +1,103 @@
+"""State of a storage client around a run: memory, page cache, mounts, counters of bytes, files of the benchmark.
+
+Sections that begin with a line ``-- NAME``; what a node cannot tell is an empty section or None.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.parse.errors import ParseError
+from rackproof.parse.mounts import Mount, NfsMount, parse_mountinfo, parse_mountstats
+from rackproof.parse.parallel_fs import Dfuse, parse_dfuse
+from rackproof.parse.text import excerpt, integer, text_of
+
+_TOOL: Final = "client state"
+_SECTION: Final = re.compile(r"-- ([a-z]+)")
+_NUMBER: Final = re.compile(r"(ram|page_cache|cached)_bytes (\d+)(?: (\d+))?")
+_SECTOR: Final = 512
+"""Bytes of a sector in /sys/block/*/stat, whatever the device's own is (Documentation/block/stat.rst)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestFile:
+    path: str
+    size: int
+    allocated: int
+    """Bytes that the file system has allocated for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    ram_bytes: int | None
+    page_cache_bytes: int | None
+    """Of the whole node."""
+    cached_bytes: int | None
+    """Of the benchmark's files in the page cache; None where the node cannot tell."""
+    mounts: tuple[Mount, ...]
+    nfs: tuple[NfsMount, ...]
+    device: str | None
+    """Device that carries the label of a local storage."""
+    device_read_bytes: int | None
+    device_written_bytes: int | None
+    daemons: tuple[Dfuse, ...]
+    files: tuple[TestFile, ...]
+
+
+def parse_client_state(output: str | bytes) -> ClientState:
+    """Raises ParseError for a state that is cut off or unreadable."""
+    sections: dict[str, list[str]] = {"": []}
+    lines = sections[""]
+    for line in text_of(_TOOL, output).splitlines():
+        if match := _SECTION.fullmatch(line):
+            lines = sections.setdefault(match[1], [])
+        else:
+            lines.append(line)
+    if "end" not in sections:
+        raise ParseError(_TOOL, "the answer is cut off")
+    texts = {name: "\n".join(body) + "\n" if body else "" for name, body in sections.items()}
+    numbers, counted = _numbers(sections[""])
+    files = tuple(_file(line) for line in sections.get("files", ()))
+    read, written = _block(texts.get("block", ""))
+    stats = texts.get("mountstats", "")
+    return ClientState(
+        ram_bytes=numbers.get("ram"),
+        page_cache_bytes=numbers.get("page_cache"),
+        cached_bytes=numbers.get("cached") if counted == len(files) else None,
+        mounts=parse_mountinfo(texts.get("mountinfo", "")),
+        nfs=parse_mountstats(stats) if stats else (),
+        device=sections["device"][0] if sections.get("device") else None,
+        device_read_bytes=read,
+        device_written_bytes=written,
+        daemons=parse_dfuse(texts["dfuse"]) if texts.get("dfuse") else (),
+        files=files,
+    )
+
+
+def _numbers(lines: list[str]) -> tuple[dict[str, int], int | None]:
+    """Numbers of bytes by name, and how many files ``cached_bytes`` counts."""
+    values, counted = {}, None
+    for line in lines:
+        if match := _NUMBER.fullmatch(line.strip()):
+            values[match[1]] = int(match[2])
+            counted = int(match[3]) if match[3] else counted
+    return values, counted
+
+
+def _file(line: str) -> TestFile:
+    words = line.split(" ", 3)
+    if len(words) != 4 or not words[3].startswith("/"):
+        raise ParseError(_TOOL, f"expected a file, got {excerpt(line)}")
+    size, blocks, unit = (integer(_TOOL, "size of a file", word) for word in words[:3])
+    return TestFile(words[3], size, blocks * unit)
+
+
+def _block(text: str) -> tuple[int | None, int | None]:
+    """Bytes read and written; None without counters."""
+    words = text.split()
+    if len(words) < 7:
+        return None, None
+    counters = [integer(_TOOL, "counter of a device", word) for word in words]
+    return counters[2] * _SECTOR, counters[6] * _SECTOR

@@ -1,0 +1,189 @@
+"""Storage clients in memory: mounts, files, counters, and a fio that does what its job files say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from rackproof.bench.fio_clients import launch_command
+from rackproof.bench.fio_reader import launches
+from rackproof.bench.storage_commands import AFTER, drop_and_state, state_after, state_of
+from rackproof.core.architecture import Architecture, FioJob, Storage
+from rackproof.core.fiojob import layout_of, render, render_layout
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import said
+
+RATES = {"read": 60.0e6, "write": 50.0e6, "randread": 4.0e6}
+"""B/s of every client."""
+RAM = 1026392064
+
+_TIMES = count(1_795_314_000)
+"""Seconds: no two runs print the same."""
+
+Document = dict[str, Any]
+
+
+@dataclass
+class StorageNodes:
+    """Answers of all nodes; ``change`` edits what fio prints, ``mounts`` what is mounted on a node instead."""
+
+    architecture: Architecture
+    rates: Mapping[str, float] = field(default_factory=lambda: dict(RATES))
+    cached: int | None = 4096
+    """Bytes of the files in the page cache; None: the node has no fincore."""
+    cached_after: int | None = None
+    """The same after a run; None: as before."""
+    change: Callable[[Document], object] = lambda document: None
+    before: str = ""
+    """Text that fio prints before its document."""
+    rc: int = 0
+    """Of fio."""
+    mountinfo: Callable[[str], str] = lambda text: text
+    """Edits the mounts that a node shows."""
+    mountinfo_after: Callable[[str], str] | None = None
+    mountstats: Callable[[str], str] = lambda text: text
+    allocated: float = 1.0
+    """Share of a file that has blocks."""
+    counted: float = 1.0
+    """Share of the bytes that the counters see."""
+    files: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Sizes by node and path."""
+    moved: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Bytes read and written, by node and mount point."""
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        if asked := state_of(command):
+            return said(node, command, self._state(node, command, *asked))
+        for launch in launches([CommandResult(node, command, 0)]):
+            text = self._fio(launch.clients, launch.jobs)
+            return said(node, command, f"{self.before}{text}", self.rc)
+        return None
+
+    def _storage(self, text: str) -> Storage:
+        """The storage that a command names."""
+        return next(s for s in self.architecture.storage.values() if f"{s.mountpoints[0]}/rackproof-" in text)
+
+    def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
+        storage = self._storage(command)
+        point = storage.mountpoints[0]
+        read, written = self.moved.get((node, point), [0, 0])
+        after = when == AFTER
+        cached = self.cached_after if after and self.cached_after is not None else self.cached
+        files = {path: size for path, size in self.files.get(node, {}).items() if path.startswith(point)}
+        edit = self.mountinfo_after if after and self.mountinfo_after else self.mountinfo
+        lines = [f"ram_bytes {RAM}", f"page_cache_bytes {RAM // 2}"]
+        lines += [] if cached is None else [f"cached_bytes {cached} {len(files)}"]
+        lines += ["-- mountinfo", *edit(mountinfo(storage, addresses)).splitlines()]
+        lines += ["-- mountstats"]
+        if storage.class_ == "nfs":
+            lines += self.mountstats(mountstats(storage, addresses, read, written)).splitlines()
+        if storage.class_ == "local":
+            lines += ["-- device", "/dev/nvme0n1", "-- block"]
+            lines += [f"1 0 {read // 512} 0 1 0 {written // 512} 0 0 0 0"]
+        lines += ["-- files"]
+        lines += [f"{size} {int(size * self.allocated) // 512} 512 {path}" for path, size in files.items()]
+        return "\n".join([*lines, "-- end", ""])
+
+    def _fio(self, clients: Mapping[str, str], jobs: Mapping[str, Mapping[str, str]]) -> str:
+        entries = []
+        for address, node in clients.items():
+            job = jobs[node]
+            point = self._storage(job["directory"]).mountpoints[0]
+            block, numbers = int(job["bs"]), int(job["numjobs"])
+            rate = self.rates[job["rw"]]
+            if job.get("time_based") == "1":
+                runtime = int(job["runtime"]) * 1000
+                count = int(rate * runtime / 1000 / block)
+            else:
+                count = int(job["size"]) * numbers // block
+                runtime = max(1, int(count * block / rate * 1000))
+                limit = int(job.get("runtime", "0")) * 1000
+                if limit and runtime > limit:
+                    count, runtime = int(rate * limit / 1000 / block), limit
+                folders = job["directory"].split(":")
+                for number in range(numbers):
+                    path = f"{folders[number % len(folders)]}/rackproof.{number}"
+                    self.files.setdefault(node, {})[path] = int(job["size"])
+            moved = count * block
+            counters = self.moved.setdefault((node, point), [0, 0])
+            counters[job["rw"] == "write"] += int(moved * self.counted)
+            options = {key: value for key, value in job.items() if key != "name"}
+            active, idle = direction(moved, count, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
+            entries.append(
+                {"jobname": job["name"], "groupid": 0, "error": 0, "job options": options, "hostname": address,
+                 "port": 8765, "read": idle if job["rw"] == "write" else active,
+                 "write": active if job["rw"] == "write" else idle}
+            )  # fmt: skip
+        document: Document = {"fio version": "fio-3.39", "timestamp": next(_TIMES), "global options": {}}
+        document["client_stats"] = entries
+        if not entries or not entries[0]["jobname"].endswith("-layout"):
+            self.change(document)
+        return json.dumps(document) + "\n"
+
+
+def direction(moved: int, count: int, runtime_ms: int, outstanding: int) -> dict[str, Any]:
+    """fio's figures of one direction; they obey Little's law."""
+    iops = count * 1000 / runtime_ms if runtime_ms else 0.0
+    mean = outstanding / iops * 1e9 if iops else 0.0
+    latency = {"min": 1 if count else 0, "max": mean * 2, "mean": mean, "stddev": 0.1 if count else 0, "N": count}
+    rate = moved * 1000 // runtime_ms if runtime_ms else 0
+    return {
+        "io_bytes": moved, "io_kbytes": moved // 1024, "bw_bytes": rate, "bw": rate // 1024, "iops": iops,
+        "runtime": runtime_ms, "total_ios": count, "short_ios": 0, "drop_ios": 0,
+        "slat_ns": latency, "clat_ns": latency, "lat_ns": latency,
+    }  # fmt: skip
+
+
+def _source(storage: Storage, addresses: tuple[str, ...]) -> str:
+    if storage.class_ == "local":
+        return "/dev/nvme0n1"
+    if storage.class_ == "nfs":
+        return f"{addresses[0]}:{storage.source}"
+    return f"client@1234.{storage.source}=/"
+
+
+def mountinfo(storage: Storage, addresses: tuple[str, ...]) -> str:
+    """Lines of /proc/self/mountinfo; the mounts have the options that the architecture requires."""
+    options = ["rw", *(option for option in storage.options_required if option not in ("rw", "ro"))]
+    options += [f"port={storage.port}"] if storage.port else []
+    root = "1 0 254:1 / / rw - ext4 /dev/vda1 rw\n"
+    device = "259:0" if storage.class_ == "local" else "0:47"
+    return root + "".join(
+        f"{number} 1 {device} / {point} rw - {storage.fstype} {_source(storage, addresses)} {','.join(options)}\n"
+        for number, point in enumerate(storage.mountpoints, 2)
+    )
+
+
+def mountstats(storage: Storage, addresses: tuple[str, ...], read: int, written: int) -> str:
+    proto = storage.transport or "tcp"
+    numbers = "700 0 1 0 0 100 100 0 120 0 2 3 4"
+    return "".join(
+        f"device {_source(storage, addresses)} mounted on {point} with fstype {storage.fstype} statvers=1.1\n"
+        f"\topts:\trw,proto={proto}\n\tage:\t4711\n\tbytes:\t0 0 {read} {written} {read} {written} 0 0\n"
+        "\tRPC iostats version: 1.1  p/v: 100003/4 (nfs)\n"
+        + f"\txprt:\t{proto} {numbers}\n" * (storage.connections or 1)
+        + "\tper-op statistics\n\t        NULL: 1 1 0 44 24 0 0 0 0\n\n"
+        for point in storage.mountpoints
+    )
+
+
+def recorded_run(nodes: StorageNodes, name: str, job: FioJob, clients: Mapping[str, str]) -> list[CommandResult]:
+    """Answers of one measured run with all of its proof. ``clients`` are addresses by node."""
+    storage = nodes.architecture.storage[name]
+    folders = {node: (f"{storage.mountpoint}/rackproof-bench/{node}",) for node in clients}
+    layout = layout_of([job])
+
+    def launch(text: Callable[[str], str]) -> tuple[str, str]:
+        return next(iter(clients)), launch_command({node: (address, text(node)) for node, address in clients.items()})
+
+    commands = [
+        launch(lambda node: render_layout(f"{name}-layout", layout, folders[node][0])),
+        *((node, drop_and_state(storage, folders[node], ["10.0.0.9"])) for node in clients),
+        launch(lambda node: render(f"{name}-{job.rw}", job, folders[node][0])),
+        *((node, state_after(storage, folders[node], ["10.0.0.9"])) for node in clients),
+    ]
+    answers = [nodes.answer(node, command) for node, command in commands]
+    return [answer for answer in answers if answer is not None]
