@@ -98,6 +98,14 @@ def test_the_judge_lists_what_the_validators_answer(name: str, count: int, simul
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_nothing_that_a_node_of_every_role_answers_is_missing_from_the_list(name: str) -> None:
+    made = architecture(name)
+    managed = tuple(role for role, expected in made.roles.items() if expected.managed)
+    rack = Rack("rack.py", (Node("one", managed), Node("two", ("gpu",)), Node("three", managed)))
+    assert set(answered_by_validators(made, rack)) - missed(made, rack, ()) == set()
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_removing_the_result_of_any_check_leaves_a_gap(name: str) -> None:
     made = architecture(name)
     rack = rack_of(made, 2)
