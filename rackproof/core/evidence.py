@@ -118,7 +118,7 @@ class NodeIdentity(Frozen):
     serial: str
     """Serial numbers of the system, its board and its chassis: ``product=…; board=…``, without placeholders."""
     host_key: str
-    """Fingerprint of the ssh host key that the connection was checked against."""
+    """Type and fingerprint of the ssh host key that the connection was checked against."""
     raw: tuple[str, ...] = ()
 
     @property
@@ -134,10 +134,14 @@ class NodeIdentity(Frozen):
                 (f"{part} serial number", serial, _serials(self.serial).get(part, ""))
                 for part, serial in _serials(before.serial).items()
             ),
-            ("host key", before.host_key, self.host_key),
+            *((("host key", before.host_key, self.host_key),) if self._same_type(before) else ()),
         ):
             if old and new and old != new:
                 yield f"{name} {old} → {new}"
+
+    def _same_type(self, other: NodeIdentity) -> bool:
+        """Whether the two host keys can be compared: a machine has one of each type."""
+        return self.host_key.partition(" ")[0] == other.host_key.partition(" ")[0]
 
 
 def _serials(text: str) -> dict[str, str]:

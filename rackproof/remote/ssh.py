@@ -210,11 +210,12 @@ class Connection:
 
     @property
     def host_key(self) -> str:
-        """Fingerprint of the host key that the open connection was checked against; empty where none is open."""
+        """Type and fingerprint of the host key that the connection was checked against; empty where none is open."""
         transport = self._connection.transport if self._connection is not None else None
         if transport is None or not transport.is_active():
             return ""
-        return str(transport.get_remote_server_key().fingerprint)
+        key = transport.get_remote_server_key()
+        return f"{key.get_name()} {key.fingerprint}"
 
     @property
     def sudo(self) -> str:

@@ -93,8 +93,9 @@ class Run:
     def _begin(self, session: Session, done: Finished) -> None:
         """The first record of this part of the run."""
         if self.resume:
-            text = f"resumed; finished before: {', '.join(sorted(done.stages)) or 'nothing'}"
-            session.event(EventKind.RESUMED, text)
+            finished_before = ", ".join(sorted(done.stages)) or "nothing"
+            self._say(f"continues {self.folder.name}; finished before: {finished_before}")
+            session.event(EventKind.RESUMED, f"resumed; finished before: {finished_before}")
             return
         session.store.raw(self.architecture.text.encode())
         info = run_info(self.folder, self.rack, self.architecture, self.profile)

@@ -48,7 +48,7 @@ class FakeConnection:
 
     @property
     def host_key(self) -> str:
-        return f"SHA256:{self.node.name}"
+        return f"ssh-ed25519 SHA256:{self.node.name}"
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         name = self.node.name

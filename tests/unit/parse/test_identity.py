@@ -21,7 +21,7 @@ BOOT = "0b6f1d8e-4f3d-4b9c-8a57-0f6d2f1b7c11"
 
 
 def identity(**fields: str) -> NodeIdentity:
-    values = {"machine_id": "a", "boot_id": "b", "serial": "product=1; board=2", "host_key": "SHA256:k"} | fields
+    values = {"machine_id": "a", "boot_id": "b", "serial": "product=1; board=2", "host_key": "ssh-ed25519 k"} | fields
     return NodeIdentity(node="gpu-01", **values)
 
 
@@ -68,7 +68,8 @@ def test_a_truncated_answer_never_looks_like_another_machine() -> None:
         ({}, []),
         ({"boot_id": "c"}, []),
         ({"machine_id": "z"}, ["machine-id a → z"]),
-        ({"host_key": "SHA256:z"}, ["host key SHA256:k → SHA256:z"]),
+        ({"host_key": "ssh-ed25519 z"}, ["host key ssh-ed25519 k → ssh-ed25519 z"]),
+        ({"host_key": "ssh-rsa z"}, []),  # another key of the same machine
         ({"serial": "product=1; board=9"}, ["board serial number 2 → 9"]),
         ({"serial": "product=1"}, []),  # it can no longer be read
         ({"machine_id": ""}, []),
