@@ -53,6 +53,7 @@ def _properties(certificate: Certificate) -> dict[str, str]:
         "run": certificate.run,
         "outcome": certificate.outcome.value,
         "architecture": f"{certificate.architecture.id} {certificate.architecture.version}",
+        "headline": certificate.headline if certificate.architecture.differs else "",
         "simulated": " ".join(certificate.simulated),
     }
     return {name: visible(value) for name, value in values.items() if value}

@@ -53,7 +53,8 @@ def _family(name: str, series: Iterable[tuple[Mapping[str, str], float]]) -> Ite
 
 
 def _run(certificate: Certificate) -> dict[str, str]:
-    return {
+    differs = {"headline": certificate.headline} if certificate.architecture.differs else {}
+    return differs | {
         "run": certificate.run,
         "architecture": certificate.architecture.id,
         "version": certificate.architecture.version,

@@ -396,6 +396,8 @@ class TestCertificate:
         first = page[: page.index("<main>")]
         for text in (told["headline"], "≥ 0.001 MB/s", "≥ 20 MB/s", "Until the spare parts are here.", "Ada"):
             assert text in first
+        for name in ("junit.xml", "metrics.prom"):
+            assert told["headline"] in (folder / name).read_text()
         printed = " ".join(judge("a", "--architecture", "our-pod").output.replace("│", " ").split())
         for text in ("weakens 1 criterion of small", "nfs.read", "Until the spare parts are here."):
             assert text in printed
