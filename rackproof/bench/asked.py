@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.link_figures import PROGRAMS
+from rackproof.bench.proven_links import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.core.architecture import FioJob, LinkProfile, Profile
 from rackproof.core.evidence import Measurement
@@ -29,6 +31,8 @@ def other_than_asked(measurement: Measurement, reading: Reading, profile: Profil
     elif part == "collective" and profile.collectives is not None:
         sizes = profile.collectives
         asked = {"ranks": sizes.ranks_per_node * len(measurement.members)}
+        if "iterations" in actual:  # absent in runs of older kits
+            asked["iterations"] = sizes.iterations
         if measurement.labels.get("engine") != sizes.engine:
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
@@ -45,11 +49,12 @@ def _of_job(job: FioJob | None) -> dict[str, Any]:
 
 
 def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
-    return {
-        "link.rdma_write_bandwidth": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
-        "link.rdma_write_latency": {"-n": sizes.latency_iterations},
-        "link.tcp_bandwidth": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
-    }.get(metric, {})
+    tools: dict[str, dict[str, Any]] = {
+        "ib_write_bw": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
+        "ib_write_lat": {"-n": sizes.latency_iterations},
+        "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
+    }
+    return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
 
 
 def _options(command: str) -> dict[str, str]:

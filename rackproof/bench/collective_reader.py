@@ -73,12 +73,13 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
         if sorted(hosts) != sorted(measurement.members):
             raise ParseError(PROGRAM, f"expected hosts {', '.join(measurement.members)}, actual {', '.join(hosts)}")
         conditions = {"command": answer.command, "nodes": len(hosts), "ranks": ranks, "bytes": found[-1].bytes}
-        return Reading((_value(measurement.metric, found[-1]),), (answer,), conditions)
+        return Reading((value_of(measurement.metric, found[-1]),), (answer,), conditions)
 
     return read
 
 
-def _value(metric: str, row: Row) -> float:
+def value_of(metric: str, row: Row) -> float:
+    """The row's value in the metric's unit. Raises ParseError where results were not checked."""
     if metric == BUSBW:
         return row.busbw
     if metric == ALGBW:

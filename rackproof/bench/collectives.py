@@ -12,17 +12,24 @@ from importlib.resources import files
 from typing import Protocol
 
 from rackproof.bench.collective_reader import ALGBW, BUSBW, WRONG
+from rackproof.bench.port_proof import reading_command
+from rackproof.bench.proven_collectives import sizes as stepped
 from rackproof.bench.readers import READERS
+from rackproof.bench.reading import Read, outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
-from rackproof.parse import ParseError
+from rackproof.parse import Mismatch, ParseError
+from rackproof.remote.command import CommandResult
 
 METRICS = (BUSBW, ALGBW, WRONG)
 PER_SIZE_S = 2.0
 START_S = 15.0
 MARGIN_S = 120.0
+READER = "collectives-proven"
+READING_S = 20
+"""Time limit of reading counters, in seconds."""
 
 
 class Engine(Protocol):
@@ -86,11 +93,7 @@ def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str) -> str:
 
 def sizes(profile: CollectiveProfile) -> list[int]:
     """Message sizes in bytes, as both engines step through them."""
-    sizes, size = [], profile.min_bytes
-    while size <= profile.max_bytes:
-        sizes.append(size)
-        size *= profile.factor
-    return sizes
+    return list(stepped(profile.min_bytes, profile.max_bytes, profile.factor))
 
 
 def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
@@ -124,17 +127,26 @@ def _step(op: str, profile: CollectiveProfile, nodes: list[str], interface: str)
         if payload := engine.payload():
             session.run({node: f"mkdir -p {shlex.quote(folder)}" for node in nodes}, 20)
             session.fleet.each(nodes, lambda connection: connection.put(payload, f"{folder}/collectives.py"))
-        answer = session.run_on(nodes[0], engine.command(op, profile, nodes, folder, interface), seconds * 2 + MARGIN_S)
-        outputs = session.outputs(answer)
-        if not answer.ok:
-            for place in places.values():
-                yield unmeasured(place, f"{nodes[0]}: mpirun: {answer.why}", outputs)
-            return
-        read = READERS["collectives"]([answer], session.architecture)
+        fabric = session.architecture.fabric
+        reading = dict.fromkeys(nodes, reading_command(fabric, range(fabric.rails))) if fabric else {}
+        answers = list(session.run(reading, READING_S).values())
+        command = engine.command(op, profile, nodes, folder, interface)
+        answers.append(session.run_on(nodes[0], command, seconds * 2 + MARGIN_S))
+        answers += session.run(reading, READING_S).values()
+        read = READERS[READER](answers, session.architecture)
         for place in places.values():
-            try:
-                yield reading_of(place, read, "collectives")
-            except ParseError as error:
-                yield unmeasured(place, f"unreadable output: {error}", outputs)
+            yield _reading(place, read, answers, nodes[0])
 
     return Step(id_, f"{op} over {len(nodes)} nodes ({engine.name})", seconds, tuple(places.values()), execute)
+
+
+def _reading(place: Measurement, read: Read, answers: Sequence[CommandResult], launcher: str) -> Measurement:
+    """The measurement, or why the answers do not give it."""
+    failed = any(not answer.ok for answer in answers)
+    try:
+        return reading_of(place, read, READER)
+    except Mismatch as error:
+        reason = f"{launcher}: {error}"
+    except ParseError as error:
+        reason = f"{launcher}: {error}" if failed else f"unreadable output: {error}"
+    return unmeasured(place, reason, outputs_of(answers))

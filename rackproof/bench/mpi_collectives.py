@@ -77,7 +77,8 @@ def main():
     if comm.Get_rank() == 0:
         print(json.dumps({
             "rackproof_collectives": 1, "engine": "mpi", "op": op, "ranks": comm.Get_size(), "hosts": hosts,
-            "dtype": "float32", "mpi": MPI.Get_library_version().split("\n")[0].strip("\0 "), "results": results,
+            "dtype": "float32", "warmup": warmup,
+            "mpi": MPI.Get_library_version().split("\n")[0].strip("\0 "), "results": results,
         }))  # fmt: skip
 
 

@@ -14,22 +14,26 @@ from rackproof.bench.collective_reader import read_collectives
 from rackproof.bench.container_reader import read_containers
 from rackproof.bench.fio_reader import read_fio
 from rackproof.bench.link_reader import read_links
+from rackproof.bench.proven_collectives import read_proven_collectives
+from rackproof.bench.proven_links import read_proven_links
 from rackproof.bench.reading import Reader
 from rackproof.bench.storage_reader import read_storage
-from rackproof.core.evidence import STORAGE
+from rackproof.core.evidence import PORTS, STORAGE
 
 READERS: Final[dict[str, Reader]] = {
     "collectives": read_collectives,
+    "collectives-proven": read_proven_collectives,
     "containers": read_containers,
     "fio": read_fio,
     "fio-proven": read_storage,
     "links": read_links,
+    "links-proven": read_proven_links,
 }
 _BY_METRIC: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     # by the first part of a metric: its readers, the newest first, and the proof of the runs that record it
-    "collective": (("collectives", ""),),
+    "collective": (("collectives-proven", PORTS), ("collectives", "")),
     "container": (("containers", ""),),
-    "link": (("links", ""),),
+    "link": (("links-proven", PORTS), ("links", "")),
     "storage": (("fio-proven", STORAGE), ("fio", "")),
 }
 

@@ -29,3 +29,17 @@ def busbw_factor(op: str, ranks: int) -> float:
     if op in _UNITY:
         return 1.0
     raise ValueError(f"no bus bandwidth is defined for {op!r}; known: {', '.join(OPS)}")
+
+
+def least_received(op: str, size: int, nodes: int, ranks_per_node: int) -> int:
+    """Bytes that each node must receive from others for one operation of ``size`` bytes, whatever the algorithm.
+
+    all_reduce: a result of ``size`` bytes that the node does not have; all_gather: the other nodes' parts; alltoall:
+    what ranks elsewhere send to each of its ranks. 0 where the operation needs nothing from others, or is another one.
+    """
+    if nodes < 2:
+        return 0
+    if op == "all_reduce":
+        return size
+    elsewhere = size * (nodes - 1) // nodes
+    return {"all_gather": elsewhere, "alltoall": elsewhere * ranks_per_node}.get(op, 0)

@@ -54,10 +54,13 @@ class Scope(StrEnum):
 PLANNED: Final = "planned"
 """What a validation is going to ask is recorded first, and the judge has a list of its own."""
 
+PORTS: Final = "ports"
+"""Numbers of links and collectives come with the counters of the ports that carried them, before and after."""
+
 STORAGE: Final = "storage"
 """Numbers of storage come with the files that were written before, the mounts around the run and fio's own options."""
 
-PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED, STORAGE)
+PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED, PORTS, STORAGE)
 """Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
 certified."""
 

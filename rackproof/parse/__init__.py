@@ -10,6 +10,6 @@ result tables), a last line without a newline counts as cut off.
 
 from __future__ import annotations
 
-from rackproof.parse.errors import ParseError
+from rackproof.parse.errors import Mismatch, ParseError, Unreliable
 
-__all__ = ["ParseError"]
+__all__ = ["Mismatch", "ParseError", "Unreliable"]

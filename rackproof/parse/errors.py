@@ -23,3 +23,14 @@ class ParseError(RackproofError, ValueError):
         super().__init__(f"{tool}: {line}")
         self.tool = tool
         self.reason = line
+
+
+class Unreliable(ParseError):
+    """The figures of ``tool`` contradict each other, or the tool itself calls them unreliable.
+
+    They say nothing about what was measured; benchmarks measure again.
+    """
+
+
+class Mismatch(ParseError):
+    """``tool`` measured something else than it was asked to, or on another path; the reason names both values."""

@@ -38,6 +38,8 @@ class MpiCollectives:
     dtype: str
     points: tuple[Point, ...]
     """In measurement order; small requested sizes may round to the same one."""
+    warmup: int | None = None
+    """Calls before the timed ones; None in outputs of older kits."""
 
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
@@ -56,7 +58,8 @@ def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
     points = tuple(_point(entry, op, ranks) for entry in document.children("results"))
     if not points:
         document.refuse("results", "is empty")
-    return MpiCollectives(op=op, ranks=ranks, hosts=hosts, dtype=document.string("dtype"), points=points)
+    warmup = document.integer("warmup") if document.has("warmup") else None
+    return MpiCollectives(op, ranks, hosts, document.string("dtype"), points, warmup)
 
 
 def _point(entry: Json, op: str, ranks: int) -> Point:

@@ -25,6 +25,10 @@ class Timing:
     deviation: float | None
     """Largest deviation from the expected value, in the ``error`` column of versions before 2.13."""
 
+    @property
+    def checked(self) -> bool:
+        return self.wrong is not None or self.deviation is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -38,7 +42,36 @@ class Row:
     root: int | None
     """None where the column is absent or -1: the operation has no root."""
     out_of_place: Timing
-    in_place: Timing
+    in_place: Timing | None
+    """None where the operation has no such half (``N/A``)."""
+
+    @property
+    def checked(self) -> bool:
+        """The results were compared; an operation without an in-place half has ``N/A`` there."""
+        if not self.out_of_place.checked:
+            return False
+        return self.in_place is None or self.in_place.checked or self.redop is None
+
+    @property
+    def wrong(self) -> int | None:
+        """Wrong elements of both halves; None where neither counts them."""
+        halves = (self.out_of_place, self.in_place)
+        counts = [half.wrong for half in halves if half is not None and half.wrong is not None]
+        return sum(counts) if counts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the test was told, as it prints it itself."""
+
+    min_bytes: int
+    max_bytes: int
+    step: int
+    by_factor: bool
+    """Whether sizes are multiplied by ``step``; otherwise it is added."""
+    warmup: int
+    iterations: int
+    checks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +82,19 @@ class NcclTests:
     """Highest listed rank plus one; None without a list."""
     hosts: tuple[str, ...]
     """Hosts of the listed ranks, which may be fewer than ``ranks``."""
+    rank_hosts: tuple[tuple[int, str], ...]
+    """Listed ranks with their hosts, in the order of the output."""
+    options: Options | None
+    """None where the output begins after them."""
     rows: tuple[Row, ...]
     average_busbw_gb_per_s: float | None
     """From the footer; None when it is absent."""
     out_of_bounds: int | None
     """From the footer; None when it is absent or results were not checked (the tool prints ``0 OK`` even then)."""
     failure: str | None
-    """First line that reports a failure of NCCL, CUDA or the test."""
+    """First line that reports a failure of CUDA, of a call of NCCL, or of the test."""
+    warnings: tuple[str, ...]
+    """Lines with ``NCCL WARN``. The test goes on after most of them, so they alone are no failure."""
 
     @property
     def complete(self) -> bool:
@@ -65,8 +104,8 @@ class NcclTests:
     @property
     def checked(self) -> bool:
         """The test compared every result with the expected one."""
-        timings = [t for row in self.rows if row.bytes for t in (row.out_of_place, row.in_place)]
-        return bool(timings) and all(t.wrong is not None or t.deviation is not None for t in timings)
+        rows = [row for row in self.rows if row.bytes]
+        return bool(rows) and all(row.checked for row in rows)
 
 
 _EMPTY_COMMENT: Final = r"(?:.*: ?)?#"
@@ -76,7 +115,11 @@ _RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\
 _STARTING: Final = re.compile(r"#\s*Collective test starting:\s*(?:\S*/)?(\w+?)(?:_perf)?\s*$")
 _AVERAGE: Final = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)")
-_FAILURE: Final = re.compile(r"Test (?:NCCL |CUDA )?failure|NCCL WARN|Test failed", re.IGNORECASE)
+_FAILURE: Final = re.compile(r"Test (?:NCCL |CUDA )?failure|Test failed", re.IGNORECASE)
+_OPTIONS: Final = re.compile(
+    r"# nThread \d+ nGpus \d+ minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
+    r" warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: \d+)? validation: (\d+)"
+)
 _TIMING: Final = ("time", "algbw", "busbw")
 
 
@@ -91,17 +134,21 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
     if named and op and named != op:
         raise ParseError(TOOL, f"expected {op}, actual {named}")
     op = named or op
-    ranks, hosts = _ranks(lines)
+    rank_hosts = tuple((int(match[1]), match[2]) for line in lines if (match := _RANK.match(line)))
+    ranks = max((rank for rank, _ in rank_hosts), default=-1) + 1 or None
     rows = _rows(lines, busbw_factor(op, ranks) if op in OPS and ranks else None)
     average, bounds = _first(_AVERAGE, lines), _first(_BOUNDS, lines)
     result = NcclTests(
         op=op,
         ranks=ranks,
-        hosts=hosts,
+        hosts=tuple(dict.fromkeys(host for _, host in rank_hosts)),
+        rank_hosts=rank_hosts,
+        options=next((_options(match) for line in lines if (match := _OPTIONS.match(line))), None),
         rows=rows,
         average_busbw_gb_per_s=real(TOOL, "average bus bandwidth", average) if average else None,
         out_of_bounds=None,
         failure=next((line.strip() for line in lines if _FAILURE.search(line)), None),
+        warnings=tuple(line.strip() for line in lines if "NCCL WARN" in line),
     )
     if bounds is None or not result.checked:
         return result
@@ -112,11 +159,9 @@ def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
     return next((match[1] for line in lines if (match := pattern.match(line))), None)
 
 
-def _ranks(lines: list[str]) -> tuple[int | None, tuple[str, ...]]:
-    rank_lines = [match for line in lines if (match := _RANK.match(line))]
-    if not rank_lines:
-        return None, ()
-    return max(int(match[1]) for match in rank_lines) + 1, tuple(dict.fromkeys(match[2] for match in rank_lines))
+def _options(match: re.Match[str]) -> Options:
+    low, high, step, kind, warmup, iterations, checks = match.groups()
+    return Options(int(low), int(high), int(step), kind == "factor", int(warmup), int(iterations), int(checks) > 0)
 
 
 def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:
@@ -152,6 +197,10 @@ def _columns(titles: list[str]) -> list[str]:
 def _row(columns: list[str], tokens: list[str], line: str, factor: float | None) -> Row:
     if columns[-1] == "timestamp":  # date and time: two words
         columns, tokens = columns[:-1], tokens[:-2]
+    if "redop" in columns and len(tokens) == len(columns) - 1:
+        place = columns.index("redop")
+        if re.fullmatch(r"-?\d+", tokens[place]):  # the root follows at once: alltoall of some versions has a blank
+            tokens.insert(place, "none")
     if len(tokens) != len(columns):
         raise ParseError(TOOL, f"{len(tokens)} cells below {len(columns)} columns: {excerpt(line)}")
     cells = dict(zip(columns, tokens, strict=True))
@@ -164,7 +213,7 @@ def _row(columns: list[str], tokens: list[str], line: str, factor: float | None)
         redop=None if redop in (None, "none") else redop,
         root=None if root < 0 else root,
         out_of_place=_timing(cells, "", size, factor),
-        in_place=_timing(cells, "'", size, factor),
+        in_place=None if all(cells[f"{name}'"] == "N/A" for name in _TIMING) else _timing(cells, "'", size, factor),
     )
 
 

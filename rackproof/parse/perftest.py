@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rackproof.parse.errors import ParseError
+from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
 
 TOOL: Final = "perftest"
@@ -95,7 +95,10 @@ class LatencyReport:
 
 
 def parse_bandwidth(output: str | bytes) -> BandwidthReport:
-    """Rows of a bandwidth test; each must agree with its own message rate."""
+    """Rows of a bandwidth test; each must agree with its own message rate.
+
+    Raises Unreliable for a row that contradicts itself, e.g. iterations done and none a second.
+    """
     lines = whole_lines(TOOL, output, closing=_RULE)
     conditions = _conditions(lines)
     bidirectional = "Bidirectional" in (conditions.test or "")
@@ -116,6 +119,20 @@ _RULE: Final = r" ?-{80,}"
 _COLUMN: Final = re.compile(r"#\w+|tps average|(?:[\w.%]+ )?[\w.%]+\[[^\]\s]+\]")
 _TITLE: Final = re.compile(r"^ *((?:\w+ )+(?:BW|Latency)) Test *$")
 _PAIR: Final = re.compile(r"([A-Za-z][\w .*-]*?)\s*:\s*(\S+)(?=\s{2,}|\t|\s*$)")
+
+
+_UNRELIABLE: Final = re.compile(
+    r"Correlation coefficient|Can't produce a report|unreliable|inaccurate|not accurate|Failed to get (?:CPU|cycles)",
+    re.IGNORECASE,
+)
+
+
+def complaint(output: str) -> str | None:
+    """The first line in which perftest calls its figures unreliable: it cannot find the rate of the clock.
+
+    A changing CPU frequency is no such line: perftest then uses the highest one.
+    """
+    return next((line.strip() for line in output.splitlines() if _UNRELIABLE.search(line)), None)
 
 
 def _rows(lines: list[str], needed: str) -> Iterator[dict[str, str]]:
@@ -162,6 +179,8 @@ def _bandwidth_row(cells: dict[str, str], unit: BandwidthUnit, *, bidirectional:
         peak=real(TOOL, peak, cells[peak]) or None,
         msg_rate_mpps=real(TOOL, "MsgRate", rate) if rate is not None else None,
     )
+    if row.average == 0:
+        raise Unreliable(TOOL, f"{row.iterations} iterations of {row.bytes} B done, and {average} {cells[average]}")
     if rate is not None:
         _check(row, half_digit(cells[average]), half_digit(rate), bidirectional=bidirectional)
     return row
@@ -177,7 +196,7 @@ def _check(row: BandwidthRow, average_error: float, rate_error: float, *, bidire
         expected, slack = row.msg_rate_mpps * scale, rate_error * scale
         if abs(row.average - expected) <= 0.01 * expected + slack + average_error:
             return
-    raise ParseError(
+    raise Unreliable(
         TOOL, f"{row.average:g} {row.unit} of {row.bytes} B messages contradicts {row.msg_rate_mpps:g} Mpps"
     )
 
@@ -185,6 +204,8 @@ def _check(row: BandwidthRow, average_error: float, rate_error: float, *, bidire
 def _latency_row(cells: dict[str, str]) -> LatencyRow:
     def us(name: str) -> float | None:
         token = cells.get(f"{name}[usec]")
+        if token is not None and token.lower().lstrip("+-") in ("inf", "nan"):
+            raise Unreliable(TOOL, f"{cells['#iterations']} iterations done, and {name} is {token}")
         return None if token is None else real(TOOL, name, token)
 
     if "#iterations" not in cells:
@@ -202,10 +223,10 @@ def _latency_row(cells: dict[str, str]) -> LatencyRow:
     )
     for name, value in (("t_avg", row.average_us), ("t_typical", row.typical_us)):
         if value == 0:
-            raise ParseError(TOOL, f"{name} is 0")
+            raise Unreliable(TOOL, f"{row.iterations} iterations done, and {name} is 0")
     ascending = [v for v in (row.min_us, row.typical_us, row.p99_us, row.p999_us, row.max_us) if v is not None]
     if row.average_us is None or ascending != sorted(ascending):
-        raise ParseError(TOOL, f"latencies of {row.bytes} B contradict each other")
+        raise Unreliable(TOOL, f"latencies of {row.bytes} B contradict each other")
     return row
 
 

@@ -6,21 +6,36 @@ import re
 from dataclasses import dataclass
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt
+from rackproof.parse.text import excerpt, real
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
+    """Round-trip times in milliseconds; None without a reply."""
+
     sent: int
     received: int
+    fastest_ms: float | None = None
+    mean_ms: float | None = None
+    slowest_ms: float | None = None
+
+    @property
+    def lost_pct(self) -> float:
+        return 100 * (self.sent - self.received) / self.sent
 
 
 def parse_ping(output: str) -> Ping:
-    """Statistics of ``ping -q``."""
+    """Statistics of ``ping -q``. Raises ParseError where more replies than packets are counted."""
     match = re.search(r"(?m)^(\d+) packets transmitted, (\d+) received", output)
     if match is None:
         raise ParseError("ping", f"expected statistics, got {excerpt(output)}")
-    return Ping(int(match[1]), int(match[2]))
+    sent, received = int(match[1]), int(match[2])
+    if received > sent:
+        raise ParseError("ping", f"{received} replies to {sent} packets")
+    times = re.search(r"(?m)^rtt min/avg/max/mdev = ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ ms", output)
+    if times is None or not received:
+        return Ping(sent, received)
+    return Ping(sent, received, *(real("ping", "rtt", time) for time in times.groups()))
 
 
 def parse_answered_sizes(output: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from rackproof.errors import ArchitectureError
 from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
+from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
 from tests.unit.storage_nodes import Document, StorageNodes
 
@@ -218,26 +219,9 @@ def test_a_node_that_was_off_before_is_named(tmp_path: Path) -> None:
     assert "connection lost" in (measured["read_bandwidth gpu-02"].reason or "")
 
 
-def of_rack(name: str) -> str:
-    """A recorded output, with the device and the server of the rack."""
-    return (DATA / name).read_text().replace("rdma0", "rxe0").replace("127.0.0.1", HOSTS["gpu-01"])
-
-
-def perftest(node: str, command: str) -> CommandResult | None:
-    if "10.77.0." not in command or "iperf3 -s" in command:
-        return None
-    if command.startswith("ib_write_bw"):
-        return said(node, command, of_rack("perftest-write-bw-duration-slow.txt"))
-    if command.startswith("ib_write_lat"):
-        return said(node, command, of_rack("perftest-write-lat.txt"))
-    if command.startswith("iperf3 -c"):
-        return said(node, command, of_rack("iperf3-3.12-two-streams.json"))
-    return None
-
-
 def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
     steps = links.plan(virtual_rack(), LAB.links, lab_rack())  # type: ignore[arg-type]
-    measured = by_subject(measure(tmp_path, steps, perftest))
+    measured = by_subject(measure(tmp_path, steps, FabricNodes().answer))
     bandwidth = measured["rdma_write_bandwidth gpu-01|gpu-02"]
     assert bandwidth.samples == pytest.approx([16.25 * 2**20 * 8 / 1e9] * 2)
     assert bandwidth.conditions["server"] == "gpu-01"
@@ -257,48 +241,35 @@ def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
 def test_a_link_tool_that_fails_gives_unmeasured_with_the_reason(
     tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
 ) -> None:
-    steps = links.plan(virtual_rack(), LAB.links, lab_rack())[:1]  # type: ignore[arg-type]
+    steps = links.plan(virtual_rack(), LAB.links, lab_rack())  # type: ignore[arg-type]
+    nodes = FabricNodes()
 
     def answer(node: str, command: str) -> CommandResult | None:
-        return result(node, command) if command.startswith("ib_write_bw") and "10.77.0.21" in command else None
+        broken = command.startswith("ib_write_bw") and "10.77.0.21" in command
+        return result(node, command) if broken else nodes.answer(node, command)
 
-    (measurement,) = measure(tmp_path, steps, answer)
-    assert measurement.samples == ()
-    assert reason in (measurement.reason or "")
+    measurements = measure(tmp_path, [s for s in steps if s.id.endswith("rdma-bandwidth")], answer)
+    assert [m.metric for m in measurements] == ["link.rdma_write_bandwidth", "link.rdma_retries"]
+    for m in measurements:
+        assert m.samples == ()
+        assert reason in (m.reason or "")
 
 
 def test_every_pair_of_four_nodes_is_measured_in_three_rounds() -> None:
     steps = links.plan(virtual_rack(), LAB.links, lab_rack(4))  # type: ignore[arg-type]
     pairs = [m.members for s in steps for m in s.expects if m.metric == "link.tcp_bandwidth"]
     assert len(pairs) == len({frozenset(p) for p in pairs}) == 6
-    assert len({s.id.split("/")[2] for s in steps}) == 3
+    assert len({s.id.split("/")[2] for s in steps} - {"loss"}) == 3
 
 
-def mpi(node: str, command: str) -> CommandResult | None:
-    if not command.startswith("mpirun"):
-        return None
-    op = re.search(r"collectives.py (\w+)", command).group(1)  # type: ignore[union-attr]
-    factor = 1.0 if op == "all_reduce" else 0.5
-    rows = []
-    for size in collectives.sizes(LAB.collectives):  # type: ignore[arg-type]
-        alg = size / 1000.0 / 1e3
-        rows.append(
-            {
-                "bytes": size,
-                "time_us": 1000.0,
-                "algbw_GBps": alg,
-                "busbw_GBps": alg * factor,
-                "wrong": 0,
-                "samples_us": [1000.0],
-            }
-        )
-    answer = {"rackproof_collectives": 1, "engine": "mpi", "op": op, "ranks": 2, "hosts": ["gpu-01", "gpu-02"],
-              "dtype": "float32", "mpi": "Open MPI v5.0.7", "results": rows}  # fmt: skip
-    return said(node, command, json.dumps(answer) + "\n")
+def test_loss_and_delay_are_measured_between_all_nodes_with_an_address() -> None:
+    """Storage servers too: a mount suffers from their links."""
+    (loss,) = [s for s in links.plan(virtual_rack(), LAB.links, lab_rack(4)) if s.id == "links/rail0/loss"]  # type: ignore[arg-type]
+    assert len({frozenset(m.members) for m in loss.expects}) == 10
 
 
 def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: Path) -> None:
-    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], mpi)
+    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], FabricNodes().answer)
     sizes = collectives.sizes(LAB.collectives)  # type: ignore[arg-type]
     assert {(m.metric, m.labels["bytes"]) for m in measurements} == {
         (metric, str(s)) for s in sizes for metric in collectives.METRICS
@@ -326,18 +297,17 @@ def test_a_collective_that_fails_gives_unmeasured(
     assert all(m.samples == () and reason in (m.reason or "") for m in measurements)
 
 
-def test_sizes_that_the_engine_left_out_are_unmeasured(tmp_path: Path) -> None:
-    def short(node: str, command: str) -> CommandResult | None:
-        result = mpi(node, command)
-        if result is None:
-            return None
-        document = json.loads(result.text)
+def test_an_engine_that_left_sizes_out_is_not_accepted(tmp_path: Path) -> None:
+    def short(program: str, text: str) -> str:
+        document = json.loads(text)
         document["results"] = document["results"][:2]
-        return said(node, command, json.dumps(document) + "\n")
+        return json.dumps(document) + "\n"
 
-    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], short)
-    assert sum(bool(m.samples) for m in measurements) == 2 * 3
-    assert all("no row of" in (m.reason or "") for m in measurements if not m.samples)
+    nodes = FabricNodes(edit=lambda program, text: short(program, text) if program == "mpirun" else text)
+    measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], nodes.answer)
+    assert measurements
+    assert all(not m.samples for m in measurements)
+    assert all("expected number of sizes 6, actual 2" in (m.reason or "") for m in measurements)
 
 
 def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rackproof.parse import ParseError
+from rackproof.parse import ParseError, Unreliable
 from rackproof.parse.iperf3 import parse_iperf3
 
 from . import tool_output
@@ -49,3 +49,16 @@ BAD: list[tuple[str, str, str]] = [
 def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_iperf3(output)
+
+
+def test_a_rate_that_contradicts_its_bytes_is_no_rate() -> None:
+    document = json.loads(TCP)
+    document["end"]["sum_received"]["bits_per_second"] = 0.0
+    with pytest.raises(Unreliable, match="contradict 0 bit/s"):
+        parse_iperf3(json.dumps(document))
+
+
+def test_what_the_tool_was_told() -> None:
+    result = parse_iperf3(TCP)
+    assert (result.seconds_asked, result.mss_bytes, result.sent_bytes) == (1, 32768, 2489057280)
+    assert result.local_hosts == result.remote_hosts == {"127.0.0.1"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.parse import ParseError
-from rackproof.parse.nccl_tests import parse_nccl_tests
+from rackproof.parse.nccl_tests import Options, parse_nccl_tests
 
 from . import tool_output
 
@@ -119,3 +119,50 @@ def test_the_output_of_another_operation_is_refused() -> None:
         parse_nccl_tests(NEW, op="all_gather")
     with pytest.raises(ParseError, match="contradicts algbw"):
         parse_nccl_tests(tool_output("nccl-old-error-column.txt"), op="all_gather")
+
+
+ALLTOALL = """\
+# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1048576 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+#  Rank  0 Group  0 Pid  40100 on     gpu-01 device  0 [0000:18:00] NVIDIA H200
+#  Rank  1 Group  0 Pid  40101 on     gpu-02 device  0 [0000:18:00] NVIDIA H200
+#
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+     1048576        131072     float              -1    61.20   17.13    8.57       0    60.60   17.30    8.65     N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 8.6
+"""  # noqa: E501  (as the tool prints it)
+
+
+def test_an_alltoall_table_with_a_blank_operation_is_read() -> None:
+    result = parse_nccl_tests(ALLTOALL, "alltoall")
+    (row,) = result.rows
+    assert (row.bytes, row.dtype, row.redop, row.root, row.wrong) == (1048576, "float", None, None, 0)
+    assert row.out_of_place.busbw_gb_per_s == 8.57
+    assert result.checked, "an in-place half that the operation does not check"
+    assert result.out_of_bounds == 0
+
+
+def test_a_row_that_lacks_another_cell_is_not_taken_for_one() -> None:
+    row = next(line for line in NEW.splitlines() if line.lstrip().startswith("1048576"))
+    with pytest.raises(ParseError, match="12 cells below 13 columns"):
+        parse_nccl_tests(NEW.replace(row, row.rsplit(maxsplit=1)[0]))
+
+
+def test_a_half_without_numbers_is_no_half() -> None:
+    halved = ALLTOALL.replace("60.60   17.30    8.65     N/A", "N/A     N/A     N/A     N/A")
+    assert parse_nccl_tests(halved, "alltoall").rows[0].in_place is None
+
+
+def test_a_warning_of_nccl_is_no_failure() -> None:
+    line = "gpu-01:4711:4711 [0] NCCL WARN NET/IB : GPU Direct RDMA is disabled"
+    result = parse_nccl_tests(f"{line}\n{NEW}")
+    assert result.failure is None
+    assert result.warnings == (line,)
+
+
+def test_what_the_test_was_told_and_where_its_ranks_ran() -> None:
+    result = parse_nccl_tests(ALLTOALL, "alltoall")
+    assert result.options == Options(1048576, 1048576, 2, True, 1, 20, True)
+    assert result.rank_hosts == ((0, "gpu-01"), (1, "gpu-02"))

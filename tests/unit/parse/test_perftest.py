@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.parse import ParseError
-from rackproof.parse.perftest import BandwidthUnit, parse_bandwidth, parse_latency
+from rackproof.parse import ParseError, Unreliable
+from rackproof.parse.perftest import BandwidthUnit, complaint, parse_bandwidth, parse_latency
 
 from . import tool_output
 
@@ -108,3 +108,32 @@ BAD_LATENCY: list[tuple[str, str, str]] = [
 def test_bad_latency_output_raises_with_the_reason(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_latency(output)
+
+
+SLOW = tool_output("perftest-write-bw-duration-slow.txt")
+"""65536 B, 1300 iterations, 16.25 MB/sec, 0.000260 Mpps."""
+
+
+def test_iterations_done_and_none_a_second_is_no_bandwidth() -> None:
+    nothing = SLOW.replace("16.25", "0.00").replace("0.000260", "0.000000")
+    with pytest.raises(Unreliable, match=r"1300 iterations of 65536 B done, and BW average\[MB/sec\] 0.00"):
+        parse_bandwidth(nothing)
+
+
+@pytest.mark.parametrize("word", ["inf", "nan", "-nan", "INF"])
+def test_an_infinite_latency_is_no_latency(word: str) -> None:
+    with pytest.raises(Unreliable, match="1000 iterations done, and t_avg is"):
+        parse_latency(LATENCY.replace("1.61", word))
+
+
+@pytest.mark.parametrize(
+    ("line", "unreliable"),
+    [
+        ("Correlation coefficient r^2: 0.525272 < 0.9", True),
+        ("Can't produce a report", True),
+        ("Conflicting CPU frequency values detected: 1000.0 != 3304.7. CPU Frequency is not max.", False),
+        (" WARNING: BW peak won't be measured in this run.", False),
+    ],
+)
+def test_what_the_tool_says_of_its_own_figures(line: str, unreliable: bool) -> None:
+    assert (complaint(f"first\n{line}\nlast\n") == line.strip()) is unreliable

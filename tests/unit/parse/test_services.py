@@ -86,6 +86,8 @@ def package_list(text: str) -> dict[str, tuple[str, ...]]:
         (nvidia_smi.parse_refusal, "x\nFailed to initialize NVML: Driver/library version mismatch\n",
          "'Failed to initialize NVML: Driver/library version mismatch'"),
         (ping.parse_ping, PING, Ping(2, 1)),
+        (ping.parse_ping, PING + "rtt min/avg/max/mdev = 1.250/2.500/9.125/0.300 ms, pipe 2\n",
+         Ping(2, 1, 1.25, 2.5, 9.125)),
         (nfs_server.parse_nfsd, NFSD, Nfsd(16, frozenset({"rdma 20049", "tcp 2049"}), frozenset({"4", "4.1", "4.2"}))),
         (nfs_server.parse_nfsd, "no nfsd\n", Nfsd(0, frozenset(), frozenset())),
         (nfs_server.parse_nfsd, "threads 0\nversions\n", Nfsd(0, frozenset(), frozenset())),

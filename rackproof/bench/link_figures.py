@@ -1,0 +1,187 @@
+"""What one run of a link tool gives: its figures, once the tool did what its command line asks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from rackproof.core.architecture import Architecture, Fabric
+from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
+from rackproof.parse.perftest import BandwidthRow
+from rackproof.remote.command import CommandResult
+
+Row = TypeVar("Row")
+
+ATTEMPTS: Final = 3
+"""Runs for one sample, until the tool calls its figures reliable."""
+
+RDMA_BANDWIDTH, RDMA_LATENCY, RDMA_RETRIES = (
+    "link.rdma_write_bandwidth", "link.rdma_write_latency", "link.rdma_retries",
+)  # fmt: skip
+TCP_BANDWIDTH, TCP_RETRANSMITTED = "link.tcp_bandwidth", "link.tcp_retransmitted"
+
+PROGRAMS: Final = {
+    RDMA_BANDWIDTH: "ib_write_bw",
+    RDMA_RETRIES: "ib_write_bw",
+    RDMA_LATENCY: "ib_write_lat",
+    TCP_BANDWIDTH: "iperf3",
+    TCP_RETRANSMITTED: "iperf3",
+}
+"""Metric: the program whose run gives it."""
+
+RDMA_HEADERS_B: Final = 96
+"""Bytes that Linux keeps free for headers when it chooses the RDMA MTU of an Ethernet port (``iboe_get_mtu``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Figures of one run, and what must have passed the ports meanwhile."""
+
+    values: Mapping[str, float]
+    """By metric."""
+    payload_bytes: int
+    """Sent by the client and received by the server."""
+    packets: int
+    """Sent and received by both, at least."""
+    rdma: bool
+    companions: Mapping[str, float] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
+    """Figures of one run of a client.
+
+    Raises ParseError for a failed or unreadable run, Unreliable for figures that are worth another attempt, and
+    Mismatch where the tool says that it did something else than it was asked to.
+    """
+    words = shlex.split(answer.command)
+    program = words[0]
+    if not answer.ok:
+        raise ParseError(program, answer.why)
+    if architecture.fabric is None:
+        raise ParseError(program, "the architecture has no fabric")
+    if program != "iperf3" and (complaint := perftest.complaint(answer.text + answer.stderr.decode(errors="replace"))):
+        raise Unreliable(program, complaint)
+    return _READERS[program](words, answer.text, architecture.fabric)
+
+
+def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
+    report = perftest.parse_bandwidth(text)
+    row = _only(words[0], report.rows)
+    conditions = _conditions(words, report.conditions, fabric, "RDMA_Write BW")
+    _compare(words[0], ("message size in B", _number(words, "-s"), row.bytes))
+    _duration(words, row)
+    moved = row.iterations * row.bytes
+    return Figure({RDMA_BANDWIDTH: row.average_bits_per_s / 1e9}, moved, 0, True, {}, conditions)
+
+
+def _duration(words: Sequence[str], row: BandwidthRow) -> None:
+    """Raises Unreliable where iterations over rate are not the time that the test was told to take.
+
+    perftest leaves up to a quarter at each end out; a late alarm on a busy node makes it longer.
+    """
+    seconds, moved, digit = _number(words, "-D"), row.iterations * row.bytes, 0.005 * row.unit.bytes_per_s
+    rate = row.average * row.unit.bytes_per_s
+    least, most = moved / (rate + digit), moved / max(rate - digit, 1e-9)
+    if least > 2 * seconds + 2 or most < 0.45 * seconds:
+        raise Unreliable(
+            words[0],
+            f"{row.iterations} iterations at {row.average:g} {row.unit} take {moved / rate:.3g} s,"
+            f" it was told to run for {seconds} s",
+        )
+
+
+def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
+    report = perftest.parse_latency(text)
+    row = _only(words[0], report.rows)
+    conditions = _conditions(words, report.conditions, fabric, "RDMA_Write Latency")
+    _compare(words[0], ("iterations", _number(words, "-n"), row.iterations))
+    if row.typical_us is None:
+        raise ParseError(words[0], "the row has no typical latency")
+    payload = row.iterations * row.bytes
+    return Figure({RDMA_LATENCY: row.typical_us}, payload, row.iterations, True, {}, conditions)
+
+
+def _conditions(
+    words: Sequence[str], actual: perftest.Conditions, fabric: Fabric, test: str
+) -> dict[str, str | int | None]:
+    """Raises Mismatch where device, connection, link or MTU are not those that were asked for."""
+    ethernet = fabric.kind != "infiniband"
+    _compare(
+        words[0],
+        ("test", test, actual.test),
+        ("device", _value(words, "-d"), actual.device),
+        ("connection", "RC", actual.connection),
+        ("link type", "Ethernet" if ethernet else "IB", actual.link_layer),
+        ("queue pairs", 1, actual.qps),
+    )
+    if ethernet:
+        _compare(words[0], ("RDMA MTU in B", rdma_mtu(fabric.mtu), actual.mtu_bytes))
+    return {"rdma_mtu_bytes": actual.mtu_bytes, "gid_index": actual.gid_index}
+
+
+def rdma_mtu(mtu: int) -> int:
+    """Largest RDMA MTU (256, 512 … 4096 B) that leaves room for headers on an Ethernet port with this MTU, bytes."""
+    return max((size for size in (256, 512, 1024, 2048, 4096) if size + RDMA_HEADERS_B <= mtu), default=256)
+
+
+def _tcp(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
+    result = iperf3.parse_iperf3(text)
+    seconds = _number(words, "-t")
+    _compare(
+        words[0],
+        ("protocol", "TCP", result.protocol),
+        ("direction", "client sends", "server sends" if result.reverse else "client sends"),
+        ("streams", _number(words, "-P"), result.streams),
+        ("duration in s", seconds, result.seconds_asked),
+        ("server's address", _value(words, "-c"), ", ".join(sorted(result.remote_hosts))),
+        ("own address", _value(words, "-B"), ", ".join(sorted(result.local_hosts))),
+    )
+    if not 0.5 * seconds <= result.received_seconds <= 2 * seconds + 2:
+        raise Mismatch(words[0], f"expected {seconds} s, actual {result.received_seconds:g} s")
+    if result.received_bytes > 1.01 * result.sent_bytes:
+        raise Unreliable(words[0], f"{result.received_bytes} B received of {result.sent_bytes} B sent")
+    values = {TCP_BANDWIDTH: result.received_bits_per_s / 1e9}
+    companions = {}
+    if result.retransmits is not None:
+        companions["retransmits"] = float(result.retransmits)
+        if result.mss_bytes and result.sent_bytes:
+            values[TCP_RETRANSMITTED] = 100 * result.retransmits * result.mss_bytes / result.sent_bytes
+    return Figure(values, result.received_bytes, 0, False, companions)
+
+
+_READERS: Final[dict[str, Callable[[Sequence[str], str, Fabric], Figure]]] = {
+    "ib_write_bw": _bandwidth,
+    "ib_write_lat": _latency,
+    "iperf3": _tcp,
+}
+
+
+def _only(program: str, rows: Sequence[Row]) -> Row:
+    if len(rows) != 1:
+        raise Mismatch(program, f"expected one message size, actual {len(rows)}")
+    return rows[0]
+
+
+def _compare(program: str, *pairs: tuple[str, object, object]) -> None:
+    """Raises Mismatch for the first of (what, asked, reported) that differ."""
+    for what, asked, reported in pairs:
+        if asked != reported:
+            shown = "not reported" if reported in (None, "") else reported
+            raise Mismatch(program, f"expected {what} {asked}, actual {shown}")
+
+
+def _value(words: Sequence[str], option: str) -> str:
+    """Value of an option of a command line."""
+    if option not in words[:-1]:
+        raise ParseError(words[0], f"its command line has no {option}")
+    return words[words.index(option) + 1]
+
+
+def _number(words: Sequence[str], option: str) -> int:
+    value = _value(words, option)
+    if not value.isdigit():
+        raise ParseError(words[0], f"{option} is no number: {value[:40]}")
+    return int(value)

@@ -1,0 +1,180 @@
+"""Samples of links whose traffic is proven by the counters of the ports at both ends, and of pings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rackproof.bench.link_figures import ATTEMPTS, PROGRAMS, RDMA_RETRIES, Figure, figure_of
+from rackproof.bench.port_proof import by_interface, by_rdma, counters_of, prove, rdma_retries, readings_of
+from rackproof.bench.reading import Read, Reading
+from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.evidence import Measurement
+from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse.ping import Ping, parse_ping
+from rackproof.parse.port_counters import PortCounters
+from rackproof.remote.command import CommandResult
+
+LOSS, ROUND_TRIP = "link.loss", "link.round_trip"
+PINGS: Final = 200
+"""Packets for loss and delay: resolves 0.5 % and takes a second."""
+TO: Final = "  # to "
+"""Ends a ping's command, followed by the name of the node that is asked."""
+
+Ends = tuple[PortCounters, PortCounters]
+"""Counters of the server and of the client."""
+
+
+class _Run(NamedTuple):
+    values: dict[str, float]
+    """By metric."""
+    companions: dict[str, float]
+    conditions: Mapping[str, Any]
+
+
+def read_proven_links(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per reliable run of a pair's client; the first member serves, the second is the client."""
+    by_node: dict[str, list[CommandResult]] = {}
+    for answer in answers:
+        by_node.setdefault(answer.node, []).append(answer)
+
+    def read(measurement: Measurement) -> Reading:
+        server, client = measurement.members
+        if measurement.metric in (LOSS, ROUND_TRIP):
+            return _ping(measurement, by_node.get(client, []))
+        if architecture.fabric is None:
+            raise ParseError("links", "the architecture has no fabric")
+        return _link(measurement, by_node.get(server, []), by_node.get(client, []), architecture, architecture.fabric)
+
+    return read
+
+
+def _link(
+    measurement: Measurement,
+    of_server: Sequence[CommandResult],
+    of_client: Sequence[CommandResult],
+    architecture: Architecture,
+    fabric: Fabric,
+) -> Reading:
+    program = PROGRAMS[measurement.metric]
+    answers = [answer for answer in of_client if answer.command.split()[:1] == [program]]
+    if not answers:
+        raise ParseError(program, f"no run of it on {measurement.members[1]}")
+    if len({answer.command for answer in answers}) > 1:
+        raise ParseError(program, "its runs had different commands")
+    runs: list[_Run] = []
+    unreliable: list[Unreliable] = []
+    readings = [readings_of(of_server), readings_of(of_client)]
+    for number, answer in enumerate(answers):
+        try:
+            figure = figure_of(answer, architecture)
+        except Unreliable as error:
+            unreliable.append(error)
+            if len(unreliable) >= ATTEMPTS:
+                break
+            continue
+        unreliable.clear()
+        runs.append(_proven(program, measurement, figure, _ends(readings, number, len(answers)), fabric))
+    if unreliable:
+        times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
+        raise Unreliable(program, times + unreliable[-1].reason)
+    if any(measurement.metric not in run.values for run in runs):
+        raise ParseError(program, f"nothing counts {measurement.metric} here")
+    return Reading(
+        tuple(run.values[measurement.metric] for run in runs),
+        (*answers, *readings[0], *readings[1]),
+        _conditions(measurement, answers, runs),
+        {
+            name: tuple(run.companions[name] for run in runs if name in run.companions)
+            for name in sorted({name for run in runs for name in run.companions})
+        },
+    )
+
+
+def _conditions(measurement: Measurement, answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
+    server, client = measurement.members
+    own: dict[str, Any] = {"server": server, "client": client, "command": answers[0].command}
+    if len(answers) > len(runs):
+        own["unreliable_runs"] = len(answers) - len(runs)
+    return own | dict(runs[0].conditions)
+
+
+def _ends(readings: Sequence[Sequence[CommandResult]], number: int, runs: int) -> tuple[Ends, Ends]:
+    """Counters of both ends before and after a run."""
+    for of_node in readings:
+        if len(of_node) != runs + 1:
+            raise ParseError("port counters", f"expected {runs + 1} readings for {runs} runs, actual {len(of_node)}")
+    of_server, of_client = readings
+    before, after = ((counters_of(of_server[at]), counters_of(of_client[at])) for at in (number, number + 1))
+    return before, after
+
+
+def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[Ends, Ends], fabric: Fabric) -> _Run:
+    """Raises Mismatch where the ports of this rail did not carry what the tool says it moved."""
+    rail = _rail(measurement, fabric)
+    (server, client), (server_after, client_after) = ends
+    name = f"{fabric.interface_prefix}{rail}"
+    moved = [
+        by_rdma(before, after, fabric, rail) if figure.rdma else by_interface(before, after, name)
+        for before, after in ((server, server_after), (client, client_after))
+    ]
+    at_server, at_client = moved
+    ports = [f"{name} of {member}" for member in measurement.members]
+    prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
+    prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
+    for port, one in zip(ports, moved, strict=True):
+        prove(program, port, "sent", figure.packets, one.sent_packets, "packets")
+        prove(program, port, "received", figure.packets, one.received_packets, "packets")
+    values = dict(figure.values)
+    companions = dict(figure.companions) | {
+        "application_bytes": float(figure.payload_bytes),
+        "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
+    }
+    if figure.rdma:
+        device = f"{fabric.rdma_prefix}{rail}"
+        retries = [rdma_retries(before, after, device) for before, after in zip(*ends, strict=True)]
+        counted = [one for one in retries if one is not None]
+        if counted:
+            values[RDMA_RETRIES] = companions["rdma_retries"] = float(sum(counted))
+    return _Run(values, companions, figure.conditions)
+
+
+def _rail(measurement: Measurement, fabric: Fabric) -> int:
+    rail = measurement.labels.get("rail", "")
+    if not rail.isdigit() or int(rail) >= fabric.rails:
+        raise ParseError("links", f"expected a rail below {fabric.rails}, actual {rail[:20]!r}")
+    return int(rail)
+
+
+def _ping(measurement: Measurement, of_client: Sequence[CommandResult]) -> Reading:
+    """Loss, in percent, or the fastest round trip, in the metric's unit (us)."""
+    server, client = measurement.members
+    runs = [a for a in of_client if a.command.startswith("ping ") and a.command.endswith(f"{TO}{server}")]
+    if len(runs) != 1:
+        raise ParseError("ping", f"expected one run to {server} on {client}, actual {len(runs)}")
+    (answer,) = runs
+    if answer.rc not in (0, 1):  # 1: not every packet was answered
+        raise ParseError("ping", answer.why)
+    ping = parse_ping(answer.text)
+    asked = re.search(r" -c (\d+) ", answer.command)
+    if asked is None or ping.sent != int(asked[1]):
+        raise Mismatch("ping", f"expected {asked[1] if asked else 'a number of'} packets, actual {ping.sent}")
+    return Reading(
+        (_ping_value(measurement.metric, ping),),
+        (answer,),
+        {"server": server, "client": client, "command": answer.command, "packets": ping.sent},
+        {
+            name: (value * 1e3,)
+            for name, value in (("round_trip_mean_us", ping.mean_ms), ("round_trip_slowest_us", ping.slowest_ms))
+            if value is not None
+        },
+    )
+
+
+def _ping_value(metric: str, ping: Ping) -> float:
+    if metric == LOSS:
+        return ping.lost_pct
+    if ping.fastest_ms is None:
+        raise ParseError("ping", f"no reply to {ping.sent} packets")
+    return ping.fastest_ms * 1e3

@@ -1,0 +1,177 @@
+"""Nodes whose fabric ports count what the tools move; what tools do, say and pass can be changed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rackproof.bench.proven_collectives import asked_of
+from rackproof.core.collective import busbw_factor, least_received
+from rackproof.parse.port_counters import BEGINS
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import said
+
+DATA = Path(__file__).parents[1] / "data" / "tools"
+MTU = 9000
+
+
+@dataclass
+class FabricNodes:
+    """Two or more nodes. Traffic takes the rail that its socket or device names, unless ``way`` says otherwise."""
+
+    addresses: dict[str, str] = field(default_factory=lambda: {"10.77.0.21": "gpu-01", "10.77.0.22": "gpu-02"})
+    """Fabric address: node."""
+    way: Callable[[str], str] = lambda port: port
+    """The port that traffic for a port really takes."""
+    edit: Callable[[str, str], str] = lambda program, text: text
+    """Changes what a program prints."""
+    status: dict[str, int] = field(default_factory=dict)
+    """Exit status by program."""
+    complaints: dict[str, list[str]] = field(default_factory=dict)
+    """By program: what its next runs print on stderr."""
+    attempts: dict[str, list[Callable[[str], str]]] = field(default_factory=dict)
+    """By program: changes of the next runs' outputs."""
+    loss: dict[str, float] = field(default_factory=dict)
+    """Percent, by node."""
+    delay_ms: dict[str, float] = field(default_factory=dict)
+    retries: int = 0
+    """Of every RDMA test."""
+    hostnames: dict[str, str] = field(default_factory=dict)
+    lacking: set[str] = field(default_factory=set)
+    """Counters that no node has."""
+    counts: dict[tuple[str, str], dict[str, int]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(lambda: 1000))
+    )
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        program = command.split()[0]
+        if command.startswith(BEGINS):
+            return said(node, command, self._counters(node, command))
+        if program == "ping":
+            return self._ping(node, command)
+        if program == "mpirun":
+            return self._finish(node, command, self._collective(command))
+        if (program == "iperf3" and " -c " in command) or (program.startswith("ib_write") and self._peer(command)):
+            return self._finish(node, command, self._link(node, command, program))
+        return None
+
+    def _finish(self, node: str, command: str, text: str) -> CommandResult:
+        program = command.split()[0]
+        text = self.edit(program, text)
+        if self.attempts.get(program):
+            text = self.attempts[program].pop(0)(text)
+        complaint = self.complaints[program].pop(0) if self.complaints.get(program) else ""
+        return said(node, command, text, rc=self.status.get(program, 0), err=complaint)
+
+    def _peer(self, command: str) -> str | None:
+        return self.addresses.get(shlex.split(command)[-1])
+
+    def pass_(self, sender: str, receiver: str, port: str, count: int, packets: int) -> None:
+        port = self.way(port)
+        self.counts[sender, port]["tx_bytes"] += count
+        self.counts[receiver, port]["rx_bytes"] += count
+        for node in (sender, receiver):
+            self.counts[node, port]["tx_packets"] += packets
+            self.counts[node, port]["rx_packets"] += packets
+
+    def _link(self, node: str, command: str, program: str) -> str:
+        words = shlex.split(command)
+        if program == "iperf3":
+            return self._iperf3(node, words)
+        device = words[words.index("-d") + 1]
+        port = device.replace("rxe", "fabric")
+        peer = self._peer(command) or ""
+        if program == "ib_write_bw":
+            text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
+            self.pass_(node, peer, port, 1300 * 65536, 1300)
+        else:
+            text = (DATA / "perftest-write-lat.txt").read_text().replace("1000          1.54", "200           1.54")
+            self.pass_(node, peer, port, 200 * 70, 200)
+        self.counts[node, device]["duplicate_request"] += self.retries
+        return text.replace(": rdma0", f": {device}")
+
+    def _iperf3(self, node: str, words: list[str]) -> str:
+        document = json.loads((DATA / "iperf3-3.12-two-streams.json").read_text())
+        peer, own = words[words.index("-c") + 1], words[words.index("-B") + 1]
+        seconds, streams = int(words[words.index("-t") + 1]), int(words[words.index("-P") + 1])
+        start, moved = document["start"], 30_000_000 * seconds
+        start["connected"] = [{"local_host": own, "remote_host": peer} for _ in range(streams)]
+        start["test_start"] |= {"num_streams": streams, "duration": seconds}
+        start["tcp_mss_default"] = MTU - 52
+        for name in ("sum_sent", "sum_received"):
+            document["end"][name] |= {"seconds": seconds, "bytes": moved, "bits_per_second": 8.0 * moved / seconds}
+        interface = words[words.index("--bind-dev") + 1] if "--bind-dev" in words else "fabric0"
+        self.pass_(node, self.addresses[peer], interface, int(moved * 1.01), moved // MTU)
+        return json.dumps(document) + "\n"
+
+    def _counters(self, node: str, command: str) -> str:
+        lines = [f"/proc/sys/kernel/hostname:{self.hostnames.get(node, node)}"]
+        lines += ["/proc/net/snmp:Tcp: OutSegs RetransSegs", "/proc/net/snmp:Tcp: 1000 7"]
+        for port in re.findall(r"/sys/class/net/(\S+)/statistics", command):
+            for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets"):
+                if name not in self.lacking:
+                    lines.append(f"/sys/class/net/{port}/statistics/{name}:{self.counts[node, port][name]}")
+        for device in re.findall(r"/sys/class/infiniband/(\S+)/ports/1/hw_counters", command):
+            if "duplicate_request" not in self.lacking:
+                count = self.counts[node, device]["duplicate_request"]
+                lines.append(f"/sys/class/infiniband/{device}/ports/1/hw_counters/duplicate_request:{count}")
+        return "".join(f"{line}\n" for line in lines) + "status 0\n"
+
+    def _ping(self, node: str, command: str) -> CommandResult:
+        match = re.search(r" -c (\d+) .* ([\d.]+)  # to (\S+)$", command)
+        assert match is not None
+        sent, peer = int(match[1]), match[3]
+        ends = (node, peer)
+        lost = round(sent * min(100.0, sum(self.loss.get(end, 0.0) for end in ends)) / 100)
+        fastest = 1.0 + sum(self.delay_ms.get(end, 0.0) for end in ends)
+        text = f"\n--- {match[2]} ping statistics ---\n{sent} packets transmitted, {sent - lost} received, x\n"
+        if lost < sent:
+            text += f"rtt min/avg/max/mdev = {fastest:.3f}/{fastest + 2:.3f}/{fastest + 30:.3f}/0.300 ms\n"
+        return said(node, command, self.edit("ping", text), rc=1 if lost == sent else 0)
+
+    def _collective(self, command: str) -> str:
+        asked = asked_of(command)
+        hosts = [self.hostnames.get(host, host) for host in asked.hosts for _ in range(asked.ranks_per_node)]
+        received = sum(
+            (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), asked.ranks_per_node)
+            for size in asked.sizes
+        )
+        for host in asked.hosts:
+            self.counts[host, self.way("fabric0")]["rx_bytes"] += received
+        if "_perf" in command:
+            return self._nccl(asked.op, command, hosts)
+        rows = []
+        for size in asked.sizes:
+            alg = size / 1000.0 / 1e3
+            rows.append(
+                {"bytes": size, "time_us": 1000.0, "algbw_GBps": alg,
+                 "busbw_GBps": alg * busbw_factor(asked.op, len(hosts)), "wrong": 0,
+                 "samples_us": [1000.0] * asked.iterations}
+            )  # fmt: skip
+        document = {"rackproof_collectives": 1, "engine": "mpi", "op": asked.op, "ranks": len(hosts), "hosts": hosts,
+                    "dtype": "float32", "warmup": asked.warmup, "mpi": "Open MPI v5.0.7", "results": rows}  # fmt: skip
+        return json.dumps(document) + "\n"
+
+    def _nccl(self, op: str, command: str, hosts: list[str]) -> str:
+        asked = asked_of(command)
+        low, high = asked.sizes[0], asked.sizes[-1]
+        lines = [
+            f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 4(factor) warmup iters: {asked.warmup}"
+            f" iters: {asked.iterations} agg iters: 1 validation: 1 graph: 0",
+            "#",
+            *(f"#  Rank {rank:2} Group  0 Pid  1 on {host} device  0 [0000:18:00] NVIDIA H200"
+              for rank, host in enumerate(hosts)),
+            "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+            "     time   algbw   busbw  #wrong",
+        ]  # fmt: skip
+        for size in asked.sizes:
+            alg = size / 1000.0 / 1e3
+            half = f"1000.0 {alg:.4f} {alg * busbw_factor(op, len(hosts)):.4f} 0"
+            lines.append(f"{size} {size // 4} float sum -1 {half} {half}")
+        lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1.0", "#"]
+        return "".join(f"{line}\n" for line in lines)
