@@ -226,7 +226,7 @@ def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
     schedule = rounds(nodes)
     if not schedule:
         return
-    id_ = f"links/rail{rail}/loss"
+    id_ = f"loss/rail{rail}"
     places = {
         pair: [expected(metric, Scope.PAIR, pair, {"rail": str(rail)}, id_) for metric in (LOSS, ROUND_TRIP)]
         for pairs in schedule

@@ -14,6 +14,9 @@ from tests.unit.false_certificates.edited import Body, copy, edited, example
 
 RECORDINGS = Path(__file__).parents[2] / "data/recordings/virtual-rack"
 
+PROOFS = ["checks", "readers"]
+"""The example's commands read no counters of ports."""
+
 
 @pytest.fixture(scope="session")
 def recorded_inventory(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
@@ -24,13 +27,13 @@ def recorded_inventory(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
         data = canonical(recording.node.data)
         names[recording.node.name] = hashlib.sha256(data).hexdigest()
         (folder / "raw" / names[recording.node.name]).write_bytes(data)
-    info = {"inventory_data": names, "validators": "0" * 64, "proofs": ["checks", "readers"]}
+    info = {"inventory_data": names, "validators": "0" * 64, "proofs": PROOFS}
 
     def proven(record: Record) -> Body | None:
         if record.kind is Kind.RUN:
             return record.body | info
         if record.kind is Kind.MEASUREMENT:
-            return record.body | {"reader": reader_of(record.body["metric"])}
+            return record.body | {"reader": reader_of(record.body["metric"], PROOFS)}
         return None
 
     return folder, edited(proven)
