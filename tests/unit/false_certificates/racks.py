@@ -50,6 +50,8 @@ class World:
     silent: set[tuple[str, str]] = field(default_factory=set)
     """(check, node) without an answer."""
     rate: float = 60.0
+    clients: dict[str, Any] = field(default_factory=dict)
+    """Fields of ``StorageNodes``: what its storage clients do."""
     looks: dict[str, str] = field(default_factory=dict)
     """Outcome of a check on what a step did to the first node, by step."""
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
@@ -139,7 +141,9 @@ class World:
                 context.session.store.append(Kind.CHECK, check(GPU[0], "load.something", self.looks[id_], id_))
             alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
             if alive:
-                clients = StorageNodes(architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6})
+                clients = StorageNodes(
+                    architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6}, **self.clients
+                )
                 addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
                 run = recorded_run(clients, storage, JOB, addresses)
                 read = READERS[NAME]([context.session.record(answer) for answer in run], architecture)
