@@ -5,17 +5,22 @@ Linear in the evidence; keeps the answers of one step at a time.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rackproof.bench.asked import other_than_asked
+from rackproof.bench.guard import is_look
 from rackproof.bench.readers import READERS, reader_of
-from rackproof.bench.reading import Read, Reading, name_of, outputs_of
+from rackproof.bench.reading import Read, Reading, outputs_of
+from rackproof.bench.reread_load import LoadRead, read_load
 from rackproof.bench.storage_runs import is_layout
 from rackproof.core.architecture import Architecture
-from rackproof.core.evidence import CommandRecord, Kind, Measurement, Record
+from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
+from rackproof.core.load import GUARD
 from rackproof.core.metrics import METRICS
+from rackproof.core.starvation import OF_CONTROLLER
 from rackproof.errors import RunError
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -32,7 +37,12 @@ Output = Callable[[str], bytes]
 
 
 def disproven(
-    records: Iterable[Record], output: Output, architecture: Architecture, proofs: Sequence[str], profile: str
+    records: Sequence[Record],
+    output: Output,
+    architecture: Architecture,
+    proofs: Sequence[str],
+    profile: str,
+    nodes: Iterable[NodeInfo] = (),
 ) -> dict[int, str]:
     """Why a measurement is not what its raw outputs give, by the ``seq`` of its record; empty where all are proven.
 
@@ -40,7 +50,10 @@ def disproven(
     ``RunInfo``: a run that records its readers has one for every measurement; for older runs the reader follows from
     the metric, and metrics without one are left out.
     """
-    faults: dict[int, str] = {}
+    load = LoadRead()
+    if GUARD in proofs:
+        load = read_load(records, lambda command: _answer(command, output), architecture, nodes)
+    faults = load.faults
     owners: dict[str, tuple[int, int]] = {}
     for number, (step, commands, measurements) in enumerate(_steps(records)):
         answers: list[CommandResult] | None = None
@@ -57,8 +70,9 @@ def disproven(
                 fault = _identity_fault(measurement, name, step, reader_of(measurement.metric, proofs))
                 if fault is None:
                     reading = reads[name](measurement)
+                    observed = _observed(reading, measurement, load.conditions.get(seq, {}))
                     fault = (
-                        difference(measurement, reading, PROOF in proofs)
+                        difference(measurement, observed, PROOF in proofs)
                         or _used_twice(reading, owners, number)
                         or other_than_asked(measurement, reading, architecture.profiles[profile])
                     )
@@ -69,6 +83,12 @@ def disproven(
             if fault:
                 faults[seq] = fault
     return faults
+
+
+def _observed(reading: Reading, measurement: Measurement, conditions: Mapping[str, Any]) -> Reading:
+    """The reading with what was seen of the nodes, and of the controller, which no output shows."""
+    own = {name: value for name, value in measurement.conditions.items() if name in OF_CONTROLLER}
+    return reading._replace(conditions={**reading.conditions, **conditions, **own})
 
 
 Step = tuple[str | None, list[CommandRecord], list[tuple[int, Measurement]]]
@@ -84,7 +104,7 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
     measurements: list[tuple[int, Measurement]] = []
     for record in records:
         match record.kind:
-            case Kind.COMMAND:
+            case Kind.COMMAND if not is_look(str(record.body["command"])):
                 commands.append(CommandRecord.model_validate(record.body))
             case Kind.MEASUREMENT:
                 measurements.append((record.seq, Measurement.model_validate(record.body)))
@@ -161,7 +181,7 @@ def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int)
     ``owners`` has the step and the run of every output so far.
     """
     for answer in reading.used:
-        name = name_of(answer.stdout)
+        name = hashlib.sha256(answer.stdout).hexdigest()
         if answer.stdout and owners.setdefault(name, (step, id(answer))) != (step, id(answer)):
             return f"its output {name[:12]} is also that of another run"
     return None

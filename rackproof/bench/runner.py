@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
+from rackproof.bench.guard import Guard
 from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import RemoteError
@@ -24,11 +25,15 @@ def run_steps(
     """Execute the steps that are not in ``done``.
 
     Every expected measurement is recorded, with its samples or the reason why there are none, before the step is
-    recorded as done. Errors of a node do not end the stage; a full disk on the controller does.
+    recorded as done; so is what the step did to every node. Errors of a node do not end the stage; a full disk on the
+    controller does.
     """
     with ExitStack() as stack:
         context = BenchContext(session, run, stack, say)
         stack.callback(_tidy, context)
+        guard = Guard(session)
+        if any(step.id not in done for step in steps):
+            guard.look()
         for index, step in enumerate(steps):
             progress(step, index)
             if step.id in done:
@@ -36,16 +41,18 @@ def run_steps(
             began = time.monotonic()
             session.step = step.id
             measurements, reason = _attempt(context, step)
+            guard.look()
             missing = 0
             for place in step.expects:
                 measurement = measurements.get(key_of(place)) or unmeasured(
                     place, reason or "the step returned no number for it"
                 )
                 missing += not measurement.samples
-                session.measured(measurement)
+                session.measured(guard.beside(measurement))
             planned = {key_of(place) for place in step.expects}
             for measurement in (m for k, m in measurements.items() if k not in planned):  # e.g. a sum over fewer nodes
-                session.measured(measurement)
+                session.measured(guard.beside(measurement))
+            faults = guard.record(step.id)
             status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
             body = {"step": step.id, "status": status, "elapsed_s": round(time.monotonic() - began, 3)}
             body |= {"digest": step.digest} if step.digest else {}
@@ -53,6 +60,8 @@ def run_steps(
             if missing:
                 session.find_lost()
             session.step = None
+            for fault in faults:
+                say(fault)
             if missing:
                 say(
                     f"{step.title}: {missing} of {len(step.expects)} numbers missing"

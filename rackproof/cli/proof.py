@@ -68,7 +68,7 @@ def prove(records: Sequence[Record], folder: Path, reference: LoadedArchitecture
         with contextlib.suppress(RunError, ArchitectureError):
             own = stored_architecture(folder, info)
     output = partial(read_raw, folder)
-    faults = disproven(records, output, own.model, info.proofs, info.profile)
+    faults = disproven(records, output, own.model, info.proofs, info.profile, info.nodes)
     faults |= strangers(records) | other_identities(records, output)
     if why := contradiction(info, own, output):
         faults[records[0].seq] = why

@@ -25,6 +25,7 @@ from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.metrics import METRICS
 from rackproof.core.noise import noise_between
+from rackproof.core.starvation import CONDITIONS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
 from rackproof.core.verdict import Judgement, Verdict
@@ -254,7 +255,9 @@ def _percent(part: float, whole: float) -> float | None:
 
 def _otherwise(old: Measurement, new: Measurement, run: str, other: str) -> Iterator[str]:
     """Conditions that differ, apart from run names in commands."""
-    before, after = dict(_flat("", old.conditions)), dict(_flat("", new.conditions))
+    before, after = (
+        dict(_flat("", {k: v for k, v in one.conditions.items() if k not in CONDITIONS})) for one in (old, new)
+    )
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key, "not recorded"), after.get(key, "not recorded")
         if was.replace(run, "RUN") != now.replace(other, "RUN"):

@@ -60,7 +60,7 @@ PORTS: Final = "ports"
 STORAGE: Final = "storage"
 """Numbers of storage come with the files that were written before, the mounts around the run and fio's own options."""
 
-PROOFS: Final = ("checks", "end", "identity", "readers", PLANNED, PORTS, STORAGE)
+PROOFS: Final = ("checks", "end", "guard", "identity", "readers", PLANNED, PORTS, STORAGE)
 """Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
 certified."""
 

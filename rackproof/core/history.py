@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record
+from rackproof.core.load import PREFIX
 
 VALIDATE: Final = "validate"
 REACHABLE: Final = "node.reachable"
@@ -240,8 +241,10 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
         key = (body["check"], body.get("item", ""), body["node"])
         earlier = counting.get(key)
         if earlier is None or (earlier[0] != number and not validated):
-            gone += earlier[1] if earlier else []
-            counting[key] = (number, [record])
+            # What a step did to a node stays, even if the step was repeated.
+            kept = [one for one in earlier[1] if _is_damage(one)] if earlier else []
+            gone += [one for one in earlier[1] if one not in kept] if earlier else []
+            counting[key] = (number, [*kept, record])
         else:
             earlier[1].append(record)
     history.superseded.update(record.seq for record in gone)
@@ -250,6 +253,10 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
             item = f"[{record.body['item']}]" if record.body.get("item") else ""
             what = f"{record.body['check']}{item} on {record.body['node']}"
             history.replaced.append(Replaced(what, str(record.body.get("message", ""))))
+
+
+def _is_damage(record: Record) -> bool:
+    return str(record.body["check"]).startswith(PREFIX) and record.body["outcome"] == "failed"
 
 
 def _is_void(history: History, seq: int, node: str) -> bool:

@@ -11,6 +11,10 @@ from rackproof.core.status import Outcome, Status, outcome_of
 
 RUN: Final = "run."
 """Prefix of verdicts on the run itself; every part of a certificate has them."""
+LOAD: Final = "load."
+"""Prefix of checks on what a step of a benchmark did to the nodes."""
+BENCH: Final = "bench."
+"""Prefix of checks on what measures."""
 EVIDENCE: Final = f"{RUN}evidence"
 """INVALID where the evidence is not whole: nothing is proven then, neither good nor bad."""
 
@@ -129,7 +133,8 @@ class Judgement(BaseModel):
 
     def restricted_to(self, kind: Literal["check", "criterion"]) -> Judgement:
         """Verdicts of one kind and those on the run, with their outcome: PASSED at best, since a part is no whole."""
-        verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind or verdict.id.startswith(RUN))
+        always = (RUN, *((LOAD, BENCH) if kind == "criterion" else ()))
+        verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind or verdict.id.startswith(always))
         outcome = outcome_for(verdicts)
         part = Outcome.PASSED if outcome is Outcome.CERTIFIED else outcome
         return self.model_copy(update={"verdicts": verdicts, "outcome": part})

@@ -95,7 +95,7 @@ def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile
         architecture=architecture.model.metadata.id,
         architecture_sha256=architecture.sha256,
         profile=profile,
-        nodes=_nodes(rack),
+        nodes=node_infos(rack),
         controller=_controller(),
         proofs=PROOFS,
         kit_sha256=kit_digest(),
@@ -158,7 +158,7 @@ def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture,
         raise RunError(f"{info.run}: recorded by another build of rackproof {__version__}; {anew}")
     if Path(info.inventory).resolve() != Path(rack.source).resolve():
         raise RunError(f"{info.run}: it is a run of {info.inventory}, not of {rack.source}; {anew}")
-    now = _nodes(rack)
+    now = node_infos(rack)
     if [n.name for n in info.nodes] != [n.name for n in now]:
         raise RunError(f"{info.run}: {rack.source} has other nodes than when the run began; {anew}")
     data = node_data(rack)
@@ -183,7 +183,7 @@ def node_data(rack: Rack) -> dict[str, str]:
     }
 
 
-def _nodes(rack: Rack) -> tuple[NodeInfo, ...]:
+def node_infos(rack: Rack) -> tuple[NodeInfo, ...]:
     return tuple(
         NodeInfo(name=n.name, groups=n.groups, virtual=n.virtual, simulated_gpus=n.simulated_gpus) for n in rack.nodes
     )

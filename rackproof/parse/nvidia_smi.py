@@ -75,6 +75,12 @@ class Gpu:
     """After the next reset."""
     performance_state: str | None
     memory_total_mib: int | None
+    memory_used_mib: int | None
+    compute_mode: str | None
+    """``Default``, ``Exclusive_Process``, ``Prohibited``."""
+    pcie_replays: int | None
+    slowdowns_us: Mapping[str, int]
+    """Time in slowdowns by heat and power brakes since the driver was loaded; empty for older drivers."""
     temperature_margin_c: float | None
     """Distance of the hottest spot from the slowdown limit (T.Limit); negative above the limit."""
     power_draw_w: float | None
@@ -223,6 +229,10 @@ def _gpu(element: ET.Element) -> Gpu:
         ecc_pending=text_at(element, "ecc_mode/pending_ecc"),
         performance_state=text_at(element, "performance_state"),
         memory_total_mib=integer_at(element, "fb_memory_usage/total", " MiB"),
+        memory_used_mib=integer_at(element, "fb_memory_usage/used", " MiB"),
+        compute_mode=text_at(element, "compute_mode"),
+        pcie_replays=integer_at(element, "pci/replay_counter"),
+        slowdowns_us=_slowdowns(element),
         temperature_margin_c=_temperature_margin(element),
         power_draw_w=_first_power(element, power, ("power_draw", "instant_power_draw", "average_power_draw")),
         power_limit_w=_first_power(element, power, ("current_power_limit", "enforced_power_limit", "power_limit")),
@@ -312,6 +322,13 @@ def _throttle_reasons(element: ET.Element) -> tuple[str, ...] | None:
         if any(text is not None for _, text in texts):
             return tuple(name for name, text in texts if text == "Active")
     return None
+
+
+def _slowdowns(element: ET.Element) -> Mapping[str, int]:
+    section = "clocks_event_reasons_counters"
+    names = [counter.tag.removeprefix(f"{section}_") for counter in element.findall(f"{section}/*")]
+    times = {name: integer_at(element, f"{section}/{section}_{name}", " us") for name in names}
+    return {name: time for name, time in times.items() if time is not None and re.search("thermal|brak", name)}
 
 
 def _ecc(counters: ET.Element | None) -> EccErrors:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import EVIDENCE, RUN, Verdict
+from rackproof.core.verdict import EVIDENCE, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, item_of, name_of
 
-_CAUSES = (RUN, "node.")
-"""Prefixes of checks that explain others."""
 CLUSTER_FROM = 3
-"""At least this many ids unmeasured on the same subjects for the same reason become one finding."""
+"""At least this many ids unmeasured on the same subjects for the same reason become one finding; invalid ones also on
+different subjects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +75,16 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     causes: dict[object, list[Finding]] = {}
     for (status, required, kind, identifier), group in by_id.items():
         finding = Finding(status, required, kind, _title(group), (identifier,), tuple(group))
-        # Only UNMEASURED has causes outside the check: a node that is down, a missing tool.
+        # Causes outside of what was asked: a node that is down, a missing tool, a starved machine.
         absent = frozenset((v.subject, v.message) for v in group)
-        cause = (required, absent) if status is Status.UNMEASURED else (required, status, kind, identifier)
+        texts = frozenset(v.message for v in group)
+        cause = {
+            Status.UNMEASURED: (required, status, absent),
+            Status.INVALID: (required, status, texts),
+        }.get(status, (required, status, kind, identifier))
         causes.setdefault(cause, []).append(finding)
     merged = [finding for group in causes.values() for finding in _cluster(group)]
-    return tuple(sorted(merged, key=_order))
-
-
-def _order(finding: Finding) -> tuple[bool, bool, int, bool, str, tuple[str, ...]]:
-    """Broken evidence first; among findings of one status those on the run and on nodes that do not answer."""
-    cause = any(identifier.startswith(_CAUSES) for identifier in finding.ids)
-    return EVIDENCE not in finding.ids, not finding.required, -finding.status.rank, not cause, finding.kind, finding.ids
+    return tuple(sorted(merged, key=lambda f: (EVIDENCE not in f.ids, not f.required, -f.status.rank, f.kind, f.ids)))
 
 
 def _title(group: list[Verdict]) -> str:
@@ -109,7 +106,7 @@ def _cluster(group: list[Finding]) -> Iterable[Finding]:
             status=group[0].status,
             required=group[0].required,
             kind=group[0].kind,
-            title=f"{' and '.join(named)} unmeasured for the same reason",
+            title=f"{' and '.join(named)} {group[0].status.value.lower()} for the same reason",
             ids=tuple(f.ids[0] for f in group),
             verdicts=tuple(v for f in group for v in f.verdicts),
         )

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from rackproof.core.metrics import METRICS
+from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Verdict
 from rackproof.report import plots, quantities, tables, verdict_tables
@@ -188,7 +189,8 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
 
 def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
     """Whether the page does not show it elsewhere, as it does versions, labels, members and the command line."""
-    return not is_version(key) and key != "command" and str(value) != m.labels.get(key) and value not in m.members
+    known = is_version(key) or key == "command" or key in CONDITIONS_OF_TIME
+    return not known and str(value) != m.labels.get(key) and value not in m.members
 
 
 def _what(m: MeasurementSummary) -> str:

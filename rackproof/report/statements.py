@@ -80,7 +80,7 @@ def _sentence(text: str) -> str:
 
 def part_statement(part: Part, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
     """The result of the checks alone, or of the criteria alone: ``All 375 checks passed``."""
-    required = [v for v in verdicts if v.required and not v.id.startswith(RUN)]
+    required = [v for v in verdicts if v.required and v.kind == part and not v.id.startswith(RUN)]
     seen = Counter(v.status for v in required)
     total = len(required)
     one, many, fine, other = {
@@ -91,7 +91,8 @@ def part_statement(part: Part, outcome: Outcome, verdicts: Sequence[Verdict]) ->
     if outcome is Outcome.PASSED:
         warned = f", {seen[Status.WARN]} of them with a warning" if seen[Status.WARN] else ""
         return f"All {total} {noun} {fine}{warned}. Without the {other} nothing is certified."
-    of_run = [v for v in verdicts if v.required and v.id.startswith(RUN) and v.status.rank > Status.WARN.rank]
+    others = [v for v in verdicts if v.required and (v.kind != part or v.id.startswith(RUN))]
+    of_run = sorted((v for v in others if v.status.rank > Status.WARN.rank), key=lambda v: -v.status.rank)
     parts = [
         f"{seen[status]} of {total} {noun} {word}{where}"
         for status, word in ((Status.FAIL, "failed"), (Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))

@@ -15,6 +15,7 @@ from rackproof.errors import NodeUnreachable
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
+from tests.unit.looks import Machine, look_of
 
 Answer = Callable[[str, str], CommandResult | None]
 
@@ -55,7 +56,7 @@ class FakeConnection:
         self.fleet.asked.append((name, command))
         if name in self.fleet.dead:
             return said(name, command, rc=None, error="connection lost")
-        answer = self.fleet.answer(name, command)
+        answer = self.fleet.answer(name, command) or look_of(self.fleet.machines, name, command)
         return said(name, command) if answer is None else answer
 
     @contextmanager
@@ -78,6 +79,8 @@ class FakeFleet:
     answer: Answer
     dead: set[str] = field(default_factory=set)
     asked: list[tuple[str, str]] = field(default_factory=list)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    """Which answer looks of ``bench.guard``."""
     files: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> FakeConnection:

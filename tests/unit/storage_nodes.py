@@ -59,8 +59,7 @@ class StorageNodes:
             return said(node, command, self._state(node, command, *asked))
         for launch in launches([CommandResult(node, command, 0)]):
             text = self._fio(launch.clients, launch.jobs)
-            writes = all(job["name"].endswith("-layout") for job in launch.jobs.values())
-            return said(node, command, text if writes else f"{self.before}{text}", 0 if writes else self.rc)
+            return said(node, command, f"{self.before}{text}", self.rc)
         return None
 
     def _storage(self, text: str) -> Storage:

@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "remote"},
     "configure": {"architectures", "core", "errors", "kit", "parse", "remote", "shell", "version_sets"},
-    "bench": {"core", "errors", "evidence", "parse", "remote"},
+    "bench": {"core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
         "version_sets",

@@ -34,6 +34,8 @@ class _Share(NamedTuple):
     """Name of the ceiling."""
     member: str = ""
     """Member of the number, where it is not the subject; ends with a colon."""
+    starved: str = ""
+    """Why the ceiling may be too low, where the number itself is not affected."""
 
 
 def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
@@ -133,9 +135,10 @@ class _Case:
                     return self._without(subject, self._broken(number, whole, raw, records))
                 remark = "; ".join(filter(None, (number.remark, whole.remark))) if whole.remark else number.remark
                 both = Number(
-                    number.value, number.samples, number.cv_pct, raw, simulated, remark, records, number.counts
-                )
-                share = _Share(number.value, whole.value, of)
+                    number.value, number.samples, number.cv_pct, raw, simulated, remark, records, number.counts,
+                    number.starved,
+                )  # fmt: skip
+                share = _Share(number.value, whole.value, of, starved="" if number.starved else whole.starved)
                 return self._verdict(subject, both, convert(ratio, "ratio", self.bar.unit), share)
         return self._without(subject, NoNumber(status, why, raw=raw, simulated=simulated, records=records))
 
@@ -166,6 +169,9 @@ class _Case:
     def _verdict(self, subject: str, number: Number, value: float, share: _Share | None = None) -> Verdict:
         """Judge ``value``, which is in the bar's unit."""
         result = compare(self.bar, value)
+        of_reference = share.starved if share is not None and result.status is Status.PASS else ""
+        if cause := of_reference or (number.starved if result.status is Status.FAIL else ""):
+            return self._without(subject, unusable(number, Status.INVALID, cause))
         own, unit = self.metric.unit, self.bar.unit
         expected, actual = self.bar_text, amount(value, unit, result.edge)
         if share is not None:

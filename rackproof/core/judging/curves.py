@@ -106,6 +106,11 @@ class _Judged:
             )
             return Verdict(**common, status=Status.INVALID, message=why)
         passed = value >= least * (1 - _ROUNDING)
+        suspects = (
+            {baseline: self.points[baseline]} if passed and not self._starved({point: self.points[point]}) else {}
+        )
+        if cause := self._starved(suspects if passed else concerned):
+            return Verdict(**common, status=Status.INVALID, message=cause)
         of = f"linear growth from {baseline} {self.over}"
         return Verdict(
             **common,
@@ -137,6 +142,8 @@ class _Judged:
             why = f"the line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
             return Verdict(**common, status=Status.INVALID, message=why)
         passed = slope > 0 and value >= least * (1 - _ROUNDING)
+        if not passed and (cause := self._starved(self.points)):
+            return Verdict(**common, status=Status.INVALID, message=cause)
         falls = "" if slope > 0 else ", of a falling line"
         return Verdict(
             **common,
@@ -157,6 +164,8 @@ class _Judged:
         values = self._values(self.points)
         steps = [(_step(values[a], values[b]), a, b) for a, b in pairwise(values)]
         down = [(a, b) for step, a, b in steps if step < -100 * _ROUNDING]
+        if down and (cause := self._starved(self.points)):
+            return Verdict(**common, status=Status.INVALID, message=cause)
         texts = "; ".join(
             f"{amount(values[a], self.unit, values[b])} → {amount(values[b], self.unit, values[a])}"
             f" from {a} to {b} {self.over}"
@@ -200,6 +209,10 @@ class _Judged:
                 listed = ", ".join(str(point) for point in bad)
                 return status, f"{status.value.lower()} at {listed} {self.over}: {bad[first]}"
         return None
+
+    def _starved(self, points: Points) -> str:
+        """Why the numbers of these points may be too low; empty where nothing says so."""
+        return next((a.starved for a in points.values() if isinstance(a, Number) and a.starved), "")
 
     def _values(self, points: Points) -> dict[int, float]:
         return {n: answer.value for n, answer in points.items() if isinstance(answer, Number)}

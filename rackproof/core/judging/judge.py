@@ -30,6 +30,7 @@ from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.profile_parts import judge_parts
 from rackproof.core.judging.select import Index, WantedConditions
+from rackproof.core.load import GUARD
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
@@ -85,9 +86,16 @@ def judge_records(
             for record in records
             if record.kind is Kind.PLANNED and record.seq not in history.superseded
         )
-        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs)
+        steps = _steps(records) if GUARD in run.proofs else ()
+        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs, steps)
         judgement = _judge(architecture, run, index, checks, asked, own_architecture, of_run)
         return _without_disproven(judgement, faults) if faults else judgement
+
+
+def _steps(records: Iterable[Record]) -> tuple[str, ...]:
+    """Steps of benchmarks that were executed."""
+    kinds = (Kind.STEP, Kind.MEASUREMENT)
+    return tuple(dict.fromkeys(str(record.body["step"]) for record in records if record.kind in kinds))
 
 
 def _wanted(architecture: Architecture) -> WantedConditions:

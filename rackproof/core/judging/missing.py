@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import Place, node_checks
 from rackproof.core.evidence import NodeInfo
+from rackproof.core.load import PREFIX, subjects_for
 from rackproof.core.planned_checks import Case, PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
@@ -36,6 +38,8 @@ class Asked(NamedTuple):
     """What its validations recorded that they were going to ask."""
     records_plans: bool = False
     """Whether the kit that wrote the run records what it is going to ask (``RunInfo.proofs``)."""
+    steps: tuple[str, ...] = ()
+    """Steps of benchmarks after which every node must have been asked what they did to it."""
 
 
 class _Missing:
@@ -117,6 +121,16 @@ class _Missing:
                     why = "The run recorded that it was going to ask this."
                     yield _absent(self.architecture, check, item, node, ", which was planned", why)
 
+    def by_step(self, steps: Iterable[str]) -> Iterator[Verdict]:
+        """What a step did to a node."""
+        for node in self.nodes:
+            subjects = subjects_for(self.architecture, node.groups, node.simulated_gpus)
+            for step, subject in product(steps, subjects):
+                check = f"{PREFIX}{subject}"
+                if self.lacks(check, step, node.name):
+                    why = "A step that nobody looked after may have broken something."
+                    yield _absent(self.architecture, check, step, node.name, ", which every step needs", why)
+
 
 def missing(
     architecture: Architecture,
@@ -135,6 +149,7 @@ def missing(
     if asked.records_plans:
         yield from lacking.by_place()
         yield from lacking.by_plan(asked)
+    yield from lacking.by_step(asked.steps)
 
 
 def severity_of(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:

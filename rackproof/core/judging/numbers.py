@@ -75,6 +75,8 @@ class Number(NamedTuple):
     records: tuple[int, ...] = ()
     counts: tuple[int, int] | None = None
     """Smallest and largest number of samples of a group's members; None for a single member."""
+    starved: str = ""
+    """Which machine did not get the processors that it needed: see ``core.starvation``."""
 
 
 class NoNumber(NamedTuple):
@@ -169,7 +171,8 @@ class Numbers:
         remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
         counts = [len(answer.samples) for answer in answers.values()]
         span = min(counts), max(counts)
-        return Number(value, numbers, None, raw, simulated, "; ".join(remarks), records, span), values
+        starved = next((a.starved for a in answers.values() if isinstance(a, Number) and a.starved), "")
+        return Number(value, numbers, None, raw, simulated, "; ".join(remarks), records, span, starved), values
 
 
 def _number(question: Question, answer: Answer) -> Number | NoNumber:
@@ -177,6 +180,8 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
     samples = answer.samples
     if answer.disproven is not None:
         return _refused(Status.INVALID, answer.disproven, answer)
+    if answer.in_use:
+        return _refused(Status.INVALID, f"in use before the measurement: {answer.in_use}", answer)
     if not answer.raw:
         return _refused(Status.INVALID, "the measurement refers to no raw output", answer)
     try:
@@ -207,7 +212,9 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
         remarks.append(f"the latest of {answer.replaced + 1} measurements")
     if answer.later is not None:
         remarks.append(f"a later attempt failed: {answer.later}")
-    return Number(value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None)
+    return Number(
+        value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None, answer.starved
+    )
 
 
 def _too_few(question: Question, count: int) -> str | None:

@@ -140,6 +140,8 @@ class _Peers:
         worse = middle - number.value if higher else number.value - middle
         status, remarks = Status.PASS, [counted(outlier.statistic, len(number.samples))]
         if worse > limit * (1 + _ROUNDING):
+            if number.starved:
+                return self._without(subject, unusable(number, Status.INVALID, number.starved))
             status = Status.FAIL
         elif self.missing and not self._passes_anyway(number.value):
             status = Status.UNMEASURED

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.members import subject_name
 from rackproof.core.rack import fold
+from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
 
 Labels = frozenset[tuple[str, str]]
@@ -41,6 +42,10 @@ class Answer(NamedTuple):
     """Why a later attempt to measure the same quantity failed."""
     disproven: str | None = None
     """Why its raw outputs do not give it; None where they do, or were not read."""
+    starved: str = ""
+    """Which machine did not get the processors that it needed."""
+    in_use: str = ""
+    """Who else used the nodes."""
 
 
 class Absent(NamedTuple):
@@ -109,6 +114,8 @@ class Index:
             () if seq is None else (seq,),
             None,
             disproven,
+            starved(measurement.conditions),
+            str(measurement.conditions.get(IN_USE, "")),
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:

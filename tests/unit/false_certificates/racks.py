@@ -19,7 +19,7 @@ from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.node_checks import Place, node_checks
-from rackproof.core.evidence import CheckResult, DeployRecord, Kind, Measurement, NodeChanges, Record, Scope
+from rackproof.core.evidence import CheckResult, DeployRecord, Measurement, NodeChanges, Record, Scope
 from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
 from rackproof.evidence.session import Session
@@ -32,6 +32,7 @@ from rackproof.validation.reread import Reread
 from rackproof.validation.selection import Selection
 from tests.unit.fakes import FakeFleet, said
 from tests.unit.judging import GPU, NODES, check, criterion, document
+from tests.unit.looks import Machine, look_of
 from tests.unit.recorded_reads import JOB
 from tests.unit.storage_nodes import StorageNodes, recorded_run
 
@@ -50,10 +51,8 @@ class World:
     silent: set[tuple[str, str]] = field(default_factory=set)
     """(check, node) without an answer."""
     rate: float = 60.0
-    clients: dict[str, Any] = field(default_factory=dict)
-    """Fields of ``StorageNodes``: what its storage clients do."""
-    looks: dict[str, str] = field(default_factory=dict)
-    """Outcome of a check on what a step did to the first node, by step."""
+    computers: dict[str, Machine] = field(default_factory=lambda: {name: Machine() for name in NODES})
+    """What ``bench.guard`` sees of the nodes."""
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     """By inventory."""
@@ -85,7 +84,7 @@ class World:
                 f"/sys/class/dmi/id/product_serial:SN{machine}\n"
             )
             return said(node, command, text)
-        return None
+        return look_of(self.computers, node, command)
 
     def validate(
         self,
@@ -137,13 +136,9 @@ class World:
         def execute(context: BenchContext) -> Iterator[Measurement]:
             self.steps.append(id_)
             self.hooks.pop(id_, lambda: None)()
-            if id_ in self.looks:
-                context.session.store.append(Kind.CHECK, check(GPU[0], "load.something", self.looks[id_], id_))
             alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
             if alive:
-                clients = StorageNodes(
-                    architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6}, **self.clients
-                )
+                clients = StorageNodes(architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6})
                 addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
                 run = recorded_run(clients, storage, JOB, addresses)
                 read = READERS[NAME]([context.session.record(answer) for answer in run], architecture)
