@@ -25,8 +25,8 @@ _OF_JOBS: Final = {
     "write": ("storage.write_bandwidth",),
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
-_LINKS: Final = ("link.rdma_write_bandwidth", "link.rdma_write_latency", "link.tcp_bandwidth")
-_COLLECTIVES: Final = ("collective.busbw", "collective.algbw", "collective.wrong_values")
+_LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
+_COLLECTIVES: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "collectives")
 _CONTAINERS: Final = "container.read_over_host"
 
 
