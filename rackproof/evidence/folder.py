@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
@@ -57,14 +58,10 @@ def find_resumable(reports: Path, run: str, refuse: Callable[[RunInfo], None], i
         return folder, info
     why: str | None = None
     for folder in reversed(_runs(reports)):
+        if Path(_inventory_of(folder)).resolve() != Path(inventory).resolve():
+            continue
         try:
             info = info_of(read_records(folder))
-        except RunError as error:
-            why = why or str(error)
-            continue
-        if Path(info.inventory).resolve() != Path(inventory).resolve():
-            continue
-        try:
             refuse(info)
         except RunError as error:
             why = why or str(error)
@@ -72,6 +69,15 @@ def find_resumable(reports: Path, run: str, refuse: Callable[[RunInfo], None], i
         return folder, info
     reason = f" that can be continued: {why}" if why else " yet"
     raise RunError(f"{reports}: no run of {inventory}{reason}")
+
+
+def _inventory_of(folder: Path) -> str:
+    """What the first record of a run says, without reading the others; empty where there is none."""
+    try:
+        with (folder / EVIDENCE).open("rb") as file:
+            return str(json.loads(file.readline())["body"]["inventory"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _runs(reports: Path) -> list[Path]:

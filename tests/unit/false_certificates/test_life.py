@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -83,6 +84,20 @@ def test_latest_is_the_latest_run_of_this_inventory(world: World) -> None:
     assert world.certify("--resume", "latest").exit_code == 0
     assert world.steps == ["storage/local/read"]
     assert len(world.runs) == 2
+
+
+def test_latest_is_not_a_run_whose_evidence_is_damaged(world: World) -> None:
+    stopped(world)
+    later = world.folder / "reports/20990101-000000-a"
+    shutil.copytree(world.runs[0], later)
+    path = later / "evidence.jsonl"
+    path.write_text(path.read_text().replace('"outcome":"passed"', '"outcome":"failed"', 1))
+    (world.folder / "reports/20990101-000000-b").mkdir()
+    (world.folder / "reports/20990101-000000-b/evidence.jsonl").write_text("{rubbish\n")
+    world.steps.clear()
+    assert world.certify("--resume", "latest").exit_code == 0
+    assert world.steps == ["storage/local/read"]
+    assert '"end"' in (world.runs[0] / "evidence.jsonl").read_text().splitlines()[-1]
 
 
 # changed profile, kit and architecture
