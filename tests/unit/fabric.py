@@ -6,8 +6,9 @@ import json
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from rackproof.bench.proven_collectives import asked_of
@@ -44,6 +45,8 @@ class FabricNodes:
     hostnames: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     """Counters that no node has."""
+    serial: Iterator[int] = field(default_factory=lambda: count(1))
+    """Makes every output another one, as cookies, sequence numbers and times do."""
     counts: dict[tuple[str, str], dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(lambda: 1000))
     )
@@ -71,10 +74,10 @@ class FabricNodes:
     def _peer(self, command: str) -> str | None:
         return self.addresses.get(shlex.split(command)[-1])
 
-    def pass_(self, sender: str, receiver: str, port: str, count: int, packets: int) -> None:
+    def pass_(self, sender: str, receiver: str, port: str, moved: int, packets: int) -> None:
         port = self.way(port)
-        self.counts[sender, port]["tx_bytes"] += count
-        self.counts[receiver, port]["rx_bytes"] += count
+        self.counts[sender, port]["tx_bytes"] += moved
+        self.counts[receiver, port]["rx_bytes"] += moved
         for node in (sender, receiver):
             self.counts[node, port]["tx_packets"] += packets
             self.counts[node, port]["rx_packets"] += packets
@@ -93,13 +96,14 @@ class FabricNodes:
             text = (DATA / "perftest-write-lat.txt").read_text().replace("1000          1.54", "200           1.54")
             self.pass_(node, peer, port, 200 * 70, 200)
         self.counts[node, device]["duplicate_request"] += self.retries
-        return text.replace(": rdma0", f": {device}")
+        return text.replace(": rdma0", f": {device}").replace("5f21c6", f"{next(self.serial):06x}")
 
     def _iperf3(self, node: str, words: list[str]) -> str:
         document = json.loads((DATA / "iperf3-3.12-two-streams.json").read_text())
         peer, own = words[words.index("-c") + 1], words[words.index("-B") + 1]
         seconds, streams = int(words[words.index("-t") + 1]), int(words[words.index("-P") + 1])
         start, moved = document["start"], 30_000_000 * seconds
+        start["cookie"] = f"cookie{next(self.serial)}"
         start["connected"] = [{"local_host": own, "remote_host": peer} for _ in range(streams)]
         start["test_start"] |= {"num_streams": streams, "duration": seconds}
         start["tcp_mss_default"] = MTU - 52
@@ -111,15 +115,15 @@ class FabricNodes:
 
     def _counters(self, node: str, command: str) -> str:
         lines = [f"/proc/sys/kernel/hostname:{self.hostnames.get(node, node)}"]
-        lines += ["/proc/net/snmp:Tcp: OutSegs RetransSegs", "/proc/net/snmp:Tcp: 1000 7"]
+        lines += ["/proc/net/snmp:Tcp: OutSegs RetransSegs", f"/proc/net/snmp:Tcp: {next(self.serial)} 7"]
         for port in re.findall(r"/sys/class/net/(\S+)/statistics", command):
             for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets"):
                 if name not in self.lacking:
                     lines.append(f"/sys/class/net/{port}/statistics/{name}:{self.counts[node, port][name]}")
         for device in re.findall(r"/sys/class/infiniband/(\S+)/ports/1/hw_counters", command):
             if "duplicate_request" not in self.lacking:
-                count = self.counts[node, device]["duplicate_request"]
-                lines.append(f"/sys/class/infiniband/{device}/ports/1/hw_counters/duplicate_request:{count}")
+                retries = self.counts[node, device]["duplicate_request"]
+                lines.append(f"/sys/class/infiniband/{device}/ports/1/hw_counters/duplicate_request:{retries}")
         return "".join(f"{line}\n" for line in lines) + "status 0\n"
 
     def _ping(self, node: str, command: str) -> CommandResult:
@@ -128,7 +132,7 @@ class FabricNodes:
         sent, peer = int(match[1]), match[3]
         ends = (node, peer)
         lost = round(sent * min(100.0, sum(self.loss.get(end, 0.0) for end in ends)) / 100)
-        fastest = 1.0 + sum(self.delay_ms.get(end, 0.0) for end in ends)
+        fastest = 1.0 + next(self.serial) / 1000 + sum(self.delay_ms.get(end, 0.0) for end in ends)
         text = f"\n--- {match[2]} ping statistics ---\n{sent} packets transmitted, {sent - lost} received, x\n"
         if lost < sent:
             text += f"rtt min/avg/max/mdev = {fastest:.3f}/{fastest + 2:.3f}/{fastest + 30:.3f}/0.300 ms\n"
@@ -159,12 +163,12 @@ class FabricNodes:
 
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:
         asked = asked_of(command)
-        low, high = asked.sizes[0], asked.sizes[-1]
+        low, high, pid = asked.sizes[0], asked.sizes[-1], next(self.serial)
         lines = [
             f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 4(factor) warmup iters: {asked.warmup}"
             f" iters: {asked.iterations} agg iters: 1 validation: 1 graph: 0",
             "#",
-            *(f"#  Rank {rank:2} Group  0 Pid  1 on {host} device  0 [0000:18:00] NVIDIA H200"
+            *(f"#  Rank {rank:2} Group  0 Pid  {pid} on {host} device  0 [0000:18:00] NVIDIA H200"
               for rank, host in enumerate(hosts)),
             "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
             "     time   algbw   busbw  #wrong",

@@ -1,0 +1,468 @@
+"""Links and collectives whose figures say nothing about the ports, the nodes or the work that is claimed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.bench import link_figures
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.port_proof import LEAST_SHARE, by_interface, by_rdma, prove
+from rackproof.bench.proven_collectives import asked_of
+from rackproof.cli import runs
+from rackproof.core.architecture import Fabric
+from rackproof.core.collective import least_received
+from rackproof.core.evidence import Kind
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.port_counters import PortCounters
+from rackproof.remote.command import CommandResult
+from rackproof.run import stages
+from tests.unit.fabric import FabricNodes
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.judging import GPU, NODES, criterion, document
+
+__all__ = ["world"]
+
+LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "runs": 2}
+COLLECTIVES = {
+    "engine": "mpi", "ops": ["all_reduce", "all_gather", "alltoall"], "min_bytes": 4096, "max_bytes": 65536,
+    "factor": 4, "iterations": 3, "warmup": 1, "ranks_per_node": 2,
+}  # fmt: skip
+SIZES = [4096, 16384, 65536]
+
+
+def bar(op: str, value: float, unit: str, **fields: Any) -> dict[str, Any]:
+    return {"scope": "pair", "pass": {"op": op, "value": value, "unit": unit}} | fields
+
+
+def text(rails: int, engine: str) -> str:
+    rail = {"where": {"rail": list(range(rails))}}
+    ops = {"op": COLLECTIVES["ops"], "bytes": SIZES}
+    criteria = [
+        criterion(id="tcp", metric="link.tcp_bandwidth", **bar("ge", 0.01, "Gb/s"), **rail),
+        criterion(id="again", metric="link.tcp_retransmitted", **bar("le", 3, "percent"), **rail),
+        criterion(id="rdma", metric="link.rdma_write_bandwidth", **bar("ge", 0.01, "Gb/s"), **rail),
+        criterion(id="retries", metric="link.rdma_retries", **bar("le", 50, "1"), **rail),
+        criterion(id="latency", metric="link.rdma_write_latency", **bar("le", 100, "us"), **rail),
+        criterion(id="loss", metric="link.loss", members="all", **bar("le", 1, "percent"), **rail),
+        criterion(id="delay", metric="link.round_trip", members="all", **bar("le", 15, "ms"), **rail),
+        criterion(
+            id="busbw", metric="collective.busbw", where=ops, **bar("ge", 0.0001, "GB/s") | {"scope": "rack"}
+        ),
+        criterion(
+            id="wrong", metric="collective.wrong_values", where=ops, **bar("eq", 0, "1") | {"scope": "rack"}
+        ),
+    ]  # fmt: skip
+    made = document(
+        *criteria,
+        fabric={"kind": "soft-roce", "mtu": 9000, "rails": rails, "rdma_prefix": "rxe"},
+        profiles={"full": {"links": LINKS, "collectives": COLLECTIVES | {"engine": engine}}},
+    )
+    return yaml.safe_dump(made, sort_keys=False)
+
+
+class Fabricated:
+    """A world whose benchmarks are the kit's own, over the ports of ``nodes``."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, rails: int, engine: str, subnet: str) -> None:
+        self.world, self.rails, self.subnet = world, rails, subnet
+        self.nodes = FabricNodes({self.address(k, rail): name for k, name in enumerate(NODES) for rail in range(rails)})
+        (world.folder / "architectures/small.yaml").write_text(text(rails, engine))
+        plain = world.answer
+        world.answer = lambda node, command: plain(node, command) or self.nodes.answer(node, command)  # type: ignore[method-assign]
+        monkeypatch.setattr(stages, "plan_steps", plan_steps)
+        monkeypatch.setattr(runs, "load_rack", self.rack)
+
+    def address(self, node: int, rail: int) -> str:
+        return self.subnet.format(rail=rail, host=21 + node + 10 * rail)
+
+    def rack(self, inventory: str) -> Rack:
+        made = []
+        for k, node in enumerate(self.world.rack(inventory).nodes):
+            addresses = [f"{self.address(k, rail)}/24" for rail in range(self.rails)]
+            made.append(Node(node.name, node.groups, {**node.data, "fabric_addresses": addresses}))
+        return Rack(inventory, tuple(made))
+
+    def certify(self) -> tuple[int, str, str]:
+        """Exit status, terminal and page."""
+        result = self.world.certify()
+        return result.exit_code, result.output, self.world.page()
+
+    def reasons(self, metric: str) -> set[str]:
+        return {
+            str(record.body["reason"])
+            for record in self.world.records
+            if record.kind is Kind.MEASUREMENT and record.body["metric"] == metric and not record.body["samples"]
+        }
+
+    def commands(self, begin: str) -> list[str]:
+        return [
+            r.body["command"]
+            for r in self.world.records
+            if r.kind is Kind.COMMAND and r.body["command"].startswith(begin)
+        ]
+
+
+Make = Callable[..., Fabricated]
+
+
+@pytest.fixture
+def make(world: World, monkeypatch: pytest.MonkeyPatch) -> Make:
+    def made(rails: int = 1, engine: str = "mpi", subnet: str = "10.77.{rail}.{host}") -> Fabricated:
+        return Fabricated(world, monkeypatch, rails, engine, subnet)
+
+    return made
+
+
+@pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
+def test_a_healthy_fabric_is_certified(make: Make, engine: str) -> None:
+    fabric = make(engine=engine)
+    status, output, _ = fabric.certify()
+    assert status == 0, output
+    assert fabric.world.certificate()["outcome"] == "CERTIFIED"
+
+
+def test_the_traffic_of_a_rail_that_takes_another_one_is_no_number(make: Make) -> None:
+    fabric = make(rails=2)
+    fabric.nodes.way = lambda port: "fabric0"
+    status, _output, page = fabric.certify()
+    assert status == 2
+    assert fabric.world.certificate()["outcome"] == "INCOMPLETE"
+    (reason,) = fabric.reasons("link.tcp_bandwidth")
+    assert reason == (
+        "gpu-02: iperf3: expected fabric1 of gpu-02 to have sent at least 90000000 B, its counters say 0: another path"
+    )
+    assert reason.partition(": ")[2] in page.replace("&#39;", "'")
+    assert fabric.reasons("link.rdma_write_bandwidth")
+    assert fabric.reasons("link.rdma_write_latency")
+
+
+def test_rails_in_one_subnet_are_bound_to_their_devices(make: Make) -> None:
+    shared = make(rails=2, subnet="10.77.0.{host}")
+    assert shared.certify()[0] == 0
+    assert any("-B 10.77.0.32 --bind-dev fabric1" in command for command in shared.commands("iperf3 -c"))
+
+
+def test_traffic_over_the_management_network_is_no_number(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.way = lambda port: "eth0"
+    assert fabric.certify()[0] == 2
+    for metric in ("link.tcp_bandwidth", "link.rdma_write_bandwidth", "link.rdma_write_latency", "collective.busbw"):
+        reasons = fabric.reasons(metric)
+        assert reasons
+        assert all("another path" in reason for reason in reasons)
+
+
+def edited_json(change: Callable[[dict[str, Any]], object]) -> Callable[[str, str], str]:
+    """Changes the documents of iperf3 or mpirun."""
+
+    def edit(program: str, output: str) -> str:
+        if not output.startswith("{"):
+            return output
+        document = json.loads(output)
+        change(document)
+        return json.dumps(document) + "\n"
+
+    return edit
+
+
+def of_iperf3(**fields: Any) -> Callable[[str, str], str]:
+    return edited_json(lambda d: d["start"]["test_start"].update(fields) if "start" in d else None)
+
+
+def replaced(old: str, new: str) -> Callable[[str, str], str]:
+    return lambda program, output: output.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("edit", "metric", "reason"),
+    [
+        (of_iperf3(num_streams=4), "link.tcp_bandwidth", "expected streams 1, actual 4"),
+        (of_iperf3(duration=1), "link.tcp_bandwidth", "expected duration in s 3, actual 1"),
+        (of_iperf3(protocol="UDP"), "link.tcp_bandwidth", "expected protocol TCP, actual UDP"),
+        (of_iperf3(reverse=1), "link.tcp_bandwidth", "expected direction client sends, actual server sends"),
+        (
+            edited_json(lambda d: d["start"].update(connected=[]) if "start" in d else None),
+            "link.tcp_bandwidth", "expected server's address 10.77.0.21, actual not reported",
+        ),
+        (replaced(" 65536  ", " 4096  "), "link.rdma_write_bandwidth", "contradicts"),
+        (replaced("RDMA_Write BW", "RDMA_Read BW"), "link.rdma_write_bandwidth", "actual RDMA_Read BW"),
+        (replaced("Device         : rxe0", "Device         : rxe7"), "link.rdma_write_latency", "actual rxe7"),
+        (replaced(": RC", ": UD"), "link.rdma_write_bandwidth", "expected connection RC, actual UD"),
+        (replaced(": Ethernet\n", ": IB\n"), "link.rdma_write_latency", "expected link type Ethernet, actual IB"),
+        (replaced("4096[B]", "1024[B]"), "link.rdma_write_bandwidth", "expected RDMA MTU in B 4096, actual 1024"),
+        (replaced(" 200           1.54", " 5             1.54"), "link.rdma_write_latency",
+         "expected iterations 200, actual 5"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_did_something_else_gives_no_number(
+    make: Make, edit: Callable[[str, str], str], metric: str, reason: str
+) -> None:
+    fabric = make()
+    fabric.nodes.edit = edit
+    assert fabric.certify()[0] == 2
+    assert any(reason in one for one in fabric.reasons(metric)), fabric.reasons(metric)
+
+
+@pytest.mark.parametrize("program", ["iperf3", "ib_write_bw", "ib_write_lat", "mpirun"])
+def test_a_good_output_of_a_program_that_failed_is_no_number(make: Make, program: str) -> None:
+    fabric = make()
+    fabric.nodes.status[program] = 1
+    assert fabric.certify()[0] == 2
+    metrics = [metric for metric, name in link_figures.PROGRAMS.items() if name == program] or ["collective.busbw"]
+    for metric in metrics:
+        assert any("exit status 1" in reason for reason in fabric.reasons(metric)), fabric.reasons(metric)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda d: d.update(hosts=["gpu-01"] * 4), "ranks by host 2 on gpu-01, 2 on gpu-02, actual 4 on gpu-01"),
+        (lambda d: d.update(hosts=["gpu-01", "gpu-02"]), "4 ranks, and hosts of 2"),
+        (lambda d: d.update(hosts=["gpu-01", "elsewhere"] * 2), "actual 2 on elsewhere, 2 on gpu-01"),
+        (lambda d: d.update(dtype="float64"), "expected element float32, actual float64"),
+        (lambda d: d.update(results=d["results"][:1]), "expected number of sizes 3, actual 1"),
+        (lambda d: [r.update(samples_us=[1000.0]) for r in d["results"]], "expected iterations 3, actual 1"),
+        (lambda d: d.update(warmup=0), "expected warm-up 1, actual 0"),
+        (lambda d: d.pop("warmup"), "expected warm-up 1, actual not reported"),
+    ],
+)
+def test_a_collective_that_ran_on_something_else_is_not_accepted(
+    make: Make, change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    fabric = make()
+    fabric.nodes.edit = edited_json(lambda d: change(d) if "results" in d else None)
+    assert fabric.certify()[0] == 2
+    assert any(reason in one for one in fabric.reasons("collective.busbw")), fabric.reasons("collective.busbw")
+
+
+def test_another_operation_is_not_accepted(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.edit = replaced('"op": "alltoall"', '"op": "all_gather"')
+    assert fabric.certify()[0] == 2
+    assert any("expected operation alltoall, actual all_gather" in r for r in fabric.reasons("collective.busbw"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("on gpu-02", "on gpu-01", "actual 4 on gpu-01"),
+        ("float", "half", "expected element float, actual half"),
+        ("iters: 3", "iters: 1", "expected iterations 3, actual 1"),
+        ("# nThread", "# mThread", "does not print its options"),
+        ("Rank  3", "Rank  2", "its list of ranks has gaps"),
+    ],
+)
+def test_nccl_tests_that_ran_on_something_else_are_not_accepted(make: Make, old: str, new: str, reason: str) -> None:
+    fabric = make(engine="nccl-tests")
+    fabric.nodes.edit = replaced(old, new)
+    assert fabric.certify()[0] == 2
+    assert any(reason in one for one in fabric.reasons("collective.busbw")), fabric.reasons("collective.busbw")
+
+
+def test_hosts_that_call_themselves_otherwise_than_the_inventory_are_recognised(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.hostnames = {"gpu-01": "node-a.example.org", "gpu-02": "node-b.example.org"}
+    assert fabric.certify()[0] == 0
+
+
+def wrong_nccl(program: str, output: str) -> str:
+    """777 wrong values in place, and the footer that nccl-tests prints then."""
+    lines = output.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if line.startswith("65536 "):
+            lines[at] = line.rstrip()[:-1] + "777\n"
+    return "".join(lines).replace("Out of bounds values : 0 OK", "Out of bounds values : 1 FAILED")
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_wrong_values_fail_with_their_count_whatever_the_exit_status(make: Make, status: int) -> None:
+    fabric = make(engine="nccl-tests")
+    fabric.nodes.edit = wrong_nccl
+    fabric.nodes.status["mpirun"] = status
+    code, output, page = fabric.certify()
+    assert code == 1
+    verdict = fabric.world.verdicts("wrong[all_reduce,65536]")["rack"]
+    assert (verdict["status"], verdict["value"]) == ("FAIL", 777)
+    assert "NOT CERTIFIED" in output
+    assert "777" in page
+
+
+def test_wrong_values_of_a_processor_fail_with_their_count(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.edit = edited_json(lambda d: d["results"][0].update(wrong=12) if "results" in d else None)
+    assert fabric.certify()[0] == 1
+    assert fabric.world.verdicts("wrong[alltoall,4096]")["rack"]["value"] == 12
+
+
+def test_a_warning_of_nccl_costs_nothing(make: Make) -> None:
+    fabric = make(engine="nccl-tests")
+    fabric.nodes.edit = lambda program, output: (
+        f"gpu-01:1:1 [0] NCCL WARN NET/IB : no GPU Direct\n{output}" if program == "mpirun" else output
+    )
+    assert fabric.certify()[0] == 0
+
+
+def zero_rate(output: str) -> str:
+    return output.replace("16.25", "0.00").replace("0.000260", "0.000000")
+
+
+COMPLAINT = "Correlation coefficient r^2: 0.525272 < 0.9\n"
+
+
+def test_an_unreliable_figure_is_measured_again_and_every_attempt_is_kept(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.attempts = {
+        "ib_write_bw": [zero_rate, zero_rate],
+        "ib_write_lat": [lambda output: output.replace("1.61", "inf")],
+    }
+    assert fabric.certify()[0] == 0
+    assert len(fabric.commands("ib_write_bw -d rxe0 -F -p 18515 -s 65536 -D 2 10")) == 2 + 2
+    assert len(fabric.commands("ib_write_lat -d rxe0 -F -p 18515 -n 200 10")) == 2 + 1
+    (bandwidth,) = [r.body for r in fabric.world.records if r.body.get("metric") == "link.rdma_write_bandwidth"]
+    assert len(bandwidth["samples"]) == 2
+    assert bandwidth["conditions"]["unreliable_runs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "metric", "change", "complaint", "words"),
+    [
+        ("ib_write_bw", "link.rdma_write_bandwidth", zero_rate, "", "1300 iterations of 65536 B done"),
+        ("ib_write_bw", "link.rdma_write_bandwidth", str, COMPLAINT, COMPLAINT.strip()),
+        ("ib_write_lat", "link.rdma_write_latency", lambda o: o.replace("1.61", "inf"), "", "t_avg is inf"),
+        (
+            "ib_write_bw", "link.rdma_write_bandwidth",
+            lambda o: o.replace("16.25", "1.62").replace("0.000260", "0.000026"), "", "it was told to run for 2 s",
+        ),
+        (
+            "iperf3", "link.tcp_bandwidth",
+            lambda o: o.replace('"bits_per_second": 240000000.0', '"bits_per_second": 0.0'), "", "contradict 0 bit/s",
+        ),
+    ],
+)  # fmt: skip
+def test_a_tool_that_stays_unreliable_is_unmeasured_with_its_words(
+    make: Make, program: str, metric: str, change: Callable[[str], str], complaint: str, words: str
+) -> None:
+    fabric = make()
+    fabric.nodes.attempts = {program: [change] * 9}
+    fabric.nodes.complaints = {program: [complaint] * 9}
+    assert fabric.certify()[0] == 2, "blames nobody"
+    (reason,) = fabric.reasons(metric)
+    assert "no reliable figure in 3 attempts" in reason
+    assert words in reason
+    assert not [v for v in fabric.world.certificate()["verdicts"] if v["status"] == "FAIL"]
+
+
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(("field", "value", "id_"), [("delay_ms", 20.0, "delay"), ("loss", 3.0, "loss")])
+def test_a_sick_link_of_one_node_fails_and_the_node_is_blamed(
+    make: Make, node: str, field: str, value: float, id_: str
+) -> None:
+    """Whatever the shares of other figures say."""
+    fabric = make()
+    getattr(fabric.nodes, field)[node] = value
+    status, output, _ = fabric.certify()
+    assert status == 1
+    assert "NOT CERTIFIED" in output
+    failed = [v for v in fabric.world.verdicts(f"{id_}[0]").values() if v["status"] == "FAIL"]
+    assert len(failed) == 2
+    assert {v["blame"] for v in failed} == {node}
+
+
+def test_a_dead_path_between_two_nodes_fails_with_both_ends(make: Make) -> None:
+    fabric = make()
+    plain = fabric.nodes.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command.startswith("ping") and {node, command.rsplit(maxsplit=1)[1]} == set(GPU):
+            fabric.nodes.loss = dict.fromkeys(NODES, 100.0)
+            result = plain(node, command)
+            fabric.nodes.loss = {}
+            return result
+        return plain(node, command)
+
+    fabric.nodes.answer = answer  # type: ignore[method-assign]
+    assert fabric.certify()[0] == 1
+    failed = {subject for subject, v in fabric.world.verdicts("loss[0]").items() if v["status"] == "FAIL"}
+    assert failed == {"gpu-01|gpu-02"}
+
+
+@pytest.mark.parametrize("counter", ["tx_bytes", "rx_bytes"])
+def test_ports_without_counters_prove_nothing(make: Make, counter: str) -> None:
+    fabric = make()
+    fabric.nodes.lacking.add(counter)
+    assert fabric.certify()[0] == 2
+    assert any(f"has no counter {counter}" in reason for reason in fabric.reasons("link.tcp_bandwidth"))
+
+
+def test_retries_are_judged(make: Make) -> None:
+    fabric = make()
+    fabric.nodes.retries = 51
+    assert fabric.certify()[0] == 1
+
+
+# Pure comparisons.
+
+FABRIC = Fabric(kind="roce", mtu=9000)
+
+
+def counters(**netdev: int) -> PortCounters:
+    return PortCounters("n", {"fabric0": netdev}, {}, {})
+
+
+@given(st.integers(1, 2**63), st.integers(0, 2**63))
+def test_less_than_the_payload_is_another_path(needed: int, counted: int) -> None:
+    if counted < LEAST_SHARE * needed:
+        with pytest.raises(Mismatch, match=f"at least {needed} B, its counters say {counted}"):
+            prove("t", "p", "sent", needed, counted)
+    else:
+        prove("t", "p", "sent", needed, counted)
+
+
+@given(*[st.integers(0, 2**64 - 1)] * 2)
+def test_a_counter_that_falls_is_no_counter(before: int, after: int) -> None:
+    names = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets")
+    first, last = counters(**dict.fromkeys(names, before)), counters(**dict.fromkeys(names, after))
+    if after < before:
+        with pytest.raises(ParseError, match="began anew"):
+            by_interface(first, last, "fabric0")
+    else:
+        assert set(by_interface(first, last, "fabric0")) == {after - before}
+
+
+def test_rdma_is_counted_by_its_device_where_that_counts_data() -> None:
+    names = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
+    netdev = dict.fromkeys(("tx_bytes", "rx_bytes", "tx_packets", "rx_packets"), 5)
+    before = PortCounters("n", {"fabric0": netdev}, {"rdma0": dict.fromkeys(names, 0)}, {})
+    after = PortCounters("n", {"fabric0": netdev}, {"rdma0": dict.fromkeys(names, 100)}, {})
+    assert by_rdma(before, after, FABRIC, 0) == (400, 400, 100, 100), "words of four bytes"
+    assert by_rdma(counters(**netdev), counters(**netdev), FABRIC, 0) == (0, 0, 0, 0)
+
+
+@given(
+    st.sampled_from(["all_reduce", "all_gather", "alltoall"]),
+    st.integers(0, 2**40),
+    st.integers(1, 64),
+    st.integers(1, 16),
+)
+def test_what_a_node_must_receive_grows_with_the_message(op: str, size: int, nodes: int, ranks: int) -> None:
+    least = least_received(op, size, nodes, ranks)
+    assert 0 <= least <= size * (ranks if op == "alltoall" else 1)
+    assert (least == 0) or nodes > 1
+    assert least_received(op, size + 1, nodes, ranks) >= least
+
+
+@given(st.text(max_size=60))
+def test_any_other_command_line_is_refused(words: str) -> None:
+    try:
+        asked = asked_of(f"mpirun {words}")
+    except (ParseError, ValueError):
+        return
+    assert asked.hosts
