@@ -221,7 +221,11 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
     hint="nvidia-smi -e 1, then reset the GPU or reboot.",
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).ecc, lambda gpu: gpu.ecc)
+    def mode(gpu: Gpu) -> str | None:
+        changing = gpu.ecc is not None and gpu.ecc_pending not in (None, gpu.ecc)
+        return f"{gpu.ecc} until a reset, then {gpu.ecc_pending}" if changing else gpu.ecc
+
+    expect_each(host, promised(arch).ecc, mode)
 
 
 @check(

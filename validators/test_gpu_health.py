@@ -169,6 +169,8 @@ def test_healthy(host: Host) -> None:
     problems += [message for message in smi.messages if message.upper().startswith(("WARNING", "ERROR"))]
     if problems:
         raise AssertionError(f"expected no error or warning of the driver, actual {'; '.join(problems)}")
+    if smi.messages:
+        raise Unmeasured(f"nvidia-smi also printed: {'; '.join(smi.messages)[:300]}")
 
 
 @check(
@@ -208,13 +210,19 @@ def test_xid(host: Host, arch: Architecture) -> None:
 )
 def test_dcgm(host: Host) -> None:
     answer = parse_answer("dcgmi", host.run(DIAG).stdout)
-    results = parse_dcgm_diag(answer.body)
+    diagnosis = parse_dcgm_diag(answer.body)
+    results = diagnosis.results
     bad = [
         f"{result.test}{f' on GPU {result.gpus}' if result.gpus else ''}: {result.status} {result.says}".rstrip()
         for result in results
         if result.status in ("Fail", "Warn")
     ]
+    beside = f"; dcgmi also printed: {diagnosis.before}" if diagnosis.before else ""
     if bad:
-        raise AssertionError(f"expected Pass of all tests, actual {'; '.join(bad)}")
+        raise AssertionError(f"expected Pass of all tests, actual {'; '.join(bad)}{beside}")
+    if unknown := [f"{result.test}: {result.status}" for result in results if result.status not in ("Pass", "Skip")]:
+        raise Unmeasured(f"expected Pass of all tests, actual {'; '.join(unknown)}{beside}")
+    if beside:
+        raise Unmeasured(beside.removeprefix("; "))
     if answer.status != 0 or not any(result.status == "Pass" for result in results):
         raise Unmeasured(f"dcgmi: exit status {answer.status} without a failed test, or every test was skipped")

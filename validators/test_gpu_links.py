@@ -98,7 +98,7 @@ def test_nvlink(host: Host, arch: Architecture) -> None:
             return None
         bad = [f"link {link.index} {_speed(link.gb_per_s)}" for link in links.links if link not in good]
         details = f" ({', '.join(bad)})" if bad else f" ({links.note})" if links.note else ""
-        listed = f"{len(good)} of {len(links.links)}"
+        listed = f"{len(good)} of {len(links.links) or nvlink.links}"
         return (
             f"GPU {links.index}: expected {nvlink.links} links of {nvlink.gb_per_s_per_link:g} GB/s, "
             f"actual {listed}{details}"

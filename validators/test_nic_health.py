@@ -120,7 +120,8 @@ def test_bit_errors(host: Host, arch: Architecture, node: Node, item: str) -> No
     def rate(port: Port) -> float | None:
         if port not in commands:
             return None
-        return parse_mlxlink(answered(host, commands[port], "mlxlink").body).effective_ber
+        report = parse_mlxlink(answered(host, commands[port], "mlxlink").body)
+        return report.effective_ber if report.state == "Active" else None
 
     judge_ports(matched, f"a bit error rate of at most {limit:g}", rate, lambda ber: ber <= limit)
 

@@ -16,7 +16,7 @@ from rackproof.parse.packages import HOLDS, NOT_INSTALLED, is_version, parse_hol
 from rackproof.parse.sha256sum import parse_sha256sum
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.tuned import parse_tuned_profile
-from rackproof.validation import check, expect, expect_all, read
+from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.expected import hardware
 
 MEMINFO = "cat /proc/meminfo"
@@ -103,7 +103,9 @@ def test_swap(host: Host, arch: Architecture) -> None:
 )
 def test_irqbalance(host: Host, arch: Architecture) -> None:
     (shown,) = _units(read(host, IRQBALANCE), 1)
-    running = shown["ActiveState"] in ("active", "activating", "reloading")
+    running = shown["ActiveState"] in ("active", "activating", "reloading", "refreshing")
+    if not running and shown["ActiveState"] not in ("inactive", "failed", "deactivating"):
+        raise Unmeasured(f"irqbalance is in an unknown state: {shown['ActiveState']} ({shown['LoadState']})")
     if running != arch.system.irqbalance:
         expected = "running" if arch.system.irqbalance else "not running"
         raise AssertionError(f"irqbalance: expected {expected}, actual {shown['ActiveState']} ({shown['LoadState']})")
@@ -136,7 +138,7 @@ def test_service(host: Host, arch: Architecture, node: Node, rack: Rack, item: s
     names = " ".join(shlex.quote(unit) for unit in units)
     shown = _units(read(host, f"systemctl show --property=Id,LoadState,ActiveState -- {names}"), len(units))
     unit = shown[units.index(item)]
-    if unit["ActiveState"] != "active":
+    if (unit["ActiveState"], unit["LoadState"]) != ("active", "loaded"):
         state = unit["ActiveState"] if unit["LoadState"] == "loaded" else unit["LoadState"]
         raise AssertionError(f"{item}: expected active, actual {state}")
 

@@ -108,9 +108,9 @@ def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
         raise AssertionError("expected an answer of the controller within 15 s, actual none")
     controllers = parse_scontrol_ping(reply.body)
     problems = [
-        f"controller {controller.host} ({controller.role}): expected UP, actual DOWN"
+        f"controller {controller.host} ({controller.role}): expected UP, actual {controller.state}"
         for controller in controllers
-        if not controller.up
+        if controller.state != "UP"
     ]
     # Two independent controllers would give the same node to two jobs.
     for expected in leads:
@@ -132,8 +132,8 @@ def test_slurmd(host: Host) -> None:
     shown = parse_systemctl_show(read(host, SLURMD))
     if len(shown) != 1 or shown[0].get("Id") != "slurmd.service" or "SubState" not in shown[0]:
         raise Unmeasured("systemctl: no state of slurmd.service")
-    if shown[0].get("LoadState") == "not-found":
-        raise AssertionError("expected slurmd.service, actual not found")
+    if (loaded := shown[0].get("LoadState")) != "loaded":
+        raise AssertionError(f"expected slurmd.service, actual {(loaded or 'no state').replace('-', ' ')}")
     actual = f"{shown[0].get('ActiveState')} ({shown[0]['SubState']})"
     expect(actual, "active (running)", "slurmd.service")
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_json
-from rackproof.parse.text import excerpt
 
 TOOL: Final = "dcgmi"
 _STATUS: Final = {"pass": "Pass", "fail": "Fail", "warn": "Warn", "skip": "Skip", "not run": "Skip"}
+UNREADABLE: Final = "unreadable"
+_SHOWN: Final = 300
 _TITLES: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 
@@ -19,39 +20,54 @@ _TITLES: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 class DiagResult:
     test: str
     status: str
-    """Pass, Fail, Warn or Skip."""
+    """Pass, Fail, Warn, Skip, an unknown word as printed, or ``unreadable``."""
     gpus: str
     """Comma-separated GPU ids; empty for a result of the whole node."""
     says: str
     """The tool's message."""
 
 
-def parse_dcgm_diag(output: str | bytes) -> tuple[DiagResult, ...]:
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    results: tuple[DiagResult, ...]
     """Every result of every test; at least one."""
+    before: str
+    """Text that the tool printed before its document."""
+
+
+def parse_dcgm_diag(output: str | bytes) -> Diagnosis:
+    """Entries that cannot be read are results with the status ``unreadable``; the others keep theirs."""
     document = find_json(
         TOOL, output, lambda value: isinstance(value, dict) and any(title in value for title in _TITLES)
     )
     root = Json(TOOL, "", document.value)
     title = next(title for title in _TITLES if title in root.values)
     results: list[DiagResult] = []
-    for category in root.child(title).children("test_categories"):
-        for test in category.children("tests"):
-            name = test.string("name")
-            entries = test.children("results")
-            if not entries:
-                raise ParseError(TOOL, f"{name} has no result")
-            results += [_result(name, entry) for entry in entries]
-    if not results:
+    for category in _entries(root.child(title).values.get("test_categories")):
+        name = category.get("category") if category else None
+        for test in _entries(category.get("tests") if category else None):
+            name = test.get("name") if test else name
+            for entry in _entries(test.get("results") if test else None):
+                results.append(_result(str(name or "a test"), entry))
+    if not any(result.status != UNREADABLE for result in results):
         raise ParseError(TOOL, "no test was run")
-    return tuple(results)
+    return Diagnosis(tuple(results), " ".join(document.before.split())[:_SHOWN])
 
 
-def _result(name: str, entry: Json) -> DiagResult:
-    status = _STATUS.get(entry.string("status").lower())
-    if status is None:
-        raise ParseError(TOOL, f"{name} has an unknown status {excerpt(entry.string('status'))}")
-    gpus = entry.values.get("gpu_ids", entry.values.get("gpu_id", entry.values.get("entity_id", "")))
-    return DiagResult(name, status, str(gpus), _words(entry.values.get("warnings", entry.values.get("info", ""))))
+def _entries(value: Any) -> list[dict[str, Any] | None]:
+    """Objects of a list, None for anything else in it. What is no list, or empty, is one unreadable entry."""
+    if not isinstance(value, list) or not value:
+        return [None]
+    return [entry if isinstance(entry, dict) else None for entry in value]
+
+
+def _result(name: str, entry: dict[str, Any] | None) -> DiagResult:
+    status = entry.get("status") if entry else None
+    if entry is None or not isinstance(status, str) or not status.strip():
+        return DiagResult(name, UNREADABLE, "", "")
+    gpus = entry.get("gpu_ids", entry.get("gpu_id", entry.get("entity_id", "")))
+    words = _words(entry.get("warnings", entry.get("info", "")))
+    return DiagResult(name, _STATUS.get(status.lower(), status), str(gpus), words)
 
 
 def _words(value: Any) -> str:

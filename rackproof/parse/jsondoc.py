@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import last_words, text_of
+from rackproof.parse.text import first_words, last_words, text_of
 
 LINE_BEGINS_OBJECT: Final = re.compile(r"(?m)^[ \t]*(?=\{)")
 LINE_BEGINS_ARRAY: Final = re.compile(r"(?m)^[ \t]*(?=\[)")
@@ -124,7 +124,8 @@ def find_json(
             raise ParseError(tool, "more than one JSON document")
         document = EmbeddedDocument(value, text[:begin], text[end:])
     if document is None:
-        raise ParseError(tool, complaint)
+        before = first_words(text)
+        raise ParseError(tool, complaint + (f"; it begins with {before}" if before else ""))
     return document
 
 

@@ -24,8 +24,8 @@ class Processors:
     online: int
     """Hardware threads that are online."""
     offline: int
-    numa_nodes: int
-    """NUMA nodes with processors; memory-only nodes are left out."""
+    numa_nodes: int | None
+    """NUMA nodes with processors; memory-only nodes are left out. None: the kernel reports none."""
 
     @property
     def cores(self) -> int:
@@ -40,9 +40,9 @@ def parse_lscpu(output: str | bytes) -> Processors:
         if name in fields and fields[name] != data and name != "Model name":
             raise ParseError(_TOOL, f"{name} is listed twice")
         fields.setdefault(name, data)
-    nodes = _number(fields, "NUMA node(s)")
+    nodes = _number(fields, "NUMA node(s)") if fields.get("NUMA node(s)") else None
     lists = [fields.get(name) for name in fields if re.fullmatch(r"NUMA node\d+ CPU\(s\)", name)]
-    if len(lists) != nodes:
+    if len(lists) != (nodes or 0):
         raise ParseError(_TOOL, f"{nodes} NUMA nodes, but processor lists of {len(lists)}")
     processors = Processors(
         model=fields.get("Model name"),
@@ -51,7 +51,7 @@ def parse_lscpu(output: str | bytes) -> Processors:
         threads_per_core=_number(fields, "Thread(s) per core"),
         online=len(processor_list(_TOOL, _text(fields, "On-line CPU(s) list"))),
         offline=len(processor_list(_TOOL, fields.get("Off-line CPU(s) list") or "")),
-        numa_nodes=sum(1 for text in lists if text),
+        numa_nodes=None if nodes is None else sum(1 for text in lists if text),
     )
     if processors.online + processors.offline != _number(fields, "CPU(s)") or not processors.online:
         raise ParseError(

@@ -30,6 +30,8 @@ class Firmware:
     """``ConnectX7``."""
     part: str
     settings: dict[str, Setting] = field(hash=False)
+    unreadable: dict[str, str] = field(default_factory=dict, hash=False)
+    """Settings whose columns cannot be told apart, with the rest of their line."""
 
 
 def parse_mlxconfig(output: str | bytes) -> Firmware:
@@ -37,6 +39,7 @@ def parse_mlxconfig(output: str | bytes) -> Firmware:
     about: dict[str, str] = {}
     columns: list[str] | None = None
     settings: dict[str, Setting] = {}
+    unreadable: dict[str, str] = {}
     lines = whole_lines(TOOL, output)
     for line in lines:
         if match := re.fullmatch(r"(Device type|Name|Description|Device):\s+(.*?)\s*", line):
@@ -51,13 +54,18 @@ def parse_mlxconfig(output: str | bytes) -> Firmware:
             match := re.fullmatch(r"\*?\s+(?:RO\s+)?([A-Z][A-Z0-9_]+(?:\[[\d.]+\])?)\s+(\S.*?)\s*", line)
         ):
             values = re.split(r"\s{2,}", match[2])
-            if len(values) != len(columns) or match[1] in settings:
+            if len(values) != len(columns):  # a value that fills its column leaves one blank, or none
+                values = match[2].split()
+            if match[1] in settings or match[1] in unreadable:
                 raise ParseError(TOOL, f"unexpected line {excerpt(line)}")
+            if len(values) != len(columns):
+                unreadable[match[1]] = match[2]
+                continue
             row = dict(zip(columns, values, strict=True))
             settings[match[1]] = Setting(row.get("default"), row.get("current"), row["next_boot"])
-    if columns is None or not settings or "Device" not in about:
+    if columns is None or not (settings or unreadable) or "Device" not in about:
         raise ParseError(TOOL, f"no settings; the output ends with {excerpt(lines[-1])}")
-    return Firmware(about["Device"], about.get("Device type", ""), about.get("Name", ""), settings)
+    return Firmware(about["Device"], about.get("Device type", ""), about.get("Name", ""), settings, unreadable)
 
 
 def same_value(printed: str, wanted: str) -> bool:

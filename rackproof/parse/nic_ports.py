@@ -83,11 +83,15 @@ class Port:
         """Why the port cannot carry traffic; None when no reason is known."""
         if self.rdma_state not in (None, "ACTIVE") or self.physical_state not in (None, "LinkUp"):
             return f"{self.rdma_state}/{self.physical_state}"
-        if self.carrier is False or self.operstate in ("down", "lowerlayerdown", "notpresent"):
+        if self.carrier is False or self.operstate not in _CARRIES:
             return f"{self.operstate}, {'no ' if not self.carrier else ''}carrier"
         if self.link_layer == "InfiniBand" and (self.sm_lid == 0 or self.lid == 0):
             return "no subnet manager"
         return None
+
+
+_CARRIES: Final = (None, "up", "unknown")
+"""Operational states of an interface with a carrier; drivers that do not report theirs have ``unknown``."""
 
 
 @lru_cache(maxsize=8)  # about twenty checks of a node read the same two outputs

@@ -99,7 +99,7 @@ class Gpu:
     """Application clocks; None where the driver has no such setting (newer ones dropped it)."""
     default_application_clocks_mhz: ClockPair | None
     throttle_reasons: tuple[str, ...] | None
-    """Active ones, without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
+    """Those that are not "Not Active", without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
     ecc_volatile: EccErrors
     """Since the driver was loaded."""
     ecc_aggregate: EccErrors
@@ -320,7 +320,7 @@ def _throttle_reasons(element: ET.Element) -> tuple[str, ...] | None:
             continue
         texts = [(match[1], text_at(reasons, r.tag)) for r in reasons if (match := _REASON.fullmatch(r.tag))]
         if any(text is not None for _, text in texts):
-            return tuple(name for name, text in texts if text == "Active")
+            return tuple(name for name, text in texts if text not in (None, "Not Active"))
     return None
 
 
@@ -398,9 +398,15 @@ _FLAGS: Final = {
     "ecc_errors/tpc_repair_pending": "a TPC repair is pending",
     "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
     "gpu_reset_status/reset_required": "a reset is required",
+    "gpu_reset_status/drain_and_reset_recommended": "a drain and a reset are recommended",
 }
 
 
 def _flags(element: ET.Element) -> Iterable[str]:
-    """Flags that request a repair or a replacement; older drivers have none."""
-    return (complaint for path, complaint in _FLAGS.items() if text_at(element, path) == "Yes")
+    """Flags that request a repair or a replacement; older drivers have none. An unknown word is a problem, too."""
+    for path, complaint in _FLAGS.items():
+        text = text_at(element, path)
+        if text == "Yes":
+            yield complaint
+        elif text not in (None, "No"):
+            yield f"{path}: {text}"

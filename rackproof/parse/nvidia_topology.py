@@ -123,8 +123,8 @@ def _affinity(words: list[str], extra: tuple[str, ...]) -> Affinity:
 
 
 _GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
-_LINK: Final = re.compile(r"\s*Link (\d{1,3}): (?:(\S+) GB/s|<?[Ii]nactive>?)\s*")
-_NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are inActive).*")
+_LINK: Final = re.compile(r"\s*Link (\d{1,3}): (?:(\S+) GB/s|<?(?i:inactive)>?)\s*")
+_NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are (?i:inactive)).*")
 
 
 def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:

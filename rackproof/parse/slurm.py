@@ -22,15 +22,16 @@ class Controller:
     role: str
     """primary, backup, backup1 …"""
     host: str
-    up: bool
+    state: str
+    """UP or DOWN, as printed."""
 
 
 def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
     """``scontrol ping``; never empty."""
     controllers = []
     for line in whole_lines(SCONTROL, output):
-        if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (UP|DOWN)", line.strip()):
-            controllers.append(Controller(match[1], match[2], match[3] == "UP"))
+        if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (\w+)", line.strip()):
+            controllers.append(Controller(match[1], match[2], match[3]))
     if not controllers:
         raise ParseError(SCONTROL, f"expected a controller, got {excerpt(str(output))}")
     return tuple(controllers)

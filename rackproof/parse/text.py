@@ -93,6 +93,12 @@ def last_words(text: str) -> str:
     return excerpt(lines[-1], 140) if lines else "nothing readable"
 
 
+def first_words(text: str) -> str:
+    """The first line where it is words rather than a document; empty otherwise."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return excerpt(line, 140) if line[:1].isalnum() else ""
+
+
 def processor_list(tool: str, text: str) -> frozenset[int]:
     """``0-55,112-167``; empty for an empty text."""
     numbers: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import get_args
 
@@ -64,6 +65,13 @@ def test_lscpu_in_one_list() -> None:
 def test_an_lscpu_that_contradicts_itself_is_refused(output: str, reason: str) -> None:
     with pytest.raises(ParseError, match=reason):
         parse_lscpu(output)
+
+
+def test_an_lscpu_without_numa_lines_has_the_rest() -> None:
+    entries = [entry for entry in json.loads(FLAT)["lscpu"] if "NUMA" not in entry["field"]]
+    processors = parse_lscpu(json.dumps({"lscpu": entries}) + "\n")
+    assert processors.numa_nodes is None
+    assert processors.online == parse_lscpu(FLAT).online
 
 
 def test_lists_of_processors() -> None:

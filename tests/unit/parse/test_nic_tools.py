@@ -100,6 +100,20 @@ def test_settings_of_a_firmware() -> None:
     assert older.settings["HOST_CHAINING_DESCRIPTORS"].next_boot == "Array[0..7]"
 
 
+def test_a_row_that_cannot_be_told_apart_does_not_cost_the_others() -> None:
+    firmware = parse_mlxconfig(EXTENDED.replace("IB(1)               ETH(2)", "IB(1)"))
+    assert firmware.unreadable.keys() == {"LINK_TYPE_P1"}
+    assert firmware.settings.keys() == {"ATS_ENABLED", "ROCE_CC_PRIO_MASK_P1"}
+
+
+def test_a_value_longer_than_its_column() -> None:
+    long = "A_VALUE_LONGER_THAN_ITS_COLUMN(1)"
+    whole = parse_mlxconfig(EXTENDED.replace("IB(1)               ETH(2)", f"{long} ETH(2)"))
+    assert whole.settings["LINK_TYPE_P1"] == Setting(long, "ETH(2)", "ETH(2)")
+    joined = parse_mlxconfig(EXTENDED.replace("IB(1)               ETH(2)", f"{long}ETH(2)"))
+    assert joined.unreadable.keys() == {"LINK_TYPE_P1"}
+
+
 def test_values_of_settings() -> None:
     assert all(same_value("ETH(2)", wanted) for wanted in ("ETH", "eth", "2", "ETH(2)"))
     assert not any(same_value("ETH(2)", wanted) for wanted in ("IB", "1", "ETH(1)", ""))
@@ -108,7 +122,6 @@ def test_values_of_settings() -> None:
 
 BAD_CONFIG = [
     ("no device", "-E- Failed to open the device\n", "no settings"),
-    ("a column is empty", EXTENDED.replace("IB(1)               ETH(2)", "IB(1)"), "unexpected line"),
     ("two devices", EXTENDED * 2, "more than one device"),
     ("a column of its own", EXTENDED.replace("Default ", "Factory "), "unknown columns"),
 ]

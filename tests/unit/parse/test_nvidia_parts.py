@@ -128,12 +128,12 @@ def test_any_log_is_read_or_refused(lines: list[str]) -> None:
 
 
 def test_dcgm_3_and_4() -> None:
-    results = parse_dcgm_diag(tool_output("dcgm-3-one-failed.json"))
+    results = parse_dcgm_diag(tool_output("dcgm-3-one-failed.json")).results
     assert [result.status for result in results] == ["Pass", "Pass", "Fail", "Skip"]
     assert results[2] == DiagResult(
         "Page Retirement/Row Remap", "Fail", "1", "GPU 1 had uncorrectable memory errors and row remapping failed."
     )
-    assert parse_dcgm_diag(tool_output("dcgm-4.json")) == (
+    assert parse_dcgm_diag(tool_output("dcgm-4.json")).results == (
         DiagResult("software", "Pass", "0", ""),
         DiagResult("software", "Fail", "1", "Persistence mode for GPU 1 is disabled."),
     )
@@ -142,8 +142,17 @@ def test_dcgm_3_and_4() -> None:
 def test_dcgm_without_a_test_and_with_an_unknown_status() -> None:
     with pytest.raises(ParseError, match="no test was run"):
         parse_dcgm_diag('{"DCGM Diagnostic": {"test_categories": []}}')
-    with pytest.raises(ParseError, match="unknown status"):
-        parse_dcgm_diag(tool_output("dcgm-4.json").replace('"Pass"', '"Perhaps"'))
+    unknown = parse_dcgm_diag(tool_output("dcgm-4.json").replace('"Pass"', '"Perhaps"'))
+    assert [result.status for result in unknown.results] == ["Perhaps", "Fail"]
+
+
+@pytest.mark.parametrize("entry", ["null", "[]", "7", '{"name": "x"}', '{"name": "x", "results": [null]}'])
+def test_an_odd_entry_of_dcgm_does_not_cost_the_others(entry: str) -> None:
+    tests = f'[{entry}, {{"name": "memory", "results": [{{"status": "Fail", "gpu_id": "3"}}]}}]'
+    text = f'Warning: something\n{{"DCGM Diagnostic": {{"test_categories": [{{"category": "c", "tests": {tests}}}]}}}}'
+    diagnosis = parse_dcgm_diag(text)
+    assert [result.status for result in diagnosis.results] == ["unreadable", "Fail"]
+    assert diagnosis.before == "Warning: something"
 
 
 def test_gdscheck() -> None:

@@ -254,9 +254,9 @@ def test_slurm() -> None:
     config = slurm.parse_scontrol_config(text)
     assert (config.value("SLURM_VERSION"), config.value("HASH_VAL")) == ("23.02.2", "Match")
     assert config.value("HealthCheckProgram") is None
-    assert [(c.role, c.host, c.up) for c in slurm.parse_scontrol_ping(text)] == [
-        ("primary", "slurm", True),
-        ("backup", "slurmdb", True),
+    assert [(c.role, c.host, c.state) for c in slurm.parse_scontrol_ping(text)] == [
+        ("primary", "slurm", "UP"),
+        ("backup", "slurmdb", "UP"),
     ]
     partitions = slurm.parse_scontrol_records(sample("slurm/scontrol-show-partition-oneliner.txt"), "PartitionName")
     assert (partitions[0]["PartitionName"], partitions[0]["State"]) == ("partition1", "UP")
@@ -340,7 +340,7 @@ def test_lscpu() -> None:
     ],
 )
 def test_dcgm(name: str, failed: set[tuple[str, str]]) -> None:
-    results = dcgm.parse_dcgm_diag(sample(f"dcgmi-diag/{name}.json"))
+    results = dcgm.parse_dcgm_diag(sample(f"dcgmi-diag/{name}.json")).results
     assert {(result.test, result.gpus) for result in results if result.status in ("Fail", "Warn")} == failed
 
 

@@ -105,9 +105,9 @@ def test_configuration_in_force() -> None:
 
 
 def test_controllers() -> None:
-    assert [(c.role, c.host, c.up) for c in parse_scontrol_ping(PING)] == [
-        ("primary", "head-01", True),
-        ("backup1", "head-02", False),
+    assert [(c.role, c.host, c.state) for c in parse_scontrol_ping(PING)] == [
+        ("primary", "head-01", "UP"),
+        ("backup1", "head-02", "DOWN"),
     ]
 
 
