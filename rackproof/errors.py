@@ -45,6 +45,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 2
 EXIT_USAGE = 3
+EXIT_INTERRUPTED = 130
 
 
 class RackproofError(Exception):

@@ -12,6 +12,7 @@ from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
+from rackproof.remote.interrupt import STOPPING
 
 
 def run_steps(
@@ -84,4 +85,7 @@ def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement],
 def _tidy(context: BenchContext) -> None:
     """Remove helper files from the nodes that still answer."""
     nodes = [node.name for node in context.session.rack.nodes]
-    context.session.fleet.run(dict.fromkeys(nodes, f"rm -rf {context.folder}"), 20)
+    if STOPPING.is_set():
+        context.session.fleet.each(nodes, lambda connection: connection.clean_up(f"rm -rf {context.folder}"))
+    else:
+        context.session.fleet.run(dict.fromkeys(nodes, f"rm -rf {context.folder}"), 20)

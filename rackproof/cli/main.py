@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import sys
 import traceback
 
 import click
 
 from rackproof import __version__
-from rackproof.errors import EXIT_USAGE, RackproofError
-
-EXIT_INTERRUPTED = 130
+from rackproof.errors import EXIT_INTERRUPTED, EXIT_USAGE, RackproofError
+from rackproof.remote.interrupt import handle_signals
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
@@ -72,7 +70,7 @@ def cli(debug: bool) -> None:
 
 def main() -> None:
     debug = "--debug" in sys.argv[1:]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: stop the servers, keep the evidence
+    handle_signals()
     try:
         status = cli.main(standalone_mode=False)
     except click.exceptions.Exit as error:

@@ -29,6 +29,10 @@ SIGN_OF_LIFE_S = 30.0
 """Shortest time between two log lines about steps without a count."""
 
 
+WAITING_SHOWN_S = 12.0
+"""Seconds for which a line about nodes that have not answered stays; the next one comes after 10."""
+
+
 class Plain:
     """One line an event, for logs and pipes; steps without a count every ``SIGN_OF_LIFE_S`` at most."""
 
@@ -51,6 +55,9 @@ class Plain:
         elif time.monotonic() - self._last_sign >= SIGN_OF_LIFE_S:
             self._print(f"  {title}")
 
+    def waiting(self, text: str) -> None:
+        self._print(f"  {text}")
+
     def line(self, text: str) -> None:
         self._print(f"  {text}")
 
@@ -67,6 +74,9 @@ class JsonLines:
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         self._put(event="step", title=title, index=index, total=total, left_s=left_s)
 
+    def waiting(self, text: str) -> None:
+        self._put(event="waiting", text=text)
+
     def line(self, text: str) -> None:
         self._put(event="line", text=text)
 
@@ -82,6 +92,7 @@ class Rich:
         self._left: float | None = None
         self._position = ""
         self._spinner = Spinner("dots")
+        self._waiting, self._waiting_since = "", 0.0
 
     def stage(self, name: str, estimate_s: float | None) -> None:
         self._stage, self._estimate, self._left, self._title, self._position = name, estimate_s, None, "", ""
@@ -91,6 +102,9 @@ class Rich:
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         self._title, self._left, self._step_began = title, left_s, time.monotonic()
         self._position = f"{index}/{total} " if total else ""
+
+    def waiting(self, text: str) -> None:
+        self._waiting, self._waiting_since = text, time.monotonic()
 
     def line(self, text: str) -> None:
         self._console.print(f"  {escape(text)}", highlight=False)
@@ -103,11 +117,12 @@ class Rich:
         elif self._estimate is not None:
             left = self._estimate - (now - self._stage_began)
         remaining = "" if left is None else f", about {clock(left)} left" if left > 0 else ", longer than expected"
+        waiting = self._waiting if now - self._waiting_since < WAITING_SHOWN_S else ""
         row = Table.grid(padding=(0, 1))
         row.add_row(
             self._spinner,
             Text(self._stage, style="bold cyan"),
-            Text(f"{self._position}{self._title}", overflow="ellipsis", no_wrap=True),
+            Text(f"{self._position}{waiting or self._title}", overflow="ellipsis", no_wrap=True),
             Text(
                 f"{clock(now - self._stage_began)}{remaining}, {clock(now - self._began)} in total",
                 style="dim",

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rackproof import architectures
+from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
 from rackproof.core.evidence import Record, RunInfo
 from rackproof.core.rack import Rack
-from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
+from rackproof.errors import EXIT_INTERRUPTED, ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     REPORTS,
     changed_since,
@@ -39,6 +40,11 @@ RUN_LOG = "run.log"
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
+take_over_option = click.option(
+    "--take-over", metavar="RUN", help="Take the nodes from another run that is known to be dead."
+)
+
+
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
@@ -47,6 +53,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs."),
             click.option("--quiet", is_flag=True, help="Print only the result."),
             click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON."),
+            take_over_option,
         )
     ):  # fmt: skip
         function = option(function)
@@ -76,10 +83,12 @@ _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: la
 @_options
 @_PROFILE
 def bench(
-    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None
-) -> None:
+    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
+    profile: str | None,
+) -> None:  # fmt: skip
     """Measure the rack of INVENTORY."""
     run = prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
+    run.take_over = take_over
     finish(run, quiet, as_json, only="criterion")
 
 
@@ -90,13 +99,13 @@ def bench(
 @click.option("--no-deploy", is_flag=True, help="Skip the deploy.")
 @validators_option
 def certify(
-    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, profile: str | None,
-    resume: str | None, no_deploy: bool, validators: Path | None,
+    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
+    profile: str | None, resume: str | None, no_deploy: bool, validators: Path | None,
 ) -> None:  # fmt: skip
     """Deploy, validate, measure and judge the rack of INVENTORY."""
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
     run = prepare(inventory, architecture, output, profile, resume, stages)
-    run.validators = chosen_validators(validators)
+    run.validators, run.take_over = chosen_validators(validators), take_over
     finish(run, quiet, as_json, whole=True)
 
 
@@ -179,10 +188,19 @@ def finish(
             write_outputs(run.folder, certificate, whole)
             on_records(records)
     except KeyboardInterrupt:
-        if whole:
-            click.echo(f"continue with: rackproof certify {run.rack.source} --resume {run.folder.name}", err=True)
-        raise
+        with suppress(OSError):  # a terminal that was closed
+            click.echo(f"rackproof: interrupted; {_go_on(run, whole)}", err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _tell(run.folder, certificate, whole, as_json)
+
+
+def _go_on(run: Run, whole: bool) -> str:
+    """How to go on after an interrupt."""
+    inventory, folder = shlex.quote(run.rack.source), shlex.quote(kit.shown(run.folder))
+    if whole:
+        return f"continue with: rackproof certify {inventory} --resume {folder}"
+    command = "bench" if "bench" in run.stages else "validate"
+    return f"its evidence is in {folder}; begin again with: rackproof {command} {inventory}"
 
 
 @contextmanager

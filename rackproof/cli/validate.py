@@ -9,7 +9,7 @@ import click
 
 from rackproof.cli.local import local_run, tell
 from rackproof.cli.options import limit_option
-from rackproof.cli.runs import FOLDER, chosen_validators, executed, finish, prepare, validators_option
+from rackproof.cli.runs import FOLDER, chosen_validators, executed, finish, prepare, take_over_option, validators_option
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
 from rackproof.evidence.folder import REPORTS
@@ -42,6 +42,7 @@ REACHABLE = "node.reachable"
 @click.option("--quiet", is_flag=True, help="Print only the result.")
 @click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
 @validators_option
+@take_over_option
 @click.option("--local", is_flag=True, help="Check this machine, without ssh or an inventory.")
 @click.option(
     "--rack",
@@ -66,7 +67,7 @@ REACHABLE = "node.reachable"
 def validate(
     inventory: str | None, recordings: str | None, architecture: str | None, limit: tuple[str, ...], tags: str | None,
     expression: str | None, junit: Path | None, output: Path, quiet: bool, as_json: bool, validators: Path | None,
-    local: bool, rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None,
+    take_over: str | None, local: bool, rack_file: Path | None, role: str | None, brief: bool, time_limit: float | None,
     unmeasured_ok: str | None,
 ) -> None:  # fmt: skip
     """Check the declared state of every node of INVENTORY, of the recordings in DIR, or of this machine.
@@ -89,7 +90,7 @@ def validate(
         raise click.UsageError("give an INVENTORY, or recordings with --from DIR")
     run = prepare(inventory, architecture, output, None, None, ("connect", "validate"))
     run.selection = selected(run.rack, limit, tags, expression)
-    run.validators = chosen_validators(validators)
+    run.validators, run.take_over = chosen_validators(validators), take_over
     refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder(validators)).values()))
     if run.selection.description:
         _part(run, junit, quiet, as_json)

@@ -9,8 +9,10 @@ other than ssh it is valid for ``LIMIT_S`` after the last change of the run. A r
 
 from __future__ import annotations
 
+import getpass
 import re
 import shlex
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +24,9 @@ LIMIT_S: Final = 7200
 """Seconds; longer than the time limit of any single command of a deploy."""
 WAIT_S: Final = 20
 """Seconds to wait while another run reads or writes the file."""
+
+
+_REFUSED = re.compile(r"run \S+ of \S+ on \S+ works on this node since ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +46,31 @@ class Holder:
         return f"run {self.run} of {self.who} on {self.host} works on this node since {self.since}"
 
 
-def take_script(holder: Holder, take_over: str | None = None, file: str = LOCK_FILE) -> str:
+def holder_here(run: str) -> Holder:
+    """This user on this machine, with a run."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        who = "unknown"
+    return Holder(run, who, socket.gethostname())
+
+
+def take_script(
+    holder: Holder, take_over: str | None = None, file: str = LOCK_FILE, option: str = "--data take_over="
+) -> str:
     """Shell text that takes the lock, or ends the script with status 1 and one line that names the holder.
 
-    A run may take the lock repeatedly. ``take_over``: a run that the lock may be taken from.
+    A run may take the lock repeatedly. ``take_over``: a run that the lock may be taken from; ``option`` is how the user
+    says so, without the run's name.
     """
     words = (file, *(_plain(word) for word in (holder.run, holder.who, holder.host, take_over or "")))
-    take = shell.script(__name__, "run_lock_take", rp_l_wait_s=WAIT_S)
+    take = shell.script(__name__, "run_lock_take", rp_l_wait_s=WAIT_S, rp_l_option=option)
     return f"{_functions()}\n{take}\nrp_lock {' '.join(map(shlex.quote, words))} || exit 1"
+
+
+def refusal(stderr: str) -> str | None:
+    """The line of ``take_script`` that names the holder of the lock; None where it failed for another reason."""
+    return next((line for line in stderr.splitlines() if _REFUSED.match(line)), None)
 
 
 def held_command(file: str = LOCK_FILE) -> str:

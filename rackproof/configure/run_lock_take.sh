@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Takes the run lock, or fails with one line that names its holder.
 # rp_lock FILE RUN WHO HOST OTHER: OTHER is a run that the lock may be taken from. Needs run_lock.sh.
-: "${rp_l_wait_s?}"
+: "${rp_l_wait_s?}" "${rp_l_option?}"
 rp_lock_connection() {
   rp_l_p=$$
   while [ "${rp_l_p:-0}" -gt 1 ]; do
@@ -20,7 +20,7 @@ rp_lock() (
   # shellcheck disable=SC2154  # set by rp_lock_read
   if rp_lock_read "$1" && [ "$rp_l_run" != "$2" ] && [ "$rp_l_run" != "$5" ]; then
     echo "run $rp_l_run of $rp_l_who on $rp_l_from works on this node since $rp_l_since, so nothing was changed;" \
-      "wait for its end, or take the node from it: --data take_over=$rp_l_run" >&2
+      "wait for its end, or take the node from it: $rp_l_option$rp_l_run" >&2
     exit 1
   fi
   [ "$rp_l_run" = "$2" ] || rp_l_since=$(date -u +%Y-%m-%dT%H:%M:%SZ)

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
-from rackproof.remote.command import KILL_AFTER_S, CommandResult, timed_out
+from rackproof.remote.command import KILL_AFTER_S, NOT_FINISHED, CommandResult, program, timed_out
 
 WORKERS = 2
 """More would only make the commands of a node wait for each other; one where there are no more than two processors."""
@@ -143,16 +143,18 @@ def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: 
     if f"{number}.big" in answer.files:
         return error(f"printed more than {STREAM_LIMIT} bytes")
     if f"{number}.late" in answer.files:
-        return error(f"not finished within {timeout_s:g} s")
+        return error(f"{NOT_FINISHED}{timeout_s:g} s")
     end = answer.files.get(f"{number}.rc")
     if end is None:
         return error("it ended the shell that ran it") if answer.complete else None
     out, err = answer.files.get(f"{number}.out"), answer.files.get(f"{number}.err")
     rc, *ended = end.split()
+    if rc == b"hung":
+        return error(f"{program(command)} is not asked again: it did not finish before", began)
     if out is None or err is None or not rc.isdigit():
         return None
     if timed_out(int(rc)):
-        return error(f"not finished within {timeout_s:g} s", _seconds(ended), out, err)
+        return error(f"{NOT_FINISHED}{timeout_s:g} s", _seconds(ended), out, err)
     elapsed = max(0.0, _seconds(ended) - began) if began else 0.0
     return CommandResult(node, command, int(rc), out, err, elapsed, timeout_s)
 

@@ -13,7 +13,7 @@ hire() {
   } </dev/null >/dev/null 2>&1 &
 }
 dismiss() {
-  read -r worker t <"$1.a" && ! [ -e "$worker.gone" ] && kill "$worker"
+  read -r worker t _ <"$1.a" && ! [ -e "$worker.gone" ] && kill "$worker"
 }
 weigh() {
   sum=0
@@ -44,14 +44,14 @@ look() {
   while [ -e "$n.a" ]; do
     if ! [ -s "$n.rc" ]; then
       t=
-      read -r worker t <"$n.a"
+      read -r worker t program <"$n.a"
       if [ -n "$t" ] && [ -n "$up" ]; then
         t=$((up - ${t%.*}))
       else
         eval "t=\$((\${t$n:-0} + 1)); t$n=\$t"
       fi
       [ "$t" -ge "$moment" ] && [ "$t" -le "$gone_s" ] && stuck=$((stuck + 1))
-      [ "$t" -ge "$over_s" ] && ! [ -e "$n.late" ] && : >"$n.late" && dismiss "$n"
+      [ "$t" -ge "$over_s" ] && ! [ -e "$n.late" ] && : >"$n.late" && { [ -z "$program" ] || : >"hung.$program"; } && dismiss "$n"
       [ "$t" -ge 1 ] && set -- "$@" "$n.out" "$n.err"
     elif [ $n -eq $first ]; then
       first=$((n + 1))

@@ -295,7 +295,7 @@ def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[
         return [], failure if failure.error is not None else None
 
     answers: dict[str, tuple[list[CommandResult], CommandResult | None]] = fleet.each(
-        wanted, lambda connection: ask(connection, connection.node.name)
+        wanted, lambda connection: ask(connection, connection.node.name), "answers to the checks"
     )
     for node, (results, failure) in answers.items():
         if failure is not None:

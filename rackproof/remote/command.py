@@ -5,8 +5,13 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
+from itertools import dropwhile
 
 KILL_AFTER_S = 5
+NOT_FINISHED = "not finished within "
+"""How the error of a command begins that its time limit ended."""
+MARK = "RACKPROOF_COMMAND"
+"""Environment variable that marks the processes of one connection."""
 GRACE_S = 15.0
 """Seconds that the controller waits longer than the node's own ``timeout``: the connection may be slow."""
 OUTPUT_LIMIT = 16 * 1024 * 1024
@@ -56,12 +61,21 @@ def portable(script: str) -> str:
 _PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
 
 
-def bounded(command: str, timeout_s: float, sudo: str = "") -> str:
+def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "") -> str:
     """The command under the node's own ``timeout``, in a fixed locale, as one shell string.
 
     The limit is on the node because a lost ssh connection does not end its commands. ``sudo`` is a prefix of it all.
+    ``mark`` is in the environment of the command and its children; ``ending`` ends them by it.
     """
-    return f"{sudo}env LC_ALL=C timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {portable(command)}"
+    marked = f"{MARK}={mark} " if mark else ""
+    return f"{sudo}env LC_ALL=C {marked}timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {portable(command)}"
+
+
+def ending(mark: str) -> str:
+    """End all processes with ``mark``: first with SIGTERM, after a second with SIGKILL."""
+    find = f"grep -lszxF {MARK}={mark} /proc/[0-9]*/environ | cut -d/ -f3"
+    kill = f'p=$({find}); [ -z "$p" ] || kill'
+    return f"{{ {kill} $p && sleep 1; {kill} -9 $p; }} 2>/dev/null"
 
 
 def tied(command: str, timeout_s: float, sudo: str = "") -> str:
@@ -75,6 +89,14 @@ def tied(command: str, timeout_s: float, sudo: str = "") -> str:
         "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
     )
     return f"{sudo}sh -c {portable(script)}"
+
+
+def program(command: str) -> str:
+    """Name of the program, without a leading ``timeout -k 2 5`` and assignments."""
+    words = list(dropwhile(lambda word: "=" in word, command.split()))
+    if words[:1] == ["timeout"]:
+        words = list(dropwhile(lambda word: word[0] in "-.0123456789", words[1:]))
+    return words[0] if words else command
 
 
 def timed_out(rc: int | None) -> bool:

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from rackproof.core.rack import Node, Rack
-from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, CommandResult, bounded, timed_out
 from rackproof.remote.ssh import Connection, Fleet
 
 NO_LIMIT_S = 10 * 365 * 86400.0
@@ -59,7 +59,7 @@ class LocalConnection(Connection):
         if not ended:
             return result(None, f"no answer within {timeout_s:g} s", out, err)
         if timed_out(process.returncode):
-            return result(None, over if left < timeout_s else f"not finished within {timeout_s:g} s", out, err)
+            return result(None, over if left < timeout_s else f"{NOT_FINISHED}{timeout_s:g} s", out, err)
         if process.returncode < 0:
             return result(None, f"ended by signal {-process.returncode}", out, err)
         return result(process.returncode, None, out, err)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shlex
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,15 +18,31 @@ from typing import Any
 import fabric
 import paramiko
 
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Node, Rack, fold
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
 from rackproof.remote import batch
-from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, tied, timed_out
+from rackproof.remote.command import (
+    GRACE_S,
+    NOT_FINISHED,
+    OUTPUT_LIMIT,
+    CommandResult,
+    bounded,
+    ending,
+    program,
+    tied,
+    timed_out,
+)
+from rackproof.remote.interrupt import STOPPING
 
 CONNECT_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15
 MAX_PARALLEL = 64
 STOP_S = 15.0
+END_S = 4.0
+"""The same after an interrupt, for a server and for the commands of a node."""
+INTERRUPTED = "interrupted"
+WAIT_LINE_S = 10.0
+"""Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
 
@@ -45,6 +62,7 @@ class Connection:
         self._failure: RemoteError | None = None
         self._lock = threading.Lock()
         self._sudo = sudo_of(node)
+        self._mark = secrets.token_hex(8)
         self._proven = False
         self._noisy = False
         """The login shell prints output of its own before every command."""
@@ -146,12 +164,26 @@ class Connection:
         self._proven = True
         self._noisy = result.stdout != _MARK or result.stderr != _MARK
 
-    def _run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+    def clean_up(self, command: str) -> None:
+        """Run a command after an interrupt, too; its result does not matter. A node without a connection is skipped."""
+        if self._connection is not None and self._failure is None:
+            self._run(command, END_S, clean_up=True)
+
+    def end_commands(self) -> None:
+        """End the commands of this connection that still run on the node."""
+        self.clean_up(ending(self._mark))
+
+    def _run(self, command: str, timeout_s: float, stdin: bytes | None = None, clean_up: bool = False) -> CommandResult:
         began = time.monotonic()
 
         def result(rc: int | None, error: str | None, out: bytes = b"", err: bytes = b"") -> CommandResult:
             return CommandResult(self.node.name, command, rc, out, err, time.monotonic() - began, timeout_s, error)
 
+        def stopping() -> bool:
+            return STOPPING.is_set() and not clean_up
+
+        if stopping():
+            return result(None, INTERRUPTED)
         try:
             channel = self.open().open_session(timeout=self._timeout)
         except RemoteError as error:
@@ -161,7 +193,7 @@ class Connection:
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
-                channel.exec_command(bounded(command, timeout_s, self._sudo))
+                channel.exec_command(bounded(command, timeout_s, self._sudo, "" if clean_up else self._mark))
                 try:
                     if stdin:
                         channel.sendall(stdin)
@@ -171,18 +203,21 @@ class Connection:
                         raise
                     # The command has ended without reading its input.
                 full = partial(_full, out, err)
-                finished = _drain(channel, out, err, began + timeout_s + GRACE_S, full)
+                until = began + timeout_s + (0 if clean_up else GRACE_S)
+                finished = _drain(channel, out, err, until, lambda: full() or stopping())
             except (paramiko.SSHException, OSError, EOFError) as error:
                 return result(None, f"connection lost: {_line(error)}", bytes(out), bytes(err))
             if full():
                 return result(None, f"printed more than {OUTPUT_LIMIT} bytes", bytes(out), bytes(err))
+            if not finished and stopping():
+                return result(None, INTERRUPTED, bytes(out), bytes(err))
             if not finished:
                 return result(None, f"no answer within {timeout_s:g} s", bytes(out), bytes(err))
             rc: int | None = channel.recv_exit_status()
         if rc == -1:
             return result(None, "connection lost", bytes(out), bytes(err))
         if timed_out(rc):
-            return result(None, f"not finished within {timeout_s:g} s", bytes(out), bytes(err))
+            return result(None, f"{NOT_FINISHED}{timeout_s:g} s", bytes(out), bytes(err))
         return result(rc, None, bytes(out), bytes(err))
 
     @contextlib.contextmanager
@@ -258,7 +293,7 @@ class Server:
             return self._result
         if not self._channel.closed and self.poll():
             self._channel.shutdown_write()
-            _drain(self._channel, self._out, self._err, time.monotonic() + STOP_S)
+            _drain(self._channel, self._out, self._err, time.monotonic() + (END_S if STOPPING.is_set() else STOP_S))
         ended = self._channel.exit_status_ready()
         rc = self._channel.recv_exit_status() if ended else None
         self._channel.close()
@@ -311,6 +346,8 @@ class Fleet:
 
     def __init__(self, rack: Rack, parallel: int = MAX_PARALLEL) -> None:
         self.rack = rack
+        self.on_wait: Callable[[str], object] = lambda line: None
+        """Gets a line every ``WAIT_LINE_S`` while nodes have not answered."""
         self._parallel = parallel
         self._connections = {node.name: Connection(node) for node in rack.nodes}
 
@@ -321,23 +358,34 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if STOPPING.is_set():
+            self.each(self._connections, lambda connection: connection.end_commands())
         self.close()
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.forget()
 
-    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any]) -> dict[str, Any]:
-        """Run an action for several nodes in parallel; results by node, in the order given."""
+    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any], what: str = "") -> dict[str, Any]:
+        """Run an action for several nodes in parallel; results by node, in the order given.
+
+        ``what`` is what the nodes are asked, for the lines that name those that have not answered.
+        """
         names = list(nodes)
         if not names:
             return {}
+        began = time.monotonic()
         with ThreadPoolExecutor(max_workers=min(self._parallel, len(names))) as pool:
-            return dict(zip(names, pool.map(lambda name: action(self[name]), names), strict=True))
+            futures = {name: pool.submit(action, self[name]) for name in names}
+            while waiting := wait(futures.values(), timeout=WAIT_LINE_S).not_done:
+                late = fold(name for name, future in futures.items() if future in waiting)
+                self.on_wait(f"waiting for {late}{what and f': {what}'}, {time.monotonic() - began:.0f} s")
+            return {name: future.result() for name, future in futures.items()}
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
         """Run one command per node, all nodes in parallel."""
-        return self.each(commands, lambda connection: connection.run(commands[connection.node.name], timeout_s))
+        what = ", ".join(dict.fromkeys(program(command) for command in commands.values()))
+        return self.each(commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), what)
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         """By node: None if it answers, else the reason why not."""

@@ -36,7 +36,7 @@ TIMEOUT_S = 21600.0
 firmware takes one to two hours over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
 """Limit for a run with reboots: each batch waits for jobs and self-tests, with limits of their own."""
-INTERRUPT_S = 10.0
+INTERRUPT_S = 5.0
 INTERRUPTED = "interrupted"
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -14,6 +14,9 @@ class Display(Protocol):
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
         """A step of the current stage begins; ``left_s`` is the estimated rest of the stage."""
 
+    def waiting(self, text: str) -> None:
+        """Nodes that have not answered for a while, and what they are asked."""
+
     def line(self, text: str) -> None:
         """A line to print now."""
 
@@ -25,6 +28,9 @@ class Silent:
         return
 
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
+        return
+
+    def waiting(self, text: str) -> None:
         return
 
     def line(self, text: str) -> None:

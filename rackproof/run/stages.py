@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from rackproof.remote.ssh import Fleet
 from rackproof.run.converge import INTERRUPTED, converge
 from rackproof.run.display import STAGES, Display
 from rackproof.run.identity import record_identities
+from rackproof.run.rack_lock import RELEASE_S, take_rack
 from rackproof.run.resume import Finished, finished
 from rackproof.validation.known import digest_of
 from rackproof.validation.reread import store_inventory
@@ -53,6 +55,8 @@ class Run:
     """Nodes and checks to validate; a limited selection is an event of the evidence."""
     validators: Path | None = None
     """Folder of validators; None for the kit's own."""
+    take_over: str | None = None
+    """A run that is known to be dead, from which nodes are taken."""
     _before: History | None = None
     """What happened in the parts before this one."""
 
@@ -69,6 +73,7 @@ class Run:
                 raise RunError(f"{info.run}: its validators are others than when it began; start a new run")
             self._before = history_of(records, self.architecture.model, info.nodes)
         with EvidenceStore(self.folder) as store, Fleet(self.rack) as fleet:
+            fleet.on_wait = self.display.waiting
             session = Session(self.rack, self.architecture.model, fleet, store)
             try:
                 self._begin(session, self._finished(steps))
@@ -158,12 +163,18 @@ class Run:
         log.info(text)
         self.display.line(text)
 
+    def _lock(self, session: Session, wait_s: float = RELEASE_S) -> None:
+        """Take the nodes that answer; after this run's deploy its connections may take a moment to end."""
+        nodes = [name for name in session.answering if self.selection.has_node(name)]
+        take_rack(session.fleet, nodes, self.folder.name, self._say, self.take_over, wait_s)
+
     def _connect(self, session: Session) -> bool:
         """Check that every node answers; name those that do not."""
         nodes = [node.name for node in self.rack.nodes if self.selection.has_node(node.name)]
         answers = session.run(dict.fromkeys(nodes, FACTS), 30)
         lost = {name: answer.why for name, answer in answers.items() if not answer.ok}
         self._identify(session, [name for name in answers if name not in lost])
+        self._lock(session, wait_s=0)
         for name, answer in answers.items():
             if not answer.ok:
                 self._say(f"{name}: {answer.why}")
@@ -194,7 +205,7 @@ class Run:
                 session.event(EventKind.BACK, "answered again", name)
 
     def _deploy(self, session: Session) -> bool:
-        data = [f"architecture={self.architecture.model.metadata.id}"]
+        data = [f"architecture={self.architecture.model.metadata.id}", f"take_over={self.folder.name}"]
 
         def show(line: str) -> None:
             log.info("pyinfra: %s", line)
@@ -203,7 +214,8 @@ class Run:
 
         plan = converge(self.rack, data=data, dry=True, on_line=show)
         outcomes = [plan]
-        if not plan.record.ok or any(node.changed or node.reboot for node in plan.record.nodes):
+        changes_nodes = not plan.record.ok or any(node.changed or node.reboot for node in plan.record.nodes)
+        if changes_nodes and plan.record.reason != INTERRUPTED:
             outcomes.append(converge(self.rack, data=data, on_line=show))
         for outcome in outcomes:
             raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
@@ -220,22 +232,34 @@ class Run:
         return last.ok
 
     def _validate(self, session: Session) -> bool:
+        same = Counter[tuple[str, str]]()
+
         def show(result: CheckResult) -> None:
             session.store.append(Kind.CHECK, result)
-            if result.outcome is not CheckOutcome.PASSED:
+            if result.outcome is CheckOutcome.PASSED:
+                return
+            cause = (result.node, result.message)
+            same[cause] += 1
+            if same[cause] == 1:
                 where = result.check + (f"[{result.item}]" if result.item else "")
                 self._say(f"{result.node}: {where}: {result.outcome.value}: {result.message}")
+
+        self._lock(session)
 
         def plan(checks: PlannedChecks) -> None:
             session.store.append(Kind.PLANNED, checks)
 
         folder = validators_folder(self.validators)
         results = run_validators(session, show, plan, selection=self.selection, folder=folder)
+        for (node, message), times in same.items():
+            if times > 1:
+                self._say(f"{node}: {times - 1} further checks: {message}")
         count = sum(r.outcome is CheckOutcome.PASSED for r in results)
         self._say(f"{count} of {len(results)} checks passed")
         return bool(results)
 
     def _bench(self, session: Session, steps: list[Step], done: Collection[str]) -> bool:
+        self._lock(session)
         open_steps = [step for step in steps if step.id not in done]
 
         def show(step: Step, index: int) -> None:

@@ -20,13 +20,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import dropwhile
 from typing import Any, TypeVar
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
+from rackproof.remote.command import program
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.expected import items_by_key
 
@@ -158,10 +158,10 @@ def read(host: Host, command: str, *arguments: str) -> str:
     result = host.run(command, *arguments)
     if result.rc != 0:
         last = result.stderr.strip().splitlines()[-1:]
-        raise Unmeasured(f"{_program(command)}: exit status {result.rc}" + (f": {last[0]}" if last else ""))
+        raise Unmeasured(f"{program(command)}: exit status {result.rc}" + (f": {last[0]}" if last else ""))
     text: str = result.stdout
     if not text.strip():
-        raise Unmeasured(f"{_program(command)}: no output")
+        raise Unmeasured(f"{program(command)}: no output")
     return text
 
 
@@ -185,11 +185,3 @@ def shown(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         return ", ".join(map(str, value)) or "none"
     return str(value)
-
-
-def _program(command: str) -> str:
-    """Name of the program, without a leading ``timeout -k 2 5``."""
-    words = command.split()
-    if words[:1] == ["timeout"]:
-        words = list(dropwhile(lambda word: word[0] in "-.0123456789", words[1:]))
-    return words[0] if words else command

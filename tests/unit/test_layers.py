@@ -35,7 +35,10 @@ LAYERS: dict[str, set[str]] = {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
         "version_sets",
     },
-    "run": {"architectures", "bench", "core", "errors", "evidence", "kit", "parse", "remote", "validation"},
+    "run": {
+        *("architectures", "bench", "configure", "core", "errors", "evidence", "kit", "parse", "remote"),
+        "validation",
+    },
     "selftest": {"architectures", "core", "errors", "remote", "validation"},
     "cli": {
         *("architectures", "atomic_write", "bench", "configure", "core", "errors", "evidence", "inventory", "kit"),

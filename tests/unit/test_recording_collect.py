@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -56,7 +57,7 @@ class Shells:
     def __getitem__(self, node: str) -> Shell:
         return self.connections[node]
 
-    def each(self, nodes: Iterable[str], action: Callable[[Any], Any]) -> dict[str, Any]:
+    def each(self, nodes: Iterable[str], action: Callable[[Any], Any], what: str = "") -> dict[str, Any]:
         return {name: action(self.connections[name]) for name in nodes}
 
 
@@ -111,6 +112,22 @@ def test_commands_that_hang_cost_only_their_own_time() -> None:
         assert results[command].error == "not finished within 2 s"
         assert results[command].rc is None
         assert results[command].elapsed_s >= 2
+    assert [results[command].stdout for command in QUICK] == [b"quick\n"] * 9
+
+
+def test_a_program_that_hung_once_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vendor-smi").write_text("#!/bin/sh\nsleep 600\n")
+    (tmp_path / "vendor-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(batch, "MOST_WORKERS", 2)
+    hanging = [f"timeout -k 2 300 vendor-smi -q {k}" for k in range(8)]
+    began = time.monotonic()
+    results = ask([*hanging, *QUICK], 2)
+    assert time.monotonic() - began < 300
+    errors = [results[command].error for command in hanging]
+    assert errors[0] == "not finished within 2 s"
+    assert errors[-1] == "vendor-smi is not asked again: it did not finish before"
+    assert set(errors) == {errors[0], errors[-1]}
     assert [results[command].stdout for command in QUICK] == [b"quick\n"] * 9
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import secrets
-import socket
 import time
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,7 +14,7 @@ from pyinfra.context import ctx_state, host
 
 from rackproof.configure.fact_prefetch import Aside
 from rackproof.configure.rollback.journal import KEEP, Journal
-from rackproof.configure.run_lock import Holder, take_script
+from rackproof.configure.run_lock import Holder, holder_here, take_script
 
 TAKE_OVER = "take_over"
 """Key of the command line's data: a run that the lock may be taken from."""
@@ -80,8 +78,4 @@ def take_node() -> str | None:
 
 
 def _holder() -> Holder:
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        who = "unknown"
-    return Holder(this_run(), who, socket.gethostname())
+    return holder_here(this_run())

@@ -292,7 +292,7 @@ class Connection:
         return CommandResult(self.node.name, command, 0, b"6.12\\n", b"", 0.1, timeout_s)
 
 class Fleet(dict):
-    def each(self, names, action): return {name: action(self[name]) for name in names}
+    def each(self, names, action, what=''): return {name: action(self[name]) for name in names}
 
 rack = Rack("inv.py", tuple(Node(f"gpu-{k:02d}", ("gpu",)) for k in (1, 2, 3)))
 fleet = Fleet({node.name: Connection(node) for node in rack.nodes})

@@ -1,0 +1,96 @@
+"""Signals, a second run on the rack, and one cause that is named once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rackproof.core.evidence import CheckOutcome, CheckResult, Kind
+from rackproof.core.rack import Rack
+from rackproof.evidence.session import Session
+from rackproof.remote.command import CommandResult
+from rackproof.run import stages
+from rackproof.run.converge import INTERRUPTED, Converged
+from tests.unit.fakes import said
+from tests.unit.false_certificates.racks import World, world
+
+__all__ = ["world"]
+
+HELD = "run r1 of ann on desk works on this node since 2026-11-22T10:00:00Z, so nothing was changed; wait"
+
+
+def test_an_interrupt_of_the_dry_pass_starts_no_deploy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.deploys.append(("gpu-01",))
+    passes: list[bool] = []
+
+    def converge(rack: Rack, *, dry: bool = False, **more: Any) -> Converged:
+        passes.append(dry)
+        outcome = world.converge(rack, dry=dry, **more)
+        record = outcome.record.model_copy(update={"ok": False, "reason": INTERRUPTED})
+        return replace(outcome, record=record)
+
+    monkeypatch.setattr(stages, "converge", converge)
+    result = world.run("certify", "a.py", "--quiet")
+    assert passes == [True]
+    assert result.exit_code == 130
+    assert result.output.splitlines()[-1].startswith(
+        "rackproof: interrupted; continue with: rackproof certify a.py --resume "
+    )
+    assert world.steps == []
+    assert not any(record.kind is Kind.CHECK and record.body["check"] == "gpu.xid" for record in world.records)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("bench", "begin again with: rackproof bench a.py"),
+        ("certify", "continue with: rackproof certify a.py --resume "),
+    ],
+)
+def test_the_last_line_says_how_to_go_on(world: World, command: str, words: str) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    world.hooks["storage/local/read"] = interrupt
+    result = world.run(command, "a.py", "--quiet")
+    assert result.exit_code == 130
+    assert words in result.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["validate", "bench", "certify"])
+def test_a_second_run_beside_the_first_is_refused_by_the_name_of_the_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    answer = world.answer
+
+    def locked(node: str, command: str) -> CommandResult | None:
+        if "rp_lock" in command and node == "gpu-02" and " r1 " not in command:
+            return said(node, command, rc=1, err=HELD)
+        return answer(node, command)
+
+    monkeypatch.setattr(world, "answer", locked)
+    result = world.run(command, "a.py", "--quiet")
+    assert result.exit_code != 0
+    assert "gpu-02: run r1 of ann on desk works on this node since" in str(result.exception)
+    assert world.steps == []
+    assert world.validations == 0
+
+
+def test_one_cause_for_many_checks_of_a_node_is_printed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.before_validation = lambda: world.dead.add("gpu-01")
+
+    def validate(session: Session, on_check: Callable[[CheckResult], object], *more: Any, **options: Any) -> Any:
+        def lost(result: CheckResult) -> object:
+            late = result.outcome is CheckOutcome.UNMEASURED
+            return on_check(result.model_copy(update={"message": "host key has changed"}) if late else result)
+
+        return world.validate(session, lost, *more, **options)
+
+    monkeypatch.setattr(stages, "run_validators", validate)
+    output = world.run("validate", "a.py").output.partition("judge")[0]
+    assert output.count("host key has changed") == 2
+    assert re.search(r"gpu-01: \d+ further checks: host key has changed", output)
