@@ -78,7 +78,7 @@ class Layouts:
                 if limit is None:
                     lost[node] = f"{node}: fio ended before its files of {layout.bytes} B were written completely"
                 elif layout.bytes > rate * LIMIT_S:
-                    lost[node] = f"{node}: {_too_slow(layout, rate)}"
+                    lost[node] = f"{node}: {too_slow(layout, rate)}"
             if limit is not None and slow:
                 slowest = min((rate for node, rate in slow.items() if node not in lost and rate), default=1.0)
                 limit, seconds = None, SLACK * layout.bytes / slowest + MARGIN_S
@@ -103,7 +103,8 @@ class Layouts:
             self._context.say(f"{name}: files written completely, {each}, in {answer.elapsed_s:.0f} s")
 
 
-def _too_slow(layout: Layout, rate: float) -> str:
+def too_slow(layout: Layout, rate: float) -> str:
+    """Why files were not written; ``rate`` in B/s."""
     return (
         f"its files were not written: {layout.bytes / 1e6:.0f} MB at {rate / 1e6:.3g} MB/s "
         f"take longer than the limit of {LIMIT_S / 60:.0f} min"

@@ -15,6 +15,7 @@ from rackproof.bench.container_reader import read_containers
 from rackproof.bench.fio_reader import read_fio
 from rackproof.bench.link_reader import read_links
 from rackproof.bench.proven_collectives import read_proven_collectives
+from rackproof.bench.proven_containers import read_proven_containers
 from rackproof.bench.proven_links import read_proven_links
 from rackproof.bench.reading import Reader
 from rackproof.bench.storage_reader import read_storage
@@ -24,6 +25,7 @@ READERS: Final[dict[str, Reader]] = {
     "collectives": read_collectives,
     "collectives-proven": read_proven_collectives,
     "containers": read_containers,
+    "containers-proven": read_proven_containers,
     "fio": read_fio,
     "fio-proven": read_storage,
     "links": read_links,
@@ -32,7 +34,7 @@ READERS: Final[dict[str, Reader]] = {
 _BY_METRIC: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     # by the first part of a metric: its readers, the newest first, and the proof of the runs that record it
     "collective": (("collectives-proven", PORTS), ("collectives", "")),
-    "container": (("containers", ""),),
+    "container": (("containers-proven", STORAGE), ("containers", "")),
     "link": (("links-proven", PORTS), ("links", "")),
     "storage": (("fio-proven", STORAGE), ("fio", "")),
 }

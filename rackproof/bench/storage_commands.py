@@ -30,7 +30,7 @@ def empty_folders(storage: Storage, folders: Sequence[str], user: str = "") -> s
     """Makes the folders, without files of an earlier benchmark. ``user``: prefix of commands run as another user."""
     words = " ".join(map(shlex.quote, folders))
     files = " ".join(f"{shlex.quote(folder)}/{TEST_FILE}.*" for folder in folders)
-    return f"{mounted(storage.mountpoints)}; {user}mkdir -p -- {words} && rm -f -- {files}"
+    return f"{mounted(storage.mountpoints)}; {user}mkdir -p -- {words} && {user}rm -f -- {files}"
 
 
 def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackproof.bench.fio_reader import Launch, consistent
+from rackproof.bench.fio_reader import consistent
 from rackproof.bench.storage_runs import Run, State
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.parse import ParseError, fio, mounted
 from rackproof.parse.mounts import Mount, NfsMount
+from rackproof.remote.command import CommandResult
 
 _SHORTEST = 0.98
 """Of the asked duration: fio's timer ends a little early at times."""
@@ -53,14 +54,23 @@ def _equal(one: float, other: float) -> bool:
     return abs(one - other) <= _TOGETHER * max(one, other)
 
 
-def check_layout(run: Run, node: str, asked: Mapping[str, str]) -> Launch:
+def check_layout(run: Run, node: str, asked: Mapping[str, str]) -> None:
     """Every byte that the run may touch was written before it: by fio's own count, and by the files as they are now."""
     layout = run.layouts.get(node)
     if layout is None:
         raise ParseError("fio", "nothing wrote its files before")
-    if not layout.answer.ok:
-        raise ParseError("fio", f"its files were not written: {layout.answer.why}")
-    entry, job = layout.entries.get(node), layout.jobs[node]
+    check_written(layout.answer, layout.entries.get(node), layout.jobs[node], asked)
+    for line in run.launch.result.messages:
+        if "Laying out IO file" in line:
+            raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
+
+
+def check_written(
+    answer: CommandResult, entry: fio.JobResult | None, job: Mapping[str, str], asked: Mapping[str, str]
+) -> None:
+    """A run of fio that wrote every byte of the files that a later job, ``asked``, uses. ``job`` is its own."""
+    if not answer.ok:
+        raise ParseError("fio", f"its files were not written: {answer.why}")
     if entry is None or entry.error:
         raise ParseError("fio", "its files were not written")
     check_options(entry, job)
@@ -70,10 +80,6 @@ def check_layout(run: Run, node: str, asked: Mapping[str, str]) -> Launch:
         raise ParseError("fio", f"expected files of {expected} B written completely, actual {actual} B")
     if job["directory"] != asked["directory"] or any(int(job[key]) < int(asked[key]) for key in ("size", "numjobs")):
         raise ParseError("fio", "other files than its own were written before")
-    for line in run.launch.result.messages:
-        if "Laying out IO file" in line:
-            raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
-    return layout
 
 
 def check_files(state: State, asked: Mapping[str, str]) -> None:
@@ -149,8 +155,8 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def check_counter(storage: Storage, counted: int | None, moved: fio.Direction) -> None:
-    """The mounts or the device counted at least what fio says it moved."""
-    if counted is not None and counted < moved.io_bytes * _COUNTED:
+def check_counter(storage: Storage, counted: int | None, moved: int) -> None:
+    """The mounts or the device counted at least the bytes that fio says it moved."""
+    if counted is not None and counted < moved * _COUNTED:
         what = "the device" if storage.class_ == "local" else "the mount"
-        raise ParseError("fio", f"it says that it moved {moved.io_bytes} B, {what} counted {counted} B")
+        raise ParseError("fio", f"it says that it moved {moved} B, {what} counted {counted} B")

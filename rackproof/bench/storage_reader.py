@@ -108,7 +108,7 @@ def _proven(run: Run, node: str, storage: Storage) -> Proven:
     check_layout(run, node, asked)
     check_files(before, asked)
     counted = counted_bytes(storage, before, after, writes=asked["rw"] == "write")
-    check_counter(storage, counted, moved)
+    check_counter(storage, counted, moved.io_bytes)
 
     dataset = float(int(asked["size"]) * int(asked["numjobs"]))
     numbers = {

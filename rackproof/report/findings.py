@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import EVIDENCE, Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, item_of, name_of
 
+_CAUSES = (RUN, "node.")
+"""Prefixes of checks that explain others."""
 CLUSTER_FROM = 3
 """At least this many ids unmeasured on the same subjects for the same reason become one finding; invalid ones also on
 different subjects."""
@@ -84,7 +86,13 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
         }.get(status, (required, status, kind, identifier))
         causes.setdefault(cause, []).append(finding)
     merged = [finding for group in causes.values() for finding in _cluster(group)]
-    return tuple(sorted(merged, key=lambda f: (EVIDENCE not in f.ids, not f.required, -f.status.rank, f.kind, f.ids)))
+    return tuple(sorted(merged, key=_order))
+
+
+def _order(finding: Finding) -> tuple[bool, bool, int, bool, str, tuple[str, ...]]:
+    """Broken evidence first; among findings of one status those on the run and on nodes that do not answer."""
+    cause = any(identifier.startswith(_CAUSES) for identifier in finding.ids)
+    return EVIDENCE not in finding.ids, not finding.required, -finding.status.rank, not cause, finding.kind, finding.ids
 
 
 def _title(group: list[Verdict]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rackproof.bench.fio_clients import launch_command
 from rackproof.bench.fio_reader import launches
+from rackproof.bench.proven_containers import LAYOUT, job_of
 from rackproof.bench.storage_commands import AFTER, drop_and_state, state_after, state_of
 from rackproof.core.architecture import Architecture, FioJob, Storage
 from rackproof.core.fiojob import layout_of, render, render_layout
@@ -57,9 +58,20 @@ class StorageNodes:
     def answer(self, node: str, command: str) -> CommandResult | None:
         if asked := state_of(command):
             return said(node, command, self._state(node, command, *asked))
+        if "fio --output-format=json --eta=never --name=" in command:
+            job = job_of(command)
+            writes = job["name"] == LAYOUT
+            document = json.loads(self._fio({"": node}, {node: job}))
+            (entry,) = document.pop("client_stats")
+            entry = {key: value for key, value in entry.items() if key not in ("hostname", "port")}
+            document["jobs"] = [entry]
+            if not writes:
+                self.change({"client_stats": [entry]})
+            return said(node, command, json.dumps(document), 0 if writes else self.rc)
         for launch in launches([CommandResult(node, command, 0)]):
             text = self._fio(launch.clients, launch.jobs)
-            return said(node, command, f"{self.before}{text}", self.rc)
+            writes = all(job["name"].endswith("-layout") for job in launch.jobs.values())
+            return said(node, command, text if writes else f"{self.before}{text}", 0 if writes else self.rc)
         return None
 
     def _storage(self, text: str) -> Storage:
@@ -119,7 +131,7 @@ class StorageNodes:
             )  # fmt: skip
         document: Document = {"fio version": "fio-3.39", "timestamp": next(_TIMES), "global options": {}}
         document["client_stats"] = entries
-        if not entries or not entries[0]["jobname"].endswith("-layout"):
+        if "" not in clients and not (entries and entries[0]["jobname"].endswith("-layout")):
             self.change(document)
         return json.dumps(document) + "\n"
 

@@ -7,6 +7,7 @@ import pytest
 from rackproof.bench import containers
 from rackproof.bench.container_reader import bandwidth
 from rackproof.core.architecture import ContainerProfile, FioJob
+from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Node
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -32,7 +33,10 @@ def test_both_sides_run_the_same_words_as_the_same_user() -> None:
     assert "--ioengine=posixaio" in inside
     fio = host[host.index("fio ") :]
     assert inside.endswith(f"rackproof-container --host-root -- {fio}")
-    assert host.count("runuser -u rackproof") == 2
+    assert host.count("runuser -u rackproof") == 1
+    layout = containers.layout_command(storage, layout_of([JOB]), Node("gpu-01", ("gpu",)))
+    assert layout.count("runuser -u rackproof") == 3
+    assert "--fallocate=none" in layout
     assert "--directory=/mnt/nfs-tcp/rackproof-user/gpu-01" in fio
 
 

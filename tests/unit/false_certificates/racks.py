@@ -51,6 +51,8 @@ class World:
     silent: set[tuple[str, str]] = field(default_factory=set)
     """(check, node) without an answer."""
     rate: float = 60.0
+    clients: dict[str, Any] = field(default_factory=dict)
+    """Fields of ``StorageNodes``: what its storage clients do."""
     computers: dict[str, Machine] = field(default_factory=lambda: {name: Machine() for name in NODES})
     """What ``bench.guard`` sees of the nodes."""
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
@@ -138,7 +140,8 @@ class World:
             self.hooks.pop(id_, lambda: None)()
             alive = [node for node in GPU if context.session.run_on(node, "true", 5).rc is not None]
             if alive:
-                clients = StorageNodes(architecture, {"read": self.rate * 1e6, "write": self.rate * 1e6})
+                rates = dict.fromkeys(("read", "write"), self.rate * 1e6)
+                clients = StorageNodes(architecture, rates, **self.clients)
                 addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
                 run = recorded_run(clients, storage, JOB, addresses)
                 read = READERS[NAME]([context.session.record(answer) for answer in run], architecture)

@@ -1,0 +1,166 @@
+"""Samples of containers, each pair of runs with the proof that it measured what it claims: see ``storage_reader``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackproof.bench.container_reader import HOST, INSIDE, PROGRAM, RATIO
+from rackproof.bench.fio_reader import workload
+from rackproof.bench.reading import Read, Reading
+from rackproof.bench.storage_commands import AFTER, BEFORE, state_of
+from rackproof.bench.storage_proof import (
+    check_counter,
+    check_files,
+    check_mounts,
+    check_options,
+    check_result,
+    check_written,
+    counted_bytes,
+)
+from rackproof.bench.storage_runs import State
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.evidence import Measurement
+from rackproof.parse import ParseError, fio
+from rackproof.parse.client_state import parse_client_state
+from rackproof.remote.command import CommandResult
+
+NAME = "containers-proven"
+JOB = "rackproof"
+LAYOUT = "rackproof-layout"
+"""Names of the jobs that measure, and that write the files."""
+_FIO = re.compile(r"(?:^|\s)fio --output-format=json ")
+
+
+@dataclass
+class Pair:
+    """Two runs on a node, and its state around them."""
+
+    before: CommandResult
+    host: CommandResult | None = None
+    inside: CommandResult | None = None
+    after: CommandResult | None = None
+
+
+@dataclass(frozen=True)
+class Proven:
+    """B/s on the node and inside, proven."""
+
+    host: float
+    inside: float
+    version: str
+
+
+def job_of(command: str) -> dict[str, str]:
+    """Options of the fio in a command, with its ``name``."""
+    words = shlex.split(command[command.rindex("fio --output-format=json") :])
+    pairs = (word.removeprefix("--").partition("=") for word in words[1:])
+    return {key: value for key, _, value in pairs if key not in ("output-format", "eta")}
+
+
+def result_of(answer: CommandResult) -> fio.JobResult:
+    """The one job that a local fio reports. The exit status counts first. Raises ParseError."""
+    if not answer.ok:
+        raise ParseError("fio", answer.why)
+    result = fio.parse_fio(answer.stdout)
+    if len(result.jobs) != 1:
+        raise ParseError("fio", f"expected the result of one job, actual {len(result.jobs)}")
+    if result.jobs[0].error:
+        raise ParseError("fio", f"error {result.jobs[0].error}")
+    return result.jobs[0]
+
+
+def read_proven_containers(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per pair of runs, first on the node, then inside."""
+    nodes = {answer.node for answer in answers if _FIO.search(answer.command)}
+
+    def read(measurement: Measurement) -> Reading:
+        (node,) = measurement.members
+        own = [answer for answer in answers if answer.node == node]
+        layout, pairs = _runs(own)
+        if not pairs:
+            raise ParseError("fio", f"no pair of runs on {node}")
+        runs = [answer for pair in pairs for answer in (pair.host, pair.inside) if answer is not None]
+        times = [fio.parse_fio(answer.stdout).timestamp_ms or 0 for answer in runs if answer.ok]
+        if times != sorted(times):
+            raise ParseError("fio", "its outputs are not in the order of its runs")
+        storage = architecture.storage[measurement.labels["storage"]]
+        proven = [_proven(pair, layout, storage, measurement) for pair in pairs]
+        values = {
+            HOST: [pair.host / 1e6 for pair in proven],
+            INSIDE: [pair.inside / 1e6 for pair in proven],
+            RATIO: [pair.inside / pair.host for pair in proven],
+        }
+        job = job_of(runs[0].command)
+        declared = architecture.containers
+        conditions = {
+            "io": "O_DIRECT" if job.get("direct") == "1" else "buffered",
+            "engine": job.get("ioengine", ""),
+            "runtime": declared.runtime if declared else "",
+            "privileges": "none",
+            "nodes": len(nodes),
+            "fio": proven[-1].version,
+            "files": "written completely before, fallocate=none",
+            "workload": workload(job, len(pairs)),
+        }
+        return Reading(tuple(values[measurement.metric]), tuple(runs), conditions)
+
+    return read
+
+
+def _runs(answers: Sequence[CommandResult]) -> tuple[CommandResult | None, list[Pair]]:
+    """The last run that wrote the files before the pairs, and the pairs."""
+    layout: CommandResult | None = None
+    pairs: list[Pair] = []
+    for answer in answers:
+        if asked := state_of(answer.command):
+            if asked[0] == BEFORE:
+                pairs.append(Pair(answer))
+            elif pairs:
+                pairs[-1].after = answer
+        elif not _FIO.search(answer.command):
+            continue
+        elif job_of(answer.command).get("name") == LAYOUT:
+            layout = answer
+        elif pairs and PROGRAM not in answer.command:
+            pairs[-1].host = answer
+        elif pairs:
+            pairs[-1].inside = answer
+    return layout, pairs
+
+
+def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurement: Measurement) -> Proven:
+    if pair.host is None or pair.inside is None or pair.after is None:
+        raise ParseError("fio", "its runs are not pairs of node and container")
+    if layout is None:
+        raise ParseError("fio", "nothing wrote its files before")
+    before, after = _state(pair.before, BEFORE), _state(pair.after, AFTER)
+    check_mounts(storage, before, BEFORE)
+    check_mounts(storage, after, AFTER)
+    asked = job_of(pair.host.command)
+    check_written(layout, result_of(layout), job_of(layout.command), asked)
+    check_files(before, asked)
+    rates, moved = [], 0
+    for where, answer in (("on the node", pair.host), ("inside a container", pair.inside)):
+        job = job_of(answer.command)
+        try:
+            if job != asked or job.get("name") != JOB or job.get("bs") != measurement.labels["block_bytes"]:
+                raise ParseError("fio", "it was given another job")
+            entry = result_of(answer)
+            check_options(entry, job)
+            direction = check_result(entry, job)
+        except ParseError as error:
+            raise ParseError(f"fio {where}", str(error).removeprefix("fio: ")) from None
+        rates.append(direction.bandwidth_bytes_per_s)
+        moved += direction.io_bytes
+    check_counter(storage, counted_bytes(storage, before, after, writes=False), moved)
+    return Proven(rates[0], rates[1], fio.parse_fio(pair.inside.stdout).version)
+
+
+def _state(answer: CommandResult, when: str) -> State:
+    if not answer.ok:
+        raise ParseError("client state", f"{when} the run: {answer.why}")
+    asked = state_of(answer.command)
+    return State(parse_client_state(answer.stdout), asked[1] if asked else ())

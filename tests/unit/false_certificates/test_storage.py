@@ -1,0 +1,413 @@
+"""Storage runs that measured something else than they claim: none gives a number, each says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackproof.bench import storage
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.bench.step import Step
+from rackproof.bench.storage_conditions import conditions_of
+from rackproof.bench.storage_runs import runs_of
+from rackproof.core.architecture import FioJob, StorageProfile
+from rackproof.core.evidence import PROOFS, Kind, Measurement, Record
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import lab_rack, said, scripted, virtual_rack
+from tests.unit.false_certificates.edited import chained
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.recorded_reads import JOB
+from tests.unit.storage_nodes import Document, StorageNodes, recorded_run
+
+__all__ = ["world"]
+
+ARCHITECTURE = virtual_rack()
+STEPS = plan_steps(ARCHITECTURE, "lab", lab_rack())
+
+
+def step(name: str) -> Step:
+    (planned,) = [s for s in STEPS if s.id == name]
+    return planned
+
+
+def measure(
+    folder: Path, nodes: StorageNodes, *names: str, steps: list[Step] | None = None, say: Callable[[str], None] = str
+) -> list[Measurement]:
+    with scripted(folder, nodes.answer) as session:
+        run_steps(session, "run-1", steps or [step(name) for name in names], set(), say)
+    return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+
+
+def commands(folder: Path) -> list[dict[str, Any]]:
+    return [record.body for record in read_records(folder) if record.kind is Kind.COMMAND]
+
+
+def wrote(command: str) -> bool:
+    return "-layout]" in command
+
+
+def proofs(folder: Path, records: list[Record] | None = None) -> dict[int, str]:
+    nodes = node_infos(lab_rack())
+    return disproven(records or read_records(folder), partial(read_raw, folder), ARCHITECTURE, PROOFS, "lab", nodes)
+
+
+def reported(**options: str) -> Callable[[Document], None]:
+    """fio reports other options than it was given."""
+
+    def change(document: Document) -> None:
+        for entry in document["client_stats"]:
+            entry["job options"] |= options
+
+    return change
+
+
+def figures(way: str = "read", **values: Any) -> Callable[[Document], None]:
+    def change(document: Document) -> None:
+        for entry in document["client_stats"]:
+            entry[way] |= values
+
+    return change
+
+
+def one_second(document: Document) -> None:
+    """The same rates, from a run of one second."""
+    for entry in document["client_stats"]:
+        read = entry["read"]
+        for key in ("io_bytes", "io_kbytes", "total_ios", "runtime"):
+            read[key] //= 5
+        read["iops"] = read["total_ios"]
+        read["bw_bytes"] = read["io_bytes"]
+
+
+def smaller_blocks(document: Document) -> None:
+    for entry in document["client_stats"]:
+        entry["read"]["total_ios"] *= 4
+        entry["read"]["iops"] *= 4
+
+
+def replaced(old: str, new: str) -> Callable[[str], str]:
+    return lambda text: text.replace(old, new)
+
+
+SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
+    # what a client's fio or its mounts did instead, and the words of the reason
+    ("a good document and exit status 1", {"rc": 1}, "exit status 1"),
+    ("another block size", {"change": reported(bs="4096")}, "expected bs=1048576, actual 4096"),
+    ("buffered", {"change": reported(direct="0")}, "expected direct=1, actual 0"),
+    ("another depth", {"change": reported(iodepth="64")}, "expected iodepth=4, actual 64"),
+    ("another engine", {"change": reported(ioengine="null")}, "expected ioengine=libaio, actual null"),
+    ("another workload", {"change": reported(rw="randread")}, "expected rw=read, actual randread"),
+    ("another size", {"change": reported(size="4096")}, "expected size=33554432, actual 4096"),
+    ("another folder", {"change": reported(directory="/dev/shm")}, "actual /dev/shm"),
+    ("a short runtime by its options", {"change": reported(runtime="1")}, "expected runtime=5, actual 1"),
+    ("a run of one second", {"change": one_second}, "expected a run of 5 s, actual 1 s"),
+    ("smaller requests than reported", {"change": smaller_blocks}, "expected blocks of 1048576 B, actual 262144 B"),
+    ("a rate that its bytes do not give", {"change": figures(bw_bytes=900_000_000)}, "contradicts"),
+    ("no options", {"change": lambda d: [e.pop("job options") for e in d["client_stats"]]}, "does not report the opt"),
+    ("writes beside the reads", {"change": figures("write", io_bytes=4096, total_ios=1)}, "expected read only"),
+    ("bytes that no server sent", {"counted": 0.5}, "the mount counted 149"),
+    ("files with holes", {"allocated": 0.4}, "expected 33554432 B written, actual 13421568 B allocated"),
+    (
+        "files that fio wrote itself",
+        {"before": "<gpu-01> x: Laying out IO file (1 file / 32MiB)\n"},
+        "wrote a file its",
+    ),
+    (
+        "a bind mount",
+        {
+            "mountinfo": replaced(
+                "/ /mnt/nfs-tcp rw - nfs4 10.77.0.11:/srv/nfs", "/data /mnt/nfs-tcp rw - ext4 /dev/vda1"
+            )
+        },
+        "before the run: /mnt/nfs-tcp: expected nfs4, actual ext4",
+    ),
+    (
+        "a bind mount of the same type",
+        {"mountinfo": replaced(" / /mnt/nfs-tcp", " /old /mnt/nfs-tcp")},
+        "actual a bind mount of /old of 10.77.0.11:/srv/nfs",
+    ),
+    (
+        "another export",
+        {"mountinfo": replaced("10.77.0.11:/srv/nfs", "10.77.0.11:/srv/fast")},
+        "source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.11:/srv/fast",
+    ),
+    ("another server", {"mountinfo": replaced("10.77.0.11:/srv", "10.77.0.99:/srv")}, "actual 10.77.0.99:/srv/nfs"),
+    ("no mount any longer", {"mountinfo": replaced(" /mnt/nfs-tcp rw", " /mnt/away rw")}, "actual not mounted"),
+    ("a soft mount", {"mountinfo": replaced(",hard", ",soft")}, "hard: expected in force, actual soft"),
+    (
+        "another mount after the run",
+        {"mountinfo_after": replaced("10.77.0.11:/srv/nfs", "10.77.0.11:/srv/fast")},
+        "after the run: source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.11:/srv/fast",
+    ),
+    ("another transport", {"mountstats": replaced("xprt:\ttcp", "xprt:\trdma")}, "expected tcp, actual rdma"),
+    ("one connection", {"mountstats": lambda text: _one_connection(text)}, "expected 4, actual 1"),
+]
+
+
+def _one_connection(text: str) -> str:
+    kept, seen = [], 0
+    for line in text.splitlines():
+        seen += "xprt:" in line
+        if "xprt:" not in line or seen == 1:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+@pytest.mark.parametrize(("fault", "reason"), [case[1:] for case in SOMETHING_ELSE], ids=[c[0] for c in SOMETHING_ELSE])
+def test_what_measured_something_else_is_no_number(tmp_path: Path, fault: Mapping[str, Any], reason: str) -> None:
+    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, **fault), "storage/nfs-tcp/read"):
+        assert measurement.samples == ()
+        assert reason in (measurement.reason or "")
+
+
+@pytest.mark.parametrize("name", ["local/write", "nfs-tcp/read", "nfs-rdma/randread", "cephfs/read"])
+def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: Path, name: str) -> None:
+    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE), f"storage/{name}"):
+        assert measurement.samples
+        assert measurement.reason is None
+        if measurement.labels["storage"] != "cephfs":  # its client counts bytes in debugfs only
+            assert measurement.companions["counter_bytes"] == measurement.companions["application_bytes"]
+    assert proofs(tmp_path) == {}
+
+
+def test_bytes_that_no_drive_read_are_named(tmp_path: Path) -> None:
+    """Reads of what was never written: the device counts less than fio."""
+    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, counted=0.1), "storage/local/randread"):
+        assert "the device counted" in (measurement.reason or "")
+
+
+def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: Path) -> None:
+    names = [f"storage/nfs-tcp/{rw}" for rw in ("write", "read", "randread")]
+    assert all(m.samples for m in measure(tmp_path, StorageNodes(ARCHITECTURE), *names))
+    asked = [command["command"] for command in commands(tmp_path)]
+    (layout,) = [number for number, command in enumerate(asked) if wrote(command)]
+    assert layout < min(number for number, command in enumerate(asked) if "drop_caches" in command)
+    for option in ("rw=write", "fallocate=none", "refill_buffers=1", "randrepeat=0", "end_fsync=1", "size=33554432"):
+        assert option in asked[layout]
+    assert "time_based" not in asked[layout]
+    assert any("rm -f -- /mnt/nfs-tcp/rackproof-bench/gpu-01/rackproof.*" in command for command in asked[:layout])
+    measured = [command for command in asked if "fio --eta" in command and not wrote(command)]
+    assert len(measured) == 3
+    assert all("fallocate=none" in command for command in measured)
+    assert proofs(tmp_path) == {}
+
+
+def test_a_profile_that_only_reads_writes_its_files_first(tmp_path: Path) -> None:
+    job = FioJob(rw="read", block_bytes=1048576, file_bytes=3_000_000, numjobs=3, runtime_s=5)
+    small = FioJob(rw="randread", block_bytes=4096, file_bytes=8192, numjobs=8, runtime_s=5)
+    profile = StorageProfile(jobs={"read": job, "randread": small}, storages=("nfs-tcp",))
+    planned = storage.plan(ARCHITECTURE, profile, lab_rack())
+    assert all(m.samples for m in measure(tmp_path, StorageNodes(ARCHITECTURE), steps=planned))
+    (layout,) = [c for c in commands(tmp_path) if wrote(c["command"])]
+    assert "size=3145728" in layout["command"]  # whole blocks
+    assert "numjobs=8" in layout["command"]
+
+
+@pytest.mark.parametrize(("rate", "layouts", "measured"), [(2e6, 1, True), (0.5e6, 2, True), (1e3, 1, False)])
+def test_slow_storage_gets_the_time_it_needs_or_no_number(
+    tmp_path: Path, rate: float, layouts: int, measured: bool
+) -> None:
+    nodes = StorageNodes(ARCHITECTURE, {"write": rate, "read": 60e6})
+    measurements = measure(tmp_path, nodes, "storage/nfs-tcp/read")
+    written = [c for c in commands(tmp_path) if wrote(c["command"])]
+    assert len(written) == layouts
+    assert "runtime=30" in written[0]["command"]
+    assert all(bool(m.samples) is measured for m in measurements)
+    if layouts == 2:
+        assert "runtime=" not in written[1]["command"]
+        assert written[1]["timeout_s"] == 1  # of the fake
+    if not measured:
+        assert all("34 MB at" in (m.reason or "") and "limit of 120 min" in (m.reason or "") for m in measurements)
+
+
+def test_files_that_were_not_written_in_this_run_are_not_measured(tmp_path: Path) -> None:
+    """The document of the run that wrote them is taken away: nothing proves that they have data."""
+    measure(tmp_path, StorageNodes(ARCHITECTURE), "storage/nfs-tcp/write", "storage/nfs-tcp/read")
+    bodies = [(r.kind, r.body) for r in read_records(tmp_path)]
+    without = [(kind, body) for kind, body in bodies if not (kind is Kind.COMMAND and wrote(body["command"]))]
+    faults = proofs(tmp_path, chained(without))
+    assert len(faults) == sum(kind is Kind.MEASUREMENT for kind, _ in without)
+    assert all("nothing wrote its files before" in fault for fault in faults.values())
+
+
+def test_a_number_that_names_the_reader_of_older_kits_is_invalid(tmp_path: Path) -> None:
+    measure(tmp_path, StorageNodes(ARCHITECTURE), "storage/nfs-tcp/read")
+    bodies = [
+        (r.kind, r.body | ({"reader": "fio"} if r.kind is Kind.MEASUREMENT else {})) for r in read_records(tmp_path)
+    ]
+    faults = proofs(tmp_path, chained(bodies))
+    assert set(faults.values()) == {"its reader is fio, expected fio-proven"}
+
+
+def test_what_fio_says_of_a_client_is_its_reason(tmp_path: Path) -> None:
+    words = "<gpu-02> fio: /mnt/nfs-tcp/rackproof-bench/gpu-02 is not a directory\n<gpu-02> fio: job x dropped\n"
+
+    def without_second(document: Document) -> None:
+        document["client_stats"] = [e for e in document["client_stats"] if e["hostname"] != "10.77.0.22"]
+
+    nodes = StorageNodes(ARCHITECTURE, change=without_second, before=words)
+    by_node = {m.members: m for m in measure(tmp_path, nodes, "storage/nfs-tcp/read")}
+    expected = "gpu-02: fio: /mnt/nfs-tcp/rackproof-bench/gpu-02 is not a directory; job x dropped"
+    assert by_node[("gpu-02",)].reason == expected
+    assert by_node[("gpu-01",)].conditions["clients"] == 1  # measured again without the other
+    assert by_node["gpu-01", "gpu-02"].reason == expected
+
+
+def test_all_clients_refused_are_named_with_fios_words(tmp_path: Path) -> None:
+    words = "<gpu-01> fio: /mnt/x is not a directory\n<gpu-02> fio: pid file is locked\n"
+    nodes = StorageNodes(ARCHITECTURE, change=lambda d: d["client_stats"].clear(), before=words)
+    by_node = {m.members: m.reason for m in measure(tmp_path, nodes, "storage/nfs-tcp/read")}
+    assert by_node[("gpu-01",)] == "gpu-01: fio: /mnt/x is not a directory"
+    assert by_node[("gpu-02",)] == "gpu-02: fio: pid file is locked"
+
+
+def test_unknown_text_before_the_document_is_kept_and_shown(tmp_path: Path) -> None:
+    nodes = StorageNodes(ARCHITECTURE, before="<gpu-01> fio: clock is unstable\nnew warning\n")
+    (first, *_) = measure(tmp_path, nodes, "storage/nfs-tcp/read")
+    assert first.conditions["fio_said"] == ["gpu-01: clock is unstable", "new warning"]
+    assert proofs(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "conditions"),
+    [
+        ({}, {"io": "O_DIRECT", "cache": "cold", "client_cache": "dropped before, empty at the start, bypassed"}),
+        (
+            {"cached_after": 30_000_000},
+            {
+                "io": "buffered",
+                "client_cache": "dropped before, empty at the start, used although O_DIRECT was asked for",
+            },
+        ),
+        (
+            {"cached": 16_777_216},
+            {
+                "cache": "warm on clients",
+                "io": "buffered",
+                "client_cache": "dropped before, 50 % of the files cached at the start, used although O_DIRECT was "
+                "asked for",
+            },
+        ),
+        ({"cached": None}, {"cache": "unknown on clients", "io": "O_DIRECT"}),
+    ],
+)
+def test_conditions_state_what_was_observed(tmp_path: Path, fault: Mapping[str, Any], conditions: Document) -> None:
+    (first, *_) = measure(tmp_path, StorageNodes(ARCHITECTURE, **fault), "storage/nfs-tcp/read")
+    assert {key: first.conditions[key] for key in conditions} == conditions
+    assert first.conditions["mount"] == "10.77.0.11:/srv/nfs on /mnt/nfs-tcp, nfs4, tcp, 4 connections"
+
+
+@pytest.mark.parametrize(("fstype", "known"), [("gpfs", False), ("fuse.daos", False), ("ceph", True)])
+def test_a_file_system_with_a_cache_of_its_own_is_not_called_cold(fstype: str, known: bool) -> None:
+    own = ARCHITECTURE.storage["cephfs"].model_copy(update={"fstype": fstype})
+    other = ARCHITECTURE.model_copy(update={"storage": {**ARCHITECTURE.storage, "cephfs": own}})
+    runs = runs_of(recorded_run(StorageNodes(other), "cephfs", JOB, {"gpu-01": "10.77.0.21"}))
+    conditions = conditions_of(runs, ["gpu-01"], own, 1)
+    assert ("cache of its own" in conditions["client_cache"]) is not known
+    assert conditions["cache"] != "cold"
+
+
+def test_a_server_that_did_not_drop_its_cache_is_not_called_cold(tmp_path: Path) -> None:
+    nodes = StorageNodes(ARCHITECTURE)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        return said(node, command, rc=1) if node == "storage-01" else nodes.answer(node, command)
+
+    with scripted(tmp_path, answer) as session:
+        run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), str)
+    (first, *_) = [r.body for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
+    assert (first["conditions"]["cache"], first["conditions"]["server_cache"]) == (
+        "cold on clients, unknown on servers",
+        "unknown",
+    )
+
+
+def test_a_failed_client_does_not_cost_the_others_theirs(tmp_path: Path) -> None:
+    """fio ends with status 1 when one client fails; the others are measured again without it."""
+
+    def second_fails(document: Document) -> None:
+        for entry in document["client_stats"]:
+            entry["error"] = 5 if entry["hostname"] == "10.77.0.22" else 0
+        nodes.rc = int(any(entry["error"] for entry in document["client_stats"]))
+
+    nodes = StorageNodes(ARCHITECTURE, change=second_fails)
+    made = {m.members: m for m in measure(tmp_path, nodes, "storage/nfs-tcp/read")}
+    assert made[("gpu-01",)].samples
+    assert made[("gpu-02",)].reason == "gpu-02: fio error 5"
+    assert proofs(tmp_path) == {}
+
+
+CONTAINER = "container/nfs-tcp/read"
+
+
+def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path) -> None:
+    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE), CONTAINER)
+    assert all(m.samples for m in measurements)
+    assert {m.samples for m in measurements if m.metric == "container.read_over_host"} == {(1.0,)}
+    asked = [command["command"] for command in commands(tmp_path) if command["node"] == "gpu-01"]
+    kinds = [
+        next(
+            word
+            for word in ("rackproof-layout", "state before", "rackproof-container", "state after", "fio")
+            if word in c
+        )
+        for c in asked
+        if "fio" in c or "state" in c
+    ]
+    assert kinds == ["rackproof-layout", "state before", "fio", "rackproof-container", "state after"]
+    assert proofs(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ({"rc": 1}, "fio on the node: exit status 1"),
+        ({"change": reported(bs="4096")}, "fio on the node: expected bs=1048576, actual 4096"),
+        ({"change": reported(direct="0")}, "expected direct=1, actual 0"),
+        ({"change": figures(runtime=1000)}, "expected a run of 3 s, actual 1 s"),
+        ({"counted": 0.4}, "the mount counted"),
+        ({"allocated": 0.4}, "B allocated"),
+        ({"mountinfo": replaced("10.77.0.11:/srv/nfs", "10.77.0.11:/srv/fast")}, "actual 10.77.0.11:/srv/fast"),
+        ({"mountstats": replaced("xprt:\ttcp", "xprt:\trdma")}, "expected tcp, actual rdma"),
+    ],
+)
+def test_a_container_that_measured_something_else_is_no_number(
+    tmp_path: Path, fault: Mapping[str, Any], reason: str
+) -> None:
+    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, **fault), CONTAINER):
+        assert measurement.samples == ()
+        assert reason in (measurement.reason or "")
+
+
+@pytest.mark.parametrize(("rate", "layouts", "measured"), [(0.3e6, 2, True), (1e3, 1, False)])
+def test_slow_storage_of_containers(tmp_path: Path, rate: float, layouts: int, measured: bool) -> None:
+    nodes = StorageNodes(ARCHITECTURE, {"write": rate, "read": 60e6})
+    assert all(bool(m.samples) is measured for m in measure(tmp_path, nodes, CONTAINER))
+    written = [c for c in commands(tmp_path) if "name=rackproof-layout" in c["command"]]
+    assert len(written) == 2 * layouts  # on each of two nodes
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"rc": 1}, "exit status 1"),
+        ({"change": reported(bs="4096")}, "expected bs=1048576, actual 4096"),
+        ({"mountinfo": replaced("10.0.0.9:/srv", "10.0.0.9:/fast")}, "actual 10.0.0.9:/fast"),
+        ({"allocated": 0.1}, "B allocated"),
+    ],
+)
+def test_no_such_run_is_certified(world: World, fault: dict[str, Any], words: str) -> None:
+    world.clients = fault
+    result = world.certify()
+    assert result.exit_code == 2
+    assert world.certificate()["outcome"] == "INCOMPLETE"
+    assert words in world.page()
+    assert words in result.output

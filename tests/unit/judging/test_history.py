@@ -1,0 +1,62 @@
+"""Which results of a run with repetitions count: never a mixture, never a better one from a part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.core.evidence import Kind, Record, make_record
+from rackproof.core.judging.judge import judge_records
+from rackproof.core.status import Status
+from tests.unit.judging import GPU, architecture, check, criterion, measurement, recorded, run_info, verdicts
+
+MADE = architecture(criterion())
+BEGIN = {"stage": "validate", "event": "begin"}
+END = {"stage": "validate", "event": "end", "elapsed_s": 1.0, "ok": True}
+RANK = {"passed": Status.PASS, "failed": Status.FAIL, "unmeasured": Status.UNMEASURED}
+
+passes = st.lists(st.tuples(st.booleans(), st.sampled_from(sorted(RANK))), min_size=1, max_size=6)
+attempts = st.lists(st.tuples(*(st.sampled_from((None, 1.0, 30.0, 40.0)) for _ in GPU)), min_size=1, max_size=5)
+
+
+@given(passes)
+def test_a_result_is_the_worst_since_the_last_whole_validation(several: list[tuple[bool, str]]) -> None:
+    bodies: list[Any] = []
+    for whole, outcome in several:
+        bodies += [BEGIN, check("gpu-01", "base.x", outcome), *([END] if whole else [])]
+    last = max((index for index, (whole, _) in enumerate(several) if whole), default=0)
+    expected = max((RANK[outcome] for _, outcome in several[last:]), key=lambda status: status.rank)
+    judgement = judge_records(MADE, recorded(run_info(), *bodies))
+    assert verdicts(judgement, "base.x")["gpu-01"].status is expected
+    failed_before = any(outcome == "failed" for _, outcome in several[:last])
+    assert bool(verdicts(judgement, "run.replaced")) is failed_before
+
+
+def chain(several: list[tuple[float | None, ...]]) -> list[Record]:
+    records = recorded(run_info())
+
+    def add(kind: Kind, body: dict[str, Any]) -> None:
+        records.append(make_record(len(records), "2026-01-02T03:04:05Z", kind, body, records[-1].hash))
+
+    for numbers in several:
+        for node, number in zip(GPU, numbers, strict=True):
+            one = measurement(node, number) if number is not None else measurement(node, reason="it did not answer")
+            add(Kind.MEASUREMENT, one.model_dump(mode="json"))
+        missing = numbers.count(None)
+        status = "done" if not missing else "failed" if missing == len(numbers) else "partial"
+        add(Kind.STEP, {"step": "s", "status": status, "elapsed_s": 1.0})
+    return records
+
+
+@given(attempts)
+def test_numbers_of_a_step_come_from_one_attempt_the_most_complete_and_latest(
+    several: list[tuple[float | None, ...]],
+) -> None:
+    judgement = judge_records(MADE, chain(several))
+    best = max(range(len(several)), key=lambda index: (len(GPU) - several[index].count(None), index))
+    actual = tuple(verdicts(judgement)[node].value for node in GPU)
+    assert actual == several[best]
+    others = [numbers for index, numbers in enumerate(several) if index != best]
+    assert bool(verdicts(judgement, "run.replaced")) is any(set(numbers) != {None} for numbers in others)
