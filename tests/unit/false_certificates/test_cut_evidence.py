@@ -136,7 +136,7 @@ def test_a_broken_chain_is_the_first_thing_that_is_said(world: World, failing: b
 
 
 def test_a_part_without_an_end_is_named_after_a_resume(world: World) -> None:
-    """Killed, or cut: nobody can tell, so it is said."""
+    """A killed run and one whose last records were removed look alike."""
     world.silent.add(("gpu.xid", "gpu-01"))
     world.certify()
     folder, records = world.runs[0], world.records
