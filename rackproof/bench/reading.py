@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Architecture
@@ -32,4 +33,10 @@ Reader = Callable[[Sequence[CommandResult], Architecture], Read]
 def outputs_of(answers: Iterable[CommandResult]) -> tuple[str, ...]:
     """sha256 names of the outputs, without empty ones and repetitions."""
     data = (stream for answer in answers for stream in (answer.stdout, answer.stderr) if stream)
-    return tuple(dict.fromkeys(hashlib.sha256(stream).hexdigest() for stream in data))
+    return tuple(dict.fromkeys(name_of(stream) for stream in data))
+
+
+@lru_cache(maxsize=64)
+def name_of(output: bytes) -> str:
+    """sha256 of an output; cached, since thousands of measurements have the same large one."""
+    return hashlib.sha256(output).hexdigest()

@@ -5,7 +5,6 @@ Linear in the evidence; keeps the answers of one step at a time.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 from rackproof.bench.asked import other_than_asked
 from rackproof.bench.guard import is_look
 from rackproof.bench.readers import READERS, reader_of
-from rackproof.bench.reading import Read, Reading, outputs_of
+from rackproof.bench.reading import Read, Reading, name_of, outputs_of
 from rackproof.bench.reread_load import LoadRead, read_load
 from rackproof.bench.storage_runs import is_layout
 from rackproof.core.architecture import Architecture
@@ -181,7 +180,7 @@ def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int)
     ``owners`` has the step and the run of every output so far.
     """
     for answer in reading.used:
-        name = hashlib.sha256(answer.stdout).hexdigest()
+        name = name_of(answer.stdout)
         if answer.stdout and owners.setdefault(name, (step, id(answer))) != (step, id(answer)):
             return f"its output {name[:12]} is also that of another run"
     return None
