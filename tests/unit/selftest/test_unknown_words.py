@@ -18,7 +18,7 @@ UNKNOWN = b"Grumbling"
 WORDS = re.compile(
     rb"(?<![\w.+/-])(?:up|down|UP|DOWN|[Oo]nline|ok|OK|HEALTH_OK|[Ee]nabled|[Dd]isabled|[Aa]ctive|ACTIVE|inactive|loaded"
     rb"|running|Live|Pass|PASS|[Nn]one|[Yy]es|[Nn]o|on|off|[Ff]ull|[Nn]ormal|Success|Completed|synced|in_sync|clean"
-    rb"|Supported|LINK_UP|LinkUp|PORT_ACTIVE|[Cc]onnected|Granted|idle|IDLE|installed|true|false|[Gg]ood|[Hh]ealthy|Default"
+    rb"|Supported|FULL|LISTEN|ESTAB|READY|Ready|ONLINE|NORMAL|VALID|Match|stable|present|UpToDate|primary|static|LINK_UP|LinkUp|PORT_ACTIVE|[Cc]onnected|Granted|idle|IDLE|installed|true|false|[Gg]ood|[Hh]ealthy|Default"
     rb"|[Oo]ptimal|mounted|Not affected|Mitigation|Not [Aa]ctive|active\+clean|up:active)(?![\w/])"
 )
 MOST = 150
@@ -55,6 +55,7 @@ NO_STATE = (
     ("srun --help", r".", "a help text"),
     ("ceph", r'"fsmap"|"up:standby"|autoscale|cache_mode|hit_set|"osd":0,"uuid"|osd_xinfo',
      "keys, and settings of pools; `ceph.osds` reads the counts"),
+    ("dmidecode", r"SMBIOS", "the version of a table"),
     ("lctl", r"idle", "seconds without traffic"),
     ("apt-config", r"Compressor", "compressors of packages"),
 )  # fmt: skip
