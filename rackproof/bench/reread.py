@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rackproof.bench.asked import other_than_asked
 from rackproof.bench.guard import is_look
+from rackproof.bench.programs import is_question
 from rackproof.bench.readers import READERS, reader_of
 from rackproof.bench.reading import Read, Reading, name_of, outputs_of
 from rackproof.bench.reread_load import LoadRead, read_load
@@ -103,7 +104,7 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
     measurements: list[tuple[int, Measurement]] = []
     for record in records:
         match record.kind:
-            case Kind.COMMAND if not is_look(str(record.body["command"])):
+            case Kind.COMMAND if not is_look(text := str(record.body["command"])) and not is_question(text):
                 commands.append(CommandRecord.model_validate(record.body))
             case Kind.MEASUREMENT:
                 measurements.append((record.seq, Measurement.model_validate(record.body)))

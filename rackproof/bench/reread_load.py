@@ -1,17 +1,21 @@
-"""What steps did to the nodes, read again: recorded results and conditions against the looks that give them."""
+"""What steps did to the nodes, and what measured, read again: recorded results against the answers that give them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from rackproof.bench.guard import NOT_ASKED, Seen, conditions_seen, is_look, results, seen_in
+from rackproof.bench.programs import is_question
+from rackproof.bench.programs import results as of_programs
 from rackproof.bench.reading import outputs_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult, CommandRecord, Kind, Measurement, NodeInfo, Record
 from rackproof.core.history import participants, servers_of
 from rackproof.core.load import PREFIX
+from rackproof.core.programs import CHECK
 from rackproof.errors import RunError
 from rackproof.remote.command import CommandResult
 
@@ -39,6 +43,7 @@ def read_load(
     before: dict[str, Seen] = {}
     now: dict[str, Seen] = {}
     given: dict[tuple[str, str], dict[str, CheckResult]] = {}
+    programs: dict[str, CommandResult] = {}
     for record in records:
         body = record.body
         if record.kind is Kind.COMMAND and is_look(str(body["command"])):
@@ -50,6 +55,16 @@ def read_load(
             except RunError as error:
                 now[command.node] = Seen(None, str(error))
             given.clear()
+        elif record.kind is Kind.COMMAND and is_question(str(body["command"])):
+            with suppress(RunError):
+                programs[str(body["node"])] = answer(CommandRecord.model_validate(body))
+        elif record.kind is Kind.CHECK and body["check"] == CHECK:
+            recorded = CheckResult.model_validate(body)
+            found: CheckResult | None = None
+            if asked := programs.get(recorded.node):
+                found = next(of_programs(recorded.node, (recorded.item,), asked, outputs_of([asked])))
+            if fault := _fault(recorded, found):
+                read.faults[record.seq] = fault
         elif record.kind is Kind.MEASUREMENT and body.get("samples"):
             measurement = Measurement.model_validate(body)
             members = participants(measurement.members, measurement.labels, servers)
@@ -68,7 +83,7 @@ def read_load(
 
 def _fault(recorded: CheckResult, given: CheckResult | None) -> str | None:
     if given is None:
-        return "no step asks this"
+        return "nothing recorded before it shows it"
     if (recorded.outcome, recorded.message, recorded.required) != (given.outcome, given.message, given.required):
         return (
             f"recorded {recorded.outcome.value}: {recorded.message}; its outputs give {given.outcome.value}:"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
 from rackproof.bench.guard import Guard
+from rackproof.bench.programs import check_programs
 from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import RemoteError
@@ -33,7 +34,9 @@ def run_steps(
         context = BenchContext(session, run, stack, say)
         stack.callback(_tidy, context)
         guard = Guard(session)
-        if any(step.id not in done for step in steps):
+        if open_steps := [step for step in steps if step.id not in done]:
+            for fault in check_programs(session, open_steps):
+                say(fault)
             guard.look()
         for index, step in enumerate(steps):
             progress(step, index)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 
 from rackproof.bench.guard import is_look
+from rackproof.bench.programs import is_question
 from rackproof.remote.command import CommandResult
 
 BOOT = "1f2e3d4c-0000-4000-8000-0123456789ab"
@@ -56,6 +58,10 @@ class Machine:
     drives: list[str] = field(default_factory=lambda: ["nvme0"])
     jobs: list[str] = field(default_factory=list)
     gpus: str = "none"
+    changed: list[str] = field(default_factory=list)
+    """Files that differ from their packages, as ``dpkg -V`` prints them."""
+    unowned: set[str] = field(default_factory=set)
+    """Programs that belong to no package."""
     mute: bool = False
     """Its answer is cut off."""
 
@@ -73,6 +79,19 @@ class Machine:
     def restart(self) -> None:
         self.boot, self.uptime_s = f"{int(self.boot[:8], 16) + 1:08x}{self.boot[8:]}", 20.0
         self.messages = [(0.0, "Linux version 6.12"), (3.0, "EXT4-fs (vda1): mounted")]
+
+    def found(self, command: str) -> str:
+        """The answer to ``programs.sh``."""
+        names = shlex.split(command.split("\n", 1)[0])[2:]
+        owned = [name for name in names if name not in self.unowned]
+        lines = [
+            "rackproof programs 1", *(f"program {name} /usr/bin/{name}" for name in names),
+            "--", *(f"{'0' * 64}  /usr/bin/{name}" for name in names),
+            "--", *(f"{name}: /usr/bin/{name}" for name in owned),
+            "--", *(line for name in owned for line in (f"package {name}", *self.changed, "status 0")),
+            "--", "end of programs",
+        ]  # fmt: skip
+        return "".join(f"{line}\n" for line in lines)
 
     def look(self, command: str) -> str:
         since = re.search(r"since=([\d.]+)", command)
@@ -95,7 +114,7 @@ class Machine:
             f"clock {1_790_000_000 + self.uptime_s + self.ahead_s:.9f}",
             f"uptime {self.uptime_s + 0.01:.2f}",
             "--", f"running {self.running}", *self.mounts,
-            "--", *(f"<6>[{seconds:12.6f}] {text}" for seconds, text in shown),
+            "--", *(_printed(seconds, text) for seconds, text in shown),
             "--", f"running {self.running}", *self.counters, *self.aer, f"devices {self.devices}",
             "--", TRACKING % self.offset_s,
             "--", *smart, "end of smart logs",
@@ -107,8 +126,17 @@ class Machine:
         return "".join(f"{line}\n" for line in lines[: 5 if self.mute else None])
 
 
+def _printed(seconds: float, text: str) -> str:
+    """``<3>text`` has a level of its own."""
+    level = text[1] if re.match(r"<\d>", text) else "6"
+    return f"<{level}>[{seconds:12.6f}] {re.sub('^<.>', '', text)}"
+
+
 def look_of(machines: dict[str, Machine], node: str, command: str) -> CommandResult | None:
     """The answer to a look; None for other commands."""
+    if is_question(command):
+        text = machines.setdefault(node, Machine()).found(command)
+        return CommandResult(node, command, 0, text.encode(), b"", 0.1, 60.0)
     if not is_look(command):
         return None
     text = machines.setdefault(node, Machine()).look(command)

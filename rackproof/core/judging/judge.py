@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -32,6 +33,7 @@ from rackproof.core.judging.profile_parts import judge_parts
 from rackproof.core.judging.select import Index, WantedConditions
 from rackproof.core.load import GUARD
 from rackproof.core.planned_checks import PlannedChecks
+from rackproof.core.programs import programs_of
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
 from rackproof.errors import RunError
@@ -86,8 +88,8 @@ def judge_records(
             for record in records
             if record.kind is Kind.PLANNED and record.seq not in history.superseded
         )
-        steps = _steps(records) if GUARD in run.proofs else ()
-        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs, steps)
+        guarded = (_steps(records), _programs(records)) if GUARD in run.proofs else ()
+        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs, *guarded)
         judgement = _judge(architecture, run, index, checks, asked, own_architecture, of_run)
         return _without_disproven(judgement, faults) if faults else judgement
 
@@ -96,6 +98,17 @@ def _steps(records: Iterable[Record]) -> tuple[str, ...]:
     """Steps of benchmarks that were executed."""
     kinds = (Kind.STEP, Kind.MEASUREMENT)
     return tuple(dict.fromkeys(str(record.body["step"]) for record in records if record.kind in kinds))
+
+
+def _programs(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
+    """Programs that gave numbers, and their nodes."""
+    found: dict[tuple[str, str], None] = {}
+    for record in records:
+        if record.kind is Kind.MEASUREMENT and record.body.get("samples"):
+            measurement = _read(Measurement, record)
+            nodes = {member.partition("/")[0] for member in measurement.members}
+            found.update(dict.fromkeys(product(programs_of(measurement), sorted(nodes))))
+    return tuple(found)
 
 
 def _wanted(architecture: Architecture) -> WantedConditions:

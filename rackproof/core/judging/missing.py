@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+from rackproof.core import programs
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import Place, node_checks
@@ -40,6 +41,8 @@ class Asked(NamedTuple):
     """Whether the kit that wrote the run records what it is going to ask (``RunInfo.proofs``)."""
     steps: tuple[str, ...] = ()
     """Steps of benchmarks after which every node must have been asked what they did to it."""
+    programs: tuple[tuple[str, str], ...] = ()
+    """Programs that measured, and their nodes."""
 
 
 class _Missing:
@@ -150,6 +153,9 @@ def missing(
         yield from lacking.by_place()
         yield from lacking.by_plan(asked)
     yield from lacking.by_step(asked.steps)
+    for program, node in asked.programs:
+        if lacking.lacks(programs.CHECK, program, node):
+            yield _absent(architecture, programs.CHECK, program, node, ", which measured", programs.PROTECTS)
 
 
 def severity_of(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:

@@ -1,0 +1,56 @@
+"""Check, before anything is measured, that the measuring programs are what their packages installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rackproof.bench.step import Step
+from rackproof.core.evidence import CheckOutcome, CheckResult, Kind
+from rackproof.core.programs import CHECK, HINT, PROTECTS, judge_program, programs_of
+from rackproof.core.rack import fold
+from rackproof.evidence.session import Session
+from rackproof.parse import ParseError
+from rackproof.parse.measuring_programs import MARK, parse_programs_found
+from rackproof.remote.command import CommandResult
+from rackproof.shell import script
+
+_TIMEOUT_S: Final = 300.0
+
+
+def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
+    """Record a result for every node and program of the steps; returns a line for everything that is wrong."""
+    wanted: dict[str, dict[str, None]] = {}
+    for place in (place for step in steps for place in step.expects):
+        for member in place.members:
+            wanted.setdefault(member.partition("/")[0], {}).update(dict.fromkeys(programs_of(place)))
+    commands = {node: script(__name__, "programs", *names) for node, names in wanted.items() if names}
+    faults: dict[str, list[str]] = {}
+    for node, answer in session.run(commands, _TIMEOUT_S).items():
+        for result in results(node, tuple(wanted[node]), answer, session.outputs(answer)):
+            session.store.append(Kind.CHECK, result)
+            if result.outcome is not CheckOutcome.PASSED:
+                faults.setdefault(result.message, []).append(node)
+    return [f"{fold(dict.fromkeys(nodes))}: {text}" for text, nodes in faults.items()]
+
+
+def is_question(command: str) -> bool:
+    """Whether a recorded command asks for programs."""
+    return MARK in command
+
+
+def results(node: str, names: tuple[str, ...], answer: CommandResult, raw: tuple[str, ...]) -> Iterator[CheckResult]:
+    """What an answer says about each program."""
+    try:
+        if not answer.ok:
+            raise ParseError("programs.sh", answer.why)
+        installed = parse_programs_found(answer.stdout)
+    except ParseError as error:
+        judged = {name: (CheckOutcome.UNMEASURED, str(error), True) for name in names}
+    else:
+        judged = {name: judge_program(name, installed) for name in names}
+    for name, (outcome, message, required) in judged.items():
+        yield CheckResult(
+            check=CHECK, node=node, item=name, outcome=outcome, required=required, message=message,
+            protects=PROTECTS, hint=HINT, raw=raw,
+        )  # fmt: skip

@@ -1,0 +1,71 @@
+"""Programs that measure, and whether they are what their packages installed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.core.evidence import CheckOutcome, Measurement
+from rackproof.core.wording import some
+
+CHECK: Final = "bench.programs"
+"""The item is the program's name."""
+PROTECTS: Final = "A program that is not what its package installed measures whatever it likes."
+HINT: Final = "Install its package again; remove other programs of this name from the PATH of root."
+
+_BY_METRIC: Final = {
+    "storage": ("fio",),
+    "container": ("fio",),
+    "link.rdma_write_bandwidth": ("ib_write_bw",),
+    "link.rdma_write_latency": ("ib_write_lat",),
+    "link.tcp_bandwidth": ("iperf3",),
+}
+PACKAGED: Final = frozenset({"fio", "ib_write_bw", "ib_write_lat", "iperf3", "mpirun", "python3"})
+"""Programs that distributions and vendors ship as packages. Others are usually compiled on the site."""
+
+
+def programs_of(measurement: Measurement) -> tuple[str, ...]:
+    """Programs that a measurement starts on each of its nodes."""
+    family = measurement.metric.partition(".")[0]
+    if family == "collective":
+        engine, op = measurement.labels.get("engine"), measurement.labels.get("op", "")
+        return ("mpirun", "python3") if engine == "mpi" else ("mpirun", f"{op}_perf")
+    return _BY_METRIC.get(measurement.metric, _BY_METRIC.get(family, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program as a node finds it."""
+
+    path: str
+    """Without symbolic links."""
+    sha256: str
+    packages: tuple[str, ...] = ()
+    """That own it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    programs: Mapping[str, Program | None]
+    """By name; None where the node has none."""
+    changed: Mapping[str, tuple[str, ...]]
+    """By package: files that differ from it or are missing, but for configuration and documentation."""
+
+
+def judge_program(name: str, installed: Installed) -> tuple[CheckOutcome, str, bool]:
+    """Outcome, message, and whether the result is required."""
+    program = installed.programs.get(name)
+    if program is None:
+        return CheckOutcome.UNMEASURED, f"{name} is not installed", True
+    if not program.packages:
+        text = f"{program.path} belongs to no package; its sha256 is {program.sha256}"
+        if name in PACKAGED:
+            return CheckOutcome.UNMEASURED, text, True
+        return CheckOutcome.FAILED, text, False
+    changed = [path for package in program.packages for path in installed.changed.get(package, ())]
+    owners = ", ".join(program.packages)
+    if changed:
+        files = some(sorted(changed), 3)
+        return CheckOutcome.FAILED, f"expected {name} as {owners} installed it, actual changed: {files}", True
+    return CheckOutcome.PASSED, f"{program.path} of {owners}, as installed", True

@@ -1,0 +1,123 @@
+"""Comparison of two looks at a node, and what starves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.core.evidence import CheckOutcome
+from rackproof.core.load import SUBJECTS, KernelLog, Limits, Look, Trouble, compare, limits_of, subjects_for
+from rackproof.core.starvation import OTHERS, READY, STEAL, conditions_of, figures, starved
+from tests.unit.fakes import virtual_rack
+
+LOG = KernelLog(0.0, 9.5)
+LIMITS = Limits({"fatal": 0, "corrected": 10, "media_errors": 0}, 0.1, frozenset())
+LOOK = Look(
+    boot_id="1f2e3d4c", uptime_s=(100.0, 100.1), clock_s=1e9, processors=4, cpu=(0, 40_000), running=0,
+    pressure_us={"cpu": 0}, mounts={"/": "/dev/vda ext4 rw"}, log=LOG, counters={"pcie": {}, "memory": {}},
+)  # fmt: skip
+names = st.sampled_from(["a fatal", "b fatal", "mc0 corrected", "mc1 corrected", "p discards", "nvme0 media_errors"])
+counters = st.dictionaries(names, st.integers(0, 10**9))
+
+
+def later(look: Look, seconds: float = 10.0) -> Look:
+    first, second = look.uptime_s
+    stolen, jiffies = look.cpu
+    return replace(
+        look, uptime_s=(first + seconds, second + seconds), clock_s=look.clock_s + seconds,
+        cpu=(stolen, jiffies + int(seconds * 100 * look.processors)),
+    )  # fmt: skip
+
+
+@given(counters, st.sampled_from(sorted(SUBJECTS)), st.floats(0.1, 1e6))
+def test_a_look_that_only_ages_finds_nothing(known: dict[str, int], subject: str, seconds: float) -> None:
+    look = replace(LOOK, counters={subject: known})
+    assert compare(subject, look, later(look, seconds), LIMITS).outcome is CheckOutcome.PASSED
+
+
+@given(counters, counters)
+def test_counters_are_judged_by_their_difference(old: dict[str, int], new: dict[str, int]) -> None:
+    before, after = replace(LOOK, counters={"pcie": old}), later(replace(LOOK, counters={"pcie": new}))
+    lost = any(name not in new or new[name] < value for name, value in old.items())
+    beyond = any(
+        value - old.get(name, 0) > LIMITS.counters.get(name.split()[-1], 10**10) for name, value in new.items()
+    )
+    failed = compare("pcie", before, after, LIMITS).outcome is CheckOutcome.FAILED
+    assert failed == (lost or beyond)
+
+
+@given(st.sampled_from(sorted(SUBJECTS)), st.booleans())
+def test_without_a_look_nothing_is_passed(subject: str, early: bool) -> None:
+    looks = (None, LOOK) if early else (LOOK, None)
+    assert compare(subject, *looks, LIMITS).outcome is CheckOutcome.UNMEASURED
+
+
+@given(st.sampled_from(sorted(SUBJECTS)))
+def test_a_restart_is_the_boots_failure_and_hides_the_rest(subject: str) -> None:
+    outcome = compare(subject, LOOK, replace(later(LOOK), boot_id="2f2e3d4c"), LIMITS).outcome
+    assert outcome is (CheckOutcome.FAILED if subject == "boot" else CheckOutcome.UNMEASURED)
+
+
+@given(st.floats(-5, 5), st.floats(0, 2), st.floats(0, 2))
+def test_a_clock_that_was_set_is_found_and_a_slow_look_is_not_blamed(step: float, first: float, second: float) -> None:
+    """``first`` and ``second``: seconds that the looks took, in which the clock was read at any time."""
+    before = replace(LOOK, uptime_s=(100.0, 100.0 + first), clock_s=1e9 + first / 2)
+    after = replace(LOOK, uptime_s=(200.0, 200.0 + second), clock_s=1e9 + 100 + second / 3 + step)
+    failed = compare("clock", before, after, LIMITS).outcome is CheckOutcome.FAILED
+    assert not (failed and abs(step) <= 0.1)
+    assert failed or abs(step) <= 0.1 + first + second + 1e-6
+
+
+def test_subjects_of_simulated_gpus_and_of_appliances() -> None:
+    architecture = virtual_rack()
+    assert "gpus" not in subjects_for(architecture, ("gpu",), simulated_gpus=True)
+    assert "gpus" in subjects_for(architecture, ("gpu",), simulated_gpus=False)
+    roles = {name: role.model_copy(update={"managed": False}) for name, role in architecture.roles.items()}
+    assert not subjects_for(architecture.model_copy(update={"roles": roles}), ("storage",), simulated_gpus=False)
+
+
+def test_events_of_slow_machines_fail_only_where_the_architecture_names_them() -> None:
+    slow, fault = Trouble(1.0, "soft_lockup", "", True), Trouble(1.0, "io_error", "")
+    named, unnamed = LIMITS._replace(events=frozenset({"io_error"})), LIMITS
+    assert (named.fails(slow), named.fails(fault), unnamed.fails(slow), unnamed.fails(fault)) == (
+        False, True, False, True,
+    )  # fmt: skip
+    assert LIMITS._replace(events=frozenset({"soft_lockup"})).fails(slow)
+
+
+def test_the_offset_of_a_virtual_machines_clock_is_not_judged_under_load() -> None:
+    architecture = virtual_rack()
+    after = replace(later(LOOK), offset_s=30.0)
+    for virtual, outcome in ((True, CheckOutcome.PASSED), (False, CheckOutcome.FAILED)):
+        assert compare("clock", LOOK, after, limits_of(architecture, ("gpu",), virtual)).outcome is outcome
+
+
+# starvation
+
+
+@given(st.integers(0, 4000), st.integers(0, 100), st.integers(1, 64))
+def test_figures_are_shares(steal: int, running: int, processors: int) -> None:
+    before = replace(LOOK, running=running, processors=processors)
+    after = replace(later(LOOK), cpu=(steal, 44_000))
+    values = figures(before, after)
+    assert values[STEAL] == pytest.approx(100 * steal / 4000, abs=0.01)
+    assert bool(starved(conditions_of({"n": before}, {"n": after}, ["n"]))) == (
+        values[STEAL] >= 10 or values[READY] > 1
+    )
+
+
+def test_the_worst_node_is_named_and_others_are_not_looked_at() -> None:
+    bad = replace(later(LOOK), cpu=(2000, 44_000))
+    before, after = dict.fromkeys("abc", LOOK), {"a": later(LOOK), "b": bad, "c": bad}
+    assert starved(conditions_of(before, after, ["a", "b"])).startswith("b was starved")
+    assert not starved(conditions_of(before, after, ["a"]))
+    assert not conditions_of(before, after, ["d"])
+
+
+def test_others_on_the_controller_starve_its_virtual_machines() -> None:
+    assert "the controller" in starved({OTHERS: 10.0})
+    assert not starved({OTHERS: 9.9})
+    assert not starved({})
