@@ -16,6 +16,7 @@ from rackproof.bench.proven_containers import JOB, LAYOUT, NAME, read_proven_con
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage_commands import drop_and_state, empty_folders, state_after
+from rackproof.bench.storage_proof import mount_fault
 from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render, render_layout
@@ -109,13 +110,17 @@ class _ContainerStep:
         self.lost: dict[str, str] = {}
 
     def execute(self, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        for name, answer in self._ask(lambda node: ask([folder_of(self.storage, node)]), 60).items():
+            if (why := mount_fault(self.storage, answer)) is not None:
+                self.lost[name] = f"{name}: {why}"
         self._write()
         limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
         for _ in range(self.job.runs):
             self._ask(lambda node: drop_and_state(self.storage, [folder_of(self.storage, node)], self.addresses), 60)
             self._run(lambda node: commands(self.storage, self.job, node)[0], limit, "on the node")
             self._run(lambda node: commands(self.storage, self.job, node)[1], limit, "inside a container")
-            self._ask(lambda node: state_after(self.storage, [folder_of(self.storage, node)], self.addresses), 60)
+            self._ask(lambda node: ask([folder_of(self.storage, node)]), 60)
         read = read_proven_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(
@@ -129,7 +134,7 @@ class _ContainerStep:
     def _write(self) -> None:
         """Write the files. Where the first attempt does not complete them, its rate gives the time of the second."""
         layout = layout_of([self.job])
-        pending = {node.name for node in self.nodes}
+        pending = {node.name for node in self.nodes} - set(self.lost)
         limit: int | None = FIRST_S
         seconds = FIRST_S + MARGIN_S
         while pending:

@@ -1,4 +1,4 @@
-"""Samples of storage: fio's own JSON with an entry a client, and what the nodes said before each run."""
+"""Samples of storage in evidence of older kits, without proof of what was measured; ``storage_reader`` has it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from rackproof.bench.reading import Read, Reading
+from rackproof.bench.storage_commands import DROP
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
-DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
-"""Drops a node's caches; alone on the storage's servers."""
 RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
 ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
 """Companions of clients whose sum is the rack's."""

@@ -10,7 +10,7 @@ from rackproof.errors import NodeUnreachable, RemoteError
 from rackproof.remote.ssh import Server
 
 PORT = 8765
-LIFE_S = 4 * 3600
+LIFE_S = 24 * 3600
 """A server whose controller is gone ends after this time."""
 
 

@@ -45,11 +45,15 @@ class Layouts:
         """All answers of a storage's layouts in this stage, for the reader."""
         return list(self._answers.get(name, ()))
 
+    def missing(self, name: str, nodes: list[str]) -> list[str]:
+        """Nodes without complete files."""
+        return [node for node in nodes if node not in self._written.setdefault(name, set())]
+
     def write(
         self, name: str, storage: Storage, layout: Layout, nodes: list[str], folders: Callable[[str], tuple[str, ...]]
     ) -> dict[str, str]:
         """Write the files of the nodes that have none yet. Returns why a node has none, by node."""
-        missing = [node for node in nodes if node not in self._written.setdefault(name, set())]
+        missing = self.missing(name, nodes)
         if not missing:
             return {}
         session = self._context.session

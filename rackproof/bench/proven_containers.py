@@ -20,11 +20,10 @@ from rackproof.bench.storage_proof import (
     check_written,
     counted_bytes,
 )
-from rackproof.bench.storage_runs import State
+from rackproof.bench.storage_runs import state_in
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError, fio
-from rackproof.parse.client_state import parse_client_state
 from rackproof.remote.command import CommandResult
 
 NAME = "containers-proven"
@@ -136,7 +135,7 @@ def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurem
         raise ParseError("fio", "its runs are not pairs of node and container")
     if layout is None:
         raise ParseError("fio", "nothing wrote its files before")
-    before, after = _state(pair.before, BEFORE), _state(pair.after, AFTER)
+    before, after = state_in(pair.before, BEFORE), state_in(pair.after, AFTER)
     check_mounts(storage, before, BEFORE)
     check_mounts(storage, after, AFTER)
     asked = job_of(pair.host.command)
@@ -157,10 +156,3 @@ def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurem
         moved += direction.io_bytes
     check_counter(storage, counted_bytes(storage, before, after, writes=False), moved)
     return Proven(rates[0], rates[1], fio.parse_fio(pair.inside.stdout).version)
-
-
-def _state(answer: CommandResult, when: str) -> State:
-    if not answer.ok:
-        raise ParseError("client state", f"{when} the run: {answer.why}")
-    asked = state_of(answer.command)
-    return State(parse_client_state(answer.stdout), asked[1] if asked else ())

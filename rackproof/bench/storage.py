@@ -15,6 +15,7 @@ from rackproof.bench.layout import Layouts
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage_commands import DROP, drop_and_state, state_after
+from rackproof.bench.storage_proof import mount_fault
 from rackproof.bench.storage_reader import NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
@@ -88,14 +89,23 @@ class _StorageStep:
         self.lost: dict[str, str] = {}
 
     def execute(self) -> Iterator[Measurement]:
-        nodes = list(self.clients)
-        self.lost |= self.layouts.write(self.name, self.storage, self.layout, nodes, self._directories)
-        nodes = [node for node in nodes if node not in self.lost]
+        self._write_files()
+        nodes = [node for node in self.clients if node not in self.lost]
         for _ in range(self.job.runs):
             nodes = self._run(nodes)
             if not nodes:
                 break
         yield from self._results()
+
+    def _write_files(self) -> None:
+        """Write the files that are missing, on mounts of the architecture only."""
+        missing = self.layouts.missing(self.name, self.clients)
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        for node, answer in self._ask({node: ask(self._directories(node)) for node in missing}).items():
+            if (why := mount_fault(self.storage, answer)) is not None:
+                self.lost[node] = f"{node}: {why}"
+        missing = [node for node in missing if node not in self.lost]
+        self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
 
     def _run(self, nodes: list[str]) -> list[str]:
         """One run; again without the clients that failed, which may have disturbed the others. Returns its clients."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rackproof.bench.fio_reader import consistent
-from rackproof.bench.storage_runs import Run, State
+from rackproof.bench.storage_commands import BEFORE
+from rackproof.bench.storage_runs import Run, State, state_in
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.parse import ParseError, fio, mounted
@@ -115,6 +116,15 @@ def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]
     if faults:
         raise ParseError("mount", f"{when} the run: {'; '.join(faults)}")
     return mounts
+
+
+def mount_fault(storage: Storage, answer: CommandResult) -> str | None:
+    """Why a client's mounts are not the architecture's, by an answer to the question for its state; None: they are."""
+    try:
+        check_mounts(storage, state_in(answer, BEFORE), BEFORE)
+    except ParseError as error:
+        return str(error)
+    return None
 
 
 def mounts_of(storage: Storage, state: State) -> tuple[Mount | None, ...]:

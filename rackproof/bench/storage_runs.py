@@ -44,10 +44,15 @@ class Run:
         answer = (self.before if when == BEFORE else self.after).get(node)
         if answer is None:
             raise ParseError("client state", f"{node} was not asked {when} the run")
-        if not answer.ok:
-            raise ParseError("client state", f"{when} the run: {answer.why}")
-        asked = state_of(answer.command)
-        return State(parse_client_state(answer.stdout), asked[1] if asked else ())
+        return state_in(answer, when)
+
+
+def state_in(answer: CommandResult, when: str) -> State:
+    """Raises ParseError where the client could not tell its state."""
+    if not answer.ok:
+        raise ParseError("client state", f"{when} the run: {answer.why}")
+    asked = state_of(answer.command)
+    return State(parse_client_state(answer.stdout), asked[1] if asked else ())
 
 
 def is_layout(command: str) -> bool:

@@ -82,7 +82,7 @@ class StorageNodes:
         storage = self._storage(command)
         point = storage.mountpoints[0]
         read, written = self.moved.get((node, point), [0, 0])
-        after = when == AFTER
+        after = when == AFTER and node in self.files
         cached = self.cached_after if after and self.cached_after is not None else self.cached
         files = {path: size for path, size in self.files.get(node, {}).items() if path.startswith(point)}
         edit = self.mountinfo_after if after and self.mountinfo_after else self.mountinfo

@@ -178,6 +178,13 @@ def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: 
     assert proofs(tmp_path) == {}
 
 
+@pytest.mark.parametrize("name", ["storage/nfs-tcp/write", "container/nfs-tcp/read"])
+def test_nothing_is_written_on_another_mount(tmp_path: Path, name: str) -> None:
+    nodes = StorageNodes(ARCHITECTURE, mountinfo=replaced(" / /mnt/nfs-tcp", " /old /mnt/nfs-tcp"))
+    assert all("a bind mount of /old" in (m.reason or "") for m in measure(tmp_path, nodes, name))
+    assert not [c for c in commands(tmp_path) if "rm -f" in c["command"] or "fio --" in c["command"]]
+
+
 def test_bytes_that_no_drive_read_are_named(tmp_path: Path) -> None:
     """Reads of what was never written: the device counts less than fio."""
     for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, counted=0.1), "storage/local/randread"):
@@ -362,7 +369,7 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
         for c in asked
         if "fio" in c or "state" in c
     ]
-    assert kinds == ["rackproof-layout", "state before", "fio", "rackproof-container", "state after"]
+    assert kinds == ["state after", "rackproof-layout", "state before", "fio", "rackproof-container", "state after"]
     assert proofs(tmp_path) == {}
 
 
