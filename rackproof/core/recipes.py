@@ -89,13 +89,14 @@ RECIPES: dict[str, Recipe] = {
         Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node",
                "nccl-tests definitions", "collectives"),
         Recipe("ping-pairs",
-               "ping -n -q -c 200 -i 0.005 -W 2 -I <port of the rail> between every pair of nodes, each node in one pair "
-               "at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),
+               "ping -n -q -c 200 -i 0.005 -W 2 -I <port of the rail> between every pair of nodes, each node in one "
+               "pair at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),
         Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat",
                "perftest; NGC-Ready multinode", "links"),
         Recipe("rdma-write-gpu", "the same with --use_cuda, process and memory on the adapter's NUMA node",
                "Azure azurehpc-health-checks", NOT_YET),
-        Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3", "links"),
+        Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3",
+               "links"),
         Recipe("iperf3-fan-in", "iperf3 from all clients to the storage's ports at once",
                "Dell HPC Innovation Lab F800 white paper", NOT_YET),
         Recipe("nvbandwidth", "nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
