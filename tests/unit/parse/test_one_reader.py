@@ -31,6 +31,7 @@ OWN_TEXT = {
     "rackproof/validation/checks.py": "the last line of a command's errors, quoted",
     "rackproof/validation/plugin.py": "pytest's report of an assertion",
     "rackproof/validation/nics.py": "version numbers that a parser returned",
+    "rackproof/validation/reread.py": "the inventory's data, as the run stored it",
     "validators/test_slurm.py": "the last line of a failed command, quoted",
 }
 """Files of validators that split lines or hold a pattern, and what of."""
