@@ -118,6 +118,8 @@ def _mounts(storage: Storage, states: Sequence[State]) -> str:
             text = f"{mount.source} on {mount.mountpoint}, {mount.fstype}"
             if (own := nfs.get(mount.mountpoint)) is not None:
                 text += f", {own.protocol or 'several transports'}, {own.connections} connections"
+            elif storage.transport is not None:  # only the file system's own tools tell it: check mount.transport
+                text += ", transport not observed during the run"
             texts.append(text)
     return "; ".join(dict.fromkeys(texts))
 
