@@ -10,6 +10,7 @@ from testinfra.host import Host
 from rackproof.configure.packages import declared_packages
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import some
 from rackproof.parse import ParseError
 from rackproof.parse.chrony import Source, Tracking, parse_chrony_sources, parse_chrony_tracking
 from rackproof.parse.cpu import GOVERNORS, parse_governors
@@ -180,6 +181,11 @@ def test_cpu_governor(host: Host, arch: Architecture) -> None:
     wrong = [f"{cpu} {actual}" for cpu, actual in governors.items() if actual not in (None, arch.system.cpu_governor)]
     if wrong:
         raise AssertionError(f"expected {arch.system.cpu_governor} on every processor, actual {', '.join(wrong)}")
+    silent = [cpu for cpu, actual in governors.items() if actual is None]
+    if len(silent) == len(governors):
+        raise Unmeasured("the kernel scales no processor's frequency (no cpufreq driver): firmware or host controls it")
+    if silent:
+        raise Unmeasured(f"the kernel names no governor of {some(silent, 3)}, of {len(governors)} processors")
 
 
 @check(

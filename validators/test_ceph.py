@@ -146,12 +146,15 @@ def test_metadata_server(host: Host, arch: Architecture) -> None:
     hint="ceph osd pool ls detail; ceph osd pool set POOL size N.",
 )
 def test_pool_size(host: Host, arch: Architecture) -> None:
-    status(host, arch)  # one after the other: each command occupies all processors of an emulated node
+    cluster = status(host, arch)  # one after the other: each command occupies all processors of an emulated node
     reply = answer(host, arch, "osd dump")
     if reply.status != 0 or arch.ceph is None:
         raise Unmeasured("the cluster does not answer; see ceph.answers")
     prefix = f"{arch.ceph.filesystem}_"
-    pools = {name: size for name, size in parse_ceph_pool_sizes(reply.body).items() if name.startswith(prefix)}
+    sizes = parse_ceph_pool_sizes(reply.body)
+    if len(sizes) != cluster.pools:
+        raise Unmeasured(f"ceph osd dump lists {len(sizes)} of {cluster.pools} pools")
+    pools = {name: size for name, size in sizes.items() if name.startswith(prefix)}
     if not pools:
         raise AssertionError(f"expected pools {prefix}*, actual none")
     expect_all(

@@ -11,7 +11,7 @@ from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.cpu import FREQUENCY, IDLE_STATES, parse_frequency, parse_idle_states, parse_microcode
 from rackproof.parse.lscpu import Processors, parse_lscpu
-from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation import Unmeasured, announce, check, expect, read
 from rackproof.validation.expected import cpu_of
 
 LSCPU = "lscpu -J"
@@ -105,16 +105,20 @@ def test_smt(host: Host, arch: Architecture, node: Node) -> None:
     hint="Update the firmware, or the package intel-microcode or amd64-microcode, then reboot.",
 )
 def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
-    answer = successful_answer("/proc/cpuinfo", read(host, MICROCODE))
+    announce(host, MICROCODE, LSCPU)
+    revisions = parse_microcode(successful_answer("/proc/cpuinfo", read(host, MICROCODE)).lines)
     expected = cpu_of(arch, node).microcode or ""
     least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
     wrong = [
         f"{version} on {count} processors"
-        for version, count in parse_microcode(answer.lines).items()
+        for version, count in revisions.items()
         if (int(version, 16) < revision if least else int(version, 16) != revision)
     ]
     if wrong:
         raise AssertionError(f"expected {expected}, actual {', '.join(wrong)}")
+    listed, online = sum(revisions.values()), processors(host).online
+    if listed != online:
+        raise Unmeasured(f"revisions of {listed} processors, but {online} are online")
 
 
 @check(

@@ -41,6 +41,8 @@ BOUND = (
     f"{STATUS}"
 )
 
+LIMITED = "applications_clocks_setting"
+"""Throttle reason."""
 POWER_TOLERANCE_W = 0.5
 """The driver rounds limits."""
 
@@ -58,6 +60,8 @@ def test_count(host: Host, arch: Architecture) -> None:
     expect(len(smi.gpus), promised(arch).count, "GPUs")
     if smi.missing:
         raise AssertionError(f"expected details of all attached GPUs, actual {smi.missing} missing")
+    if smi.attached_gpus is None:
+        raise Unmeasured("nvidia-smi does not report how many GPUs are attached")
 
 
 @check(
@@ -222,6 +226,8 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
     def mode(gpu: Gpu) -> str | None:
+        if gpu.ecc == promised(arch).ecc and gpu.ecc_pending is None:
+            return None
         changing = gpu.ecc is not None and gpu.ecc_pending not in (None, gpu.ecc)
         return f"{gpu.ecc} until a reset, then {gpu.ecc_pending}" if changing else gpu.ecc
 
@@ -246,6 +252,8 @@ def test_persistence(host: Host, arch: Architecture) -> None:
 )
 def test_mig(host: Host, arch: Architecture) -> None:
     def mode(gpu: Gpu) -> str | None:
+        if gpu.mig == promised(arch).mig and gpu.mig_pending is None:
+            return None
         changing = gpu.mig is not None and gpu.mig_pending not in (None, gpu.mig)
         return f"{gpu.mig} until a reset, then {gpu.mig_pending}" if changing else gpu.mig
 
@@ -333,6 +341,8 @@ def test_bound(host: Host, arch: Architecture) -> None:
         for address, name in bound.items()
         if name != "nvidia"
     )
+    if len(bound) < promised(arch).count:
+        raise AssertionError(f"expected {promised(arch).count} GPUs bound to nvidia, actual {len(bound)}")
 
 
 @check(
@@ -389,6 +399,8 @@ def test_clocks(host: Host, arch: Architecture) -> None:
             if expected is not None and actual is not None and expected != actual
         ]
         problems += _held_down(gpu)
+        if LIMITED not in gpu.throttle_reasons_known:
+            unknown.append(gpu.bus_id)
     expect_all(problems)
     expect_known(dict.fromkeys(unknown))
 
@@ -397,7 +409,7 @@ def _held_down(gpu: Gpu) -> list[str]:
     """Detect locked clocks (``nvidia-smi -lgc``): the driver reports them only as the throttle reason "applications
     clocks setting", which has no other cause if the application clock is the highest or unknown. An idle GPU may not
     report it; a benchmark shows it."""
-    if "applications_clocks_setting" not in (gpu.throttle_reasons or ()):
+    if LIMITED not in (gpu.throttle_reasons or ()):
         return []
     application = gpu.application_clocks_mhz
     if application is not None and application.sm != gpu.sm_clock_max_mhz:

@@ -15,6 +15,7 @@ from rackproof.validation import Unmeasured, check
 from rackproof.validation.gpus import (
     counts_ecc,
     expect_each,
+    expect_known,
     expect_within,
     has_ecc,
     promised,
@@ -116,11 +117,13 @@ def test_page_retirement(host: Host) -> None:
         pages = (gpu.retired_pages_single_bit, gpu.retired_pages_double_bit)
         if gpu.page_retirement_pending:
             return "pending"
-        if gpu.page_retirement_pending is None or None in pages:
-            # Ampere and later remap rows instead; the GPU is measured if it reports either.
-            return None if gpu.remapped_rows is None else "nothing pending"
         retired = sum(count for count in pages if count is not None)
-        return "nothing pending" if retired <= RETIRED_PAGES_MAX else f"{retired} pages retired"
+        if retired > RETIRED_PAGES_MAX:
+            return f"{retired} pages retired"
+        values = (gpu.page_retirement_pending, *pages)
+        if None in values and (gpu.remapped_rows is None or values != (None, None, None)):
+            return None
+        return "nothing pending"  # Ampere and later remap rows instead, and report nothing here
 
     expect_each(host, "nothing pending", state)
 
@@ -134,6 +137,10 @@ def test_page_retirement(host: Host) -> None:
 def test_throttling(host: Host) -> None:
     def state(gpu: Gpu) -> str | None:
         if gpu.throttle_reasons is None:
+            return None
+        if FAULTY_THROTTLING.keys() - gpu.throttle_reasons_known and not FAULTY_THROTTLING.keys() & {
+            *gpu.throttle_reasons
+        }:
             return None
         active = [words for reason, words in FAULTY_THROTTLING.items() if reason in gpu.throttle_reasons]
         return " and ".join(active) or "no slowdown"
@@ -171,6 +178,9 @@ def test_healthy(host: Host) -> None:
         raise AssertionError(f"expected no error or warning of the driver, actual {'; '.join(problems)}")
     if smi.messages:
         raise Unmeasured(f"nvidia-smi also printed: {'; '.join(smi.messages)[:300]}")
+    # Older drivers have fewer flags, but the same ones for all GPUs of a node.
+    flags = frozenset[str]().union(*(gpu.flags_known for gpu in smi.gpus))
+    expect_known({gpu.bus_id: None if flags - gpu.flags_known else "known" for gpu in smi.gpus})
 
 
 @check(
@@ -208,7 +218,7 @@ def test_xid(host: Host, arch: Architecture) -> None:
     protects="DCGM detects missing libraries, permissions and earlier faults that stop CUDA; nvidia-smi does not.",
     hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on a drained node tests more.",
 )
-def test_dcgm(host: Host) -> None:
+def test_dcgm(host: Host, arch: Architecture) -> None:
     answer = parse_answer("dcgmi", host.run(DIAG).stdout)
     diagnosis = parse_dcgm_diag(answer.body)
     results = diagnosis.results
@@ -226,3 +236,6 @@ def test_dcgm(host: Host) -> None:
         raise Unmeasured(beside.removeprefix("; "))
     if answer.status != 0 or not any(result.status == "Pass" for result in results):
         raise Unmeasured(f"dcgmi: exit status {answer.status} without a failed test, or every test was skipped")
+    tested = {gpu.strip() for result in results if result.status == "Pass" for gpu in result.gpus.split(",")} - {""}
+    if tested and len(tested) < promised(arch).count:
+        raise Unmeasured(f"dcgmi tested {len(tested)} of {promised(arch).count} GPUs")

@@ -11,11 +11,13 @@ from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
 from rackproof.parse.edac import EDAC, Controller, parse_edac
+from rackproof.parse.lscpu import parse_lscpu
 from rackproof.parse.meminfo import parse_meminfo
-from rackproof.validation import Unmeasured, check, read
+from rackproof.validation import Unmeasured, announce, check, read
 from rackproof.validation.expected import memory_of
 
 MEMINFO = "cat /proc/meminfo"
+LSCPU = "lscpu -J"
 MODULES = "dmidecode -t 17" + STATUS
 MIB_PER_GIB = 1024
 
@@ -101,6 +103,7 @@ def test_dimm_speed(host: Host, arch: Architecture, node: Node) -> None:
 
 
 def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller], int], what: str) -> None:
+    announce(host, EDAC, LSCPU)
     controllers = parse_edac(read(host, EDAC))
     if not controllers:
         raise Unmeasured("no EDAC driver reports memory errors")
@@ -109,6 +112,9 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
     ]
     if over:
         raise AssertionError(f"{what} errors: expected at most {limit}, actual {', '.join(over)}")
+    sockets = parse_lscpu(read(host, LSCPU)).sockets
+    if len(controllers) % sockets:  # all sockets have equally many
+        raise Unmeasured(f"{len(controllers)} memory controllers for {sockets} sockets: one has no EDAC driver")
 
 
 @check(

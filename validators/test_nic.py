@@ -21,7 +21,7 @@ from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
 from rackproof.parse.rdma_ports import PKEYS, parse_pkeys
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
-from rackproof.validation import announce, check, read
+from rackproof.validation import Unmeasured, announce, check, read
 from rackproof.validation.nics import (
     answered,
     expect_in_order,
@@ -73,6 +73,8 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
             f"expected {matched.among} {nic.link_layer} ports of {nic.speed_gbps:g} Gb/s that are up, "
             f"actual {len(matched.ports)}" + (f"; others: {others}" if others else "")
         )
+    if silent := [port.name for port in matched.ports if not port.reported]:
+        raise Unmeasured(f"the kernel does not report whether {', '.join(silent)} is up")
 
 
 @check(
@@ -87,10 +89,7 @@ def test_state(host: Host, arch: Architecture, node: Node, item: str) -> None:
     def state(port: Port) -> str | None:
         if port.trouble:
             return port.trouble
-        known = port.rdma_state if port.device else port.carrier
-        if port.link_layer == "Ethernet" and port.interface is not None:
-            known = known and port.carrier
-        return "up" if known else None
+        return "up" if port.reported else None
 
     expect_ports(matched, "up", state)
 

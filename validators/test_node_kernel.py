@@ -8,6 +8,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.parse.answer import STATUS, successful_answer
 from rackproof.parse.dkms import parse_dkms_status
 from rackproof.parse.kernel import (
+    ALWAYS_LISTED,
     SECURE_BOOT,
     VULNERABILITIES,
     in_cmdline,
@@ -205,6 +206,8 @@ def test_mitigations(host: Host, arch: Architecture) -> None:
         for name, state in vulnerabilities.items()
         if is_vulnerable(state)
     )
+    if missing := sorted(ALWAYS_LISTED - vulnerabilities.keys()):
+        raise Unmeasured(f"the kernel lists no state of {', '.join(missing)}")
     # A guest cannot see the mitigations of its host.
     if unknown := [name for name, state in vulnerabilities.items() if is_unknown(state)]:
         raise Unmeasured(f"the kernel cannot tell the state of {', '.join(unknown)}")

@@ -16,7 +16,7 @@ from rackproof.validation import Unmeasured, announce, check, expect_all, read
 from rackproof.validation.expected import pcie_of
 from rackproof.validation.kernel_messages import kernel_messages, quoted
 from rackproof.validation.nics import answered
-from rackproof.validation.pci_links import degraded
+from rackproof.validation.pci_links import degraded, idle
 
 REDIRECTS = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 """Bits that ``pci=disable_acs_redir`` clears; they redirect peer-to-peer packets to the root complex."""
@@ -55,16 +55,25 @@ def _acs_problem(device: PciDevice, expected: str) -> str | None:
     return f"{device.slot}: expected {', '.join(wrong)} off, actual on" if wrong else None
 
 
+def judged_by_driver(arch: Architecture, node: Node) -> bool:
+    """Whether ``gpu.pcie_generation`` judges the speed of the GPUs' links on this node."""
+    return arch.gpu is not None and arch.gpu.pcie_generation is not None and "gpu" in node.groups
+
+
 @check(
     "pcie.links",
     reads="roles.{role}.expect.pcie.full_links",
     protects="A link trained with fewer lanes or a lower generation has half the bandwidth and reports no error.",
     hint="lspci -vv: compare LnkSta with LnkCap of the device and the port above it; reseat, exchange riser or cable.",
 )
-def test_links(host: Host) -> None:
+def test_links(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, LINKS, TREE)
     links, tree = parse_pci_links(read(host, LINKS)), parse_pci_tree(read(host, TREE))
     expect_all(listed(degraded(links, tree)))
+    if judged_by_driver(arch, node):
+        return
+    if slow := idle(links, tree):
+        raise Unmeasured(f"idle GPUs lower the speed of their links: {', '.join(listed(slow))}; validate under load")
 
 
 def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:

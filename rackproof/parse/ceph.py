@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_json
 
 
@@ -21,6 +22,7 @@ class CephStatus:
     placement_groups: dict[str, int]
     """Number of placement groups by state."""
     active_mds: tuple[str, ...]
+    pools: int
 
 
 def parse_ceph_status(body: str) -> CephStatus:
@@ -30,6 +32,10 @@ def parse_ceph_status(body: str) -> CephStatus:
     health, osds = status.child("health"), status.child("osdmap")
     listed = health.child("checks") if health.has("checks") else Json("ceph", "", {})
     checks = {code: listed.child(code) for code in listed.values}
+    groups = status.child("pgmap")
+    states = {state.string("state_name"): state.integer("count") for state in groups.children("pgs_by_state")}
+    if sum(states.values()) != groups.integer("num_pgs"):
+        raise ParseError("ceph", f"states of {sum(states.values())} of {groups.integer('num_pgs')} placement groups")
     return CephStatus(
         health=health.string("status"),
         checks={code: check.child("summary").string("message") for code, check in checks.items()},
@@ -37,15 +43,13 @@ def parse_ceph_status(body: str) -> CephStatus:
         osds=osds.integer("num_osds"),
         osds_up=osds.integer("num_up_osds"),
         osds_in=osds.integer("num_in_osds"),
-        placement_groups={
-            state.string("state_name"): state.integer("count")
-            for state in status.child("pgmap").children("pgs_by_state")
-        },
+        placement_groups=states,
         active_mds=tuple(
             rank.string("name")
             for rank in status.child("fsmap").children("by_rank")
             if rank.string("status") == "up:active"
         ),
+        pools=groups.integer("num_pools"),
     )
 
 

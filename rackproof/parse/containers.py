@@ -196,7 +196,7 @@ def parse_inside(output: str | bytes) -> Inside:
     mountinfo, status, uid, devices, memlock, folders = sections_of(lines[start:], 6)
     values = dict(line.split(":", 1) for line in status if ":" in line)
     capabilities = {key: int(value, 16) for key, value in values.items() if key.startswith("Cap")}
-    if not {"CapEff", "CapPrm", "CapBnd"} <= set(capabilities) or "NoNewPrivs" not in values:
+    if not {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} <= set(capabilities) or "NoNewPrivs" not in values:
         raise ParseError(tool, "/proc/self/status has no capabilities")
     if len(uid) != 1 or len(memlock) != 1:
         raise ParseError(tool, "expected a user id and a limit of locked memory")

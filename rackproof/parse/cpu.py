@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, processor_list, whole_lines
 
 
 def parse_microcode(lines: list[str]) -> dict[str, int]:
@@ -34,47 +35,70 @@ class IdleState:
 
 
 IDLE_STATES: Final = (
-    'echo "driver $(cat /sys/devices/system/cpu/cpuidle/current_driver)";'
-    ' for s in /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*; do [ -e "$s" ] || continue;'
-    ' read -r n <"$s/name"; read -r l <"$s/latency"; read -r d <"$s/disable"; echo "state $l $d $n"; done'
+    'read -r o </sys/devices/system/cpu/online; echo "driver $(cat /sys/devices/system/cpu/cpuidle/current_driver)";'
+    ' set -- /sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*; [ -e "$1" ] || shift;'
+    ' echo "online $o states $#"; for s in "$@"; do'
+    ' read -r n <"$s/name"; read -r l <"$s/latency"; read -r d <"$s/disable"; echo "${s##*/} $l $d $n"; done'
     " | sort | uniq -c; echo end of idle states"
 )
 
 
 def parse_idle_states(output: str) -> tuple[IdleState, ...]:
-    """Output of ``IDLE_STATES``; empty where the kernel has no cpuidle driver."""
+    """Output of ``IDLE_STATES``; empty where the kernel has no cpuidle driver.
+
+    Raises ParseError unless every state is listed for every processor that is online, without a gap in their numbers.
+    """
     all_lines = whole_lines("cpuidle", output)
-    driver, lines, last = all_lines[0], all_lines[1:-1], all_lines[-1]
-    named = re.fullmatch(r"driver (\S+)", driver)
-    if named is None or last != "end of idle states":
+    heads, lines, last = all_lines[:2], all_lines[2:-1], all_lines[-1]
+    head = re.fullmatch(r"driver (\S+)\nonline ([\d,-]+) states (\d{1,7})", "\n".join(heads))
+    if head is None or last != "end of idle states":
         raise ParseError("cpuidle", f"expected idle states, got {excerpt(output)}")
-    states = []
+    states: list[IdleState] = []
+    by_number: Counter[int] = Counter()
     for line in lines:
-        match = re.fullmatch(r" *(\d{1,6}) state (\d{1,9}) ([01]) (\S.*)", line)
+        match = re.fullmatch(r" *(\d{1,6}) state(\d{1,2}) (\d{1,9}) ([01]) (\S.*)", line)
         if match is None:
             raise ParseError("cpuidle", f"expected an idle state, got {excerpt(line)}")
-        states.append(IdleState(match[4], int(match[1]), int(match[2]), match[3] == "1"))
-    if bool(states) == (named[1] == "none"):
-        raise ParseError("cpuidle", f"the driver {named[1]} has {len(states)} idle states")
+        states.append(IdleState(match[5], int(match[1]), int(match[3]), match[4] == "1"))
+        by_number[int(match[2])] += int(match[1])
+    if bool(states) == (head[1] == "none"):
+        raise ParseError("cpuidle", f"the driver {head[1]} has {len(states)} idle states")
+    if by_number.total() != int(head[3]):
+        raise ParseError("cpuidle", f"lists {by_number.total()} of {head[3]} states of all processors")
+    online = len(processor_list("cpuidle", head[2]))
+    for number in range(max(by_number, default=-1) + 1):
+        if by_number[number] < online:
+            raise ParseError("cpuidle", f"state {number} is listed for {by_number[number]} of {online} processors")
     return tuple(states)
 
 
 # Processors first: they tell a node without cpufreq from a failed command.
 GOVERNORS: Final = (
-    "ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
+    'read -r o </sys/devices/system/cpu/online && echo "online $o" &&'
+    " ls -d /sys/devices/system/cpu/cpu[0-9]* && for f in /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor;"
     ' do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done'
 )
 
 
 def parse_governors(output: str | bytes) -> dict[str, str | None]:
-    """Output of ``GOVERNORS``: processor and its governor, None where the kernel does not scale its frequency."""
+    """Output of ``GOVERNORS``: governor of each processor that is online.
+
+    None where the kernel does not scale its frequency. Raises ParseError when a processor is not listed.
+    """
+    first, *lines = whole_lines("cpufreq", output)
+    if not first.startswith("online "):
+        raise ParseError("cpufreq", f"expected processors online, got {excerpt(first)}")
+    online = {f"cpu{number}" for number in processor_list("cpufreq", first.removeprefix("online "))}
     governors: dict[str, str | None] = {}
-    for line in whole_lines("cpufreq", output):
-        match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:/cpufreq/scaling_governor (\w+))?", line)
+    for line in lines:
+        # The governor of a processor that is offline cannot be read.
+        match = re.fullmatch(r"/sys/devices/system/cpu/(cpu\d+)(?:(/cpufreq/scaling_governor) (\w*))?", line)
         if match is None or (match[2] is None) == (match[1] in governors):
             raise ParseError("cpufreq", f"expected a processor, got {excerpt(line)}")
-        governors[match[1]] = match[2]
-    return governors
+        governors[match[1]] = match[3] or None
+    if unlisted := online - governors.keys():
+        raise ParseError("cpufreq", f"{len(online)} processors are online, {len(unlisted)} of them are not listed")
+    return {cpu: governor for cpu, governor in governors.items() if cpu in online}
 
 
 @dataclass(frozen=True, slots=True)

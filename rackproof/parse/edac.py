@@ -10,7 +10,7 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 EDAC: Final = (
-    'for c in /sys/devices/system/edac/mc/mc[0-9]*; do [ ! -e "$c/ce_count" ] ||'
+    'set -- /sys/devices/system/edac/mc/mc[0-9]*; [ -e "$1" ] || shift; echo "controllers $#"; for c in "$@"; do'
     ' echo "${c##*/} corrected $(cat "$c/ce_count") uncorrected $(cat "$c/ue_count")'
     ' since $(cat "$c/seconds_since_reset")"; done; echo end of edac'
 )
@@ -27,10 +27,13 @@ class Controller:
 
 
 def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
-    """Output of ``EDAC``; empty without an EDAC driver."""
+    """Output of ``EDAC``; empty without an EDAC driver. Raises ParseError unless every controller is listed."""
     *lines, last = whole_lines("edac", output)
     if last != "end of edac":
         raise ParseError("edac", f"the answer is cut off after {excerpt(last)}")
+    head = re.fullmatch(r"controllers (\d{1,4})", lines.pop(0) if lines else "")
+    if head is None:
+        raise ParseError("edac", "expected the number of controllers")
     controllers = []
     for line in lines:
         match = re.fullmatch(r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})", line)
@@ -39,4 +42,6 @@ def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
         controllers.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
     if len({controller.name for controller in controllers}) != len(controllers):
         raise ParseError("edac", "a controller is listed twice")
+    if len(controllers) != int(head[1]):
+        raise ParseError("edac", f"lists {len(controllers)} of {head[1]} controllers")
     return tuple(controllers)

@@ -15,8 +15,10 @@ IRQ_END: Final = "end of interrupts"
 INTERRUPTS: Final = (
     'for d in /sys/class/net/*/device /sys/class/infiniband/*/device; do [ -e "$d" ] || continue;'
     ' p=$(readlink -f "$d"); [ -d "$p/msi_irqs" ] || p=${p%/*}; [ ! -d "$p/msi_irqs" ] || echo "$p"; done | sort -u |'
-    ' while read -r p; do echo "device ${p##*/} $(cat "$p/numa_node") $(cat "$p/local_cpulist")";'
-    ' for i in "$p"/msi_irqs/*; do f=/proc/irq/${i##*/}; [ -e "$f/smp_affinity_list" ] || continue;'
+    ' while read -r p; do set -- "$p"/msi_irqs/*; [ -e "$1" ] || shift;'
+    ' echo "device ${p##*/} $(cat "$p/numa_node") $(cat "$p/local_cpulist") $#";'
+    ' for i in "$@"; do f=/proc/irq/${i##*/};'
+    ' [ -e "$f/smp_affinity_list" ] || { echo "irq ${i##*/} unused"; continue; };'
     ' a=$(cat "$f/effective_affinity_list" 2>/dev/null); echo "irq ${i##*/} ${a:-$(cat "$f/smp_affinity_list")}"; done;'
     f" done; echo {IRQ_END}"
 )
@@ -44,11 +46,18 @@ def parse_interrupts(output: str) -> tuple[CardInterrupts, ...]:
     if last != IRQ_END:
         raise ParseError("/proc/irq", f"the answer is cut off after {excerpt(last)}")
     cards: list[tuple[str, int, frozenset[int], dict[int, frozenset[int]]]] = []
+    missing: dict[str, int] = {}  # interrupts of each card that are not listed yet
     for line in lines:
-        if match := re.fullmatch(r"device (\S+) (-1|\d+) ([\d,-]+)", line):
+        if match := re.fullmatch(r"device (\S+) (-1|\d+) ([\d,-]+) (\d{1,5})", line):
+            missing[match[1]] = int(match[4])
             cards.append((match[1], int(match[2]), processor_list("/proc/irq", match[3]), {}))
         elif (match := re.fullmatch(r"irq (\d+) ([\d,-]+)", line)) and cards and int(match[1]) not in cards[-1][3]:
             cards[-1][3][int(match[1])] = processor_list("/proc/irq", match[2])
+            missing[cards[-1][0]] -= 1
+        elif re.fullmatch(r"irq \d+ unused", line) and cards:
+            missing[cards[-1][0]] -= 1
         else:
             raise ParseError("/proc/irq", f"expected an interrupt, got {excerpt(line)}")
+    if wrong := [slot for slot, count in missing.items() if count]:
+        raise ParseError("/proc/irq", f"does not list every interrupt of {', '.join(wrong)}")
     return tuple(CardInterrupts(*card) for card in cards)

@@ -145,6 +145,22 @@ VULNERABILITIES: Final = (
 )
 
 
+ALWAYS_LISTED: Final = frozenset(
+    (
+        "itlb_multihit",
+        "l1tf",
+        "mds",
+        "meltdown",
+        "spec_store_bypass",
+        "spectre_v1",
+        "spectre_v2",
+        "srbds",
+        "tsx_async_abort",
+    )
+)
+"""Listed by Linux 5.8 and by the kernels of RHEL 8, on every processor (drivers/base/cpu.c)."""
+
+
 def parse_vulnerabilities(output: str) -> dict[str, str]:
     """Output of ``VULNERABILITIES``: vulnerability and the kernel's mitigation."""
     *lines, last = whole_lines("sysfs", output)
@@ -163,7 +179,9 @@ def parse_vulnerabilities(output: str) -> dict[str, str]:
 
 def is_vulnerable(state: str) -> bool:
     """Whether the kernel's words about a vulnerability name no mitigation."""
-    return re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state) is not None
+    if re.search(r"\bVulnerable\b|^Processor vulnerable|No mitigations", state):
+        return True
+    return not state.removeprefix("KVM: ").startswith(("Not affected", "Mitigation", "Unknown"))
 
 
 def is_unknown(state: str) -> bool:

@@ -130,6 +130,9 @@ def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
                 root=_decode(fields[3]),
             )
         )
+        for options in (mounts[-1].options, mounts[-1].super_options):  # the kernel prints one of them first
+            if options[:1] not in (("rw",), ("ro",)):
+                raise ParseError(tool, f"expected rw or ro first in the options of {excerpt(line)}")
     return tuple(mounts)
 
 

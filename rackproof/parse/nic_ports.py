@@ -89,6 +89,17 @@ class Port:
             return "no subnet manager"
         return None
 
+    @property
+    def reported(self) -> bool:
+        """The kernel reports everything that ``trouble`` reads."""
+        values: list[object] = []
+        if self.device is not None:
+            values += [self.rdma_state, self.physical_state]
+            values += [self.lid, self.sm_lid] if self.link_layer == "InfiniBand" else []
+        if self.interface is not None:
+            values += [self.operstate, self.carrier]
+        return bool(values) and None not in values
+
 
 _CARRIES: Final = (None, "up", "unknown")
 """Operational states of an interface with a carrier; drivers that do not report theirs have ``unknown``."""

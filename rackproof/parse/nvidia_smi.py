@@ -100,6 +100,8 @@ class Gpu:
     default_application_clocks_mhz: ClockPair | None
     throttle_reasons: tuple[str, ...] | None
     """Those that are not "Not Active", without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
+    throttle_reasons_known: frozenset[str]
+    """Reasons that the driver reports as active or not active."""
     ecc_volatile: EccErrors
     """Since the driver was loaded."""
     ecc_aggregate: EccErrors
@@ -118,6 +120,8 @@ class Gpu:
     """Programs that use the GPU; empty also where the driver does not list them."""
     recovery_action: str | None
     """Recovery action requested by the driver: the string None, Reset, Reboot …"""
+    flags_known: frozenset[str]
+    """Flags that request a repair or a replacement, and the recovery action, as far as the driver reports them."""
     problems: tuple[str, ...]
     """Elements in which the driver prints an error instead of a value, as ``path: text``; flags that request a repair
     or a replacement."""
@@ -246,6 +250,7 @@ def _gpu(element: ET.Element) -> Gpu:
         application_clocks_mhz=_clocks(element, "applications_clocks"),
         default_application_clocks_mhz=_clocks(element, "default_applications_clocks"),
         throttle_reasons=_throttle_reasons(element),
+        throttle_reasons_known=frozenset(name for name, text in _reasons(element) if text is not None),
         ecc_volatile=_ecc(element.find("ecc_errors/volatile")),
         ecc_aggregate=_ecc(element.find("ecc_errors/aggregate")),
         remapped_rows=_remapped_rows(element.find("remapped_rows")),
@@ -257,6 +262,7 @@ def _gpu(element: ET.Element) -> Gpu:
         fabric_health=_fabric_health(element.find("fabric/health")),
         processes=_processes(element),
         recovery_action=text_at(element, "gpu_recovery_action"),
+        flags_known=frozenset(path for path in (*_FLAGS, "gpu_recovery_action") if text_at(element, path) is not None),
         problems=(*_problems(element, ""), *_flags(element)),
     )
 
@@ -298,9 +304,11 @@ def _temperature_margin(element: ET.Element) -> float | None:
 
 
 def _page_retirement_pending(element: ET.Element) -> bool | None:
-    flags = [yes_at(element, f"retired_pages/{name}") for name in ("pending_retirement", "pending_blacklist")]
-    known = [value for value in flags if value is not None]
-    return any(known) if known else None
+    names = ("pending_retirement", "pending_blacklist")
+    flags = [yes_at(element, path) for name in names if element.find(path := f"retired_pages/{name}") is not None]
+    if not flags or None in flags:
+        return True if True in flags else None
+    return any(flags)
 
 
 def _fabric_health(element: ET.Element | None) -> Mapping[str, str]:
@@ -314,14 +322,20 @@ def _first_power(element: ET.Element, section: str, names: Iterable[str]) -> flo
 
 
 def _throttle_reasons(element: ET.Element) -> tuple[str, ...] | None:
+    texts = _reasons(element)
+    return tuple(name for name, text in texts if text not in (None, "Not Active")) if texts else None
+
+
+def _reasons(element: ET.Element) -> list[tuple[str, str | None]]:
+    """Every reason and its text; empty where none is reported."""
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         reasons = element.find(section)
         if reasons is None or not len(reasons):
             continue
         texts = [(match[1], text_at(reasons, r.tag)) for r in reasons if (match := _REASON.fullmatch(r.tag))]
         if any(text is not None for _, text in texts):
-            return tuple(name for name, text in texts if text not in (None, "Not Active"))
-    return None
+            return texts
+    return []
 
 
 def _slowdowns(element: ET.Element) -> Mapping[str, int]:
@@ -335,20 +349,20 @@ def _ecc(counters: ET.Element | None) -> EccErrors:
     """Counters of three layouts: totals of single and double bits, SRAM and DRAM, SRAM by parity and SECDED."""
     if counters is None:
         return EccErrors(None, None)
-    corrected = ("single_bit/total", "sram_correctable", "dram_correctable")
-    uncorrected = (
-        "double_bit/total",
-        "sram_uncorrectable",
-        "sram_uncorrectable_parity",
-        "sram_uncorrectable_secded",
-        "dram_uncorrectable",
+    if counters.find("single_bit") is not None:
+        return EccErrors(_sum(counters, ("single_bit/total",)), _sum(counters, ("double_bit/total",)))
+    parts = ("sram_uncorrectable_parity", "sram_uncorrectable_secded")
+    sram = parts if any(counters.find(part) is not None for part in parts) else ("sram_uncorrectable",)
+    return EccErrors(
+        _sum(counters, ("sram_correctable", "dram_correctable")), _sum(counters, (*sram, "dram_uncorrectable"))
     )
-    return EccErrors(_sum(counters, corrected), _sum(counters, uncorrected))
 
 
 def _sum(counters: ET.Element, paths: Iterable[str]) -> int | None:
-    counts = [count for path in paths if (count := integer_at(counters, path)) is not None]
-    return sum(counts) if counts else None
+    """None unless every counter has a number: ``N/A`` is not 0."""
+    counts = [integer_at(counters, path) for path in paths]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _remapped_rows(element: ET.Element | None) -> RemappedRows | None:

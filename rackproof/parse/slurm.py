@@ -32,6 +32,8 @@ def parse_scontrol_ping(output: str | bytes) -> tuple[Controller, ...]:
     for line in whole_lines(SCONTROL, output):
         if match := re.fullmatch(r"Slurmctld\((\w+)\) at (\S+) is (\w+)", line.strip()):
             controllers.append(Controller(match[1], match[2], match[3]))
+        elif line.startswith("Slurmctld("):
+            raise ParseError(SCONTROL, f"expected the state of a controller, got {excerpt(line)}")
     if not controllers:
         raise ParseError(SCONTROL, f"expected a controller, got {excerpt(str(output))}")
     return tuple(controllers)

@@ -11,6 +11,7 @@ from rackproof.core.nearest import suggestion
 from rackproof.errors import SelfTestError
 from rackproof.selftest.catalogue import FaultFile, read_catalogue
 from rackproof.selftest.damage import DAMAGES
+from rackproof.selftest.partial_trial import Accepted, read_accepted, try_partials
 from rackproof.selftest.trial import Finding, Mishap, Subject, try_damages, try_fault, try_variants
 from rackproof.selftest.validators import Validators, load_validators
 from rackproof.selftest.written import open_rack, racks_below
@@ -37,6 +38,10 @@ class Detection:
     mishaps: list[Mishap] = field(default_factory=list)
     damaged: int = 0
     """Number of damaged answers given to checks."""
+    judged: int = 0
+    """Values that checks judge, each left out and made N/A."""
+    needless: list[Accepted] = field(default_factory=list)
+    """Reasons for partial answers that no check needs any more."""
     alarms: list[Alarm] = field(default_factory=list)
     healthy_runs: int = 0
     """Runs over healthy racks: each rack as recorded, and with varied values."""
@@ -55,7 +60,7 @@ class Detection:
     @property
     def good(self) -> bool:
         """Whether every check has a fault, all faults are found, and there is no false alarm."""
-        return bool(self.findings) and not (self.missed or self.mishaps or self.alarms or self.untried)
+        return bool(self.findings) and not (self.missed or self.mishaps or self.alarms or self.untried or self.needless)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Material:
     validators: Validators
     catalogue: dict[str, FaultFile]
     subjects: dict[str, Subject]
+    accepted: tuple[Accepted, ...] = ()
 
 
 def read_material(validators: Path, faults: Path, data: Path) -> Material:
@@ -77,7 +83,9 @@ def read_material(validators: Path, faults: Path, data: Path) -> Material:
             raise SelfTestError(
                 f"{faults / stem}.yaml: rack: no {file.rack!r} below {data}; {suggestion(file.rack, names)}"
             )
-    return Material(loaded, catalogue, {name: Subject(name, open_rack(data, name), loaded) for name in names})
+    return Material(
+        loaded, catalogue, {name: Subject(name, open_rack(data, name), loaded) for name in names}, read_accepted(faults)
+    )
 
 
 def detect(
@@ -103,6 +111,15 @@ def detect(
         tried, mishaps = try_damages(subject, DAMAGES)
         detection.damaged += tried
         detection.mishaps += mishaps
+    used: set[Accepted] = set()
+    for subject in subjects:
+        partials = try_partials(subject, material.accepted)
+        detection.damaged += partials.tried
+        detection.judged += partials.judged
+        detection.mishaps += partials.mishaps
+        used |= partials.used
+    if only is None:
+        detection.needless = [reason for reason in material.accepted if reason not in used]
     say(f"{detection.damaged} damaged answers tried")
     for subject in subjects:
         detection.alarms += [Alarm(subject.name, None, result) for result in subject.false_alarms()]

@@ -6,7 +6,7 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -69,6 +69,19 @@ class Subject:
     def answers(self, node: str) -> RecordingReader:
         """The unchanged answers of a node."""
         return self.context.readers[node]
+
+    def answers_read(self) -> Iterator[tuple[str, str, list[Seen]]]:
+        """Node, command, and the passed checks that read its answer; each check on the first node that runs it."""
+        tried: set[str] = set()
+        for node, cases in self.healthy.items():
+            fresh = [seen for seen in cases if seen.case.check.id not in tried]
+            tried |= {seen.case.check.id for seen in cases}
+            by_command: dict[str, list[Seen]] = {}
+            for seen in fresh:
+                if seen.result.outcome is CheckOutcome.PASSED:
+                    for command in seen.commands:
+                        by_command.setdefault(command, []).append(seen)
+            yield from ((node, command, readers) for command, readers in by_command.items())
 
     def altered(self, node: str, edit: Edit) -> Context:
         """The same rack with the answers of one node changed by ``edit``."""
@@ -190,6 +203,8 @@ class Mishap:
     rack: str
     command: str
     result: CheckResult
+    place: str = ""
+    """The value that is missing, in a partial answer."""
 
     @property
     def problem(self) -> str:
@@ -197,7 +212,8 @@ class Mishap:
         allowed = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
         detail = f": {result.message}" if result.message else ""
         command = self.command if len(self.command) <= _SHOWN else f"{self.command[:_SHOWN]}…"
-        return f"{result.check}: {command}: expected {allowed}, actual {result.outcome.value}{detail}"
+        place = f": without {self.place!r}" if self.place else ""
+        return f"{result.check}: {command}{place}: expected {allowed}, actual {result.outcome.value}{detail}"
 
 
 def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[Mishap]]:
@@ -206,31 +222,22 @@ def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[
     Each check is tried on the first node that runs it.
     """
     tried, mishaps = 0, []
-    tried_checks: set[str] = set()
-    for node, cases in subject.healthy.items():
-        fresh = [seen for seen in cases if seen.case.check.id not in tried_checks]
-        tried_checks |= {seen.case.check.id for seen in cases}
-        by_command: dict[str, list[Seen]] = {}
-        for seen in fresh:
-            if seen.result.outcome is CheckOutcome.PASSED:
-                for command in seen.commands:
-                    by_command.setdefault(command, []).append(seen)
-        for command, readers in by_command.items():
-            answer = subject.answers(node).read(command)
-            for damage in damages:
-                bad = damage.change(answer)
-                if bad == answer:
-                    continue
-                context = subject.altered(node, _instead(bad))
-                for seen in readers:
-                    tried += 1
-                    result = context.evaluate(seen.function, seen.case)
-                    if result.outcome not in damage.allowed:
-                        mishaps.append(Mishap(damage, subject.name, command, result))
+    for node, command, readers in subject.answers_read():
+        answer = subject.answers(node).read(command)
+        for damage in damages:
+            bad = damage.change(answer)
+            if bad == answer:
+                continue
+            context = subject.altered(node, instead(bad))
+            for seen in readers:
+                tried += 1
+                result = context.evaluate(seen.function, seen.case)
+                if result.outcome not in damage.allowed:
+                    mishaps.append(Mishap(damage, subject.name, command, result))
     return tried, mishaps
 
 
-def _instead(bad: CommandResult) -> Edit:
+def instead(bad: CommandResult) -> Edit:
     return lambda result: bad if result.command == bad.command else result
 
 

@@ -53,10 +53,13 @@ def promised(arch: Architecture) -> Promised:
 
 
 def report(host: Host) -> NvidiaSmi:
-    """The driver's report of at least one GPU. Raises Unmeasured."""
+    """The driver's report of all attached GPUs. Raises Unmeasured without any, and when it lacks one."""
     parsed = parse_nvidia_smi(read(host, QUERY))
     if not parsed.gpus:
         raise Unmeasured("nvidia-smi lists no GPU; see gpu.count")
+    if parsed.attached_gpus != len(parsed.gpus):
+        attached = "unknown" if parsed.attached_gpus is None else parsed.attached_gpus
+        raise Unmeasured(f"nvidia-smi describes {len(parsed.gpus)} GPUs, attached: {attached}; see gpu.count")
     return parsed
 
 

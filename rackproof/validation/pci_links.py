@@ -10,34 +10,54 @@ from rackproof.parse.pci_links import PciLink
 
 DISPLAY: Final = "0x03"
 """Classes of GPUs, which slow their links down while they are idle."""
+GPU_LANES: Final = 8
+"""Fewest lanes of a GPU; the display controller of a BMC has one."""
 
 
 def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
     """Links below the capability of both ends, as ``SLOT: expected … actual …``.
 
-    Raises ParseError when the two listings have different devices, or no link is known.
+    Raises ParseError when the two listings have different devices, or a link is not known wholly.
     """
     if links.keys() != above.keys() or not {parent for parent in above.values() if parent} <= links.keys():
         raise ParseError("readlink", "lists different devices than /sys/bus/pci/devices")
-    problems, known = [], 0
+    problems, partly, known = [], list[str](), 0
     for slot, link in sorted(links.items()):
         parent = links.get(above[slot] or "")
         # Root ports and downstream ports of a switch report the link below them: every other level of the tree is the
         # lower end of a link to its parent.
-        if _depth(slot, above) % 2 == 0 or parent is None or link.width is None or link.width_can is None:
+        if _depth(slot, above) % 2 == 0 or parent is None:
+            continue
+        if not (link.width and link.width_can and link.speed and link.speed_can):
+            partly += [slot] if link.width or link.width_can or link.speed or link.speed_can else []
             continue
         known += 1
         width = min(link.width_can, parent.width_can or link.width_can)
         if link.width < width:
             problems.append(f"{slot}: expected x{width}, actual x{link.width}")
-        if link.kind.startswith(DISPLAY) or link.speed is None or link.speed_can is None:
+        if link.kind.startswith(DISPLAY):
             continue
         speed = min(link.speed_can, parent.speed_can or link.speed_can)
         if link.speed < speed:
             problems.append(f"{slot}: expected {speed:g} GT/s, actual {link.speed:g} GT/s")
+    if partly and not problems:
+        raise ParseError("grep", f"the kernel reports only a part of the links of {', '.join(partly)}")
     if not known:
         raise ParseError("grep", "the kernel reports no link of any PCI device")
     return problems
+
+
+def idle(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
+    """GPUs whose links are slower than both ends can, as idle GPUs lower them: their speed cannot be judged."""
+    slow = []
+    for slot, link in sorted(links.items()):
+        parent = links.get(above.get(slot) or "")
+        if parent is None or not link.kind.startswith(DISPLAY) or (link.width_can or 0) < GPU_LANES:
+            continue
+        speed = min(link.speed_can or 0, parent.speed_can or link.speed_can or 0)
+        if (link.speed or 0) < speed:
+            slow.append(f"{slot} at {link.speed or 0:g} of {speed:g} GT/s")
+    return slow
 
 
 def _depth(slot: str, above: Mapping[str, str | None]) -> int:

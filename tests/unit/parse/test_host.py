@@ -108,7 +108,9 @@ def test_memory_controllers() -> None:
         Controller("mc0", 0, 0, 120971),
         Controller("mc1", 48211, 1, 120971),
     )
-    assert parse_edac("end of edac\n") == ()
+    assert parse_edac("controllers 0\nend of edac\n") == ()
+    with pytest.raises(ParseError, match="lists 1 of 2 controllers"):
+        parse_edac("".join(line for line in tool_output("edac.txt").splitlines(True) if not line.startswith("mc1")))
     with pytest.raises(ParseError, match="twice"):
         parse_edac(tool_output("edac.txt").replace("mc1", "mc0"))
 

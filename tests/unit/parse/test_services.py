@@ -44,7 +44,7 @@ CEPH = """\
 {"health":{"status":"HEALTH_WARN","checks":{"OSD_DOWN":{"severity":"HEALTH_WARN",
 "summary":{"message":"1 osds down","count":1}},"OLD":{"summary":{"message":"old"},"muted":true}}},
 "osdmap":{"num_osds":2,"num_up_osds":1,"num_in_osds":2},
-"pgmap":{"pgs_by_state":[{"state_name":"active+clean","count":25}]},
+"pgmap":{"num_pgs":25,"num_pools":2,"pgs_by_state":[{"state_name":"active+clean","count":25}]},
 "fsmap":{"by_rank":[{"name":"a","status":"up:active"},{"name":"b","status":"up:standby-replay"}]}}
 """
 
@@ -97,7 +97,7 @@ def package_list(text: str) -> dict[str, tuple[str, ...]]:
         (statfs.parse_statfs, "4096 1000 500\n", statfs.FileSystemSize(4096 * 500, 4096 * 1000)),
         (ceph.parse_ceph_status, CEPH,
          CephStatus("HEALTH_WARN", {"OSD_DOWN": "1 osds down", "OLD": "old"}, frozenset({"OLD"}),
-                    2, 1, 2, {"active+clean": 25}, ("a",))),
+                    2, 1, 2, {"active+clean": 25}, ("a",), 2)),
         (ceph.parse_ceph_pool_sizes, '{"pools":[{"pool_name":"fs_data","size":3}]}\n', {"fs_data": 3}),
         (lambda t: programs.parse_programs(t, ("fio", "mpirun")), "fio /usr/bin/fio\nmpirun \n",
          {"fio": "/usr/bin/fio", "mpirun": None}),

@@ -18,7 +18,10 @@ MODULES = (
     "nvme 65536 2 - Live 0x0000000000000000\nnouveau 1 0 - Unloading 0xffffffffc0a00000 (OE)\n"
     "built in\next4\nnvme-core\n"
 )
-IDLE = "driver intel_idle\n    224 state 0 0 POLL\n      2 state 290 1 C6 ACPI\nend of idle states\n"
+IDLE = (
+    "driver intel_idle\nonline 0-223 states 448\n    224 state0 0 0 POLL\n    222 state1 290 1 C6 ACPI\n"
+    "      2 state1 290 0 C6 ACPI\nend of idle states\n"
+)
 FREQUENCY = "cpu0/cpufreq/scaling_driver acpi-cpufreq\ncpufreq/boost 1\nend of frequencies\n"
 WEAK = "itlb_multihit: KVM: Mitigation: VMX disabled\nl1tf: Not affected\nmds: Vulnerable\nend of vulnerabilities\n"
 PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages 12\nend of huge pages\n"
@@ -140,9 +143,17 @@ def test_microcode() -> None:
 
 
 def test_idle_states() -> None:
-    assert cpu.parse_idle_states(IDLE) == (IdleState("POLL", 224, 0, False), IdleState("C6 ACPI", 2, 290, True))
-    assert cpu.parse_idle_states("driver none\nend of idle states\n") == ()
-    for output in ("driver intel_idle\nend of idle states\n", IDLE.replace("intel_idle", "none")):
+    assert cpu.parse_idle_states(IDLE) == (
+        IdleState("POLL", 224, 0, False),
+        IdleState("C6 ACPI", 222, 290, True),
+        IdleState("C6 ACPI", 2, 290, False),
+    )
+    assert cpu.parse_idle_states("driver none\nonline 0-3 states 0\nend of idle states\n") == ()
+    with pytest.raises(ParseError, match="lists 226 of 448 states"):
+        cpu.parse_idle_states(IDLE.replace("    222 state1 290 1 C6 ACPI\n", ""))
+    with pytest.raises(ParseError, match="state 0 is listed for 0 of 224 processors"):
+        cpu.parse_idle_states(IDLE.replace("    224 state0 0 0 POLL\n", "").replace("states 448", "states 224"))
+    for output in ("driver intel_idle\nonline 0-3 states 0\nend of idle states\n", IDLE.replace("intel_idle", "none")):
         with pytest.raises(ParseError, match=r"the driver .* has . idle states"):
             cpu.parse_idle_states(output)
 
