@@ -34,7 +34,8 @@ def layout_of(jobs: Iterable[FioJob]) -> Layout:
     every = list(jobs)
     largest = max(job.file_bytes for job in every)
     block = max(_LAYOUT_BLOCK, *(job.block_bytes for job in every))
-    depth = max(4, *(min(job.iodepth, 32) for job in every))
+    widest = max(job.block_bytes for job in every)  # the depth of a job with small requests is too much for large ones
+    depth = min(32, max(job.iodepth for job in every if job.block_bytes == widest))
     return Layout(block, depth, max(job.numjobs for job in every), -(-largest // block) * block)
 
 

@@ -197,7 +197,15 @@ def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: P
     asked = [command["command"] for command in commands(tmp_path)]
     (layout,) = [number for number, command in enumerate(asked) if wrote(command)]
     assert layout < min(number for number, command in enumerate(asked) if "drop_caches" in command)
-    for option in ("rw=write", "fallocate=none", "refill_buffers=1", "randrepeat=0", "end_fsync=1", "size=33554432"):
+    for option in (
+        "rw=write",
+        "iodepth=4",
+        "fallocate=none",
+        "refill_buffers=1",
+        "randrepeat=0",
+        "end_fsync=1",
+        "size=33554432",
+    ):
         assert option in asked[layout]
     assert "time_based" not in asked[layout]
     assert any("rm -f -- /mnt/nfs-tcp/rackproof-bench/gpu-01/rackproof.*" in command for command in asked[:layout])
