@@ -22,9 +22,10 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
     """Record a result for every node and program of the steps; returns a line for everything that is wrong."""
     wanted: dict[str, dict[str, None]] = {}
     for place in (place for step in steps for place in step.expects):
+        names = dict.fromkeys(programs_of(place.metric, place.labels))
         for member in place.members:
-            wanted.setdefault(member.partition("/")[0], {}).update(dict.fromkeys(programs_of(place)))
-    commands = {node: script(__name__, "programs", *names) for node, names in wanted.items() if names}
+            wanted.setdefault(member.partition("/")[0], {}).update(names)
+    commands = {node: script(__name__, "programs", *wanted[node]) for node in wanted if wanted[node]}
     faults: dict[str, list[str]] = {}
     for node, answer in session.run(commands, _TIMEOUT_S).items():
         for result in results(node, tuple(wanted[node]), answer, session.outputs(answer)):

@@ -38,7 +38,7 @@ else
     fi
   done
   echo --
-  for package in $(printf '%s\n' $packages | sort -u); do
+  for package in $(echo "$packages" | tr ' ' '\n' | sort -u); do
     echo "package $package"
     timeout 100 rpm -V "$package" 2>&1
     echo "status $?"

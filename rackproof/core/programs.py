@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.core.evidence import CheckOutcome, Measurement
+from rackproof.core.evidence import CheckOutcome
 from rackproof.core.wording import some
 
 CHECK: Final = "bench.programs"
@@ -25,13 +25,13 @@ PACKAGED: Final = frozenset({"fio", "ib_write_bw", "ib_write_lat", "iperf3", "mp
 """Programs that distributions and vendors ship as packages. Others are usually compiled on the site."""
 
 
-def programs_of(measurement: Measurement) -> tuple[str, ...]:
+def programs_of(metric: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Programs that a measurement starts on each of its nodes."""
-    family = measurement.metric.partition(".")[0]
+    family = metric.partition(".")[0]
     if family == "collective":
-        engine, op = measurement.labels.get("engine"), measurement.labels.get("op", "")
+        engine, op = labels.get("engine"), labels.get("op", "")
         return ("mpirun", "python3") if engine == "mpi" else ("mpirun", f"{op}_perf")
-    return _BY_METRIC.get(measurement.metric, _BY_METRIC.get(family, ()))
+    return _BY_METRIC.get(metric, _BY_METRIC.get(family, ()))
 
 
 @dataclass(frozen=True, slots=True)

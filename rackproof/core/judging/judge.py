@@ -105,9 +105,9 @@ def _programs(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
     found: dict[tuple[str, str], None] = {}
     for record in records:
         if record.kind is Kind.MEASUREMENT and record.body.get("samples"):
-            measurement = _read(Measurement, record)
-            nodes = {member.partition("/")[0] for member in measurement.members}
-            found.update(dict.fromkeys(product(programs_of(measurement), sorted(nodes))))
+            nodes = sorted({str(member).partition("/")[0] for member in record.body["members"]})
+            programs = programs_of(record.body["metric"], record.body.get("labels", {}))
+            found.update(dict.fromkeys(product(programs, nodes)))
     return tuple(found)
 
 
