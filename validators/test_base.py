@@ -23,6 +23,17 @@ from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
+LAST_STRATUM = 15
+"""The last one that can be followed; 16 means not synchronised (RFC 5905)."""
+FEWEST_ANSWERS = 3
+"""Of the last eight polls; the burst at the start of chronyd gives four."""
+STATES = {
+    "+": "is combined, not selected",
+    "-": "is not combined",
+    "?": "is unreachable or unusable",
+    "x": "is a falseticker",
+    "~": "is too variable",
+}
 TRACKING = "chronyc -n -c tracking"
 SOURCES = "chronyc -n -c sources"
 THP = "cat /sys/kernel/mm/transparent_hugepage/enabled"
@@ -36,6 +47,10 @@ def frozen(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def tracking(host: Host) -> Tracking:
+    """Raises Unmeasured, with the cause, where chronyd does not run."""
+    result = host.run(TRACKING)
+    if "Cannot talk to daemon" in f"{result.stdout}{result.stderr}":
+        raise Unmeasured("chronyd does not run: chronyc cannot talk to it")
     return parse_chrony_tracking(read(host, TRACKING))
 
 
@@ -67,6 +82,8 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
     announce(host, TRACKING, *([SOURCES] if follows else []))
     clock = tracking(host)
     expect(clock.leap_status if clock.synchronised else "not synchronised", "Normal", "clock")
+    if clock.stratum >= LAST_STRATUM:
+        raise AssertionError(f"expected a stratum below {LAST_STRATUM}, actual {clock.stratum}")
     if not follows:
         return
     # Tracking stays synchronised for hours after the server stops; reach covers the last eight polls only.
@@ -74,18 +91,32 @@ def test_time_synchronised(host: Host, arch: Architecture, node: Node, rack: Rac
         chosen_ones = [source for source in parse_chrony_sources(read(host, SOURCES)) if source.state == "*"]
         if not chosen_ones:
             raise AssertionError(f"expected to follow a time server, actual {clock.reference or 'its own clock'}")
-        if all(source.reach == 0 for source in chosen_ones):
-            raise AssertionError(f"expected answers of {chosen_ones[0].name}, actual none to the last eight polls")
+        _expect_answers(max(chosen_ones, key=lambda source: source.reach.bit_count()))
         return
     address = server.fabric_address() if node.fabric_address() else None
     if address is None:
         _follows_without_rail(server, [s for s in parse_chrony_sources(read(host, SOURCES)) if s.state == "*"])
         return
     source = next((s for s in parse_chrony_sources(read(host, SOURCES)) if s.name == address), None)
-    if source is None or source.state != "*":
+    if source is None:
         raise AssertionError(f"expected to follow {address}, actual {clock.reference or 'its own clock'}")
+    if source.state != "*":
+        raise AssertionError(f"expected to follow {address}, actual {address} {STATES[source.state]}, {_polls(source)}")
+    _expect_answers(source)
+
+
+def _polls(source: Source) -> str:
+    return f"{source.reach.bit_count()} of the last eight polls answered"
+
+
+def _expect_answers(source: Source) -> None:
+    """Fail without any answer; raises Unmeasured with too few to know the clock's error."""
     if source.reach == 0:
-        raise AssertionError(f"expected answers of {address}, actual none to the last eight polls")
+        raise AssertionError(f"expected answers of {source.name}, actual none to the last eight polls")
+    if source.stratum >= LAST_STRATUM:
+        raise AssertionError(f"expected a stratum of {source.name} below {LAST_STRATUM}, actual {source.stratum}")
+    if source.reach.bit_count() < FEWEST_ANSWERS:
+        raise Unmeasured(f"too few answers of {source.name}: {_polls(source)}")
 
 
 def _follows_without_rail(server: Node, followed: Sequence[Source]) -> None:
@@ -95,8 +126,7 @@ def _follows_without_rail(server: Node, followed: Sequence[Source]) -> None:
     """
     if not followed:
         raise AssertionError(f"expected to follow {server.name}, actual no time server")
-    if followed[0].reach == 0:
-        raise AssertionError(f"expected answers of {followed[0].name}, actual none to the last eight polls")
+    _expect_answers(followed[0])
     raise Unmeasured(
         f"it follows {followed[0].name}; without fabric_addresses of both nodes that cannot be matched to {server.name}"
     )
@@ -109,10 +139,14 @@ def _follows_without_rail(server: Node, followed: Sequence[Source]) -> None:
     hint="chronyc tracking: a large frequency or skew means a drifting oscillator or a guest on a busy host.",
 )
 def test_time_offset(host: Host, arch: Architecture) -> None:
-    offset_ms = abs(tracking(host).system_offset_s) * 1000
+    clock = tracking(host)
+    offset_ms = abs(clock.system_offset_s) * 1000
     limit = arch.system.time.max_offset_ms
     if not offset_ms <= limit:
         raise AssertionError(f"expected an offset of at most {limit:g} ms, actual {offset_ms:.3f} ms")
+    for what, seconds in (("last offset", clock.last_offset_s), ("RMS offset", clock.rms_offset_s)):
+        if not abs(seconds) * 1000 <= limit:  # of the past: the present estimate may be good, or stale
+            raise Unmeasured(f"the clock has not settled: {what} of {abs(seconds) * 1000:.3f} ms, allowed {limit:g} ms")
 
 
 @check(

@@ -1,4 +1,4 @@
-"""Frames that do not pass are told from a peer that is down or was booting: no fault of the port's."""
+"""Frames that do not pass are told from a peer that was booting, and from a dead path."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SILENT = Change(
 
 
 @pytest.mark.parametrize(
-    "again",
+    ("again", "expected"),
     [
-        "small 1\nlarge 1\n",  # it is down: its own affair
-        "small 0\nlarge 0\n",  # it was booting
+        ("small 1\nlarge 1\n", "fabric0 of gpu-01 to storage-01 (10.77.0.11): expected an answer"),
+        ("small 0\nlarge 0\n", ""),  # it was booting
     ],
 )
-def test_a_peer_that_is_down_is_not_the_ports_fault(again: str) -> None:
+def test_a_silent_peer_is_a_dead_path_and_one_that_was_booting_is_not(again: str, expected: str) -> None:
     asked_again = Change(command="-s 56", stdout=again)
 
     def edit(result: CommandResult) -> CommandResult:
@@ -31,4 +31,5 @@ def test_a_peer_that_is_down_is_not_the_ports_fault(again: str) -> None:
         return result
 
     check_result = outcome("fabric.jumbo", "gpu-01", "fabric0", subject().altered("gpu-01", edit))
-    assert (check_result.outcome, check_result.message) == (CheckOutcome.PASSED, "")
+    assert check_result.outcome is (CheckOutcome.FAILED if expected else CheckOutcome.PASSED)
+    assert check_result.message.startswith(expected)
