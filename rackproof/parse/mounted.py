@@ -17,6 +17,8 @@ from rackproof.parse.parallel_fs import Dfuse
 OPPOSITE: Final = {"rw": "ro", "hard": "soft", "noatime": "relatime", "sync": "async"}
 SUBVOLUMES: Final = ("btrfs",)
 """File systems whose mounts have a root of their own without being bind mounts."""
+SMALLEST_TRANSFER: Final = 65536
+"""Bytes of an NFS read or write; the smallest default maximum of common servers (ONTAP's tcp-max-xfer-size)."""
 _PORTS: Final = {"tcp": 2049, "rdma": 20049}
 """Ports of NFS that the kernel does not show."""
 
@@ -156,7 +158,20 @@ def _wrong_options(storage: Storage, mount: Mount) -> list[str]:
         for option in storage.options_forbidden
         if option in in_force
     ]
+    if storage.class_ == "nfs":
+        problems += _small_transfers(storage, mount)
     return problems
+
+
+def _small_transfers(storage: Storage, mount: Mount) -> list[str]:
+    """Sizes of reads and writes below every server's default, where the architecture asks for none."""
+    asked = {option.partition("=")[0] for option in (*storage.options, *storage.options_required)}
+    sizes = {key: mount.option(key) for key in ("rsize", "wsize") if key not in asked}
+    return [
+        f"{key}: expected at least {SMALLEST_TRANSFER}, actual {size or 'not in force'}"
+        for key, size in sizes.items()
+        if not (size and size.isdecimal() and int(size) >= SMALLEST_TRANSFER)
+    ]
 
 
 def transport_faults(storage: Storage, mounts: Iterable[NfsMount]) -> list[str]:
