@@ -20,6 +20,11 @@ PAGE_BYTES = 4 * 1024 * 1024
 PAGE_OUTPUTS = 2000
 """Outputs that have a block on the page; the others are linked as files."""
 
+TITLE_LENGTH = 120
+"""Characters of a command in the title of a link: a table may have thousands of links."""
+COMMAND_LENGTH = 600
+"""Characters of a command above its output; evidence.jsonl has the whole command."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -34,6 +39,14 @@ class Producer:
     error: str | None
     elapsed_s: float
     """The longest of the nodes."""
+
+    @property
+    def title(self) -> str:
+        return shortened(self.command, TITLE_LENGTH)
+
+    @property
+    def shown(self) -> str:
+        return shortened(self.command, COMMAND_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,7 @@ class OutputIndex:
 
     def _title(self, sha: str) -> str:
         entries = self._seen.get(sha)
-        return f"{entries[0].node}: {entries[0].command}" if entries else sha
+        return f"{entries[0].node}: {shortened(entries[0].command, TITLE_LENGTH)}" if entries else sha
 
     def _output(self, sha: str, raw: Mapping[str, bytes], budget: int) -> Output:
         entries = self._seen.get(sha, [])
@@ -128,6 +141,10 @@ class OutputIndex:
             cut=cut,
             note=note,
         )
+
+
+def shortened(command: str, length: int) -> str:
+    return command if len(command) <= length else f"{command[: length - 1]}…"
 
 
 def _file(sha: str) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import LOAD, Verdict
 from rackproof.report.certificate import natural
 from rackproof.report.findings import worst
 from rackproof.report.quantities import ABSENT, distance, quantity
@@ -160,9 +160,21 @@ def check_table(verdicts: Iterable[Verdict], nodes: Sequence[str]) -> CheckTable
     columns = (*nodes, *others) if small else ("Passed on", "Others")
     modules: dict[str, list[CheckGroup]] = {}
     for name, items in checks.items():
+        if name.startswith(LOAD):
+            items = _passed_steps_in_one(items)
         rows = tuple(Row(item, _by_node(group, columns) if small else _folded(group)) for item, group in items.items())
         modules.setdefault(name.partition(".")[0], []).append(_check_group(name, items, rows))
     return CheckTable(columns, tuple((module, tuple(groups)) for module, groups in modules.items()))
+
+
+def _passed_steps_in_one(items: Mapping[str, list[Verdict]]) -> dict[str, list[Verdict]]:
+    """Steps after which every node passed share one row; a run has tens of them."""
+    passed = {step: group for step, group in items.items() if all(v.status is Status.PASS for v in group)}
+    if len(passed) < 2:
+        return dict(items)
+    last = list({v.subject: v for group in passed.values() for v in group}.values())
+    rest = {step: group for step, group in items.items() if step not in passed}
+    return {**rest, f"{len(passed)} steps": last}
 
 
 def _check_group(name: str, items: Mapping[str, Sequence[Verdict]], rows: tuple[Row, ...]) -> CheckGroup:

@@ -8,7 +8,7 @@ import pytest
 
 from rackproof.core.evidence import CommandRecord, DeployRecord, NodeChanges, NodeInfo
 from rackproof.core.status import Status
-from rackproof.report.outputs import SHOWN_BYTES
+from rackproof.report.outputs import COMMAND_LENGTH, SHOWN_BYTES, TITLE_LENGTH, Producer, shortened
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate
 
@@ -376,3 +376,11 @@ def test_raw_of_a_command_without_files() -> None:
     certificate = rejudged(passing()[0], [], commands=[lost], measurements=[])
     assert certificate.evidence.raw == ()
     assert Page(render_page(certificate, {})).problems == []
+
+
+def test_a_long_command_is_cut_in_titles_and_above_its_output() -> None:
+    assert len(shortened("x" * 5000, TITLE_LENGTH)) == TITLE_LENGTH
+    assert shortened("uname -r", TITLE_LENGTH) == "uname -r"
+    producer = Producer("gpu-01", "x" * 5000, "stdout", 0, None, 1.0)
+    assert len(producer.shown) == COMMAND_LENGTH
+    assert producer.command == "x" * 5000
