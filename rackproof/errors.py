@@ -16,6 +16,8 @@ Classes without a path are defined here, the others in the named module::
     │   └── HostKeyRefused      the host key is unknown or has changed
     ├── Unmeasured              a node gave no answer to a check (remote/recording.py)
     ├── ParseError              the output of a tool cannot be parsed (parse/errors.py)
+    │   ├── Mismatch            a tool measured something else than it was asked to (parse/errors.py)
+    │   └── Unreliable          figures of a tool contradict each other (parse/errors.py)
     ├── UnitError               a unit is unknown, or has another dimension (core/units.py)
     ├── NoTopology              no reference graph, or no matrix of NVLinks (core/topology.py)
     ├── Refused                 an operation does not change a node; the other nodes go on

@@ -161,6 +161,9 @@ def mountinfo(storage: Storage, addresses: tuple[str, ...]) -> str:
     """Lines of /proc/self/mountinfo; the mounts have the options that the architecture requires."""
     options = ["rw", *(option for option in storage.options_required if option not in ("rw", "ro"))]
     options += [f"port={storage.port}"] if storage.port else []
+    if storage.class_ == "nfs":  # the kernel lists them for every NFS mount
+        present = {option.partition("=")[0] for option in options}
+        options += [f"{size}=1048576" for size in ("rsize", "wsize") if size not in present]
     root = "1 0 254:1 / / rw - ext4 /dev/vda1 rw\n"
     device = "259:0" if storage.class_ == "local" else "0:47"
     return root + "".join(

@@ -80,6 +80,7 @@ KEPT = {
     # A validator's question is the key of recordings: another text would be another question to those that users have.
     "parse/accounts.py",
     "parse/block.py",
+    "parse/interrupts.py",
 }
 
 

@@ -176,7 +176,7 @@ def test_every_end_of_a_check_has_its_outcome(ran: Ran) -> None:
         "t.parse": "tool: garbled",
         "t.bug": "KeyError: 'key'",
         "t.skipped": "skipped: not today",
-        "t.hangs": "not finished within 20 s",
+        "t.hangs": "df: not finished within 20 s",
         "t.missing_tool": "command not found: sh: 1: nvidia-smi: not found",
         "t.not_recorded": "not in the recording: date",
         "t.reads_nothing": "the check read nothing",
@@ -257,7 +257,7 @@ def test_a_build_server_gets_a_case_for_each_node_check_and_item(ran: Ran) -> No
     assert failure.get("message") == "kernel: expected 7.0, actual 6.12"
     error = cases["t.hangs"].find("error")
     assert error is not None
-    assert error.get("message") == "not finished within 20 s"
+    assert error.get("message") == "df: not finished within 20 s"
     assert next(root.iter("property")).get("name") == "rack"
     assert "limited to storage" in {entry.get("value") for entry in root.iter("property")}
 
