@@ -22,6 +22,7 @@ _USER: Final = 1
 
 ERROR: Final = 3
 """Syslog's level ``err``; lower numbers are worse."""
+DEBUG: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Message:
     """Seconds since the kernel started."""
     text: str
     level: int | None = None
-    """Syslog's level, 0 (emerg) to 7 (debug). None: the log has no levels, or a daemon wrote the message."""
+    """Syslog's level, 0 (emerg) to 7 (debug), which also stands for all messages of daemons. None: without a level."""
 
 
 def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
@@ -55,9 +56,9 @@ def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
 
 
 def _level(priority: str | None) -> int | None:
-    if priority is None or int(priority) >> 3 > _USER:
+    if priority is None:
         return None
-    return int(priority) & 7
+    return DEBUG if int(priority) >> 3 > _USER else int(priority) & 7
 
 
 def _continues(before: Message, message: Message) -> bool:

@@ -204,6 +204,11 @@ def test_the_two_lines_of_an_access_beyond_the_end_are_one() -> None:
     assert events_in(log(*(f"<6>[ 9.000001] {line}" for line in lines)), ("io_error",))
 
 
+def test_a_log_of_daemons_only_has_levels_and_no_complaints() -> None:
+    log = parse_kernel_log("<28>[ 1895.561385] systemd-sysv-generator[2566]: This logic is deprecated.\n")
+    assert complaints_in(log) == ()
+
+
 def test_a_log_without_levels_has_no_answer_about_errors() -> None:
     with pytest.raises(ParseError, match="no levels"):
         complaints_in(parse_kernel_log("[    0.000000] Linux version 6.8.0\n"))
