@@ -44,7 +44,7 @@ lint: .venv/.ready ## ruff, mypy and shellcheck
 	@$(RUN) mypy
 	@$(RUN) python -m tests.shellcheck
 
-test-unit: .venv/.ready ## tests without network and rack: three minutes on two cores
+test-unit: .venv/.ready ## tests without network and rack: four minutes on two cores
 	@$(RUN) pytest tests/unit -q -n auto --dist worksteal
 
 test-wheel: .venv/.ready ## the built wheel, installed in an environment of its own, in an empty folder
