@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rackproof.bench.fio_reader import consistent, workload
 from rackproof.bench.reading import Read, Reading
@@ -52,19 +53,23 @@ def read_containers(answers: Sequence[CommandResult], architecture: Architecture
             if not values[HOST]:
                 raise ParseError("fio", "it read nothing on the node")
             samples.append(values.get(measurement.metric, values[INSIDE] / values[HOST]))
-        job = _job(runs[0].command)
-        declared = architecture.containers
-        conditions = {
-            "io": "O_DIRECT" if job.get("direct") == "1" else "buffered",
-            "engine": job.get("ioengine", ""),
-            "runtime": declared.runtime if declared else "",
-            "privileges": "none",
-            "nodes": len(by_node),
-            "workload": workload(job, len(pairs)),
-        }
+        conditions = conditions_of(_job(runs[0].command), architecture, len(by_node), len(pairs))
         return Reading(tuple(samples), tuple(runs), conditions)
 
     return read
+
+
+def conditions_of(job: Mapping[str, str], architecture: Architecture, nodes: int, runs: int) -> dict[str, Any]:
+    """Conditions of a fio ``job`` that ran on ``nodes`` nodes, ``runs`` times there and inside a container."""
+    declared = architecture.containers
+    return {
+        "io": "O_DIRECT" if job.get("direct") == "1" else "buffered",
+        "engine": job.get("ioengine", ""),
+        "runtime": declared.runtime if declared else "",
+        "privileges": "none",
+        "nodes": nodes,
+        "workload": workload(job, runs),
+    }
 
 
 def _job(command: str) -> dict[str, str]:

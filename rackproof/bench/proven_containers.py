@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rackproof.bench.container_reader import HOST, INSIDE, PROGRAM, RATIO
-from rackproof.bench.fio_reader import workload
+from rackproof.bench.container_reader import HOST, INSIDE, PROGRAM, RATIO, conditions_of
 from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage_commands import AFTER, BEFORE, state_of
 from rackproof.bench.storage_proof import (
@@ -92,17 +91,9 @@ def read_proven_containers(answers: Sequence[CommandResult], architecture: Archi
             INSIDE: [pair.inside / 1e6 for pair in proven],
             RATIO: [pair.inside / pair.host for pair in proven],
         }
-        job = job_of(runs[0].command)
-        declared = architecture.containers
-        conditions = {
-            "io": "O_DIRECT" if job.get("direct") == "1" else "buffered",
-            "engine": job.get("ioengine", ""),
-            "runtime": declared.runtime if declared else "",
-            "privileges": "none",
-            "nodes": len(nodes),
+        conditions = conditions_of(job_of(runs[0].command), architecture, len(nodes), len(pairs)) | {
             "fio": proven[-1].version,
             "files": "written completely before, fallocate=none",
-            "workload": workload(job, len(pairs)),
         }
         return Reading(tuple(values[measurement.metric]), tuple(runs), conditions)
 
