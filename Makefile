@@ -12,10 +12,10 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 INVENTORY ?= inventories/lab.py
 
-.PHONY: help setup system lint test test-unit test-wheel test-lab test-long golden certify lab-up lab-down clean
+.PHONY: help setup system lint test test-unit test-exhaustive test-wheel test-lab test-long golden certify lab-up lab-down clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: system .venv/.ready ## install what the kit needs: system packages (apt) and Python packages (uv)
 
@@ -44,8 +44,11 @@ lint: .venv/.ready ## ruff, mypy and shellcheck
 	@$(RUN) mypy
 	@$(RUN) python -m tests.shellcheck
 
-test-unit: .venv/.ready ## tests without network and rack: four minutes on two cores
-	@$(RUN) pytest tests/unit -q -n auto --dist worksteal
+test-unit: .venv/.ready ## tests without network and rack
+	@$(RUN) pytest tests/unit tests/fuzz -m 'not slow and not exhaustive' -q -n auto --dist worksteal
+
+test-exhaustive: .venv/.ready ## all cases of which test-unit tries a sample
+	@$(RUN) pytest tests/unit tests/fuzz -m 'exhaustive or hypothesis' --hypothesis-profile=exhaustive -q -n auto --dist worksteal
 
 test-wheel: .venv/.ready ## the built wheel, installed in an environment of its own, in an empty folder
 	@$(RUN) pytest tests/wheel -q
@@ -55,10 +58,11 @@ LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --
 test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a stopped server, certify killed and resumed
 	@$(RUN) $(LAB_TESTS) -m 'not long'
 
-test-long: setup ## the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks
+test-long: setup ## every malformed input and signal; the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks
+	@$(RUN) pytest tests/fuzz -m slow -q -n auto --dist worksteal
 	@$(RUN) $(LAB_TESTS) -m long
 
-test: setup test-unit test-wheel test-lab ## test-unit, test-wheel and test-lab, as CI runs them
+test: setup test-unit test-exhaustive test-wheel test-lab ## test-unit, -exhaustive, -wheel and -lab, as CI runs them
 
 golden: .venv/.ready ## write the expected plans of tests/data/plans anew
 	@$(RUN) python -m tests.unit.plan.golden

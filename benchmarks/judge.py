@@ -89,12 +89,25 @@ def records(nodes: int, criteria: int, samples: int) -> Iterator[Record]:
             "architecture_sha256": "0" * 64,
             "profile": "full",
             "nodes": [{"name": name, "groups": ["gpu"]} for name in names],
+            "controller": {},
+            "kit_sha256": GENESIS,
+            "node_data": dict.fromkeys(names, GENESIS),
+            "inventory_data": dict.fromkeys(names, GENESIS),
+            "validators": GENESIS,
+            "own_validators": None,
         },
     )
     for index, name in enumerate(names):
         yield _record(
             Kind.CHECK,
-            {"check": "base.up", "node": name, "outcome": "passed", "protects": "All of it.", "hint": "Look."},
+            {
+                "check": "base.up",
+                "node": name,
+                "item": "",
+                "outcome": "passed",
+                "protects": "All of it.",
+                "hint": "Look.",
+            },
         )
         for number in range(criteria):
             metric, unit = METRICS[number % len(METRICS)]
@@ -170,17 +183,17 @@ def main() -> None:
     for nodes in size.nodes:
         options = ["--nodes", nodes, "--criteria", size.criteria, "--samples", size.samples, "--alone"]
         command = [sys.executable, __file__, *map(str, options)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         print(
-            f"{nodes:>6} {found['verdicts']:>9} {found['elapsed_s']:>8.2f} {found['cpu_s']:>6.2f}"
-            f" {found['making_s']:>14.2f} {found['peak_mb']:>8.0f} {found['peak_mb'] - found['before_mb']:>9.0f}"
+            f"{nodes:>6} {result['verdicts']:>9} {result['elapsed_s']:>8.2f} {result['cpu_s']:>6.2f}"
+            f" {result['making_s']:>14.2f} {result['peak_mb']:>8.0f} {result['peak_mb'] - result['before_mb']:>9.0f}"
         )
         if last:
             print(
-                f"       {found['nodes'] / last['nodes']:.2f} times the nodes:"
-                f" {found['cpu_s'] / last['cpu_s']:.2f} times the CPU time"
+                f"       {result['nodes'] / last['nodes']:.2f} times the nodes:"
+                f" {result['cpu_s'] / last['cpu_s']:.2f} times the CPU time"
             )
-        last = found
+        last = result
 
 
 if __name__ == "__main__":

@@ -6,30 +6,31 @@ Unattended upgrades are disabled first: they would lock the package manager, or 
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations, packages
-from rackproof.configure.alone import alone
 from rackproof.configure.base import plan
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.kernel import CLOCK_SOURCE
+from rackproof.configure.machine import machine_here
+from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.reboot.reasons import nothing_waits_for_a_reboot
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import here
 
 
 @deploy("Base")
 def base() -> None:
     site = here()
-    inputs, family = plan.node_inputs(site), plan.family()
+    inputs, family = read_inputs(site.node, NodeInputs), plan.family()
     if plan.frozen(site):
-        operations.units(name="Updates", wanted=plan.updates(site, family))
+        operations.units(name="Updates", wanted=plan.updates(masked=True, family=family))
     operations.packages(
         name="Packages",
         names=packages.declared_packages(site.architecture, site.node, family),
         family=family,
     )
-    operations.files(name="Files", entries=plan.files(site, family, inputs))
+    operations.files(name="Files", entries=plan.files(site, family, inputs, machine_here()))
     operations.kernel_values(
         name="Kernel values", sysctl=site.architecture.system.sysctl, patterns=plan.kernel_patterns(site, inputs)
     )

@@ -6,15 +6,13 @@ uses it; production clusters are set up with their own tools, and the kit config
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.fabric import fabric_needed
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
 from rackproof.configure.ceph import plan
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.site import here
 
 

@@ -2,27 +2,27 @@
 
 Takes effect at once; a changed daemon restarts (docker keeps its containers: live restore). daemon.json and
 config.toml name NVIDIA's runtime from the start, so that each file has one writer. Which runtimes hand out GPUs is the
-inventory's ``gpu_stack.runtimes``; the CDI specification, for all others, is written anew at every boot, since it names
+inventory's ``gpu.runtimes``; the CDI specification, for all others, is written anew at every boot, since it names
 files of the driver in force. See ``rackproof.configure.containers.bridge`` for the bridge.
 """
 
 from __future__ import annotations
-
-from pyinfra.api.deploy import deploy
 
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import repositories
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
 from rackproof.configure.containers import daemon, plan, toolkit
 from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
-from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S, stack_of
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import family_here, machine_here
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.site_repository import site_repository
 from rackproof.configure.units import Unit
@@ -68,10 +68,10 @@ def container_toolkit() -> None:
     site = here()
     if not toolkit.applies(site):
         return
-    stack, machine = stack_of(site), machine_here()
+    stack, machine = read_inputs(site.node, GpuStack), machine_here()
     handing_out, own = toolkit.handing_out(site, stack), toolkit.owned(site)
     if machine is None:
-        gpu_operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
         return
     if packages_here("container_toolkit"):
         stage("container_toolkit", "Locked packages")

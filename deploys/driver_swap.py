@@ -6,10 +6,8 @@ and those whose Slurm controller is outside the rack, are left to their operator
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.preflight import preflight
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.driver_swap import operations
 from rackproof.configure.driver_swap.gpu_users import BUSY
 from rackproof.configure.driver_swap.pending import why_nothing

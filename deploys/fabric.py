@@ -9,8 +9,6 @@ adapters.
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.driver_swap import driver_swap
 from deploys.nic import nic
@@ -18,8 +16,9 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import kernel, repositories
 from rackproof.configure import operations, rack_operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.fabric import plan, soft_roce
+from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import links
 from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.nic import plan as nic_plan
@@ -62,7 +61,7 @@ def rdma_in_software() -> None:
 
 def _adapter_ports(site: Site, declared: Declared) -> None:
     nic_plan.warn_of_shared_subnets(site, declared)
-    entries = (*plan.files(site, declared), *nic_plan.files(site, declared))
+    entries = (*plan.files(site, declared, machine_here()), *nic_plan.files(site, declared))
     nic()
     operations.files(name="Files", entries=entries)
     addressed = declared.addressed()
@@ -70,7 +69,9 @@ def _adapter_ports(site: Site, declared: Declared) -> None:
         operations.units(name="Services", wanted=plan.units(addressed, declared))
     if declared.ports:
         ports = [declared_port.port for declared_port in declared.ports]
-        nic_operations.rail_ports(name="Ports", wanted=ports, manager=declared.manager)
+        nic_operations.rail_ports(
+            name="Ports", wanted=ports, manager=declared.manager, addresses=nic_plan.addresses(declared)
+        )
     if addressed:
         nic_operations.rail_sysctl(name="Kernel values", wanted=plan.port_sysctl(addressed))
     if routes := plan.rail_tables(site, declared):
@@ -83,7 +84,9 @@ def port_settings() -> None:
     site, declared = here(), declared_here()
     stack, settings = declared.stack, nic_plan.port_settings(site, declared)
     if uppers := links.uppers(stack):
-        nic_operations.upper_links(name="Bonds and VLANs", wanted=uppers, manager=declared.manager)
+        nic_operations.upper_links(
+            name="Bonds and VLANs", wanted=uppers, manager=declared.manager, addresses=nic_plan.addresses(declared)
+        )
     operations.units(name="Services", wanted=nic_plan.units(site, declared))
     if stack.rdma_names and (ports := nic_plan.rdma_ports(declared)):
         nic_operations.rdma_devices(name="RDMA devices", wanted=ports)

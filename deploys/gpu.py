@@ -2,13 +2,11 @@
 ``nvidia-smi`` on nodes that say that they simulate theirs.
 
 The driver of a node depends on the generation of its GPUs (PCI device ids), the operating system and the inputs
-``gpu_stack``; versions come from the version set if there is one. What the running kernel still has loaded (nouveau, an
+``gpu``; versions come from the version set if there is one. What the running kernel still has loaded (nouveau, an
 older driver, other module options) needs a reboot: a mark is left, and everything else is prepared.
 """
 
 from __future__ import annotations
-
-from pyinfra.api.deploy import deploy
 
 from deploys.base import base
 from deploys.driver_swap import driver_swap
@@ -16,7 +14,7 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import kernel, repositories
 from rackproof.configure import operations as common
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations, plan, repository, simulated
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import machine_here
@@ -42,12 +40,12 @@ def gpu() -> None:
 def gpu_driver() -> None:
     site, machine = here(), machine_here()
     if machine is None:
-        operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
+        common.refused(name="Machine", reason="operating system and PCI devices could not be read")
         return
     try:
         planned = plan.plan_of(site, machine)
     except UnsupportedGpu as error:
-        operations.refused(name="Driver", reason=str(error))
+        common.refused(name="Driver", reason=str(error))
         return
     plan.warn(planned)
     family, hold, entries = machine.family, planned.stack.hold, plan.files(site, planned)

@@ -7,13 +7,11 @@ several: there ``install`` is off unless the inventory enables it.
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.health_check import kit, plan
 from rackproof.configure.health_check import operations as health_operations
 from rackproof.configure.machine import family_here
@@ -25,7 +23,7 @@ def health_check() -> None:
     site = here()
     if plan.why_nothing(site):
         return
-    inputs = plan.inputs_here(site)
+    inputs = kit.inputs_of(site.node, site.settings.virtual)
     if inputs.install:
         family = family_here()
         inputs = plan.with_python_of(inputs, family)

@@ -1,12 +1,10 @@
 """Adapters (ConnectX, RoCE and InfiniBand): drivers and firmware, before their ports get names and addresses.
 
-Architecture, version set and inventory (``nic_stack``) declare drivers and firmware. The ports' settings are part of
+Architecture, version set and inventory (``nic``) declare drivers and firmware. The ports' settings are part of
 ``deploys/fabric.py``, which calls this deploy.
 """
 
 from __future__ import annotations
-
-from pyinfra.api.deploy import deploy
 
 from deploys.base import base
 from deploys.driver_swap import driver_swap
@@ -14,8 +12,8 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import kernel, network_stack, repositories
 from rackproof.configure import operations as common
-from rackproof.configure.alone import alone
-from rackproof.configure.nic import operations, plan
+from rackproof.configure.deploy import alone, deploy
+from rackproof.configure.nic import links, operations, plan
 from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.site import Site, here
@@ -30,7 +28,10 @@ def nic() -> None:
     site, declared = here(), declared_here()
     stack = declared.stack
     others = tuple(port for port in declared.ports if not port.rail)
-    operations.adapters(name="Adapters", wanted=site.ports, declared=stack.adapters, others=others)
+    operations.adapters(
+        name="Adapters", wanted=site.ports, declared=stack.adapters, others=others, uppers=links.uppers(stack),
+        addresses=plan.addresses(declared),
+    )  # fmt: skip
     if declared.drivers:
         _drivers(site, declared)
     firmware = firmware_wanted(site, stack)
@@ -53,7 +54,8 @@ def _drivers(site: Site, declared: Declared) -> None:
         network_stack()
     common.files(name="Driver files", entries=plan.driver_files(site, declared))
     operations.drivers(
-        name="Drivers", source=declared.source, dkms=declared.dkms, restart=stack.drivers_by == "restart"
+        name="Drivers", source=declared.source, dkms=declared.dkms, restart=stack.drivers_by == "restart",
+        addresses=plan.addresses(declared),
     )  # fmt: skip
 
 

@@ -6,17 +6,16 @@ need a reboot leave a mark, which ``deploys/reboot.py`` collects.
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
-from rackproof.configure.base.plan import node_inputs
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import machine_here
 from rackproof.configure.node import operations as node_operations
 from rackproof.configure.node import plan
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import here
 
 SETTINGS_TIMEOUT_S = 1800
@@ -26,7 +25,7 @@ SETTINGS_TIMEOUT_S = 1800
 @deploy("Node")
 def node() -> None:
     site = here()
-    inputs = plan.accounts(site, node_inputs(site))
+    inputs = plan.accounts(site, read_inputs(site.node, NodeInputs))
     hashes = plan.password_hashes(site, inputs)
     array = plan.scratch_array(site, inputs)
     machine = machine_here()

@@ -7,16 +7,14 @@ rack}``); ``preflight: {accept: {ID: reason}}`` accepts it.
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.preflight import operations, plan
 from rackproof.configure.site import here
 
 
 @deploy("Preflight")
 def preflight() -> None:
-    """Raises DeployError for problems of the whole rack; nothing has been changed then."""
+    """Raises DeclarationError for problems of the whole rack; nothing has been changed then."""
     site = here()
     operations.read_all_inputs(site)
     inputs = operations.preflight_inputs(site)

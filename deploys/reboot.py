@@ -10,11 +10,10 @@ them: writes of clients wait in their hard mounts, and the controller is up to d
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from deploys.preflight import preflight
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.reboot import operations, plan
 from rackproof.configure.site import here
 

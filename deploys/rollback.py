@@ -20,10 +20,9 @@ run. A file that a script was writing when its connection was lost is refused li
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.rollback import operations
 
 

@@ -7,14 +7,12 @@ operator drained stays drained. slurmdbd is not installed, only named (``account
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.fabric import fabric_needed
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
 from rackproof.configure.site import here
 from rackproof.configure.site_repository import site_repository

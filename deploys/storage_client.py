@@ -4,15 +4,14 @@ Network mounts are systemd units that do not delay the boot. At boot ``rackproof
 retries until all are mounted: systemd starts a mount unit only once, an automount would appear as mounted before its
 server exists, and after a power-on of the rack clients are up before their servers.
 
-The inventory's ``storage_clients`` (``rackproof.configure.storage.inputs``) configures vendors' clients. Storage that
-is no longer in the architecture is unmounted, and its unit removed.
+The inventory's ``storage_client`` (``rackproof.configure.storage_client.inputs``) configures vendors' clients. Storage
+that is no longer in the architecture is unmounted, and its unit removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from deploys.base import base
@@ -21,13 +20,13 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import repositories
 from rackproof.configure import operations, rack_operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.site import Site, here
-from rackproof.configure.storage import operations as storage_operations
-from rackproof.configure.storage import plan
-from rackproof.configure.storage.client import Client
+from rackproof.configure.storage_client import operations as storage_operations
+from rackproof.configure.storage_client import plan
+from rackproof.configure.storage_client.client import Client
 from rackproof.configure.versions.stages import stage
-from rackproof.errors import DeclarationError
+from rackproof.errors import Refused
 
 INSTALL_TIMEOUT_S = 3600
 """Downloads, and builds of several clients, each with a limit of its own."""
@@ -46,8 +45,8 @@ def storage_client() -> None:
         return
     try:
         client = plan.client_here(site)
-    except DeclarationError as error:
-        storage_operations.refused(name="Client software", reason=str(error))
+    except Refused as error:
+        operations.refused(name="Client software", reason=str(error))
         return
     if drive := plan.local_drive(site):
         operations.filesystem(name="File system", drive=drive)

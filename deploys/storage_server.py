@@ -7,17 +7,15 @@ with its RDMA devices, is online; until then clients retry. Where clients mount 
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.base import base
 from deploys.fabric import fabric_needed
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.files import RemoteDirectory
 from rackproof.configure.site import here
-from rackproof.configure.storage import operations as storage_operations
+from rackproof.configure.storage_client import operations as storage_operations
 from rackproof.configure.storage_server import plan
 
 

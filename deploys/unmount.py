@@ -7,13 +7,12 @@ the run fails on that node. The next deploy mounts declared storage again.
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
 from pyinfra.context import host
 
 from rackproof.configure import operations
-from rackproof.configure.alone import alone
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.site import here
-from rackproof.configure.storage import plan
+from rackproof.configure.storage_client import plan
 
 DEFAULTS = {
     # Names of storage to unmount, separated by commas, or all.

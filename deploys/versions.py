@@ -6,13 +6,12 @@ them. Without ``versions_lock`` in the inventory it only holds the packages that
 
 from __future__ import annotations
 
-from pyinfra.api.deploy import deploy
-
 from deploys.driver_swap import driver_swap
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations as common
-from rackproof.configure.alone import alone
+from rackproof.configure.base import plan as base
+from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
 from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.packages import VERSION_LOCK
@@ -30,7 +29,7 @@ def repositories() -> None:
         return
     platform, machine, inputs = lock
     if here().architecture.system.unattended_upgrades != "frozen":  # else base has stopped them
-        common.units(name="No upgrades by themselves", wanted=plan.freeze_units(machine.family))
+        common.units(name="No upgrades by themselves", wanted=base.updates(masked=True, family=machine.family))
     if machine.family == "rhel" and inputs.hold:
         common.packages(name="Version lock", names=VERSION_LOCK, family="rhel")
     keys, entries = plan.repositories(platform, machine, inputs)

@@ -1,6 +1,6 @@
 """An inventory from a CSV table: ``data/rack.csv``.
 
-Columns are named as in the table's first line; everything that is the same for all nodes is ``data``.
+Columns are named as in the header; ``data`` is common to all nodes.
 """
 
 from pathlib import Path as _Path

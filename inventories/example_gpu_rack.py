@@ -1,31 +1,31 @@
 """A rack of 32 HGX servers with RoCE, a Lustre client, Slurm and one version set.
 
-Nothing answers at these addresses (they are reserved). Copy the file, put in your own, and ask before you change::
+The addresses are reserved for documentation. Copy the file, enter your own, and start with::
 
     rackproof preflight inventories/my_rack.py      # problems on every node, before any change
-    rackproof plan      inventories/my_rack.py      # what a deploy would change, folded over nodes
+    rackproof plan      inventories/my_rack.py      # what a deploy would change, nodes folded
 
-Groups are roles of the architecture. What follows below a group is data of all its nodes, one mapping for each concern;
-``rackproof inputs`` lists every key with its default. What a key leaves out has that default.
+Groups are roles of the architecture. The mapping after a group's nodes is data of all of them, one key per concern;
+``rackproof inputs`` lists every key with its default.
 """
 
 from rackproof.inventories import nodes as _nodes
 
 _MIRROR = "http://mirror.example.org"
-# sha256sum of the file on your mirror, as the vendor publishes it. With these zeros the download is refused.
+# sha256 of the file on your mirror, as the vendor publishes it. With zeros the download is refused.
 _SHA256 = "0" * 64
 
-_gpu_stack = {
-    # The driver's version is the version set's. The architecture decides what else is installed.
+_gpu = {
+    # The version set has the driver's version. The architecture decides which other components are installed.
     "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"},
     "nccl_conf": {"NCCL_DEBUG": "WARN"},
     "runtimes": ["containerd"],
 }
 
-_nic_stack = {
+_nic = {
     "source": "doca",
     "drivers_by": "reboot",
-    # Two more ports of each server, for storage over RoCE. {n} is the number in the node's name.
+    # Two storage ports of each server, with RoCE. {n} is the number in the node's name.
     "ports": {
         "stor0": {"path": "pci-0000:29:00.0", "lossless": True},
         "stor1": {"path": "pci-0000:29:00.1", "lossless": True},
@@ -34,13 +34,13 @@ _nic_stack = {
 }
 
 _node = {
-    "scratch_path": "/raid",
+    "scratch_path": "/scratch",
     "limited_services": ["containerd.service", "slurmd.service"],
-    # Hashes of passwords do not belong here: password_from names an environment variable.
+    # No password hashes here: password_from names an environment variable.
     "users": [{"name": "ada", "uid": 2001, "ssh_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample ada@desk"]}],
 }
 
-_storage_clients = {
+_storage_client = {
     "lustre": {
         "repository": {
             "source": f"{_MIRROR}/lustre/2.16/ubuntu2404/client ./",
@@ -59,31 +59,33 @@ gpu = (
     _nodes(
         "gpu-[01-32]",
         address="192.0.2.{n+20}",
-        # Rail by rail, each a network of its own.
+        # What the nodes' names mean to each other: control traffic stays off the rails.
+        management_address="192.0.2.{n+20}",
+        # One network per rail.
         fabric=[f"10.60.{rail}.{{n}}/24" for rail in range(8)],
-        # Which port is rail k: udev's ID_PATH, the same in every server of one model.
+        # Port of rail k: udev's ID_PATH, the same in all servers of one model.
         fabric_paths=[
             *("pci-0000:1a:00.0", "pci-0000:3c:00.0", "pci-0000:4d:00.0", "pci-0000:5e:00.0"),
             *("pci-0000:9c:00.0", "pci-0000:bc:00.0", "pci-0000:cc:00.0", "pci-0000:dc:00.0"),
         ],
-        # Patterns that name exactly one drive each. A drive with foreign data is never formatted.
+        # Each pattern must match exactly one drive. A drive with foreign data is never formatted.
         scratch_drives=[f"/dev/disk/by-id/nvme-SCRATCH_MODEL_*_{slot}" for slot in range(1, 5)],
         data_drive="/dev/disk/by-id/nvme-CACHE_MODEL_*_1",
-        nic_stack=_nic_stack,
+        nic=_nic,
     ),
     {
-        # Extend it with your own promises: architectures/README.md.
+        # To extend it: architectures/README.md.
         "architecture": "hgx-h100-roce",
-        # A draft: refused until `rackproof versions lock` has written your own lock.
+        # A draft, refused until `rackproof versions lock` has written your own lock.
         "versions_lock": "inventories/versions/ubuntu-24.04.yaml",
         "versions": {"mirrors": {"https://developer.download.nvidia.com": f"{_MIRROR}/nvidia"}},
-        "gpu_stack": _gpu_stack,
+        "gpu": _gpu,
         "node": _node,
-        "storage_clients": _storage_clients,
+        "storage_client": _storage_client,
         "slurm": _slurm,
         "health_check": {"wheelhouse": "/mnt/hps/rackproof/wheels"},
         "reboot": {"serial": 4},
-        # What is known, and why it may stay: {"clock.offset": "no time server before Tuesday"}.
+        # Accepted problems with reasons: {"clock.offset": "no time server before Tuesday"}.
         "preflight": {"accept": {}, "free_mib": {"/": 20480, "/var": 20480, "/boot": 512}},
         "ssh_user": "root",
         "ssh_strict_host_key_checking": "yes",

@@ -1,4 +1,4 @@
-"""An inventory from NetBox: answers of its REST API, kept in ``data/``.
+"""An inventory from NetBox: answers of its REST API in ``data/``.
 
 ::
 

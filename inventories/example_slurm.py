@@ -1,6 +1,6 @@
-"""An inventory from Slurm: ``scontrol show nodes > inventories/data/slurm-nodes.txt`` (``--json`` does as well).
+"""An inventory from Slurm: ``scontrol show nodes > inventories/data/slurm-nodes.txt`` (or with ``--json``).
 
-Slurm knows names and addresses; what a deploy needs beyond them follows the nodes' numbers.
+Names and addresses come from Slurm, the rest follows the nodes' numbers.
 """
 
 from pathlib import Path as _Path

@@ -20,7 +20,7 @@ import yaml
 from pydantic import ValidationError
 
 from rackproof import kit
-from rackproof.core.architecture import Architecture, Drop, Metadata
+from rackproof.core.architecture import Architecture, Drop, Metadata, Weakening
 from rackproof.core.architecture.complaints import model_problems
 from rackproof.core.architecture.consistency import problems, unknown_checks
 from rackproof.core.architecture.document import Document, dotted
@@ -31,6 +31,7 @@ from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
+from rackproof.read_file import DOCUMENT, read_bytes
 
 _SUFFIXES = (".yaml", ".yml")
 SUMS = "SHA256SUMS"
@@ -121,11 +122,12 @@ def stored(text: str, name: str) -> LoadedArchitecture:
     kits = kit.folder("architectures") / f"{id_}.yaml"
     if id_ in PUBLISHED and kits.is_file() and not _as_published(kits, text):
         reference = _checked(_merged(kits, None, ()).document)
-        known = {weakening.path for weakening in told.weakened}
-        found = [weakening for weakening in weakenings(reference, model, {}) if weakening.path not in known]
-        if found:
+        known = {(weakening.path, weakening.here) for weakening in told.weakened}
+        weaker = {w.path: w for w in weakenings(reference, model, {}) if (w.path, w.here) not in known}
+        if weaker:
             compared = told.compared_with or f"{id_} {reference.metadata.version}"
-            told = told.model_copy(update={"compared_with": compared, "weakened": (*told.weakened, *found)})
+            unchanged = (weakening for weakening in told.weakened if weakening.path not in weaker)
+            told = told.model_copy(update={"compared_with": compared, "weakened": (*unchanged, *weaker.values())})
             model = model.model_copy(update={"metadata": told})
     return LoadedArchitecture(model, Path(name), text, hashlib.sha256(text.encode()).hexdigest())
 
@@ -176,7 +178,7 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     metadata: dict[str, Any] = {"derived_from": chain.parents} if chain.parents else {}
     reference, edited = _reference(chain)
     if reference is not None:
-        metadata |= _weakened(reference, model, document)
+        metadata |= _weakened(reference, model, chain)
     if edited:
         metadata["edited"] = True
     if metadata:
@@ -219,10 +221,10 @@ def _sums(path: Path) -> dict[str, str]:
     return {name: sha256 for sha256, name in (line.split() for line in _text(path).splitlines() if line.strip())}
 
 
-def _weakened(reference: Architecture, model: Architecture, document: Document | Merged) -> dict[str, Any]:
+def _weakened(reference: Architecture, model: Architecture, chain: _Chain) -> dict[str, Any]:
     """Metadata of a file that is compared with another. Raises ArchitectureError for a weakening without a reason."""
-    dropped = document.dropped if isinstance(document, Merged) else {}
-    found = weakenings(reference, model, {id_: Drop.model_validate(drop) for id_, drop in dropped.items()})
+    document = chain.document
+    weaker = _explained(reference, model, chain)
     name = f"{reference.metadata.id} {reference.metadata.version}"
     wrong = [
         Problem(
@@ -230,17 +232,34 @@ def _weakened(reference: Architecture, model: Architecture, document: Document |
             f"weakens {reference.metadata.id}: published {weakening.published}, here {weakening.here}; "
             f"say why: overrides: {{{reason_key(weakening)}: {{reason: …, by: …}}}}",
         )
-        for weakening in found
+        for weakening in weaker
         if weakening.reason is None
     ]
     wrong = wrong or [
         Problem(("overrides", key), f"changes nothing, and {name} is not weakened there: remove it")
-        for key in unused_reasons(model, found)
+        for key in unused_reasons(model, weaker)
         if document.place(("overrides", key))[0] == document.name
     ]
     if wrong:
         raise ArchitectureError(document.sentence(wrong))
-    return {"compared_with": name, "weakened": [weakening.model_dump(mode="json") for weakening in found]}
+    return {"compared_with": name, "weakened": [weakening.model_dump(mode="json") for weakening in weaker]}
+
+
+def _explained(reference: Architecture, model: Architecture, chain: _Chain) -> list[Weakening]:
+    """Weakenings with their reasons. A parent's override explains what the parent weakened, nothing else."""
+    document = chain.document
+    dropped = document.dropped if isinstance(document, Merged) else {}
+    drops = {id_: Drop.model_validate(drop) for id_, drop in dropped.items()}
+    weaker = weakenings(reference, model, drops)
+    own = {key: why for key, why in model.overrides.items() if document.place(("overrides", key))[0] == document.name}
+    if len(own) == len(model.overrides):
+        return list(weaker)
+    inherited = {(w.path, w.here) for w in weakenings(reference, _checked(chain.ancestors[0].document), drops)}
+    by_own = weakenings(reference, model.model_copy(update={"overrides": own}), drops)
+    return [
+        with_all if (with_all.path, with_all.here) in inherited else with_own
+        for with_all, with_own in zip(weaker, by_own, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +358,7 @@ def _exists(path: Path) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path, DOCUMENT)
     except OSError as error:
         raise ArchitectureError(f"{_shown(path)}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:

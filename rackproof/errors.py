@@ -32,6 +32,7 @@ Classes without a path are defined here, the others in the named module::
     │   ├── StackProblem        another driver stack is installed, or in use (configure/nic/stack.py)
     │   ├── FirmwareProblem     an adapter cannot have the declared firmware (configure/nic/firmware.py)
     │   │   └── SharedAdapter   two ports of one adapter declare different firmware (configure/nic/firmware.py)
+    │   ├── InUse               a change would take down a device that is needed (configure/carriers.py)
     │   ├── PortProblem         no NIC, or several, for a port (configure/network.py)
     │   └── NotRebooted         a node did not reboot, or not into what was asked (configure/reboot/carry.py)
     ├── SelfTestError           a catalogue of faults, or a written rack, is malformed
@@ -47,7 +48,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 2
 EXIT_USAGE = 3
-EXIT_INTERRUPTED = 130
+EXIT_CLOSED = 141
+"""The reader of standard output has ended, as with ``head``: 128 and SIGPIPE."""
 
 
 class RackproofError(Exception):

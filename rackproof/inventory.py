@@ -7,15 +7,21 @@ process because importing it patches the interpreter for gevent.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
 
+from rackproof.core.node_data import wrong
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 from rackproof.kit import inventory_file
 
 TIMEOUT_S = 60
+LONGEST_NAME = 200
+"""Characters of a node's name; files are named after it, with endings, and NAME_MAX is 255."""
+_NAME = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9@._:/+-]*")
+"""A host, an address or a connector of pyinfra's: ``@docker/debian:13``. Names reach shells, files and pages."""
 
 
 def load_rack(inventory: str) -> Rack:
@@ -26,7 +32,7 @@ def load_rack(inventory: str) -> Rack:
     inventory_file(inventory)
     try:
         completed = subprocess.run(
-            [sys.executable, "-m", "rackproof.inventory_reader", inventory],
+            [sys.executable, "-P", "-m", "rackproof.inventory_reader", inventory],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT_S,
@@ -39,9 +45,22 @@ def load_rack(inventory: str) -> Rack:
     answer = _answer(inventory, completed)
     if "error" in answer:
         raise InventoryError(f"{inventory}: {answer['error']}")
-    nodes = tuple(Node(n["name"], tuple(n["groups"]), n["data"]) for n in answer["nodes"])
+    try:
+        nodes = tuple(Node(n["name"], tuple(n["groups"]), n["data"]) for n in answer["nodes"])
+    except InventoryError as error:
+        raise InventoryError(f"{inventory}: {error}") from None
     if not nodes:
         raise InventoryError(f"{inventory}: lists no node")
+    for node in nodes:
+        for name in (node.name, *node.groups):
+            if not _NAME.fullmatch(name) or ".." in name.split("/"):
+                raise InventoryError(f"{inventory}: {name[:60]!r} is no name of a node or group")
+        if len(node.name) > LONGEST_NAME:
+            raise InventoryError(
+                f"{inventory}: {node.name[:20]}…: expected a name of at most {LONGEST_NAME} characters"
+            )
+        if problem := wrong(node.data):
+            raise InventoryError(f"{inventory}: {node.name}: {problem}")
     return Rack(inventory, nodes)
 
 

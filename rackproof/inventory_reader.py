@@ -1,7 +1,7 @@
 """Child process of ``rackproof.inventory``: prints one JSON line about an inventory file.
 
 ``{"nodes": [{"name", "groups", "data"}]}`` or ``{"error": "one line"}``. Data that is not JSON (functions, modules)
-is left out: it cannot describe a node. Secrets are left out, except those for connecting to a node.
+is left out: it cannot describe a node. Paths become text. Secrets are left out, except those for connecting to a node.
 """
 
 from __future__ import annotations
@@ -46,14 +46,17 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    from rackproof.core.node_data import TESTS
+
     kept = {}
     for key, value in data.items():
         if not key.startswith("ssh_") and _has_secret(value):
             continue
         try:
-            kept[key] = json.loads(json.dumps(value))
-        except (TypeError, ValueError):
-            continue
+            kept[key] = json.loads(json.dumps(value, default=os.fspath))
+        except (TypeError, ValueError, RecursionError):
+            if key in TESTS:  # it would be left out, and the default taken instead
+                kept[key] = {"not JSON": type(value).__name__}
     return kept
 
 

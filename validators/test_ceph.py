@@ -6,9 +6,9 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
-from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.ceph import CephStatus, parse_ceph_pool_sizes, parse_ceph_status
-from rackproof.validation import Unmeasured, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, answered, check, expect, expect_all
 
 START_S = 3
 """Seconds that the ceph command may take beside waiting for the monitors."""
@@ -38,13 +38,8 @@ def limit_s(arch: Architecture) -> float:
 
 def answer(host: Host, arch: Architecture, question: str) -> Answer:
     limit = limit_s(arch)
-    command = (
-        f"timeout -k 1 {limit + START_S:g} ceph --connect-timeout {limit:g} {question} -f json 2>/dev/null{STATUS}"
-    )
-    reply = parse_answer("ceph", read(host, command))
-    if reply.not_run:
-        raise Unmeasured(f"ceph: exit status {reply.status}")
-    return reply
+    command = f"timeout -k 1 {limit + START_S:g} ceph --connect-timeout {limit:g} {question} -f json{STATUS}"
+    return answered(host, command, "ceph", good=None)
 
 
 def status(host: Host, arch: Architecture) -> CephStatus:
@@ -65,7 +60,7 @@ def test_answers(host: Host, arch: Architecture) -> None:
     reply = answer(host, arch, "-s")
     if reply.timed_out or reply.status != 0:
         raise AssertionError(
-            f"expected an answer of the monitors within {limit_s(arch):g} s, actual none (exit status {reply.status})"
+            f"expected an answer of the monitors within {limit_s(arch):g} s, actual none: {reply.failure}"
         )
     parse_ceph_status(reply.body)
 

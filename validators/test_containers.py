@@ -9,7 +9,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Containers, Storage
 from rackproof.core.rack import Node, Rack
-from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.containers import (
     INSIDE,
     Inside,
@@ -26,7 +26,7 @@ from rackproof.parse.containers import (
 )
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.parse.text import version_begins
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 
 LIMIT = "timeout -k 2 60"
 # Podman has no daemon: the first command starts everything, which is slow on an emulated node.
@@ -82,11 +82,9 @@ def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when the program is missing or refuses permission."""
-    reply = parse_answer(tool, read(host, command))
-    if reply.not_run:
-        raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
+    reply = answered(host, command, tool, good=None)
     if "permission denied" in reply.body.lower() and tool != "rackproof-container":
-        raise Unmeasured(f"{tool}: permission denied")
+        raise Unmeasured(reply.failure)
     return reply
 
 
@@ -107,7 +105,7 @@ def state(host: Host, arch: Architecture) -> Runtime | Refusal:
     else:
         info = parse_crictl_info(reply.body)
     if reply.status != 0 and isinstance(info, Runtime):
-        raise Unmeasured(f"{runtime}: exit status {reply.status} in spite of an answer")
+        raise Unmeasured(f"{runtime} answers and fails: {reply.failure}")
     return info
 
 
@@ -225,9 +223,7 @@ def test_nvidia_runtime(host: Host, arch: Architecture) -> None:
 def test_cdi(host: Host, arch: Architecture) -> None:
     if arch.gpu is None or not arch.gpu.count:
         raise Unmeasured("the architecture says nothing about GPUs")
-    reply = answer(host, "nvidia-ctk", CDI)
-    if reply.status != 0:
-        raise Unmeasured(f"nvidia-ctk: {reply.failure}")
+    reply = answered(host, CDI, "nvidia-ctk")
     devices = parse_cdi_list(reply.body)
     expected = [f"nvidia.com/gpu={name}" for name in (*range(arch.gpu.count), "all")]
     missing = [name for name in expected if name not in devices]
@@ -270,14 +266,14 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     announce(host, command, number)
     reply = answer(host, "rackproof-container", command)
     if reply.timed_out:
-        raise AssertionError("expected a container, actual none within 100 s")
+        raise Unmeasured("rackproof-container: it did not run within 100 s")
     if reply.status == 64:
-        raise Unmeasured(f"rackproof-container: {reply.reason}")
+        raise Unmeasured(reply.failure)
     if reply.status != 0:
         raise AssertionError(f"expected a container, actual {reply.reason}")
     uid = answer(host, "id", number)
     if uid.status != 0 or not uid.body.strip().isdecimal():
-        raise Unmeasured(f"id: no user {user}")
+        raise Unmeasured(f"no user {user}: {uid.failure}")
     return parse_inside(reply.body), int(uid.body)
 
 

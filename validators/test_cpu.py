@@ -8,10 +8,10 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
-from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.cpu import FREQUENCY, IDLE_STATES, parse_frequency, parse_idle_states, parse_microcode
 from rackproof.parse.lscpu import Processors, parse_lscpu
-from rackproof.validation import Unmeasured, announce, check, expect, read
+from rackproof.validation import Unmeasured, announce, answered, check, expect, read
 from rackproof.validation.expected import cpu_of
 
 LSCPU = "lscpu -J"
@@ -106,7 +106,7 @@ def test_smt(host: Host, arch: Architecture, node: Node) -> None:
 )
 def test_microcode(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, MICROCODE, LSCPU)
-    revisions = parse_microcode(successful_answer("/proc/cpuinfo", read(host, MICROCODE)).lines)
+    revisions = parse_microcode(answered(host, MICROCODE, "/proc/cpuinfo").lines)
     expected = cpu_of(arch, node).microcode or ""
     least, revision = expected.startswith(">="), int(expected.removeprefix(">="), 16)
     wrong = [

@@ -13,14 +13,15 @@ from rackproof.core.port_names import rail_alias
 from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import some
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.getent import parse_ahosts, parse_named_ahosts
 from rackproof.parse.kernel import parse_sysctl
 from rackproof.parse.netdev import NetDevice, parse_ip
 from rackproof.parse.ping import parse_answered_sizes, parse_ping
 from rackproof.parse.rdma import parse_rdma_link
 from rackproof.parse.ssh import login_refused
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.parse.udev import parse_id_path
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 
 LINKS = "ip -j addr show"
 RDMA = "rdma -j link show"
@@ -77,8 +78,7 @@ def test_port(host: Host, arch: Architecture, node: Node, item: str) -> None:
     if mac:
         expect((port.mac or "none").lower(), mac.lower(), "MAC address")
     elif path:
-        actual = read(host, "udevadm info -q property --property=ID_PATH --value /sys/class/net/%s", item)
-        expect(actual.strip(), path, "path of the NIC")
+        expect(parse_id_path(read(host, "udevadm info -q property /sys/class/net/%s", item)), path, "path of the NIC")
     else:
         raise Unmeasured("the inventory has neither fabric_macs nor fabric_paths")
 
@@ -175,6 +175,7 @@ def _named(links: Iterable[object]) -> str:
     reads="fabric.mtu",
     each=ports,
     when=lambda arch, node, rack: len(rack.nodes) > 1,
+    timed=True,
     protects="If a switch on the path has a smaller MTU than both ends, large messages are lost while small ones pass.",
     hint="ping -M do -s SIZE PEER with decreasing sizes finds the path MTU; check the switch ports on that path.",
 )
@@ -213,6 +214,7 @@ def test_jumbo(host: Host, arch: Architecture, node: Node, rack: Rack, item: str
     when=lambda arch, node, rack: (
         arch.fabric is not None and arch.fabric.loss_max_pct is not None and len(rack.nodes) > 1
     ),
+    timed=True,
     protects="RDMA resends whole windows: a loss of one packet in a thousand halves the bandwidth.",
     hint="ethtool -S PORT for discards and errors on both ends, counters of the switch ports; then cable and optics.",
 )
@@ -226,19 +228,24 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
     announce(host, LINKS, *commands.values())
     present(host, item)
     lost: dict[str, float] = {}
+    problems = []
     for name, command in commands.items():
-        answer = parse_answer("ping", read(host, command))
-        if answer.status not in (0, 1):
-            raise Unmeasured(answer.reason)
+        answer = answered(host, command, "ping", good=(0, 1))
         statistics = parse_ping(answer.body)
         if statistics.sent != MANY:
             raise ParseError("ping", f"sent {statistics.sent} of {MANY} packets")
-        lost[name] = 100 * (statistics.sent - statistics.received) / statistics.sent
-    expect_all(
+        if statistics.duplicates:
+            problems.append(
+                f"{item} of {node.name} to {name}: expected one reply to each packet, actual"
+                f" {statistics.duplicates} further ones: a loop, or two nodes with one address"
+            )
+        lost[name] = statistics.lost_pct
+    problems += [
         f"{item} of {node.name} to {name}: expected at most {allowed:g} % of packets lost, actual {share:g} %"
         for name, share in lost.items()
         if share > allowed
-    )
+    ]
+    expect_all(problems)
 
 
 def _many_pings(port: str, address: str) -> str:
@@ -263,9 +270,7 @@ def _ping(port: str, address: str, size: int) -> str:
 
 
 def _answers(host: Host, ping: str) -> bool:
-    answer = parse_answer("ping", read(host, ping))
-    if answer.status not in (0, 1):
-        raise Unmeasured(answer.reason)
+    answer = answered(host, ping, "ping", good=(0, 1))
     return "message too long" not in answer.body and parse_ping(answer.body).received > 0
 
 
@@ -278,7 +283,7 @@ def _both_sizes(port: str, address: str, size: int) -> str:
     "fabric.names",
     reads="fabric.rails",
     when=lambda arch, node, rack: rails_of(arch, node) > 0,
-    protects="A name that resolves to the management network routes storage and collectives over the slow link.",
+    protects="A rail's name elsewhere sends data over the slow link; a node's name on a rail sends control over it.",
     hint="getent ahostsv4 NAME; look for Debian's 127.0.1.1 line in /etc/hosts, or a DNS zone that takes precedence.",
 )
 def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
@@ -286,7 +291,8 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
     for node in rack.nodes:
         for rail in range(arch.fabric.rails):
             if address := node.fabric_address(rail):
-                expected |= {node.name: address} if rail == 0 else {}
+                control = node.control_address(arch.fabric.kind)
+                expected |= {node.name: control} if rail == 0 and control else {}
                 expected[rail_alias(node.name, arch.fabric.interface_prefix, rail)] = address
     if not expected:
         raise Unmeasured("the inventory has no fabric_addresses")
@@ -303,12 +309,10 @@ def test_names(host: Host, arch: Architecture, rack: Rack) -> None:
 def _resolved(host: Host, names: tuple[str, ...]) -> dict[str, str]:
     """First IPv4 address by name. One lookup for all names; if any fails, one lookup per name."""
     words = " ".join(shlex.quote(name) for name in names)
-    answer = parse_answer("getent", read(host, f"getent ahostsv4 {words}{STATUS}"))
+    answer = answered(host, f"getent ahostsv4 {words}{STATUS}", "getent", good=(0, 2))
     addresses = parse_ahosts(answer.body)
     if answer.status == 0 and len(addresses) == len(names):
         return dict(zip(names, addresses, strict=True))
-    if answer.status not in (0, 2):
-        raise Unmeasured(f"getent: exit status {answer.status}")
     loop = f'for n in {words}; do echo "$n $(getent ahostsv4 "$n" | head -n 1)"; done'
     lookups = parse_named_ahosts(read(host, loop), names)
     return {name: address or "nothing" for name, address in lookups.items()}
@@ -326,10 +330,8 @@ def test_ssh(host: Host, node: Node, rack: Rack) -> None:
     nodes = rack.group("gpu")
     peer = nodes[(nodes.index(node) + 1) % len(nodes)]
     command = f"ssh -n -o BatchMode=yes -o ConnectTimeout=10 %s true 2>&1{STATUS}"
-    answer = parse_answer("ssh", read(host, command, peer.name))
-    if answer.not_run:
-        raise Unmeasured(f"ssh {peer.name}: {answer.reason}")
+    answer = answered(host, command, "ssh", peer.name, good=None)
     if answer.status != 0 and not login_refused(answer.body):
-        raise Unmeasured(f"{peer.name} does not answer: {answer.reason}")
+        raise Unmeasured(f"{peer.name} does not answer: {answer.failure}")
     if answer.status != 0:
         raise AssertionError(f"expected a login on {peer.name} without a prompt, actual {answer.reason}")

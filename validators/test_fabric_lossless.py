@@ -15,8 +15,8 @@ from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import traffic_class_of
 from rackproof.parse.sysfs import GREP_DONE, files_of, number_of, sysfs_command
-from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.nics import answered, ports_on, wrong_gid
+from rackproof.validation import Unmeasured, announce, answered, check, expect_all, read
+from rackproof.validation.nics import ports_on, wrong_gid
 
 CONGESTION = sysfs_command(
     "/sys/class/net",
@@ -83,7 +83,7 @@ def _qos_of(body: str) -> Qos:
 
 
 def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
-    body = answered(host, command, "grep", GREP_DONE).body
+    body = answered(host, command, "grep", good=GREP_DONE).body
     return files_of(body) if body else {}
 
 

@@ -10,8 +10,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS
 from rackproof.parse.routes import parse_routes, parse_rules
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.nics import answered
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 
 RULES = "ip -j -4 rule show"
 ROUTES = "ip -j -4 route show table all"
@@ -56,6 +55,6 @@ def test_rail_tables(host: Host, arch: Architecture, node: Node) -> None:
     hint="systemctl status opensm opensmd; systemctl mask --now the undeclared one, or start the declared one.",
 )
 def test_subnet_manager(host: Host, arch: Architecture) -> None:
-    answer = answered(host, MANAGERS, "pgrep", (0, 1))
+    answer = answered(host, MANAGERS, "pgrep", good=(0, 1))
     words = {True: "opensm runs", False: "no opensm"}
     expect(words[answer.status == 0], words[bool(arch.fabric.subnet_manager)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.nvidia_driver import (
     GPU_CLASSES,
     parse_bound,
@@ -16,8 +16,9 @@ from rackproof.parse.nvidia_driver import (
     parse_nvidia_devices,
     parse_parameters,
 )
-from rackproof.parse.nvidia_smi import ClockPair, Gpu, driver_numbers, parse_nvidia_smi, parse_nvidia_smi_list
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.parse.nvidia_smi import ClockPair, Gpu, parse_nvidia_smi, parse_nvidia_smi_list
+from rackproof.parse.text import version_numbers
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 from rackproof.validation.gpus import (
     DEVICES,
     KERNEL_MODULE,
@@ -74,9 +75,7 @@ def test_count(host: Host, arch: Architecture) -> None:
 )
 def test_on_bus(host: Host, arch: Architecture) -> None:
     gpu = promised(arch)
-    answer = parse_answer("lspci", host.run(DEVICES).stdout)
-    if answer.status != 0:
-        raise Unmeasured(f"lspci: exit status {answer.status}")
+    answer = answered(host, DEVICES, "lspci")
     devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_CLASSES]
     gone = [device.address for device in devices if not device.answers]
     if gone:
@@ -140,7 +139,7 @@ def test_driver(host: Host, arch: Architecture) -> None:
     expected = promised(arch).driver or ""
     if expected.startswith(">="):
         oldest = expected.removeprefix(">=").strip()
-        if driver_numbers(driver) < driver_numbers(oldest):
+        if version_numbers("nvidia-smi", driver) < version_numbers("architecture", oldest):
             raise AssertionError(f"expected driver {oldest} or newer, actual {driver}")
         return
     expect(driver, expected, "driver")
@@ -156,9 +155,7 @@ def test_driver(host: Host, arch: Architecture) -> None:
 )
 def test_kernel_module(host: Host) -> None:
     announce(host, KERNEL_MODULE, QUERY)
-    answer = parse_answer("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
-    if answer.not_run or answer.timed_out:
-        raise Unmeasured(f"cat: exit status {answer.status}")
+    answer = answered(host, KERNEL_MODULE, "cat", good=(0, 1))
     if answer.status != 0:
         raise AssertionError("expected the kernel module nvidia, actual not loaded")
     module = parse_kernel_module(answer.body)
@@ -225,13 +222,16 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
     hint="nvidia-smi -e 1, then reset the GPU or reboot.",
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
-    def mode(gpu: Gpu) -> str | None:
-        if gpu.ecc == promised(arch).ecc and gpu.ecc_pending is None:
-            return None
-        changing = gpu.ecc is not None and gpu.ecc_pending not in (None, gpu.ecc)
-        return f"{gpu.ecc} until a reset, then {gpu.ecc_pending}" if changing else gpu.ecc
+    expected = promised(arch).ecc
+    expect_each(host, expected, lambda gpu: _mode(expected, gpu.ecc, gpu.ecc_pending))
 
-    expect_each(host, promised(arch).ecc, mode)
+
+def _mode(expected: str | None, current: str | None, pending: str | None) -> str | None:
+    """A mode that may change at the next reset; None where the driver does not report whether it will."""
+    if current == expected and pending is None:
+        return None
+    changing = current is not None and pending not in (None, current)
+    return f"{current} until a reset, then {pending}" if changing else current
 
 
 @check(
@@ -251,13 +251,8 @@ def test_persistence(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -mig 0 (or 1), then reset the GPU.",
 )
 def test_mig(host: Host, arch: Architecture) -> None:
-    def mode(gpu: Gpu) -> str | None:
-        if gpu.mig == promised(arch).mig and gpu.mig_pending is None:
-            return None
-        changing = gpu.mig is not None and gpu.mig_pending not in (None, gpu.mig)
-        return f"{gpu.mig} until a reset, then {gpu.mig_pending}" if changing else gpu.mig
-
-    expect_each(host, promised(arch).mig, mode)
+    expected = promised(arch).mig
+    expect_each(host, expected, lambda gpu: _mode(expected, gpu.mig, gpu.mig_pending))
 
 
 @check(
@@ -286,7 +281,7 @@ def test_mig_profiles(host: Host, arch: Architecture) -> None:
     hint="Compare /proc/driver/nvidia/params with /etc/modprobe.d; rebuild the initramfs, then reboot.",
 )
 def test_parameters(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("/proc/driver/nvidia/params", host.run(PARAMETERS).stdout)
+    answer = answered(host, PARAMETERS, "cat", good=None)
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
     actual = parse_parameters(answer.body)
@@ -308,9 +303,7 @@ def test_parameters(host: Host, arch: Architecture) -> None:
     hint="See /etc/nccl.conf; NCCL_DEBUG=INFO shows a job's settings; environment and ~/.nccl.conf take precedence.",
 )
 def test_nccl(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("/etc/nccl.conf", host.run(NCCL).stdout)
-    if answer.not_run or answer.timed_out:
-        raise Unmeasured(f"cat: exit status {answer.status}")
+    answer = answered(host, NCCL, "cat", good=(0, 1))
     if answer.status != 0:
         raise AssertionError("/etc/nccl.conf: expected a file, actual none")
     actual = parse_nccl_conf(answer.body)
@@ -330,9 +323,7 @@ def test_nccl(host: Host, arch: Architecture) -> None:
     hint="lspci -nnk -d 10de:; blacklist the other driver, rebuild the initramfs, reboot.",
 )
 def test_bound(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("PCI drivers", host.run(BOUND).stdout)
-    if answer.status != 0:
-        raise Unmeasured(f"sh: exit status {answer.status}")
+    answer = answered(host, BOUND, "sh")
     bound = parse_bound(answer.body)
     if not bound:
         raise AssertionError("expected GPUs on the PCI bus, actual none")

@@ -7,11 +7,11 @@ from collections import Counter
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.dcgm import parse_dcgm_diag
 from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.xid import parse_driver_log
-from rackproof.validation import Unmeasured, check
+from rackproof.validation import Unmeasured, answered, check
 from rackproof.validation.gpus import (
     counts_ecc,
     expect_each,
@@ -193,7 +193,7 @@ def test_healthy(host: Host) -> None:
 )
 def test_xid(host: Host, arch: Architecture) -> None:
     """Xids since boot, without those that applications cause (13, 31, 43, 45 …); see ``rackproof.parse.xid``."""
-    answer = parse_answer("journalctl", host.run(DRIVER_LOG).stdout)
+    answer = answered(host, DRIVER_LOG, "journalctl", good=None)
     log = parse_driver_log(answer.lines)
     allowed = promised(arch).xid_allowed
     xids = Counter(
@@ -208,8 +208,10 @@ def test_xid(host: Host, arch: Architecture) -> None:
     problems += log.failed
     if problems:
         raise AssertionError(f"expected no hardware Xid and no lost GPU, actual {'; '.join(problems)}")
-    if answer.status != 0 or not log.loaded:
-        raise Unmeasured("the kernel's log is unreadable, or does not reach back to the loading of the driver")
+    if answer.status != 0:
+        raise Unmeasured(f"the kernel's log is unreadable: {answer.failure}")
+    if not log.loaded:
+        raise Unmeasured("the kernel's log does not reach back to the loading of the driver")
 
 
 @check(
@@ -219,8 +221,8 @@ def test_xid(host: Host, arch: Architecture) -> None:
     hint="dcgmi diag -r 1 names the test; dcgmi diag -r 3 on a drained node tests more.",
 )
 def test_dcgm(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("dcgmi", host.run(DIAG).stdout)
-    diagnosis = parse_dcgm_diag(answer.body)
+    answer = answered(host, DIAG, "dcgmi", good=None)
+    diagnosis = parse_dcgm_diag(answer.printed)
     results = diagnosis.results
     bad = [
         f"{result.test}{f' on GPU {result.gpus}' if result.gpus else ''}: {result.status} {result.says}".rstrip()
@@ -235,7 +237,7 @@ def test_dcgm(host: Host, arch: Architecture) -> None:
     if beside:
         raise Unmeasured(beside.removeprefix("; "))
     if answer.status != 0 or not any(result.status == "Pass" for result in results):
-        raise Unmeasured(f"dcgmi: exit status {answer.status} without a failed test, or every test was skipped")
+        raise Unmeasured(f"no test of dcgmi failed, and none passed or it failed itself: {answer.failure}")
     tested = {gpu.strip() for result in results if result.status == "Pass" for gpu in result.gpus.split(",")} - {""}
     if tested and len(tested) < promised(arch).count:
         raise Unmeasured(f"dcgmi tested {len(tested)} of {promised(arch).count} GPUs")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.gpu_links import FULL_SPEED, IDLE
 from rackproof.core.topology import links_between, same_topology
-from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.gdscheck import parse_gdscheck
 from rackproof.parse.kernel import parse_loaded_modules
 from rackproof.parse.nvidia_driver import (
@@ -19,7 +20,7 @@ from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.nvidia_topology import GpuLinks, parse_nvlink_status, parse_topology
 from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report
 
 MATRIX = "nvidia-smi topo -m"
@@ -31,8 +32,6 @@ MODULES = f"grep -E '^nvidia' /proc/modules{STATUS}"
 DMABUF = f"grep -c -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms{STATUS}"
 GDSCHECK = f'PATH="$PATH:/usr/local/cuda/gds/tools" gdscheck -p{STATUS}'
 
-FULL_SPEED = "P0"
-"""Performance state of full PCIe speed; lower ones may reduce it."""
 HEALTHY_FABRIC = frozenset({"Healthy", "Full", "False", "No", "None", "Not Supported"})
 """Good values of the fabric health fields of newer drivers: summary, bandwidth and four conditions."""
 SPEED_TOLERANCE = 0.999
@@ -58,7 +57,7 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
     expect_each(host, expected, speed)
     if slow:
         listed = ", ".join(f"{state} on {bus}" for bus, state in slow.items())
-        raise Unmeasured(f"idle GPUs lower the speed of their links: {listed}; validate under load")
+        raise Unmeasured(f"{IDLE}: {listed}")
 
 
 @check(
@@ -151,9 +150,7 @@ def test_nvlink_errors(host: Host, arch: Architecture) -> None:
     hint="lspci -d 10de::0680; (rev ff) means off the bus: power-cycle the node once, then exchange the baseboard.",
 )
 def test_nvswitches(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("lspci", host.run(DEVICES).stdout)
-    if answer.status != 0:
-        raise Unmeasured(f"lspci: exit status {answer.status}")
+    answer = answered(host, DEVICES, "lspci")
     switches = [device for device in parse_nvidia_devices(answer.body) if device.device_class == SWITCH_CLASS]
     gone = [device.address for device in switches if not device.answers]
     if gone:
@@ -196,9 +193,7 @@ def test_fabric_manager(host: Host) -> None:
     if unit["LoadState"] != "loaded":
         raise AssertionError(f"nvidia-fabricmanager.service: expected loaded, actual {unit['LoadState']}")
     expect(f"{unit['ActiveState']} ({unit['SubState']})", "active (running)", "nvidia-fabricmanager.service")
-    answer = parse_answer("nv-fabricmanager", host.run(FABRIC_MANAGER_VERSION).stdout)
-    if answer.status != 0:
-        raise Unmeasured(f"nv-fabricmanager: exit status {answer.status}")
+    answer = answered(host, FABRIC_MANAGER_VERSION, "nv-fabricmanager")
     driver = report(host).driver
     if driver is None:
         raise Unmeasured("nvidia-smi reports no driver version")
@@ -213,20 +208,16 @@ def test_fabric_manager(host: Host) -> None:
 )
 def test_gpudirect(host: Host, arch: Architecture) -> None:
     if promised(arch).gpudirect == "peermem":
-        answer = parse_answer("/proc/modules", host.run(MODULES).stdout)
-        if answer.status not in (0, 1):
-            raise Unmeasured(f"grep: exit status {answer.status}")
+        answer = answered(host, MODULES, "grep", good=(0, 1))
         modules = parse_loaded_modules(answer.lines)
         expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
         return
     announce(host, KERNEL_MODULE, DMABUF)
-    answer = parse_answer("/proc/driver/nvidia/version", host.run(KERNEL_MODULE).stdout)
+    answer = answered(host, KERNEL_MODULE, "cat", good=None)
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
     expect(parse_kernel_module(answer.body).open, True, "open kernel module")
-    symbols = parse_answer("grep", host.run(DMABUF).stdout)
-    if symbols.status not in (0, 1):
-        raise Unmeasured(f"grep: exit status {symbols.status}")
+    symbols = answered(host, DMABUF, "grep", good=(0, 1))
     if symbols.status == 1:
         raise AssertionError("expected DMA-BUF in the kernel's RDMA core, actual none")
 
@@ -238,10 +229,10 @@ def test_gpudirect(host: Host, arch: Architecture) -> None:
     hint="gdscheck -p; nvidia-fs or the kernel's P2PDMA, the file system's own driver, IOMMU off or passthrough.",
 )
 def test_gds(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("gdscheck", host.run(GDSCHECK).stdout)
-    if answer.not_run or answer.timed_out:
-        raise Unmeasured(f"gdscheck: exit status {answer.status}")
-    gds = parse_gdscheck(answer.body)
+    answer = answered(host, GDSCHECK, "gdscheck", good=None)
+    if answer.timed_out:
+        raise Unmeasured(answer.failure)
+    gds = parse_gdscheck(answer.printed)
     problems = [
         f"{driver}: expected Supported, actual {gds.drivers.get(driver, 'not listed')}"
         for driver in promised(arch).gds
@@ -254,7 +245,7 @@ def test_gds(host: Host, arch: Architecture) -> None:
         problems.append("expected the platform verified, actual not")
     expect_all(problems)
     if answer.status != 0:
-        raise Unmeasured(f"gdscheck: exit status {answer.status}")
+        raise Unmeasured(answer.failure)
 
 
 @check(
@@ -264,10 +255,10 @@ def test_gds(host: Host, arch: Architecture) -> None:
     hint="allow_compat_mode in /etc/cufile.json, or in the file that CUFILE_ENV_PATH_JSON names.",
 )
 def test_gds_fallback(host: Host, arch: Architecture) -> None:
-    answer = parse_answer("gdscheck", host.run(GDSCHECK).stdout)
-    if answer.not_run or answer.timed_out:
-        raise Unmeasured(f"gdscheck: exit status {answer.status}")
-    allowed = parse_gdscheck(answer.body).compat_mode
+    answer = answered(host, GDSCHECK, "gdscheck", good=None)
+    if answer.timed_out:
+        raise Unmeasured(answer.failure)
+    allowed = parse_gdscheck(answer.printed).compat_mode
     if allowed is None:
         raise Unmeasured("gdscheck does not report whether cuFile may fall back")
     expect(allowed, promised(arch).gds_fallback, "cuFile may copy through host memory")

@@ -8,12 +8,12 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
-from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
 from rackproof.parse.edac import EDAC, Controller, parse_edac
 from rackproof.parse.lscpu import parse_lscpu
 from rackproof.parse.meminfo import parse_meminfo
-from rackproof.validation import Unmeasured, announce, check, read
+from rackproof.validation import Unmeasured, announce, answered, check, read
 from rackproof.validation.expected import memory_of
 
 MEMINFO = "cat /proc/meminfo"
@@ -24,7 +24,7 @@ MIB_PER_GIB = 1024
 
 def slots(host: Host) -> tuple[MemoryModule, ...]:
     """All slots, empty ones included. Raises Unmeasured when the firmware describes no module."""
-    modules = parse_memory_modules(successful_answer("dmidecode", read(host, MODULES)).body)
+    modules = parse_memory_modules(answered(host, MODULES, "dmidecode").body)
     if not any(module.size_mib for module in modules):
         raise Unmeasured("the firmware describes no memory module")
     return modules

@@ -21,14 +21,13 @@ from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
 from rackproof.parse.rdma_ports import PKEYS, parse_pkeys
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
-from rackproof.validation import Unmeasured, announce, check, read
+from rackproof.parse.text import version_numbers
+from rackproof.validation import Unmeasured, announce, answered, check, read
 from rackproof.validation.nics import (
-    answered,
     expect_in_order,
     expect_ports,
     expected_ports_on,
     judge_ports,
-    version_numbers,
     wrong_gid,
 )
 
@@ -283,7 +282,7 @@ def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
 
 
 def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
-    body = answered(host, command, "grep", GREP_DONE).body
+    body = answered(host, command, "grep", good=GREP_DONE).body
     return files_of(body) if body else {}
 
 

@@ -6,6 +6,7 @@ import shlex
 
 from testinfra.host import Host
 
+from rackproof.configure.nic.inputs import Bond
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS
@@ -17,17 +18,17 @@ from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import COUNTERS, parse_rdma_counters
 from rackproof.parse.sysfs import GREP_DONE, files_of
-from rackproof.validation import Unmeasured, announce, check, expect_all
-from rackproof.validation.bonds import bond_gaps, bond_problems, declared_members
+from rackproof.validation import Unmeasured, announce, answered, check, expect_all
+from rackproof.validation.bonds import Declared, bond_gaps, bond_problems
 from rackproof.validation.expected import hardware
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
-from rackproof.validation.nics import answered, expected_ports_on, judge_ports
+from rackproof.validation.nics import expected_ports_on, judge_ports
 
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose messages in the kernel's log are known."""
 BONDS = f'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || {{ echo "bond ${{f##*/}}"; cat "$f"; }}; done{STATUS}'
 LINK_BASELINE = BASELINE + STATUS
-"""Baseline of link counters (``nic_stack: {zero_link_counters: true}``)."""
+"""Baseline of link counters (``nic: {zero_link_counters: true}``)."""
 
 
 @check(
@@ -67,7 +68,7 @@ def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None
 
 def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
     """Counters of every RDMA port, by device and port."""
-    body = answered(host, COUNTERS, "grep", GREP_DONE).body
+    body = answered(host, COUNTERS, "grep", good=GREP_DONE).body
     return parse_rdma_counters(files_of(body) if body else {})
 
 
@@ -89,7 +90,7 @@ def test_link_flaps(host: Host, arch: Architecture, node: Node, item: str) -> No
     announce(host, RDMA_DEVICES, INTERFACES, COUNTERS, LINK_BASELINE)
     nic, matched = expected_ports_on(host, arch, node, item)
     allowed = nic.link_flaps_max or 0
-    began = parse_baseline(answered(host, LINK_BASELINE, "cat", (0, 1)).body) or {}
+    began = parse_baseline(answered(host, LINK_BASELINE, "cat", good=(0, 1)).body) or {}
     values = {port: _since(port.link_downs, began.get(port.interface or "", 0)) for port in matched.ports}
     if nic.link_layer == "InfiniBand":
         counted = rdma_counters(host)
@@ -152,6 +153,11 @@ def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
     return hardware(arch, node, "nics") is not None
 
 
+def _declared(bond: Bond) -> Declared:
+    members = bond.macs or bond.paths or bond.ports
+    return Declared(len(members), bond.mode, bond.hash_policy, bond.lacp_rate)
+
+
 @check(
     "bond.members",
     tags=("nic",),
@@ -161,13 +167,12 @@ def has_ports(arch: Architecture, node: Node, rack: Rack) -> bool:
     hint="cat /proc/net/bonding/BOND; check cable and optics of the member, and the switch ports' LACP group.",
 )
 def test_bonds(host: Host, node: Node) -> None:
-    declared = declared_members(node.data)
+    bonds_of = (node.data.get("nic") or {}).get("bonds") or {}
+    declared = {name: _declared(Bond.model_validate(bond)) for name, bond in bonds_of.items()}
     bonds = {bond.name: bond for bond in parse_bonds(answered(host, BONDS, "cat").body)}
     problems = [
-        f"{name}: expected a bond of {declared[name]} ports, actual none" for name in declared if name not in bonds
+        f"{name}: expected a bond of mode {declared[name].mode}, actual none" for name in declared if name not in bonds
     ]
-    expect_all(
-        [*problems, *(text for name, bond in bonds.items() for text in bond_problems(bond, declared.get(name, 0)))]
-    )
-    if gaps := [text for bond in bonds.values() for text in bond_gaps(bond)]:
+    expect_all([*problems, *(text for name, bond in bonds.items() for text in bond_problems(bond, declared.get(name)))])
+    if gaps := [text for name, bond in bonds.items() for text in bond_gaps(bond, declared.get(name))]:
         raise Unmeasured("; ".join(gaps))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.dkms import parse_dkms_status
 from rackproof.parse.kernel import (
     ALWAYS_LISTED,
@@ -25,7 +25,7 @@ from rackproof.parse.kernel_events import EVENTS, OF_SLOWNESS, events_in
 from rackproof.parse.meminfo import HUGEPAGES, parse_hugepages
 from rackproof.parse.packages import is_version
 from rackproof.parse.sysfs import parse_clock_source
-from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, always, announce, answered, check, expect, expect_all, read
 from rackproof.validation.kernel_messages import EVENT_LOG, kernel_messages, quoted
 
 RELEASE = "uname -r"
@@ -50,7 +50,7 @@ def test_kernel(host: Host, arch: Architecture) -> None:
 
 
 def arguments(host: Host) -> tuple[str, ...]:
-    return parse_cmdline(successful_answer("/proc/cmdline", read(host, CMDLINE)).body)
+    return parse_cmdline(answered(host, CMDLINE, "/proc/cmdline").body)
 
 
 @check(
@@ -80,7 +80,7 @@ def test_cmdline_forbidden(host: Host, arch: Architecture) -> None:
 
 
 def module_states(host: Host) -> dict[str, str]:
-    return parse_modules(successful_answer("/proc/modules", read(host, MODULES)).body)
+    return parse_modules(answered(host, MODULES, "/proc/modules").body)
 
 
 @check(
@@ -122,7 +122,7 @@ def test_modules_forbidden(host: Host, arch: Architecture) -> None:
 def test_dkms(host: Host, arch: Architecture) -> None:
     announce(host, RELEASE, DKMS)
     running = parse_release(read(host, RELEASE))
-    known = parse_dkms_status(successful_answer("dkms", read(host, DKMS)).lines)
+    known = parse_dkms_status(answered(host, DKMS, "dkms").lines)
     problems = []
     for name in arch.system.dkms:
         of_name = [entry for entry in known if entry.name == name]

@@ -10,13 +10,13 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, parse_answer, successful_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.meminfo import parse_meminfo
 from rackproof.parse.packages import HOLDS, NOT_INSTALLED, is_version, parse_holds, parse_package_versions
 from rackproof.parse.sha256sum import parse_sha256sum
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.tuned import parse_tuned_profile
-from rackproof.validation import Unmeasured, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, answered, check, expect, expect_all, read
 from rackproof.validation.expected import hardware
 
 MEMINFO = "cat /proc/meminfo"
@@ -31,7 +31,7 @@ IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.s
 )
 def test_holds(host: Host, arch: Architecture) -> None:
     names = arch.system.holds
-    lines = successful_answer("apt-mark", read(host, HOLDS + STATUS)).lines
+    lines = answered(host, HOLDS + STATUS, "apt-mark").lines
     held = parse_holds(lines, dict.fromkeys(names))
     missing = [name for name in names if name not in held]
     if missing:
@@ -71,9 +71,7 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
 def test_files(host: Host, arch: Architecture) -> None:
     promised = arch.system.files or {}
     command = f"sha256sum -- {' '.join(shlex.quote(path) for path in promised)} 2>&1{STATUS}"
-    answer = parse_answer("sha256sum", read(host, command))
-    if answer.not_run or answer.timed_out:
-        raise ParseError("sha256sum", f"exit status {answer.status}")
+    answer = answered(host, command, "sha256sum", good=(0, 1))
     sums = parse_sha256sum(answer.lines, tuple(promised))
     expect_all(
         f"{path}: expected sha256 {sha256[:12]}, actual {sums[path][:12] if len(sums[path]) == 64 else sums[path]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.gpu_links import IDLE
 from rackproof.core.rack import Node
 from rackproof.parse.aer import AER, parse_aer
 from rackproof.parse.device_log import pcie_troubles
@@ -12,10 +13,9 @@ from rackproof.parse.lspci import COMMAND as LSPCI
 from rackproof.parse.lspci import PciDevice, parse_lspci
 from rackproof.parse.pci_links import LINKS, TREE, parse_pci_links, parse_pci_tree
 from rackproof.parse.sysfs import GREP_DONE
-from rackproof.validation import Unmeasured, announce, check, expect_all, read
+from rackproof.validation import Unmeasured, announce, answered, check, expect_all, read
 from rackproof.validation.expected import pcie_of
 from rackproof.validation.kernel_messages import kernel_messages, quoted
-from rackproof.validation.nics import answered
 from rackproof.validation.pci_links import degraded, idle
 
 REDIRECTS = ("ReqRedir", "CmpltRedir", "EgressCtrl")
@@ -68,16 +68,16 @@ def judged_by_driver(arch: Architecture, node: Node) -> bool:
 )
 def test_links(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, LINKS, TREE)
-    links, tree = parse_pci_links(read(host, LINKS)), parse_pci_tree(read(host, TREE))
+    links, tree = parse_pci_links(read(host, LINKS)), parse_pci_tree(answered(host, TREE, "readlink").body)
     expect_all(listed(degraded(links, tree)))
     if judged_by_driver(arch, node):
         return
     if slow := idle(links, tree):
-        raise Unmeasured(f"idle GPUs lower the speed of their links: {', '.join(listed(slow))}; validate under load")
+        raise Unmeasured(f"{IDLE}: {', '.join(listed(slow))}")
 
 
 def _errors(host: Host, kinds: tuple[str, ...], allowed: int) -> None:
-    counters = parse_aer(answered(host, AER, "grep", GREP_DONE).body)
+    counters = parse_aer(answered(host, AER, "grep", good=GREP_DONE).body)
     if counters is None:
         raise Unmeasured("the kernel counts no PCIe errors: the firmware handles them")
     problems = []

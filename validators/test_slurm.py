@@ -10,7 +10,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.slurm import (
     SlurmConfig,
     SlurmNode,
@@ -24,7 +24,7 @@ from rackproof.parse.slurm import (
 )
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.parse.text import excerpt, version_begins, whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
+from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 
 LIMIT = "timeout -k 2 15"
 PING = f"{LIMIT} scontrol ping 2>&1{STATUS}"
@@ -33,9 +33,8 @@ CLOCK = "date +%Y-%m-%dT%H:%M:%S"
 CONFIG = f"{CLOCK}; {LIMIT} scontrol show config 2>&1; s=$?; {CLOCK}; echo status $s"
 PARTITIONS = f"{LIMIT} scontrol -o show partition 2>&1{STATUS}"
 SLURMD = "systemctl show --property=Id,LoadState,ActiveState,SubState -- slurmd.service"
-HARDWARE = f"{LIMIT} slurmd -C 2>/dev/null{STATUS}"
-# Errors of munge are dropped: unmunge reports the missing credential.
-MUNGE = f"munge -n 2>/dev/null | {LIMIT} unmunge 2>&1{STATUS}"
+HARDWARE = f"{LIMIT} slurmd -C{STATUS}"
+MUNGE = f"munge -n | {LIMIT} unmunge 2>&1{STATUS}"
 HELP = f"{LIMIT} srun --help 2>&1{STATUS}"
 
 STATES = ("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED", "PLANNED", "MAINT")
@@ -51,19 +50,12 @@ def slurm_of(arch: Architecture) -> Slurm:
 
 def answer(host: Host, tool: str, command: str) -> Answer:
     """Raises Unmeasured when the program is missing."""
-    reply = parse_answer(tool, read(host, command))
-    if reply.not_run:
-        raise Unmeasured(f"{tool}: {reply.body.strip() or 'not found'}")
-    return reply
+    return answered(host, command, tool, good=None)
 
 
 def good(host: Host, tool: str, command: str) -> str:
     """Output of a successful command. Raises Unmeasured on any other exit status."""
-    reply = answer(host, tool, command)
-    if reply.status != 0:
-        lines = [line for line in reply.body.strip().splitlines() if not line[:4].isdigit()]
-        raise Unmeasured(f"{tool}: exit status {reply.status}" + (f": {lines[-1]}" if lines else ""))
-    return reply.body
+    return answered(host, command, tool).body
 
 
 def show_node(node: Node) -> str:
@@ -258,7 +250,7 @@ def test_health_check(host: Host, arch: Architecture) -> None:
     expect(config.value("HealthCheckProgram"), program, "HealthCheckProgram")
     if config.seconds("HealthCheckInterval") == 0:
         raise AssertionError("HealthCheckInterval: expected more than 0 sec, actual 0 sec")
-    if answer(host, "test", there).status != 0:
+    if answered(host, there, "test", good=(0, 1)).status != 0:
         raise AssertionError(f"expected {program} to be executable, actual not")
 
 

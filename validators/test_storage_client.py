@@ -28,8 +28,8 @@ from rackproof.parse.parallel_fs import DFUSE, parse_dfuse
 from rackproof.parse.statfs import parse_statfs
 from rackproof.parse.systemctl import at_boot_command, parse_at_boot
 from rackproof.parse.text import whole_lines
-from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.mounts import MOUNTINFO, addresses_of, answering, mounts_of, nfs_of, statfs
+from rackproof.validation import Blames, Unmeasured, announce, check, expect_all, read
+from rackproof.validation.mounts import MOUNTINFO, addresses_of, answering, mounts_of, nfs_of, servers_of, statfs
 
 BYTES_PER_GB = 1_000_000_000
 
@@ -103,16 +103,23 @@ def test_connections(host: Host, arch: Architecture, item: str) -> None:
     protects="A mount whose server is gone blocks every process that accesses it, unkillably.",
     hint="Check that the server is up and its address answers pings over the fabric; dmesg: 'server not responding'.",
 )
-def test_answers(host: Host, arch: Architecture, item: str) -> None:
+def test_answers(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
     problems = []
-    for mountpoint, answer in statfs(host, storage).items():
-        if answer.timed_out:
+    answers = statfs(host, storage)
+    silent = [mountpoint for mountpoint, answer in answers.items() if answer.timed_out]
+    for mountpoint, answer in answers.items():
+        if mountpoint in silent:
             problems.append(f"expected an answer of {mountpoint} within {storage.stat_timeout_s:g} s, actual none")
         elif answer.status != 0:
             problems.append(f"expected an answer of {mountpoint}, actual {answer.body.strip() or answer.status}")
         elif parse_statfs(answer.body).total_bytes == 0:
             problems.append(f"expected a file system with a size on {mountpoint}, actual 0 bytes")
+    names = servers_of(host, storage, rack) if silent else {}
+    servers = {names.get(mountpoint) for mountpoint in silent}
+    server = servers.pop() if len(servers) == 1 and len(problems) == len(silent) else None
+    if server:
+        raise Blames(f"{server} does not answer: {'; '.join(problems)}", server)
     expect_all(problems)
 
 
@@ -122,9 +129,9 @@ def test_answers(host: Host, arch: Architecture, item: str) -> None:
     protects="On a full file system every job fails at its next checkpoint.",
     hint="df and du on the node; lsof +L1 lists deleted files that are still open.",
 )
-def test_free(host: Host, arch: Architecture, item: str) -> None:
+def test_free(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
-    for mountpoint, body in answering(host, storage).items():
+    for mountpoint, body in answering(host, storage, rack).items():
         free_gb = parse_statfs(body).free_bytes / BYTES_PER_GB
         if not free_gb >= storage.min_free_gb:
             raise AssertionError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.rack import Rack
 from rackproof.parse.block import parse_read_ahead, read_ahead_command
 from rackproof.parse.fscache import FSCACHE, parse_fscache
 from rackproof.parse.mounted import about
 from rackproof.parse.mounts import NfsMount
 from rackproof.parse.statfs import latency_command, parse_inodes, parse_latency_ms, parse_statfs
 from rackproof.validation import Unmeasured, announce, check, expect, expect_all, read
-from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, answering, mounts_of, nfs_of
+from rackproof.validation.mounts import INODES_FORMAT, MOUNTINFO, answering, mounts_of, nfs_of, no_answer
 
 NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
 """Operations of NFS 3 and 4; statistics without them are incomplete."""
@@ -23,9 +24,9 @@ NEEDED = frozenset({"READ", "WRITE", "COMMIT"})
     protects="Most file systems write slower long before they are full.",
     hint="df on the node; du for the largest folders. User quotas prevent a recurrence.",
 )
-def test_used(host: Host, arch: Architecture, item: str) -> None:
+def test_used(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
-    for mountpoint, body in answering(host, storage).items():
+    for mountpoint, body in answering(host, storage, rack).items():
         size = parse_statfs(body)
         if size.total_bytes == 0:
             raise Unmeasured(f"{mountpoint} has no size; see mount.answers")
@@ -42,9 +43,9 @@ def test_used(host: Host, arch: Architecture, item: str) -> None:
     protects="A file system without inodes refuses new files while df shows terabytes free.",
     hint="df -i on the node; pack small files into archives, or add inodes on the server.",
 )
-def test_inodes(host: Host, arch: Architecture, item: str) -> None:
+def test_inodes(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
-    for mountpoint, body in answering(host, storage, INODES_FORMAT).items():
+    for mountpoint, body in answering(host, storage, rack, INODES_FORMAT).items():
         total, free = parse_inodes(body)
         if total == 0:
             raise Unmeasured(f"{mountpoint} does not count inodes")
@@ -60,7 +61,7 @@ def test_inodes(host: Host, arch: Architecture, item: str) -> None:
     protects="Opening a million small files takes a million round trips: slow metadata starves the GPUs.",
     hint="Compare with ping to the server; check for a busy metadata server, a lossy port, or another job on the node.",
 )
-def test_latency(host: Host, arch: Architecture, item: str) -> None:
+def test_latency(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
     commands = {point: latency_command(point, storage.stat_timeout_s) for point in storage.mountpoints}
     announce(host, MOUNTINFO, *commands.values())
@@ -69,7 +70,7 @@ def test_latency(host: Host, arch: Architecture, item: str) -> None:
     for mountpoint, command in commands.items():
         latency_ms = parse_latency_ms(read(host, command))
         if latency_ms is None:
-            raise Unmeasured(f"{mountpoint} does not answer; see mount.answers")
+            raise Unmeasured(no_answer(host, storage, rack, mountpoint))
         if not latency_ms <= (storage.stat_latency_ms or 0):
             problems.append(
                 f"{about(storage, mountpoint)}expected statfs within {storage.stat_latency_ms:g} ms, "

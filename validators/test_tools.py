@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.programs import parse_programs
-from rackproof.validation import Unmeasured, announce, check, read
+from rackproof.validation import Unmeasured, announce, answered, check, read
 
 # Commands for programs without --version.
 HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
@@ -20,39 +22,44 @@ MPI4PY = (
 )
 
 
-def where(arch: Architecture) -> str:
-    words = " ".join(shlex.quote(program) for program in arch.tools.programs)
+def programs(arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
+    return arch.tools.needed(node.groups)
+
+
+def where(names: Iterable[str]) -> str:
+    words = " ".join(shlex.quote(program) for program in names)
     return f'for p in {words}; do echo "$p $(command -v "$p")"; done'
 
 
-def locations(host: Host, arch: Architecture) -> dict[str, str | None]:
-    return parse_programs(read(host, where(arch)), arch.tools.programs)
+def locations(host: Host, arch: Architecture, node: Node) -> dict[str, str | None]:
+    names = arch.tools.needed(node.groups)
+    return parse_programs(read(host, where(names)), names)
 
 
 @check(
     "tools.present",
     reads="tools.programs",
-    each=lambda arch, node, rack: arch.tools.programs,
+    each=programs,
     protects="Without its benchmark programs a node cannot be measured, hence not certified.",
     hint="Install the package that provides the program; add it to tools.packages of the architecture.",
 )
-def test_present(host: Host, arch: Architecture, item: str) -> None:
-    if locations(host, arch)[item] is None:
+def test_present(host: Host, arch: Architecture, node: Node, item: str) -> None:
+    if locations(host, arch, node)[item] is None:
         raise AssertionError(f"expected {item} on root's PATH, actual not found")
 
 
 @check(
     "tools.starts",
     reads="tools.programs",
-    each=lambda arch, node, rack: arch.tools.programs,
+    each=programs,
     protects="A program with missing libraries fails in the middle of a run.",
     hint="Run it with --version; ldd shows the missing library.",
 )
-def test_starts(host: Host, arch: Architecture, item: str) -> None:
+def test_starts(host: Host, arch: Architecture, node: Node, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
     start = f"{command} 2>&1{STATUS}"
-    announce(host, where(arch), start)
-    if locations(host, arch)[item] is None:
+    announce(host, where(arch.tools.needed(node.groups)), start)
+    if locations(host, arch, node)[item] is None:
         raise Unmeasured(f"{item} is not installed; see tools.present")
     answer = parse_answer(item, read(host, start))
     # perftest programs print their version and exit with 1.
@@ -70,9 +77,7 @@ def test_starts(host: Host, arch: Architecture, item: str) -> None:
     hint="python3 -c 'import mpi4py, numpy' on the node names the missing module.",
 )
 def test_mpi4py(host: Host) -> None:
-    answer = parse_answer("python3", read(host, MPI4PY))
-    if answer.not_run:
-        raise Unmeasured(f"python3: exit status {answer.status}")
+    answer = answered(host, MPI4PY, "python3", good=None)
     if answer.status != 0:
         raise AssertionError(f"expected mpi4py and numpy, actual {answer.reason}")
     version, _, path = answer.body.strip().partition(" ")

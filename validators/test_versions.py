@@ -13,12 +13,12 @@ from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage, VersionSet, platform_of, stage_packages
 from rackproof.errors import InventoryError, VersionSetError
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, successful_answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import HOLDS, NOT_INSTALLED, parse_holds, parse_package_versions
 from rackproof.parse.text import whole_lines
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation import check, expect_all, read
+from rackproof.validation import answered, check, expect_all, read
 from rackproof.version_sets import LOCK_KEY
 from rackproof.version_sets import versions_of as set_of
 
@@ -92,7 +92,7 @@ def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Mac
 
 
 def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
-    lines = successful_answer("apt-mark", read(host, HOLDS + STATUS)).lines
+    lines = answered(host, HOLDS + STATUS, "apt-mark").lines
     held = parse_holds(lines, {package.name: package.version for package in packages})
     loose = [package.name for package in packages if package.name not in held]
     return [f"expected on hold, actual not held: {', '.join(loose)}"] if loose else []

@@ -1,14 +1,14 @@
-"""Data of every node, unless its group or the node itself says otherwise."""
+"""Data of all nodes; groups and nodes override it."""
 
 architecture = "virtual-rack"
 """Reference architecture of the rack: a file of architectures/."""
 
 ssh_user = "root"
 ssh_strict_host_key_checking = "yes"
-"""pyinfra's own default accepts any host key, whatever ssh_config says."""
+"""pyinfra's default accepts any host key and ignores ssh_config."""
 ssh_connect_retries = 1
-"""sshd turns connections away at random when many come at once (MaxStartups)."""
+"""sshd refuses random connections when many come at once (MaxStartups)."""
 
 _timeout = 900
-"""Seconds for one command, so that a frozen node does not hold up the whole run. The slowest command installs
-packages on an emulated machine."""
+"""Seconds for one command, so that a frozen node does not block the run. The slowest command installs packages on an
+emulated machine."""

@@ -1,7 +1,6 @@
 """Containers: the same fio job on the node, then inside an unprivileged container, as the same user.
 
-All clients run at once, so that both sides see the same load. The ratio is computed per pair of runs, not from two
-averages.
+All clients run at once, so that both sides have the same load. The ratio is computed per pair of runs.
 """
 
 from __future__ import annotations
@@ -10,9 +9,18 @@ import shlex
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
-from rackproof.bench.container_reader import HOST, INSIDE, PROGRAM, RATIO
+from rackproof.bench.container_reader import (
+    HOST,
+    INSIDE,
+    JOB,
+    LAYOUT,
+    NAME,
+    PROGRAM,
+    RATIO,
+    read_containers,
+    result_of,
+)
 from rackproof.bench.layout import FIRST_S, LIMIT_S, SLACK, too_slow
-from rackproof.bench.proven_containers import JOB, LAYOUT, NAME, read_proven_containers, result_of
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage_commands import drop_and_state, empty_folders, state_after
@@ -32,7 +40,7 @@ that fio 3.39 fails. Source: ``seccomp.json`` of containers-common."""
 START_S = 15.0
 """Time for fio and a container to start on a slow node, in seconds."""
 MARGIN_S = 120.0
-"""For requests in flight when the time is over, and for the start of a container on a busy node."""
+"""Seconds for requests in flight at the end, and for the start of a container on a busy node."""
 
 
 def plan(architecture: Architecture, profile: ContainerProfile, rack: Rack) -> list[Step]:
@@ -80,7 +88,7 @@ def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
 
 
 def layout_command(storage: Storage, layout: Layout, node: Node, limit_s: int | None = None) -> str:
-    """Writes the files completely, as the same user."""
+    """Command that writes the files completely, as the same user."""
     folder = folder_of(storage, node)
     run = _fio(LAYOUT, render_layout(LAYOUT, layout, folder, ENGINE, limit_s))
     return f"{empty_folders(storage, [folder], _as_user(node))} && cd / && {_as_user(node)}{run}"
@@ -121,7 +129,7 @@ class _ContainerStep:
             self._run(lambda node: commands(self.storage, self.job, node)[0], limit, "on the node")
             self._run(lambda node: commands(self.storage, self.job, node)[1], limit, "inside a container")
             self._ask(lambda node: ask([folder_of(self.storage, node)]), 60)
-        read = read_proven_containers(self.answers, self.session.architecture)
+        read = read_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(
                 answer for answer in self.answers if answer.node == name and "fio --output" in answer.command
@@ -132,7 +140,7 @@ class _ContainerStep:
                 yield unmeasured(place, f"{name}: {error}", raw)
 
     def _write(self) -> None:
-        """Write the files. Where the first attempt does not complete them, its rate gives the time of the second."""
+        """Write the files. If the first attempt does not complete them, its rate determines the second's time limit."""
         layout = layout_of([self.job])
         pending = {node.name for node in self.nodes} - set(self.lost)
         limit: int | None = FIRST_S
@@ -157,14 +165,14 @@ class _ContainerStep:
     def _run(
         self, command: Callable[[Node], str], limit_s: float, where: str, only: Collection[str] | None = None
     ) -> dict[str, JobResult]:
-        """Run fio on all nodes at once; results by node. Names the nodes without one."""
+        """Run fio on all nodes at once. Returns results by node; nodes without one are in ``lost``."""
         results = {}
         for name, answer in self._ask(command, limit_s, only).items():
             try:
                 results[name] = result_of(answer)
             except ParseError as error:
-                said = [message.text for message in complaints(answer.text)] if answer.ok else []
-                self.lost[name] = "; ".join([f"{name}: fio {where}: {str(error).removeprefix('fio: ')}", *said[:3]])
+                lines = [message.text for message in complaints(answer.text)] if answer.ok else []
+                self.lost[name] = "; ".join([f"{name}: fio {where}: {str(error).removeprefix('fio: ')}", *lines[:3]])
         return results
 
     def _ask(

@@ -1,64 +1,72 @@
-"""One run of fio on several clients at once: what is launched, and which client failed with which words."""
+"""One run of fio on several clients at once, and the errors of clients without a result."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from rackproof.bench.fio_servers import PORT, FioServers
+from rackproof.bench.fio_servers import FioServers
+from rackproof.bench.relay import Relay, socket_of
 from rackproof.bench.step import BenchContext
+from rackproof.bench.user import BenchUsers
+from rackproof.errors import RemoteError
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
 _SHOWN = 3
-"""Lines of fio's own words in a reason."""
+"""Maximum number of fio's lines in a reason."""
 
 
 class FioClients:
-    """fio in client/server mode. The first client launches; its command removes its temporary job files."""
+    """fio in client/server mode. The first client is the launcher; its command removes the temporary job files."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._session = context.session
+        self._session, self._users, self._relay = context.session, BenchUsers.of(context), Relay.of(context)
         self.servers = FioServers.of(context)
 
     def launch(self, nodes: Sequence[str], job: Callable[[str], str], limit_s: float) -> CommandResult:
-        """``job`` gives the job file of a node."""
-        jobs = {node: (self.servers.address(node), job(node)) for node in nodes}
-        return self._session.run_on(nodes[0], launch_command(jobs), limit_s)
+        """Run fio. ``job`` returns the job file of a node."""
+        command = launch_command({node: job(node) for node in nodes})
+        try:
+            self._relay.listen(nodes[0], nodes)
+        except RemoteError as error:
+            return self._session.record(CommandResult(nodes[0], command, None, error=error.reason))
+        return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix)
 
     def lost(self, answer: CommandResult, nodes: Sequence[str]) -> dict[str, str]:
-        """Why clients have no result, by node. Where clients do not answer any longer, the fault is theirs alone."""
+        """Why clients have no result, by node. If some no longer answer, only these are to blame."""
         if answer.rc is None:
             answers = self._session.fleet.reachable(nodes)
             dead = {name: f"{name}: lost during the measurement: {why}" for name, why in answers.items() if why}
             if dead:
                 return dead
-        return failures(answer, {self.servers.address(node): node for node in nodes})
+        return failures(answer, {socket_of(node): node for node in nodes})
 
 
-def launch_command(jobs: Mapping[str, tuple[str, str]]) -> str:
-    """``jobs`` are address and job file of each client, by node."""
-    parts = [f'printf %s {shlex.quote(text)} > "$d/{node}.fio"' for node, (_, text) in jobs.items()]
-    arguments = [f'--client={address},{PORT} "$d/{node}.fio"' for node, (address, _) in jobs.items()]
+def launch_command(jobs: Mapping[str, str]) -> str:
+    """Command that runs fio on all clients. ``jobs``: job file by node."""
+    parts = [f'printf %s {shlex.quote(text)} > "$d/{node}.fio"' for node, text in jobs.items()]
+    arguments = [f'--client=sock:{socket_of(node)} "$d/{node}.fio"' for node in jobs]
     run = f"fio --eta=never --output-format=json {' '.join(arguments)}"
     return f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {run}"
 
 
 def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str]:
-    """Why clients have no result, by node; ``clients`` are nodes by address. The exit status counts first."""
+    """Why clients have no result, by node. ``clients``: nodes by socket. The exit status takes precedence."""
     nodes = list(clients.values())
-    said = fio.complaints(answer.text)
+    messages = [replace(own, host=clients.get(own.host or "", own.host)) for own in fio.complaints(answer.text)]
     try:
         entries = {clients.get(entry.client or ""): entry for entry in fio.parse_fio(answer.stdout).jobs}
     except ParseError as error:
         why = answer.why if not answer.ok else f"unreadable output: {error}"
-        own = {node: words for node in nodes if (words := _words(said, node, nodes))}
+        own = {node: words for node in nodes if (words := _words(messages, node, nodes))}
         if own and answer.ok:
             return {node: f"{node}: fio: {own[node]}" if node in own else f"{node}: {_NOTHING}" for node in nodes}
         return dict.fromkeys(nodes, f"fio on {answer.node}: {why}")
     lost = {}
     for node in nodes:
-        entry, words = entries.get(node), _words(said, node, nodes)
+        entry, words = entries.get(node), _words(messages, node, nodes)
         if entry is None:
             lost[node] = f"{node}: fio: {words}" if words else f"{node}: {_NOTHING}"
         elif entry.error:
@@ -72,7 +80,7 @@ _NOTHING = "fio returned no result for it"
 
 
 def _words(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:
-    """What the fio of a node said. Words of a host that no node is named after are everybody's."""
+    """Messages of a node's fio, and of hosts whose name is not a node's."""
     named = {name.split(".")[0] for name in nodes}
     own = [
         message.text

@@ -1,21 +1,22 @@
-"""fio servers on the clients of a storage, running for the whole benchmark stage."""
+"""fio servers on storage clients, for one step."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from rackproof.bench.ports import wait_listening
+from rackproof.bench.ports import at_socket, wait_listening
+from rackproof.bench.relay import FIO, LIFE_S, Relay
 from rackproof.bench.step import BenchContext
-from rackproof.errors import NodeUnreachable, RemoteError
+from rackproof.bench.user import BenchUsers
+from rackproof.errors import RemoteError
 from rackproof.remote.ssh import Server
-
-PORT = 8765
-LIFE_S = 24 * 3600
-"""A server whose controller is gone ends after this time."""
 
 
 class FioServers:
-    """Starts missing servers; they end with the stage."""
+    """Starts missing servers and the way to them; both end with the step.
+
+    A server takes every job that reaches it. It listens where only the account that measures can enter.
+    """
 
     def __init__(self, context: BenchContext) -> None:
         self._context = context
@@ -27,27 +28,25 @@ class FioServers:
         return servers
 
     def ensure(self, nodes: list[str]) -> dict[str, str | None]:
-        """By node: None when its server is ready, otherwise the reason."""
-        return self._context.session.fleet.each(nodes, lambda connection: self._start(connection.node.name))
-
-    def address(self, node: str) -> str:
-        address = self._context.session.rack.node(node).fabric_address()
-        if address is None:
-            raise NodeUnreachable(
-                node, "the inventory gives no fabric address, so the launcher cannot reach its fio server"
-            )
-        return address
+        """By node: None if its server is ready, otherwise the reason."""
+        lost = BenchUsers.of(self._context).ready(nodes)
+        nodes = [node for node in nodes if node not in lost]
+        return lost | self._context.session.fleet.each(
+            nodes, lambda connection: self._start(connection.node.name), "fio --server"
+        )
 
     def _start(self, node: str) -> str | None:
-        server = self._running.get(node)
+        server, session = self._running.get(node), self._context.session
         try:
+            Relay.of(self._context).serve(node)
             if server is not None and server.poll():
                 return None
-            address = self.address(node)
+            prefix = BenchUsers.of(self._context)[node].prefix
             stack = ExitStack()
-            server = stack.enter_context(self._context.session.serving(node, f"fio --server={address},{PORT}", LIFE_S))
+            command = f"rm -f {FIO}; exec fio --server=sock:{FIO}"
+            server = stack.enter_context(session.serving(node, command, LIFE_S, prefix))
             self._context.stack.push(stack.pop_all())
-            wait_listening(self._context.session.fleet[node], server, PORT)
+            wait_listening(session.fleet[node], server, at_socket(FIO))
             self._running[node] = server
         except RemoteError as error:
             return str(error)

@@ -1,4 +1,4 @@
-"""What a profile will not measure on this rack, known before the run starts."""
+"""Gaps of a profile on this rack, before the run: parts and criteria that no step measures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rackproof.core.rack import Rack, fold
 from rackproof.core.wording import counted, some
 
 SHOWN = 3
-"""Criteria named in one line."""
+"""Maximum number of criteria in one line."""
 
 QUANTITIES = 2
-"""Of one metric, in one line."""
+"""Maximum number of quantities in one line."""
 
 _PART = {"container": "containers"}
-"""First part of a step's id: key of the profile, where they differ."""
+"""Key of the profile by first part of a step's id, if they differ."""
 
 
 def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> list[str]:
@@ -39,16 +39,16 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
                 quantities.append(f"{quantity(asks.metric, labels)} of {scope}")
                 entries.append(entry)
     for quantities, entries in missing.values():
-        what, criteria = some(quantities, QUANTITIES, "; "), some(list(dict.fromkeys(entries)), SHOWN)
-        lines.append(f"profile {profile_name}: no step measures {what}: {criteria} will be UNMEASURED")
+        measured, criteria = some(quantities, QUANTITIES, "; "), some(list(dict.fromkeys(entries)), SHOWN)
+        lines.append(f"profile {profile_name}: no step measures {measured}: {criteria} will be UNMEASURED")
     return lines
 
 
 def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:
-    begun = {_PART.get(first, first) for first in (step.id.partition("/")[0] for step in steps)}
+    planned = {_PART.get(first, first) for first in (step.id.partition("/")[0] for step in steps)}
     for name in type(profile).model_fields:
         part = getattr(profile, name)
-        if part is not None and name not in begun:
+        if part is not None and name not in planned:
             yield f"{name} gives no step and will be UNMEASURED: {_why(architecture, profile, name, rack)}"
 
 
@@ -63,14 +63,14 @@ def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) ->
 
 
 def _labels(asks: Asks) -> Iterator[dict[str, str]]:
-    """Every combination of the listed label values."""
+    """All combinations of the listed label values."""
     choices = [(value,) if isinstance(value, str) else value for value in asks.where.values()]
     for combination in product(*choices):
         yield dict(zip(asks.where, combination, strict=True))
 
 
 def _answers(place: Measurement, metric: str, scope: Scope, labels: Mapping[str, str], names: set[str]) -> bool:
-    """Whether a step's number is the one that is asked for, on any of the nodes ``names``."""
+    """Whether a step's measurement has this metric, scope and labels, on any of the nodes ``names``."""
     return (
         place.metric == metric
         and place.scope is scope

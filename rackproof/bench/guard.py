@@ -1,40 +1,40 @@
-"""Looks at every node before and after each step of a benchmark, and what the step did to it."""
+"""Read the state of all nodes before and after each step, and record what the step changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench import controller
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, NodeInfo
 from rackproof.core.history import participants, servers_of
-from rackproof.core.load import PREFIX, SUBJECTS, Look, compare, limits_of, subjects_for
+from rackproof.core.load import PREFIX, SUBJECTS, Finding, Limits, LoadState, compare, limits_of, subjects_for
 from rackproof.core.rack import Node, fold
 from rackproof.core.starvation import conditions_of
 from rackproof.core.wording import some
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
-from rackproof.parse.load import MARK, parse_look
+from rackproof.parse.load import MARK, parse_load_state
+from rackproof.remote import controller
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
 _TIMEOUT_S: Final = 120.0
-"""For one look; a node may set ``command_timeout_s`` instead."""
+"""Time limit in seconds of one reading; a node's ``command_timeout_s`` overrides it."""
 
 
-class Seen(NamedTuple):
-    """One look at a node, or why there is none."""
+class Observation(NamedTuple):
+    """A node's state at one time, or why it is unknown."""
 
-    look: Look | None
+    state: LoadState | None
     why: str = ""
     raw: tuple[str, ...] = ()
-    """sha256 names of its outputs."""
+    """sha256 names of the outputs."""
 
 
 class Guard:
-    """Keeps the latest look at every node: what is seen after a step is what the next step begins with."""
+    """Keeps the latest state of all nodes: the state after a step is the one before the next."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -46,42 +46,45 @@ class Guard:
         """Subjects by node."""
         self._infos = {node.name: node for node in node_infos(session.rack)}
         self._servers = servers_of(session.architecture, tuple(self._infos.values()))
-        self._here = controller.runs_the_rack(session.rack)
-        self.before: dict[str, Seen] = {}
-        self.now: dict[str, Seen] = {}
+        self._local = controller.runs_the_rack(session.rack)
+        self.before: dict[str, Observation] = {}
+        self.now: dict[str, Observation] = {}
         self._readings: tuple[controller.Reading | None, controller.Reading | None] = (None, None)
 
-    def look(self) -> None:
-        """Ask all nodes at once, and the controller."""
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes whose state is read."""
+        return tuple(self._nodes)
+
+    def observe(self) -> None:
+        """Read the state of all nodes at once, and of the controller."""
         session = self._session
         nodes = [session.rack.node(name) for name in self._nodes]
         limit = max((float(node.data.get("command_timeout_s", _TIMEOUT_S)) for node in nodes), default=_TIMEOUT_S)
         answers = session.run({node.name: self._command(node) for node in nodes}, limit)
         self.before = self.now
-        self.now = {name: seen_in(answer, session.outputs(answer)) for name, answer in answers.items()}
-        self._readings = self._readings[1], controller.reading()
+        self.now = {name: observation_of(answer, session.outputs(answer)) for name, answer in answers.items()}
+        self._readings = self._readings[1], controller.reading(self._local)
 
     def _command(self, node: Node) -> str:
-        known = self.now.get(node.name)
-        log = known.look.log if known is not None and known.look is not None else None
+        latest = self.now.get(node.name)
+        log = latest.state.log if latest is not None and latest.state is not None else None
         real = "gpus" in self._nodes[node.name]
-        return script(__name__, "guard", since="" if log is None else f"{log.last_s:.6f}", gpus=int(real))
+        return load_command("" if log is None else f"{log.last_s:.6f}", real)
 
     def beside(self, measurement: Measurement) -> Measurement:
-        """The measurement with what was seen on its nodes and on the controller during its step."""
-        if not measurement.samples:
-            return measurement
+        """The measurement with the conditions of its nodes and of the controller during its step."""
         nodes = participants(measurement.members, measurement.labels, self._servers)
-        seen = conditions_seen(self.before, self.now, nodes) | controller.conditions(*self._readings, self._here)
-        return measurement.model_copy(update={"conditions": measurement.conditions | seen}) if seen else measurement
+        load = observed_conditions(self.before, self.now, nodes) | controller.conditions(*self._readings, self._local)
+        return measurement.model_copy(update={"conditions": measurement.conditions | load}) if load else measurement
 
     def record(self, step: str) -> list[str]:
-        """Record what the step did to every node; returns a line for everything that is wrong."""
+        """Record the changes of every node in a step. Returns a line per fault."""
         session = self._session
         faults: dict[str, tuple[set[str], dict[str, None]]] = {}
         for name in self._nodes:
-            looks = self.before.get(name, NOT_ASKED), self.now.get(name, NOT_ASKED)
-            for result in results(session.architecture, self._infos[name], step, *looks):
+            observations = self.before.get(name, NOT_ASKED), self.now.get(name, NOT_ASKED)
+            for result in results(session.architecture, self._infos[name], step, *observations):
                 session.store.append(Kind.CHECK, result)
                 if result.outcome is not CheckOutcome.PASSED:
                     names, checks = faults.setdefault(result.message, (set(), {}))
@@ -90,39 +93,57 @@ class Guard:
         return [f"{step}: {fold(names)}: {text} ({some(list(checks), 2)})" for text, (names, checks) in faults.items()]
 
 
-NOT_ASKED: Final = Seen(None, "it was not asked")
+NOT_ASKED: Final = Observation(None, "it was not asked")
 
 
-def seen_in(answer: CommandResult, raw: tuple[str, ...]) -> Seen:
-    """Read an answer of ``guard.sh``."""
+def load_command(since: str, gpus: bool) -> str:
+    """Command that reads the state. ``since``: time of the last known kernel message, seconds; ``gpus``: read GPUs."""
+    return f"{script(__name__, 'state')}\n{script(__name__, 'guard', since=since, gpus=int(gpus))}"
+
+
+def observation_of(answer: CommandResult, raw: tuple[str, ...]) -> Observation:
+    """Parse an answer of ``guard.sh``."""
     if not answer.ok:
-        return Seen(None, answer.why, raw)
+        return Observation(None, answer.why, raw)
     try:
-        return Seen(parse_look(answer.stdout), "", raw)
+        return Observation(parse_load_state(answer.stdout), "", raw)
     except ParseError as error:
-        return Seen(None, str(error), raw)
+        return Observation(None, str(error), raw)
 
 
-def is_look(command: str) -> bool:
-    """Whether a recorded command is a look."""
+def is_load_command(command: str) -> bool:
+    """Whether a recorded command is ``load_command``."""
     return MARK in command
 
 
-def conditions_seen(before: Mapping[str, Seen], now: Mapping[str, Seen], nodes: Iterable[str]) -> dict[str, Any]:
-    """Conditions of a measurement on these nodes, as far as their looks tell."""
-    was, known = ({n: seen.look for n, seen in looks.items() if seen.look is not None} for looks in (before, now))
-    return conditions_of(was, known, nodes)
+def observed_conditions(
+    before: Mapping[str, Observation], now: Mapping[str, Observation], nodes: Iterable[str]
+) -> dict[str, Any]:
+    """Conditions of a measurement on these nodes, from the known states."""
+    first, last = (
+        {n: observation.state for n, observation in states.items() if observation.state is not None}
+        for states in (before, now)
+    )
+    return conditions_of(first, last, nodes)
 
 
-def results(architecture: Architecture, node: NodeInfo, step: str, before: Seen, after: Seen) -> Iterator[CheckResult]:
-    """What a step did to one node: one result for each subject."""
+def results(
+    architecture: Architecture, node: NodeInfo, step: str, before: Observation, after: Observation
+) -> Iterator[CheckResult]:
+    """Results of one step on one node, one per subject."""
     limits = limits_of(architecture, node.groups, node.virtual)
     for name in subjects_for(architecture, node.groups, node.simulated_gpus):
-        finding = compare(name, before.look, after.look, limits)
-        silent = next((f": {seen.why}" for seen in (after, before) if seen.look is None), "")
+        finding = change(name, before, after, limits)
         subject = SUBJECTS[name]
         yield CheckResult(
-            check=f"{PREFIX}{name}", node=node.name, item=step, outcome=finding.outcome,
-            message=finding.message + silent, protects=subject.protects, hint=subject.hint,
-            required=subject.required, raw=tuple(dict.fromkeys((*before.raw, *after.raw))),
+            check=f"{PREFIX}{name}", node=node.name, item=step, outcome=finding.outcome, message=finding.message,
+            protects=subject.protects, hint=subject.hint, required=subject.required,
+            raw=tuple(dict.fromkeys((*before.raw, *after.raw))),
         )  # fmt: skip
+
+
+def change(subject: str, before: Observation, after: Observation, limits: Limits) -> Finding:
+    """Difference of a subject between two observations, and why a state is unknown."""
+    finding = compare(subject, before.state, after.state, limits)
+    silent = next((f": {observation.why}" for observation in (after, before) if observation.state is None), "")
+    return Finding(finding.outcome, finding.message + silent)

@@ -1,24 +1,10 @@
 # shellcheck shell=sh
 # What a heavy step may change on a node, in sections; few forks, since they take 30 ms each on emulated nodes.
-# since: time of the last message of the kernel at the look before, in seconds; empty for the first look.
-# gpus: 1 where GPUs are real.
+# since: time of the last message of the kernel at the reading before, in seconds; empty for the first reading.
+# gpus: 1 where GPUs are real. After state.sh.
 : "${since?}" "${gpus?}"
-LC_ALL=C
-export LC_ALL
-running() {
-  read -r _ _ _ threads _ </proc/loadavg && echo "running ${threads%%/*}"
-}
 echo 'rackproof load 1'
-running
-read -r boot </proc/sys/kernel/random/boot_id && echo "boot $boot"
-read -r online </sys/devices/system/cpu/online && echo "online $online"
-read -r cpu </proc/stat && echo "$cpu"
-for resource in cpu io memory; do
-  [ ! -r "/proc/pressure/$resource" ] || { read -r some <"/proc/pressure/$resource" && echo "pressure $resource $some"; } 2>/dev/null
-done
-read -r up _ </proc/uptime && echo "uptime $up"
-date '+clock %s.%N'
-read -r up _ </proc/uptime && echo "uptime $up"
+state
 echo --
 running
 cat /proc/self/mounts
@@ -43,7 +29,7 @@ for name in symbol_error link_error_recovery link_downed local_link_integrity_er
   set -- "$@" /sys/class/infiniband/*/ports/*/counters/$name
 done
 set -- "$@" /sys/class/infiniband/*/ports/*/hw_counters/* /sys/devices/system/edac/mc/mc*/[cu]e_count \
-  /sys/block/md*/md/degraded
+  /sys/block/md*/md/degraded /sys/block/md*/md/raid_disks /sys/block/md*/md/array_state
 [ "$#" = 0 ] || grep -sH '' "$@"
 grep -sHv '^0$' /sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count
 grep -sHv ' 0$' /sys/bus/pci/devices/*/aer_dev_*

@@ -1,6 +1,6 @@
-"""Files of the storage benchmarks, written completely before anything reads them.
+"""Files of the storage benchmarks, written completely before they are read.
 
-fio's own ``fallocate=native`` gives a file its full size at once; reads of what was never written reach no drive.
+With fio's default ``fallocate=native`` a file has its full size at once, and reads of unwritten blocks reach no drive.
 """
 
 from __future__ import annotations
@@ -8,27 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rackproof.bench.fio_clients import FioClients
+from rackproof.bench.relay import socket_of
 from rackproof.bench.step import BenchContext
-from rackproof.bench.storage_commands import empty_folders
+from rackproof.bench.storage_commands import own_folders
+from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import Layout, render_layout
 from rackproof.parse import fio
 from rackproof.remote.command import CommandResult
 
 FIRST_S = 30
-"""The first attempt ends after so many seconds. Small files are complete then; otherwise it gives the rate, from which
-the time of the whole follows."""
+"""Time limit of the first attempt, which completes small files; its rate predicts the time for large ones."""
 LIMIT_S = 2 * 3600
-"""A storage that takes longer to write the files is not measured."""
+"""Maximum time to write the files; a slower storage is not measured."""
 SLACK = 3.0
-"""Time limit over the time that the first rate predicts."""
+"""Time limit divided by the predicted time."""
 MARGIN_S = 120.0
 SUFFIX = "-layout"
-"""Of the job's name, after the storage's."""
+"""Suffix of the job's name, after the storage's."""
 
 
 class Layouts:
-    """What was written in this stage. Each storage and client is written once."""
+    """Files that were written in this stage, once per storage and client."""
 
     def __init__(self, context: BenchContext) -> None:
         self._context = context
@@ -42,7 +43,7 @@ class Layouts:
         return layouts
 
     def answers(self, name: str) -> list[CommandResult]:
-        """All answers of a storage's layouts in this stage, for the reader."""
+        """Answers of all runs that wrote a storage's files in this stage."""
         return list(self._answers.get(name, ()))
 
     def missing(self, name: str, nodes: list[str]) -> list[str]:
@@ -52,13 +53,15 @@ class Layouts:
     def write(
         self, name: str, storage: Storage, layout: Layout, nodes: list[str], folders: Callable[[str], tuple[str, ...]]
     ) -> dict[str, str]:
-        """Write the files of the nodes that have none yet. Returns why a node has none, by node."""
+        """Write the missing files. Returns the reasons of failures by node."""
         missing = self.missing(name, nodes)
         if not missing:
             return {}
-        session = self._context.session
-        made = session.run({node: empty_folders(storage, folders(node)) for node in missing}, 120)
-        lost = {node: f"{node}: {answer.why}" for node, answer in made.items() if not answer.ok}
+        users = BenchUsers.of(self._context)
+        lost = users.ready(missing)
+        wanted = {node: own_folders(storage, folders(node), users[node]) for node in missing if node not in lost}
+        made = self._context.session.run(wanted, 120)
+        lost |= {node: f"{node}: {answer.why}" for node, answer in made.items() if not answer.ok}
         started = self._clients.servers.ensure([node for node in missing if node not in lost])
         lost |= {node: why for node, why in started.items() if why is not None}
         limit: int | None = FIRST_S
@@ -89,11 +92,11 @@ class Layouts:
         return lost
 
     def _rates(self, answer: CommandResult, nodes: list[str], layout: Layout) -> dict[str, float | None]:
-        """B/s of each client that has not written all of its files; None: it has."""
-        by_address = {self._clients.servers.address(node): node for node in nodes}
+        """B/s by client; None for a client with complete files."""
+        by_socket = {socket_of(node): node for node in nodes}
         rates: dict[str, float | None] = {}
         for entry in fio.parse_fio(answer.stdout).jobs:
-            node = by_address.get(entry.client or "")
+            node = by_socket.get(entry.client or "")
             if node is None or entry.write is None:
                 continue
             complete = entry.write.io_bytes == layout.bytes
@@ -103,12 +106,12 @@ class Layouts:
     def _say(self, name: str, layout: Layout, answer: CommandResult, nodes: list[str]) -> None:
         done = [node for node in nodes if node in self._written[name]]
         if done:
-            each = f"{layout.bytes / 1e6:.0f} MB on each of {len(done)} clients"
-            self._context.say(f"{name}: files written completely, {each}, in {answer.elapsed_s:.0f} s")
+            size = f"{layout.bytes / 1e6:.0f} MB on each of {len(done)} clients"
+            self._context.say(f"{name}: files written completely, {size}, in {answer.elapsed_s:.0f} s")
 
 
 def too_slow(layout: Layout, rate: float) -> str:
-    """Why files were not written; ``rate`` in B/s."""
+    """Reason for files that were not written; ``rate`` in B/s."""
     return (
         f"its files were not written: {layout.bytes / 1e6:.0f} MB at {rate / 1e6:.3g} MB/s "
         f"take longer than the limit of {LIMIT_S / 60:.0f} min"

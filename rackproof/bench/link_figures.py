@@ -1,4 +1,4 @@
-"""What one run of a link tool gives: its figures, once the tool did what its command line asks."""
+"""Figures of one run of a link tool, verified against its command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackproof.remote.command import CommandResult
 Row = TypeVar("Row")
 
 ATTEMPTS: Final = 3
-"""Runs for one sample, until the tool calls its figures reliable."""
+"""Maximum number of runs for one sample, until the tool's figures are reliable."""
 
 RDMA_BANDWIDTH, RDMA_LATENCY, RDMA_RETRIES = (
     "link.rdma_write_bandwidth", "link.rdma_write_latency", "link.rdma_retries",
@@ -29,7 +29,7 @@ PROGRAMS: Final = {
     TCP_BANDWIDTH: "iperf3",
     TCP_RETRANSMITTED: "iperf3",
 }
-"""Metric: the program whose run gives it."""
+"""Program that measures a metric."""
 
 RDMA_HEADERS_B: Final = 96
 """Bytes that Linux keeps free for headers when it chooses the RDMA MTU of an Ethernet port (``iboe_get_mtu``)."""
@@ -37,10 +37,10 @@ RDMA_HEADERS_B: Final = 96
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Figures of one run, and what must have passed the ports meanwhile."""
+    """Figures of one run, and the traffic that they imply on the ports."""
 
     values: Mapping[str, float]
-    """By metric."""
+    """Values by metric."""
     payload_bytes: int
     """Sent by the client and received by the server."""
     packets: int
@@ -53,8 +53,8 @@ class Figure:
 def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
     """Figures of one run of a client.
 
-    Raises ParseError for a failed or unreadable run, Unreliable for figures that are worth another attempt, and
-    Mismatch where the tool says that it did something else than it was asked to.
+    Raises ParseError for a failed or unreadable run, Unreliable for figures that another attempt may improve, and
+    Mismatch if the tool reports something else than its command line requests.
     """
     words = shlex.split(answer.command)
     program = words[0]
@@ -78,9 +78,9 @@ def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
 
 
 def _duration(words: Sequence[str], row: BandwidthRow) -> None:
-    """Raises Unreliable where iterations over rate are not the time that the test was told to take.
+    """Raises Unreliable if iterations and rate contradict the requested duration.
 
-    perftest leaves up to a quarter at each end out; a late alarm on a busy node makes it longer.
+    perftest excludes up to a quarter at each end; a late alarm on a busy node extends the run.
     """
     seconds, moved, digit = _number(words, "-D"), row.iterations * row.bytes, 0.005 * row.unit.bytes_per_s
     rate = row.average * row.unit.bytes_per_s
@@ -107,7 +107,7 @@ def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
 def _conditions(
     words: Sequence[str], actual: perftest.Conditions, fabric: Fabric, test: str
 ) -> dict[str, str | int | None]:
-    """Raises Mismatch where device, connection, link or MTU are not those that were asked for."""
+    """Raises Mismatch if device, connection, link or MTU are not the requested ones."""
     ethernet = fabric.kind != "infiniband"
     _compare(
         words[0],
@@ -141,7 +141,7 @@ def _tcp(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     )
     if not 0.5 * seconds <= result.received_seconds <= 2 * seconds + 2:
         raise Mismatch(words[0], f"expected {seconds} s, actual {result.received_seconds:g} s")
-    if result.received_bytes > 1.01 * result.sent_bytes:
+    if not result.received_bytes or result.received_bytes > 1.01 * result.sent_bytes:
         raise Unreliable(words[0], f"{result.received_bytes} B received of {result.sent_bytes} B sent")
     values = {TCP_BANDWIDTH: result.received_bits_per_s / 1e9}
     companions = {}
@@ -166,11 +166,11 @@ def _only(program: str, rows: Sequence[Row]) -> Row:
 
 
 def _compare(program: str, *pairs: tuple[str, object, object]) -> None:
-    """Raises Mismatch for the first of (what, asked, reported) that differ."""
-    for what, asked, reported in pairs:
-        if asked != reported:
+    """Raises Mismatch for the first of (name, requested, reported) that differs."""
+    for name, requested, reported in pairs:
+        if requested != reported:
             shown = "not reported" if reported in (None, "") else reported
-            raise Mismatch(program, f"expected {what} {asked}, actual {shown}")
+            raise Mismatch(program, f"expected {name} {requested}, actual {shown}")
 
 
 def _value(words: Sequence[str], option: str) -> str:
@@ -183,5 +183,5 @@ def _value(words: Sequence[str], option: str) -> str:
 def _number(words: Sequence[str], option: str) -> int:
     value = _value(words, option)
     if not value.isdigit():
-        raise ParseError(words[0], f"{option} is no number: {value[:40]}")
+        raise ParseError(words[0], f"{option} is not a number: {value[:40]}")
     return int(value)

@@ -1,96 +1,188 @@
-"""Samples of links: the clients' outputs of ib_write_bw, ib_write_lat and iperf3."""
+"""Samples of links, with proof of their traffic by the port counters of both ends, and samples of pings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from rackproof.bench.reading import Read, Reading
-from rackproof.core.architecture import Architecture
+from rackproof.bench.link_figures import ATTEMPTS, PROGRAMS, RDMA_RETRIES, Figure, figure_of
+from rackproof.bench.port_proof import by_interface, by_rdma, counters_of, prove, rdma_retries, readings_of
+from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement
-from rackproof.parse import ParseError, iperf3, perftest
+from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse.ping import Ping, parse_ping
+from rackproof.parse.port_counters import PortCounters
 from rackproof.remote.command import CommandResult
 
-AGREEMENT = 0.02
-"""Tolerance of a rate against bytes over seconds, as a share."""
-Words = Sequence[str]
-"""A command's words."""
+NAME: Final = "links-proven"
+"""Recorded name of this reader."""
+LOSS, ROUND_TRIP = "link.loss", "link.round_trip"
+PINGS: Final = 200
+"""Packets per ping: a resolution of 0.5 % within a second."""
+TO: Final = "  # to "
+"""Comment at the end of a ping's command, before the peer's name."""
+
+Ends = tuple[PortCounters, PortCounters]
+"""Counters of server and client."""
 
 
-def rdma_gbps(text: str, words: Words) -> float:
-    """Gb/s; perftest's own unit has more digits on a slow link."""
-    report = perftest.parse_bandwidth(text)
-    _is_perftest(report.conditions, "RDMA_Write BW", words)
-    return report.rows[-1].average_bits_per_s / 1e9
+class _Run(NamedTuple):
+    values: dict[str, float]
+    """Values by metric."""
+    companions: dict[str, float]
+    conditions: Mapping[str, Any]
 
 
-def rdma_us(text: str, words: Words) -> float:
-    report = perftest.parse_latency(text)
-    _is_perftest(report.conditions, "RDMA_Write Latency", words)
-    row = report.rows[-1]
-    if row.typical_us is None:
-        raise ParseError("ib_write_lat", "the row has no typical latency")
-    return row.typical_us
-
-
-def _is_perftest(conditions: perftest.Conditions, test: str, words: Words) -> None:
-    """Raises ParseError where the output is of another test or device than the command's."""
-    if conditions.test not in (None, test):
-        raise ParseError(words[0], f"expected {test}, actual {conditions.test}")
-    device = words[words.index("-d") + 1] if "-d" in words[:-1] else None
-    if conditions.device not in (None, device):
-        raise ParseError(words[0], f"expected device {device}, actual {conditions.device}")
-
-
-def tcp_gbps(text: str, words: Words) -> float:
-    """Gb/s that arrived."""
-    result = iperf3.parse_iperf3(text)
-    peer = words[words.index("-c") + 1] if "-c" in words[:-1] else None
-    if result.server not in (None, peer):
-        raise ParseError(words[0], f"expected a connection to {peer}, actual {result.server}")
-    expected = result.received_bytes * 8 / result.received_seconds
-    if abs(result.received_bits_per_s - expected) > AGREEMENT * expected:
-        raise ParseError(words[0], f"{result.received_bits_per_s:g} bit/s contradicts its bytes and seconds")
-    return result.received_bits_per_s / 1e9
-
-
-_TOOLS: dict[str, tuple[str, Callable[[str, Words], float]]] = {
-    "link.rdma_write_bandwidth": ("ib_write_bw", rdma_gbps),
-    "link.rdma_write_latency": ("ib_write_lat", rdma_us),
-    "link.tcp_bandwidth": ("iperf3", tcp_gbps),
-}
-"""Metric: its program, and the number of a client's output and command."""
-
-
+@with_preamble
 def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
-    """One sample per run of a pair's client; the first member serves, the second is the client."""
+    """One sample per reliable run of a pair; the first member is the server, the second the client."""
     by_node: dict[str, list[CommandResult]] = {}
     for answer in answers:
         by_node.setdefault(answer.node, []).append(answer)
 
     def read(measurement: Measurement) -> Reading:
         server, client = measurement.members
-        program, number = _TOOLS[measurement.metric]
-        runs = [a for a in by_node.get(client, []) if a.command.split()[:1] == [program]]
-        if not runs:
-            raise ParseError(program, f"no run of it on {client}")
-        _is_of_rail(runs, program, measurement, architecture)
-        for answer in runs:
-            if not answer.ok:
-                raise ParseError(program, answer.why)
-        conditions = {"server": server, "client": client, "command": runs[0].command}
-        return Reading(tuple(number(a.text, a.command.split()) for a in runs), tuple(runs), conditions)
+        if measurement.metric in (LOSS, ROUND_TRIP):
+            return _ping(measurement, by_node.get(client, []))
+        if architecture.fabric is None:
+            raise ParseError("links", "the architecture has no fabric")
+        return _link(measurement, by_node.get(server, []), by_node.get(client, []), architecture, architecture.fabric)
 
     return read
 
 
-def _is_of_rail(
-    runs: Sequence[CommandResult], program: str, measurement: Measurement, architecture: Architecture
-) -> None:
-    """Raises ParseError where the runs used another device than that of the measurement's rail, or several."""
-    if len({answer.command for answer in runs}) > 1:
+def _link(
+    measurement: Measurement,
+    of_server: Sequence[CommandResult],
+    of_client: Sequence[CommandResult],
+    architecture: Architecture,
+    fabric: Fabric,
+) -> Reading:
+    program = PROGRAMS[measurement.metric]
+    answers = [answer for answer in of_client if answer.command.split()[:1] == [program]]
+    if not answers:
+        raise ParseError(program, f"no run of it on {measurement.members[1]}")
+    if len({answer.command for answer in answers}) > 1:
         raise ParseError(program, "its runs had different commands")
-    rail, words = measurement.labels.get("rail", ""), runs[0].command.split()
-    if architecture.fabric is not None and "-d" in words[:-1]:
-        expected, actual = f"{architecture.fabric.rdma_prefix}{rail}", words[words.index("-d") + 1]
-        if actual != expected:
-            raise ParseError(program, f"expected device {expected} of rail {rail}, actual {actual}")
+    runs: list[_Run] = []
+    unreliable: list[Unreliable] = []
+    readings = [readings_of(of_server), readings_of(of_client)]
+    for number, answer in enumerate(answers):
+        try:
+            figure = figure_of(answer, architecture)
+        except Unreliable as error:
+            unreliable.append(error)
+            if len(unreliable) >= ATTEMPTS:
+                break
+            continue
+        unreliable.clear()
+        runs.append(_proven(program, measurement, figure, _ends(readings, number, len(answers)), fabric))
+    if unreliable:
+        times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
+        raise Unreliable(program, times + unreliable[-1].reason)
+    if any(measurement.metric not in run.values for run in runs):
+        raise ParseError(program, f"nothing counts {measurement.metric} here")
+    return Reading(
+        tuple(run.values[measurement.metric] for run in runs),
+        (*answers, *readings[0], *readings[1]),
+        _conditions(measurement, answers, runs),
+        {
+            name: tuple(run.companions[name] for run in runs if name in run.companions)
+            for name in sorted({name for run in runs for name in run.companions})
+        },
+    )
+
+
+def _conditions(measurement: Measurement, answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
+    server, client = measurement.members
+    own: dict[str, Any] = {"server": server, "client": client, "command": answers[0].command}
+    if len(answers) > len(runs):
+        own["unreliable_runs"] = len(answers) - len(runs)
+    return own | dict(runs[0].conditions)
+
+
+def _ends(readings: Sequence[Sequence[CommandResult]], number: int, runs: int) -> tuple[Ends, Ends]:
+    """Counters of both ends, before and after a run."""
+    for of_node in readings:
+        if len(of_node) != runs + 1:
+            raise ParseError("port counters", f"expected {runs + 1} readings for {runs} runs, actual {len(of_node)}")
+    of_server, of_client = readings
+    before, after = ((counters_of(of_server[at]), counters_of(of_client[at])) for at in (number, number + 1))
+    return before, after
+
+
+def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[Ends, Ends], fabric: Fabric) -> _Run:
+    """Raises Mismatch if the ports of this rail did not carry the traffic that the tool reports."""
+    rail = _rail(measurement, fabric)
+    (server, client), (server_after, client_after) = ends
+    name = f"{fabric.interface_prefix}{rail}"
+    moved = [
+        by_rdma(before, after, fabric, rail) if figure.rdma else by_interface(before, after, name)
+        for before, after in ((server, server_after), (client, client_after))
+    ]
+    at_server, at_client = moved
+    ports = [f"{name} of {member}" for member in measurement.members]
+    prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
+    prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
+    for port, traffic in zip(ports, moved, strict=True):
+        prove(program, port, "sent", figure.packets, traffic.sent_packets, "packets")
+        prove(program, port, "received", figure.packets, traffic.received_packets, "packets")
+    values = dict(figure.values)
+    companions = dict(figure.companions) | {
+        "application_bytes": float(figure.payload_bytes),
+        "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
+    }
+    if figure.rdma:
+        device = f"{fabric.rdma_prefix}{rail}"
+        retries = [rdma_retries(before, after, device) for before, after in zip(*ends, strict=True)]
+        counted = [count for count in retries if count is not None]
+        if counted:
+            values[RDMA_RETRIES] = companions["rdma_retries"] = float(sum(counted))
+    return _Run(values, companions, figure.conditions)
+
+
+def _rail(measurement: Measurement, fabric: Fabric) -> int:
+    rail = measurement.labels.get("rail", "")
+    if not rail.isdigit() or int(rail) >= fabric.rails:
+        raise ParseError("links", f"expected a rail below {fabric.rails}, actual {rail[:20]!r}")
+    return int(rail)
+
+
+def _ping(measurement: Measurement, of_client: Sequence[CommandResult]) -> Reading:
+    """Loss in percent, or the minimum round trip in the metric's unit (us)."""
+    server, client = measurement.members
+    runs = [a for a in of_client if a.command.startswith("ping ") and a.command.endswith(f"{TO}{server}")]
+    if len(runs) != 1:
+        raise ParseError("ping", f"expected one run to {server} on {client}, actual {len(runs)}")
+    (answer,) = runs
+    if answer.rc not in (0, 1):  # 1: packets were lost
+        raise ParseError("ping", answer.why)
+    ping = parse_ping(answer.text)
+    if ping.duplicates:
+        raise ParseError("ping", f"{ping.duplicates} duplicate replies: a loop, or two nodes with one address")
+    times = [time for time in (ping.fastest_ms, ping.mean_ms, ping.slowest_ms) if time is not None]
+    if times != sorted(times):
+        raise ParseError("ping", f"round trips contradict each other: {'/'.join(map(str, times))} ms")
+    requested = re.search(r" -c (\d+) ", answer.command)
+    if requested is None or ping.sent != int(requested[1]):
+        raise Mismatch("ping", f"expected {requested[1] if requested else 'a number of'} packets, actual {ping.sent}")
+    return Reading(
+        (_ping_value(measurement.metric, ping),),
+        (answer,),
+        {"server": server, "client": client, "command": answer.command, "packets": ping.sent},
+        {
+            name: (value * 1e3,)
+            for name, value in (("round_trip_mean_us", ping.mean_ms), ("round_trip_slowest_us", ping.slowest_ms))
+            if value is not None
+        },
+    )
+
+
+def _ping_value(metric: str, ping: Ping) -> float:
+    if metric == LOSS:
+        return ping.lost_pct
+    if ping.fastest_ms is None:
+        raise ParseError("ping", f"no reply to {ping.sent} packets")
+    return ping.fastest_ms * 1e3

@@ -1,4 +1,4 @@
-"""Links between nodes: loss and delay, ib_write_bw, ib_write_lat and iperf3 between every pair, over each rail."""
+"""Links between all pairs of nodes, per rail: loss, delay, ib_write_bw, ib_write_lat and iperf3."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rackproof.bench.link_figures import (
     TCP_RETRANSMITTED,
     figure_of,
 )
+from rackproof.bench.link_reader import LOSS, NAME, PINGS, ROUND_TRIP, TO, read_links
 from rackproof.bench.port_proof import reading_command
-from rackproof.bench.ports import wait_listening
-from rackproof.bench.proven_links import LOSS, PINGS, ROUND_TRIP, TO
-from rackproof.bench.readers import READERS
+from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import rounds
@@ -34,7 +34,6 @@ from rackproof.remote.command import CommandResult
 RDMA_PORT, TCP_PORT = 18515, 15201
 START_S = 8.0
 """Time to connect and tear down, for the estimate, in seconds."""
-READER = "links-proven"
 READING_S = 20
 """Time limit of reading counters, in seconds."""
 PING_INTERVAL_S, PING_LIMIT_S = 0.005, 60
@@ -42,8 +41,8 @@ PING_INTERVAL_S, PING_LIMIT_S = 0.005, 60
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of a pair: the node's address on the rail. ``device``: what a socket must be bound to beside the address,
-    where the route to the peer may leave by another port."""
+    """One end of a pair: the node's address on the rail. ``device``: interface that sockets are bound to if the route
+    to the peer may use another port."""
 
     node: str
     address: str
@@ -53,28 +52,28 @@ class End:
 
     @property
     def bound(self) -> str:
-        """Options of iperf3."""
+        """iperf3's options that bind to this end."""
         device = f" --bind-dev {shlex.quote(self.device)}" if self.device else ""
         return f"-B {shlex.quote(self.address)}{device}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool of the set: its metrics, the two command lines, and its port."""
+    """One tool: its metrics, the command lines of both ends, and its port."""
 
     name: str
     metrics: tuple[str, ...]
     port: int
     server: Callable[[End], str]
     client: Callable[[End, End], str]
-    """Of the server's end and the client's."""
+    """Command of the client, from the server's end and the client's."""
     seconds: float
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step per rail for loss and delay between all nodes, then one per rail, round and tool.
 
-    The pairs of a round run at once; no node is in two of them.
+    The pairs of a round run at once; each node is in one of them.
     """
     fabric = architecture.fabric
     if fabric is None:
@@ -90,16 +89,16 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
 
 def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     device = f"{fabric.rdma_prefix}{rail}"
-    rdma = f"-d {device} -F -p {RDMA_PORT}"
+    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
     latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
     tcp = f"-p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
     return [
         Tool("rdma-bandwidth", (RDMA_BANDWIDTH, RDMA_RETRIES), RDMA_PORT,
-             lambda own: bandwidth, lambda peer, own: f"{bandwidth} {shlex.quote(peer.address)}",
+             lambda own: _bound(bandwidth, own), lambda peer, own: f"{bandwidth} {shlex.quote(peer.address)}",
              profile.rdma_duration_s),
         Tool("rdma-latency", (RDMA_LATENCY,), RDMA_PORT,
-             lambda own: latency, lambda peer, own: f"{latency} {shlex.quote(peer.address)}", 3.0),
+             lambda own: _bound(latency, own), lambda peer, own: f"{latency} {shlex.quote(peer.address)}", 3.0),
         Tool("tcp-bandwidth", (TCP_BANDWIDTH, TCP_RETRANSMITTED), TCP_PORT,
              lambda own: f"iperf3 -s -1 -p {TCP_PORT} {own.bound}",
              lambda peer, own: f"iperf3 -c {shlex.quote(peer.address)} {own.bound} {tcp}",
@@ -107,11 +106,17 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     ]  # fmt: skip
 
 
-def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
-    """The node's end of a rail; None where the inventory gives no address for it.
+def _bound(command: str, own: End) -> str:
+    """perftest's server, bound to this end for the exchange of parameters where its version can be (since 4.5)."""
+    bind = f"bind=--bind_source_ip={shlex.quote(own.address)}"
+    return f"bind=; ! {command.split()[0]} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; exec {command} $bind"
 
-    Where another rail of the node is in the same subnet and no routing table of its own leads out of each, the kernel
-    may send from this rail's address by the other port: the socket needs the device too.
+
+def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
+    """The node's end of a rail; None without an address in the inventory.
+
+    With two rails in one subnet and without a routing table per rail, the kernel may send from this rail's address
+    through the other port: sockets are then bound to the device as well.
     """
     address, port = node.fabric_address(rail), f"{fabric.interface_prefix}{rail}"
     if address is None:
@@ -132,6 +137,11 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
         ready, absent = _ready(context, pairs)
         for pair, gone in absent.items():
             yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
+        lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
+        for pair in [pair for pair in ready if set(pair) & set(lost)]:
+            ready.remove(pair)
+            reason = "; ".join(lost[name] for name in pair if name in lost)
+            yield from (unmeasured(place, reason) for place in places[pair])
         ends = {}
         for pair in list(ready):
             server, client = (end_of(context.session.rack.node(name), fabric, rail) for name in pair)
@@ -154,7 +164,7 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
 def _ready(
     context: BenchContext, pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], dict[tuple[str, str], str]]:
-    """Pairs whose nodes answer, and by other pair those that do not."""
+    """Pairs whose nodes answer, and the silent nodes of the other pairs."""
     alive = set(context.session.alive(sorted({name for pair in pairs for name in pair}), context.say))
     absent = {pair: ", ".join(sorted(set(pair) - alive)) for pair in pairs if not set(pair) <= alive}
     return [pair for pair in pairs if pair not in absent], absent
@@ -163,10 +173,10 @@ def _ready(
 def _measure(
     context: BenchContext, tool: Tool, ends: tuple[End, End], places: Sequence[Measurement], runs: int
 ) -> list[Measurement]:
-    """All runs of one pair: the first node serves, the second is the client.
+    """All runs of one pair: the first node is the server, the second the client.
 
-    The counters of both ports are read before the first run and after each one. A run whose figures are unreliable is
-    repeated; its output stays in the evidence.
+    The counters of both ports are read before the first run and after each run. A run with unreliable figures is
+    repeated, and its output stays in the evidence.
     """
     session = context.session
     server, client = ends
@@ -188,7 +198,7 @@ def _measure(
 
 
 def _unreliable(result: CommandResult, architecture: Architecture) -> bool:
-    """Whether another attempt may give what this run did not."""
+    """Whether a run is worth another attempt."""
     try:
         figure_of(result, architecture)
     except Unreliable:
@@ -199,13 +209,13 @@ def _unreliable(result: CommandResult, architecture: Architecture) -> bool:
 
 
 def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Architecture) -> Measurement:
-    """The measurement, or why the answers do not give it. A failed run is the whole reason."""
+    """The measurement with its number, or with the reason why there is none, a failed run first."""
     client = place.members[-1]
     for answer in answers:
         if answer.node == client and answer.rc != 0 and not answer.command.startswith("ping "):
             return unmeasured(place, f"{client}: {answer.command.split()[0]}: {answer.why}", outputs_of(answers))
     try:
-        return reading_of(place, READERS[READER](answers, architecture), READER)
+        return reading_of(place, read_links(answers, architecture), NAME)
     except (Mismatch, Unreliable) as error:
         return unmeasured(place, f"{client}: {error}", outputs_of(answers))
     except ParseError as error:
@@ -214,14 +224,15 @@ def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Ar
 
 def _once(context: BenchContext, tool: Tool, server: End, client: End) -> CommandResult:
     limit = tool.seconds + 45
-    session = context.session
-    with session.serving(server.node, tool.server(server), limit + 30) as process:
-        wait_listening(session.fleet[server.node], process, tool.port)
-        return session.run_on(client.node, tool.client(server, client), limit)
+    session, users = context.session, BenchUsers.of(context)
+    account = users[server.node]
+    with session.serving(server.node, tool.server(server), limit + 30, account.prefix) as process:
+        wait_listening(session.fleet[server.node], process, at_port(tool.port, account))
+        return session.run_on(client.node, tool.client(server, client), limit, user=users[client.node].prefix)
 
 
 def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
-    """Loss and delay between all nodes with an address on the rail, storage servers included."""
+    """Loss and delay between all nodes with an address on the rail, including storage servers."""
     nodes = [node.name for node in rack.nodes if node.fabric_address(rail)]
     schedule = rounds(nodes)
     if not schedule:
@@ -255,7 +266,7 @@ def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
 
 
 def ping(fabric: Fabric, rail: int, peer: Node) -> str:
-    """Command that pings a peer over a rail; its end names the peer."""
+    """Command that pings a peer over a rail; a comment names the peer."""
     port, address = f"{fabric.interface_prefix}{rail}", peer.fabric_address(rail) or ""
     options = f"-n -q -c {PINGS} -i {PING_INTERVAL_S:g} -W 2 -I {shlex.quote(port)}"
     return f"ping {options} {shlex.quote(address)}{TO}{peer.name}"

@@ -17,9 +17,9 @@ from rackproof.errors import ArchitectureError
 
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
-    """Steps of a profile. Raises ArchitectureError when the architecture has no such profile.
+    """Steps of a profile. Raises ArchitectureError for an unknown profile.
 
-    Every step has a digest of its parameters: its part of the profile, the rest of the architecture, and the nodes.
+    Each step has a digest of its parameters: its part of the profile, the rest of the architecture, and the nodes.
     """
     try:
         profile = architecture.profiles[profile_name]
@@ -43,7 +43,7 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
 
 
 def _refuse_further_rails(architecture: Architecture, rack: Rack) -> None:
-    """Raises ArchitectureError where nodes have more rails than the architecture: nothing would look at them."""
+    """Raises ArchitectureError if nodes have more rails than the architecture: these would not be measured."""
     further = [node for node in rack.nodes if len(node.data.get("fabric_addresses") or ()) > architecture.rails > 0]
     if further:
         count = len(further[0].data["fabric_addresses"])

@@ -1,4 +1,4 @@
-"""Proof that traffic took the ports that were measured: differences of their own counters. Pure."""
+"""Prove by port counters that traffic used the measured ports. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rackproof.parse.port_counters import BEGINS, TOOL, Counters, PortCounters, 
 from rackproof.remote.command import CommandResult
 
 LEAST_SHARE: Final = 0.95
-"""Least share of the payload that a port must have counted. Headers make a port count more than the payload."""
+"""Minimum share of the payload in a port's counters, which include headers."""
 WORD: Final = 4
-"""Bytes in which ``port_xmit_data`` and ``port_rcv_data`` count (InfiniBand Architecture, PortCounters)."""
+"""Bytes per unit of ``port_xmit_data`` and ``port_rcv_data`` (InfiniBand Architecture, PortCounters)."""
 RETRIES: Final = (
     # mlx5
     "local_ack_timeout_err", "rnr_nak_retry_err", "packet_seq_err", "implied_nak_seq_err", "out_of_sequence",
@@ -24,11 +24,11 @@ RETRIES: Final = (
     # both
     "duplicate_request",
 )  # fmt: skip
-"""RDMA counters of packets that were lost, sent again or came in the wrong order (drivers' hw_counters)."""
+"""RDMA counters of lost, retransmitted and reordered packets (drivers' hw_counters)."""
 
 
 class Moved(NamedTuple):
-    """What passed a port between two readings."""
+    """Traffic of a port between two readings."""
 
     sent_bytes: int
     received_bytes: int
@@ -45,7 +45,7 @@ def reading_command(fabric: Fabric, rails: Iterable[int]) -> str:
 
 
 def readings_of(answers: Iterable[CommandResult]) -> list[CommandResult]:
-    """The readings of counters among answers."""
+    """Answers of ``reading_command``."""
     return [answer for answer in answers if answer.command.startswith(BEGINS)]
 
 
@@ -56,7 +56,7 @@ def counters_of(answer: CommandResult) -> PortCounters:
 
 
 def by_interface(before: PortCounters, after: PortCounters, interface: str) -> Moved:
-    """What the network interface counted. On most adapters without the traffic of RDMA."""
+    """Traffic of the network interface; on most adapters without RDMA."""
     pair = _both(before.netdevs, after.netdevs, interface)
     if pair is None:
         raise ParseError(TOOL, f"{after.hostname} has no port {interface}")
@@ -65,7 +65,7 @@ def by_interface(before: PortCounters, after: PortCounters, interface: str) -> M
 
 
 def by_device(before: PortCounters, after: PortCounters, device: str) -> Moved | None:
-    """What the RDMA device counted; None where it has no counters of data, as RDMA in software."""
+    """Traffic of the RDMA device; None if it does not count data, like software RDMA."""
     pair = _both(before.rdma, after.rdma, device)
     names = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
     if pair is None or not all(name in counters for counters in pair for name in names):
@@ -77,15 +77,15 @@ def by_device(before: PortCounters, after: PortCounters, device: str) -> Moved |
 
 
 def by_rdma(before: PortCounters, after: PortCounters, fabric: Fabric, rail: int) -> Moved:
-    """What passed as RDMA: by the device's counters, or by those of the interface where the device has none."""
+    """RDMA traffic, from the device's counters, or from the interface's if the device has none."""
     moved = by_device(before, after, f"{fabric.rdma_prefix}{rail}")
     return moved or by_interface(before, after, f"{fabric.interface_prefix}{rail}")
 
 
-def received_on(before: PortCounters, after: PortCounters, fabric: Fabric) -> int:
-    """Bytes that a node received on all rails, of either kind; the larger one where a port counts both as one."""
+def received_on(before: PortCounters, after: PortCounters, fabric: Fabric, rails: Iterable[int]) -> int:
+    """Bytes received on these rails; per rail the larger of both counters, because one may include the other."""
     total = 0
-    for rail in range(fabric.rails):
+    for rail in rails:
         own = by_interface(before, after, f"{fabric.interface_prefix}{rail}").received_bytes
         rdma = by_device(before, after, f"{fabric.rdma_prefix}{rail}")
         total += max(own, rdma.received_bytes if rdma else 0)
@@ -93,7 +93,7 @@ def received_on(before: PortCounters, after: PortCounters, fabric: Fabric) -> in
 
 
 def rdma_retries(before: PortCounters, after: PortCounters, device: str) -> int | None:
-    """Retries and losses that the device counted; None where it counts none of them."""
+    """Retries and losses of the device; None without such counters."""
     pair = _both(before.rdma, after.rdma, device)
     names = [name for name in RETRIES if pair and name in pair[0] and name in pair[1]]
     if pair is None or not names:
@@ -102,15 +102,15 @@ def rdma_retries(before: PortCounters, after: PortCounters, device: str) -> int 
 
 
 def tcp_retransmitted(before: PortCounters, after: PortCounters) -> int:
-    """TCP segments that the whole node sent again."""
+    """TCP segments that the node retransmitted."""
     return _grown(before.tcp, after.tcp, "RetransSegs", after.hostname)
 
 
-def prove(tool: str, port: str, verb: str, needed: int, counted: int, what: str = "B") -> None:
-    """Raises Mismatch where a port counted less than what the tool says it moved."""
+def prove(tool: str, port: str, verb: str, needed: int, counted: int, unit: str = "B") -> None:
+    """Raises Mismatch if a port counted less than the tool reports."""
     if counted < LEAST_SHARE * needed:
         raise Mismatch(
-            tool, f"expected {port} to have {verb} at least {needed} {what}, its counters say {counted}: another path"
+            tool, f"expected {port} to have {verb} at least {needed} {unit}, its counters say {counted}: another path"
         )
 
 

@@ -1,22 +1,32 @@
-"""Wait until a server listens on its node: tools do not reliably print into a pipe that they are ready."""
+"""Wait until a server listens: tools do not reliably report it on a pipe."""
 
 from __future__ import annotations
 
+from rackproof.bench.user import Account
 from rackproof.errors import NodeUnreachable
+from rackproof.remote.command import program
 from rackproof.remote.ssh import Connection, Server
 
 READY_S = 30
 
 
-def wait_listening(connection: Connection, server: Server, port: int) -> None:
-    """Return when a TCP socket listens on the port. Raises NodeUnreachable when the server ends or is too slow."""
-    probe = (
-        f"for i in $(seq 1 {READY_S * 5}); do ss -Hltn 'sport = :{port}' | grep -q . && exit 0; sleep 0.2; done; exit 1"
-    )
+def at_port(port: int, account: Account) -> str:
+    """Command that succeeds when a TCP socket of the account listens: another user may have taken the port."""
+    return f"ss -Hltne 'sport = :{port}' | grep -q ' uid:{account.uid} '"
+
+
+def at_socket(path: str) -> str:
+    """Command that succeeds when a Unix socket is open; the file of a server that has ended does not count."""
+    return f"grep -q ' {path}$' /proc/net/unix"
+
+
+def wait_listening(connection: Connection, server: Server, listens: str) -> None:
+    """Return when the command ``listens`` succeeds. Raises NodeUnreachable if the server ends or is too slow."""
+    probe = f"for i in $(seq 1 {READY_S * 5}); do {listens} && exit 0; sleep 0.2; done; exit 1"
     answer = connection.run(probe, READY_S + 10)
     if answer.ok:
         return
-    tool = server.command.split()[0]
+    tool = program(server.command)
     if not server.poll():
         raise NodeUnreachable(connection.node.name, f"{tool} ended at once: {server.stop().why}")
-    raise NodeUnreachable(connection.node.name, f"{tool} does not listen on port {port}: {answer.why}")
+    raise NodeUnreachable(connection.node.name, f"{tool} does not listen: {answer.why}")

@@ -1,4 +1,4 @@
-"""Check, before anything is measured, that the measuring programs are what their packages installed."""
+"""Check before all measurements that the measuring programs are those of their packages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TIMEOUT_S: Final = 300.0
 
 
 def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
-    """Record a result for every node and program of the steps; returns a line for everything that is wrong."""
-    wanted: dict[str, dict[str, None]] = {}
+    """Record a result per node and program of the steps. Returns a line per fault."""
+    programs: dict[str, dict[str, None]] = {}
     for place in (place for step in steps for place in step.expects):
         names = dict.fromkeys(programs_of(place.metric, place.labels))
         for member in place.members:
-            wanted.setdefault(member.partition("/")[0], {}).update(names)
-    commands = {node: script(__name__, "programs", *wanted[node]) for node in wanted if wanted[node]}
+            programs.setdefault(member.partition("/")[0], {}).update(names)
+    commands = {node: script(__name__, "programs", *names) for node, names in programs.items() if names}
     faults: dict[str, list[str]] = {}
     for node, answer in session.run(commands, _TIMEOUT_S).items():
-        for result in results(node, tuple(wanted[node]), answer, session.outputs(answer)):
+        for result in results(node, tuple(programs[node]), answer, session.outputs(answer)):
             session.store.append(Kind.CHECK, result)
             if result.outcome is not CheckOutcome.PASSED:
                 faults.setdefault(result.message, []).append(node)
@@ -36,12 +36,12 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
 
 
 def is_question(command: str) -> bool:
-    """Whether a recorded command asks for programs."""
+    """Whether a recorded command is that of ``check_programs``."""
     return MARK in command
 
 
 def results(node: str, names: tuple[str, ...], answer: CommandResult, raw: tuple[str, ...]) -> Iterator[CheckResult]:
-    """What an answer says about each program."""
+    """Results from one node's answer, one per program."""
     try:
         if not answer.ok:
             raise ParseError("programs.sh", answer.why)

@@ -1,46 +1,20 @@
-"""Readers by name: how each benchmark's raw outputs become samples, companions and conditions.
+"""Readers by name: they turn a benchmark's raw outputs into samples, companions and conditions.
 
-A benchmark gets its numbers from its reader when it measures, and ``rackproof judge`` gets them from the same reader
-when it reads the evidence again; so a number that its raw output does not give is found. A reader whose rules change
-in a way that makes recorded numbers differ gets a new name, and the old one stays for older evidence.
+Benchmarks and ``rackproof judge`` use the same readers, so that a number that contradicts its raw output is found. If a
+reader's rules change its numbers, the format of the evidence changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
-from rackproof.bench.collective_reader import read_collectives
-from rackproof.bench.container_reader import read_containers
-from rackproof.bench.fio_reader import read_fio
-from rackproof.bench.link_reader import read_links
-from rackproof.bench.proven_collectives import read_proven_collectives
-from rackproof.bench.proven_containers import read_proven_containers
-from rackproof.bench.proven_links import read_proven_links
+from rackproof.bench import collective_reader, container_reader, link_reader, storage_reader
 from rackproof.bench.reading import Reader
-from rackproof.bench.storage_reader import read_storage
-from rackproof.core.evidence import PORTS, STORAGE
 
-READERS: Final[dict[str, Reader]] = {
-    "collectives": read_collectives,
-    "collectives-proven": read_proven_collectives,
-    "containers": read_containers,
-    "containers-proven": read_proven_containers,
-    "fio": read_fio,
-    "fio-proven": read_storage,
-    "links": read_links,
-    "links-proven": read_proven_links,
+READERS: Final[dict[str, tuple[str, Reader]]] = {
+    "collective": (collective_reader.NAME, collective_reader.read_collectives),
+    "container": (container_reader.NAME, container_reader.read_containers),
+    "link": (link_reader.NAME, link_reader.read_links),
+    "storage": (storage_reader.NAME, storage_reader.read_storage),
 }
-_BY_METRIC: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    # by the first part of a metric: its readers, the newest first, and the proof of the runs that record it
-    "collective": (("collectives-proven", PORTS), ("collectives", "")),
-    "container": (("containers-proven", STORAGE), ("containers", "")),
-    "link": (("links-proven", PORTS), ("links", "")),
-    "storage": (("fio-proven", STORAGE), ("fio", "")),
-}
-
-
-def reader_of(metric: str, proofs: Collection[str]) -> str:
-    """Name of the reader of a metric in a run with these proofs; empty where the kit does not measure it."""
-    known = _BY_METRIC.get(metric.partition(".")[0], ())
-    return next((name for name, proof in known if not proof or proof in proofs), "")
+"""Recorded name and function of the reader, by first part of a metric."""

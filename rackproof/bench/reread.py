@@ -1,4 +1,4 @@
-"""Measurements read again: recorded numbers against what their raw outputs give, by the readers of this kit.
+"""Compare recorded numbers with their raw outputs, read again by this kit's readers.
 
 Linear in the evidence; keeps the answers of one step at a time.
 """
@@ -9,72 +9,62 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rackproof.bench.asked import other_than_asked
-from rackproof.bench.guard import is_look
+from rackproof.bench.guard import is_load_command
+from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.programs import is_question
-from rackproof.bench.readers import READERS, reader_of
-from rackproof.bench.reading import Read, Reading, name_of, outputs_of
-from rackproof.bench.reread_load import LoadRead, read_load
+from rackproof.bench.readers import READERS
+from rackproof.bench.reading import Read, Reading, outputs_of
+from rackproof.bench.reread_load import read_load
 from rackproof.bench.storage_runs import is_layout
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
-from rackproof.core.load import GUARD
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import OF_CONTROLLER
 from rackproof.errors import RunError
 from rackproof.parse import ParseError
-from rackproof.remote.command import CommandResult
+from rackproof.remote.command import CommandResult, sha256_of
 
-PROOF: Final = "readers"
-"""Name of this proof in ``RunInfo.proofs``."""
-BESIDE: Final = frozenset({"steal_pct", "pressure_cpu_pct", "pressure_io_pct", "pressure_memory_pct"})
-"""Companions and conditions that can only make a number INVALID; no reader gives them."""
 _TOLERANCE: Final = 1e-9
-"""Relative; sums of the same numbers may differ in their last digit between platforms."""
+"""Relative: sums of the same numbers may differ in the last digit between platforms."""
 
 Output = Callable[[str], bytes]
-"""A stored output by its sha256. Raises RunError where it is missing or was changed."""
+"""Returns a stored output by sha256. Raises RunError if it is missing or changed."""
 
 
 def disproven(
     records: Sequence[Record],
     output: Output,
     architecture: Architecture,
-    proofs: Sequence[str],
     profile: str,
-    nodes: Iterable[NodeInfo] = (),
+    nodes: Iterable[NodeInfo],
 ) -> dict[int, str]:
-    """Why a measurement is not what its raw outputs give, by the ``seq`` of its record; empty where all are proven.
+    """Why measurements contradict their raw outputs, by ``seq``; empty if all are proven.
 
-    ``architecture`` is the run's own, ``profile`` names the sizes that it asked for. ``proofs`` are those of its
-    ``RunInfo``: a run that records its readers has one for every measurement; for older runs the reader follows from
-    the metric, and metrics without one are left out.
+    ``architecture`` and ``profile`` are the run's.
     """
-    load = LoadRead()
-    if GUARD in proofs:
-        load = read_load(records, lambda command: _answer(command, output), architecture, nodes)
+    load = read_load(records, lambda command: _answer(command, output), architecture, nodes)
     faults = load.faults
     owners: dict[str, tuple[int, int]] = {}
     for number, (step, commands, measurements) in enumerate(_steps(records)):
         answers: list[CommandResult] | None = None
         reads: dict[str, Read] = {}
         for seq, measurement in measurements:
-            name = measurement.reader or ("" if PROOF in proofs else reader_of(measurement.metric, proofs))
-            if not measurement.samples or (not name and PROOF not in proofs):
+            if not measurement.samples:
                 continue
             try:
                 if answers is None:
                     answers = [_answer(command, output) for command in commands]
-                if name in READERS and name not in reads:
-                    reads[name] = READERS[name](answers, architecture)
-                fault = _identity_fault(measurement, name, step, reader_of(measurement.metric, proofs))
+                name, reader = READERS.get(measurement.metric.partition(".")[0], ("", None))
+                if reader is not None and name not in reads:
+                    reads[name] = reader(answers, architecture)
+                fault = _identity_fault(measurement, name, step)
                 if fault is None:
                     reading = reads[name](measurement)
                     observed = _observed(reading, measurement, load.conditions.get(seq, {}))
                     fault = (
-                        difference(measurement, observed, PROOF in proofs)
+                        difference(measurement, observed)
                         or _used_twice(reading, owners, number)
-                        or other_than_asked(measurement, reading, architecture.profiles[profile])
+                        or profile_mismatch(measurement, reading, architecture.profiles[profile])
                     )
             except (ParseError, RunError) as error:
                 fault = f"its outputs do not give it: {error}"
@@ -86,7 +76,7 @@ def disproven(
 
 
 def _observed(reading: Reading, measurement: Measurement, conditions: Mapping[str, Any]) -> Reading:
-    """The reading with what was seen of the nodes, and of the controller, which no output shows."""
+    """The reading with the conditions of the nodes, and of the controller, which have no raw output."""
     own = {name: value for name, value in measurement.conditions.items() if name in OF_CONTROLLER}
     return reading._replace(conditions={**reading.conditions, **conditions, **own})
 
@@ -95,16 +85,16 @@ Step = tuple[str | None, list[CommandRecord], list[tuple[int, Measurement]]]
 
 
 def _steps(records: Iterable[Record]) -> Iterator[Step]:
-    """Commands and measurements of each step with the step's id; None where the run ended before the step did.
+    """Id, commands and measurements of each step; the id is None for a step that did not end.
 
-    The commands begin with those of earlier steps that wrote the files of the same storage.
+    The commands include those of earlier steps that wrote the files of the same storage.
     """
     commands: list[CommandRecord] = []
     layouts: dict[str, list[CommandRecord]] = {}
     measurements: list[tuple[int, Measurement]] = []
     for record in records:
         match record.kind:
-            case Kind.COMMAND if not is_look(text := str(record.body["command"])) and not is_question(text):
+            case Kind.COMMAND if not is_load_command(text := str(record.body["command"])) and not is_question(text):
                 commands.append(CommandRecord.model_validate(record.body))
             case Kind.MEASUREMENT:
                 measurements.append((record.seq, Measurement.model_validate(record.body)))
@@ -121,7 +111,7 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
 
 
 def _storage_of(measurements: Sequence[tuple[int, Measurement]]) -> str:
-    """The step without its last part: ``storage/nfs`` for ``storage/nfs/read``."""
+    """First parts of the step's id: ``storage/nfs`` of ``storage/nfs/read``."""
     return measurements[0][1].step.rpartition("/")[0]
 
 
@@ -132,15 +122,13 @@ def _answer(record: CommandRecord, output: Output) -> CommandResult:
     )  # fmt: skip
 
 
-def _identity_fault(measurement: Measurement, name: str, step: str | None, reader: str) -> str | None:
-    """What a measurement says of itself that cannot be."""
+def _identity_fault(measurement: Measurement, reader: str, step: str | None) -> str | None:
+    """Contradictions within a measurement's record; None without any. ``reader``: name of the kit's reader."""
     metric = METRICS.get(measurement.metric)
-    if not name:
+    if not measurement.reader:
         return "recorded without the name of its reader"
-    if name not in READERS:
-        return f"its reader {name[:40]!r} is unknown to this kit"
-    if name != reader:
-        return f"its reader is {name}, expected {reader or 'none'}"
+    if measurement.reader != reader:
+        return f"its reader is {measurement.reader[:40]!r}, expected {reader or 'none'}"
     if metric is None or measurement.unit != metric.unit:
         return f"expected unit {metric.unit if metric else 'none'}, actual {measurement.unit}"
     if step is not None and measurement.step != step:
@@ -155,11 +143,8 @@ def _identity_fault(measurement: Measurement, name: str, step: str | None, reade
     return None
 
 
-def difference(measurement: Measurement, reading: Reading, complete: bool) -> str | None:
-    """The first difference between a recorded measurement and its reading, with both values; None: equal.
-
-    Not ``complete``, for runs of older kits: companions and conditions that only the reading has are left out.
-    """
+def difference(measurement: Measurement, reading: Reading) -> str | None:
+    """The first difference between a recorded measurement and its reading, with both values; None if they are equal."""
     if not _close(measurement.samples, reading.samples):
         return _both(measurement.samples, reading.samples, f" {measurement.unit}")
     if set(measurement.raw) != set(outputs_of(reading.used)):
@@ -168,20 +153,20 @@ def difference(measurement: Measurement, reading: Reading, complete: bool) -> st
         ("", measurement.companions, reading.companions),
         ("condition ", measurement.conditions, reading.conditions),
     )
-    for what, recorded, read in sides:
-        for name in sorted((recorded.keys() | read.keys() if complete else recorded.keys()) - BESIDE):
+    for kind, recorded, read in sides:
+        for name in sorted(recorded.keys() | read.keys()):
             if not _same(recorded.get(name), read.get(name)):
-                return f"{what}{name}: {_both(recorded.get(name), read.get(name))}"
+                return f"{kind}{name}: {_both(recorded.get(name), read.get(name))}"
     return None
 
 
 def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int) -> str | None:
-    """Two runs of a tool never print the same: times, addresses of memory and process numbers differ.
+    """Fault of an output that two runs share: outputs of two runs differ in times, addresses and process ids.
 
-    ``owners`` has the step and the run of every output so far.
+    ``owners``: step and run of all outputs so far.
     """
     for answer in reading.used:
-        name = name_of(answer.stdout)
+        name = sha256_of(answer.stdout)
         if answer.stdout and owners.setdefault(name, (step, id(answer))) != (step, id(answer)):
             return f"its output {name[:12]} is also that of another run"
     return None
@@ -189,7 +174,7 @@ def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int)
 
 def _close(recorded: Sequence[float], read: Sequence[float]) -> bool:
     return len(recorded) == len(read) and all(
-        math.isclose(one, other, rel_tol=_TOLERANCE) for one, other in zip(recorded, read, strict=True)
+        math.isclose(*pair, rel_tol=_TOLERANCE) for pair in zip(recorded, read, strict=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""A step: the unit of a benchmark that is repeated or kept as a whole."""
+"""A step: the unit of a benchmark that is repeated or resumed."""
 
 from __future__ import annotations
 
@@ -17,23 +17,17 @@ Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 @dataclass
 class BenchContext:
-    """Shared state of the steps. ``stack`` closes shared resources (servers on nodes) at the end of the stage."""
+    """State shared by all steps. ``stack`` ends what a step has started on nodes, at the end of the step."""
 
     session: Session
-    run: str
-    stack: ExitStack
     say: Callable[[str], None]
+    stack: ExitStack = field(default_factory=ExitStack)
     shared: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def folder(self) -> str:
-        """Folder for helper files on every node; removed when the stage ends."""
-        return f"/var/tmp/rackproof-{self.run}"  # noqa: S108  (unique for every run)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``expects`` lists the measurements; those that ``execute`` does not return are recorded as UNMEASURED."""
+    """``expects``: all measurements of the step; those that ``execute`` does not return are UNMEASURED."""
 
     id: str
     title: str
@@ -41,11 +35,11 @@ class Step:
     expects: tuple[Measurement, ...]
     execute: Callable[[BenchContext], Iterable[Measurement]]
     digest: str = ""
-    """sha256 of everything that the step depends on: see ``plan_steps``."""
+    """sha256 of the step's parameters: see ``plan_steps``."""
 
 
 def key_of(measurement: Measurement) -> Key:
-    """Identity of a measurement: metric, scope, members and labels, not its values."""
+    """Identity of a measurement: metric, scope, members and labels."""
     return (
         measurement.metric,
         measurement.scope.value,
@@ -55,7 +49,7 @@ def key_of(measurement: Measurement) -> Key:
 
 
 def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[str, str], step: str) -> Measurement:
-    """A measurement that has not been made yet."""
+    """A measurement without values."""
     return Measurement(
         metric=metric, scope=scope, members=tuple(members), labels=dict(labels), unit=METRICS[metric].unit,
         reason="not reached", step=step,
@@ -71,7 +65,7 @@ def measured(
     companions: Mapping[str, Sequence[float]] | None = None,
     reader: str = "",
 ) -> Measurement:
-    """The measurement with its samples. Companions without one number per sample are left out.
+    """The measurement with its samples. Companions without one number per sample are dropped.
 
     Raises ValueError without samples.
     """
@@ -86,15 +80,15 @@ def measured(
         "reader": reader,
     }
     if companions:
-        whole = {name: tuple(numbers) for name, numbers in companions.items() if len(numbers) == len(values)}
-        update["companions"] = whole
+        complete = {name: tuple(numbers) for name, numbers in companions.items() if len(numbers) == len(values)}
+        update["companions"] = complete
     if members is not None:
         update["members"] = tuple(members)
     return place.model_copy(update=update)
 
 
 def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
-    """The measurement as its reader finds it in the step's answers. Raises ParseError."""
+    """The measurement with the values that its reader reads from the step's answers. Raises ParseError."""
     reading = read(place)
     return measured(
         place,

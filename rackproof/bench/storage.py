@@ -2,7 +2,7 @@
 
 The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
 together and returns one JSON document with an entry per client. Numbers are fio's, to the last digit. The first step of
-a storage writes the files completely; every run begins with dropped caches, between two looks at the mounts.
+a storage writes the files completely. Caches are dropped before every run, and mounts are read before and after it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rackproof.remote.command import CommandResult
 
 SETUP_S = 10.0
 MARGIN_S = 120.0
-"""For requests in flight when the time is over, and for the last fsync."""
+"""Seconds for requests in flight at the end, and for the last fsync."""
 ORDER = ("write", "read", "randread")
 
 
@@ -45,7 +45,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
 
 
 def _places(name: str, job: FioJob, clients: list[str], step: str) -> dict[tuple[str, str], Measurement]:
-    """Measurements of one job by (metric, node); the node of the rack's sum is ``""``."""
+    """Measurements of one job by (metric, node); node ``""`` is the rack's sum."""
     labels = {"storage": name, "block_bytes": str(job.block_bytes)}
     metrics = {
         "read": ["storage.read_bandwidth"],
@@ -85,7 +85,7 @@ class _StorageStep:
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
         self.answers: list[CommandResult] = []
-        """Of this step, all that the reader needs, in their order."""
+        """Answers of this step for the reader, in order."""
         self.lost: dict[str, str] = {}
 
     def execute(self) -> Iterator[Measurement]:
@@ -98,7 +98,7 @@ class _StorageStep:
         yield from self._results()
 
     def _write_files(self) -> None:
-        """Write the files that are missing, on mounts of the architecture only."""
+        """Write missing files, only on mounts that are the architecture's."""
         missing = self.layouts.missing(self.name, self.clients)
         ask = partial(state_after, self.storage, addresses=self.addresses)
         for node, answer in self._ask({node: ask(self._directories(node)) for node in missing}).items():
@@ -108,13 +108,13 @@ class _StorageStep:
         self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
 
     def _run(self, nodes: list[str]) -> list[str]:
-        """One run; again without the clients that failed, which may have disturbed the others. Returns its clients."""
+        """One run, repeated without clients that failed and may have disturbed the others. Returns its clients."""
         while nodes := self._prepare(nodes):
             limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
             answer = self.fio.launch(nodes, self._job_file, limit)
             self.answers.append(answer)
             lost = self.fio.lost(answer, nodes)
-            lost = self._look(nodes) | lost
+            lost = self._read_state(nodes) | lost
             if not lost:
                 return nodes
             self.lost |= lost
@@ -122,7 +122,7 @@ class _StorageStep:
         return []
 
     def _prepare(self, nodes: list[str]) -> list[str]:
-        """Start servers, drop caches on clients and servers, ask for the clients' state. Returns those ready."""
+        """Start fio's servers, drop caches on clients and servers, read the clients' state. Returns ready clients."""
         for node, why in self.fio.servers.ensure(nodes).items():
             if why is not None:
                 self.lost[node] = why
@@ -135,8 +135,8 @@ class _StorageStep:
         self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
         return [node for node in nodes if node not in self.lost]
 
-    def _look(self, nodes: list[str]) -> dict[str, str]:
-        """The clients' state after a run; returns those that do not answer."""
+    def _read_state(self, nodes: list[str]) -> dict[str, str]:
+        """Read the clients' state after a run. Returns the reasons of silent clients."""
         ask = partial(state_after, self.storage, addresses=self.addresses)
         answers = self._ask({node: ask(self._directories(node)) for node in nodes})
         return {
@@ -151,7 +151,7 @@ class _StorageStep:
         return answers
 
     def _directories(self, node: str) -> tuple[str, ...]:
-        """One directory on every mount of the storage; fio spreads its processes over them."""
+        """One directory per mount of the storage; fio distributes its processes over them."""
         return tuple(f"{point}/rackproof-bench/{node}" for point in self.storage.mountpoints)
 
     def _job_file(self, node: str) -> str:

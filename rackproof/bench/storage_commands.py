@@ -1,4 +1,4 @@
-"""Shell commands that a storage benchmark runs on clients, around fio."""
+"""Shell commands of storage benchmarks on clients, before and after fio."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from rackproof.bench.user import USER, Account
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
+from rackproof.parse.client_transfer import PORTS, bytes_command, transport_command
 from rackproof.parse.parallel_fs import DFUSE
+from rackproof.shell import script
 
 BEFORE, AFTER = "before", "after"
 _MARK = re.compile(r": storage-state (before|after)((?: [^ ;]+)*); ")
 DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
-"""Drops a node's caches; alone on the storage's servers."""
+"""Drops a node's caches; the only command on storage servers."""
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
@@ -21,34 +24,40 @@ _MEMORY = (
 
 
 def mounted(points: Sequence[str]) -> str:
-    """Fails, with the reason, where a mount point has no mount: fio would fill the root disk."""
+    """Command that fails for a mount point without a mount: fio would fill the root disk."""
     words = " ".join(map(shlex.quote, points))
     return f'for m in {words}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
 
 
-def empty_folders(storage: Storage, folders: Sequence[str], user: str = "") -> str:
-    """Makes the folders, without files of an earlier benchmark. ``user``: prefix of commands run as another user."""
+def empty_folders(storage: Storage, folders: Sequence[str], user: str) -> str:
+    """Command that makes folders and removes files of earlier benchmarks, all with the prefix ``user``."""
     words = " ".join(map(shlex.quote, folders))
     files = " ".join(f"{shlex.quote(folder)}/{TEST_FILE}.*" for folder in folders)
     return f"{mounted(storage.mountpoints)}; {user}mkdir -p -- {words} && {user}rm -f -- {files}"
 
 
-def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
-    """Drops the client's caches, then prints its state.
+def own_folders(storage: Storage, folders: Sequence[str], account: Account) -> str:
+    """Command that makes empty folders which belong to the account that measures."""
+    made = script(__name__, "folders", *folders, uid=account.uid, gid=account.gid, user=USER, stem=TEST_FILE)
+    return f"{mounted(storage.mountpoints)}\n{made}"
 
-    ``addresses`` are those that NFS may be mounted from. They are part of the command, so that the evidence has them.
+
+def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
+    """Command that drops the client's caches, then prints its state.
+
+    ``addresses``: allowed NFS servers, part of the command, so that they are in the evidence.
     """
     check = mounted(storage.mountpoints)
     return f"{_mark(BEFORE, addresses)}{check}; {{ {DROP}; }} || exit 1; {_state(storage, folders)}"
 
 
 def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
-    """Prints the client's state after a run."""
+    """Command that prints the client's state after a run."""
     return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
 
 
 def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
-    """When a state was asked for (``before`` or ``after``), and the expected addresses; None: another command."""
+    """``before`` or ``after``, and the expected addresses; None for another command."""
     match = _MARK.match(command)
     return (match[1], tuple(match[2].split())) if match else None
 
@@ -73,6 +82,10 @@ def _state(storage: Storage, folders: Sequence[str]) -> str:
         ]
     if storage.fstype == "fuse.daos":
         sections += ["dfuse", DFUSE]
+    if storage.class_ == "parallel":
+        sections += ["transport", transport_command(storage)]
+        sections += ["counters", command] if (command := bytes_command(storage)) else []
+        sections += ["ports", PORTS] if storage.server_role not in storage.client_roles else []
     sections += ["files", f"{files} -exec stat -c '%s %b %B %n' {{}} + 2>/dev/null"]
     parts = [f"echo -- {part}" if number % 2 == 0 else part for number, part in enumerate(sections)]
     return "; ".join([_MEMORY, cached, *parts, "echo -- end"])

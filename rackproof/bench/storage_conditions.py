@@ -1,27 +1,31 @@
-"""Conditions of a storage measurement, as they were observed."""
+"""Observed conditions of a storage measurement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rackproof.bench.fio_reader import workload
+from rackproof.bench.fio_launch import workload
+from rackproof.bench.storage_bytes import counted_bytes
 from rackproof.bench.storage_commands import AFTER, BEFORE
 from rackproof.bench.storage_proof import mounts_of, nfs_of
 from rackproof.bench.storage_runs import Run, State
 from rackproof.core.architecture import Storage
+from rackproof.parse import ParseError
+from rackproof.parse.answer import Answer
+from rackproof.parse.client_transfer import transports_in
 
 OWN_CACHE = ("gpfs", "fuse.daos")
-"""File systems whose clients cache outside of the kernel's page cache: GPFS's pagepool, dfuse."""
+"""File systems whose clients have their own cache besides the page cache: GPFS's pagepool, dfuse."""
 SERVER_CACHE = ("ceph",)
-"""File systems whose servers cache outside of the page cache that the kit drops: BlueStore."""
+"""File systems whose servers have their own cache besides the page cache, which the kit drops: BlueStore."""
 _COLD = 0.01
 _BYPASSED = 0.10
 """Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
 
 
 def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, asked: int) -> dict[str, Any]:
-    """Conditions of all runs of these clients; the worst of them counts."""
+    """Conditions of all runs of these clients; the worst one counts."""
     launch = runs[-1].launch
     job = launch.jobs[nodes[0]]
     pairs = [(run.state(node, BEFORE), run.state(node, AFTER)) for run in runs for node in nodes]
@@ -30,7 +34,7 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     bypassed = _bypassed(pairs, dataset)
     servers = _servers(runs, storage)
     own = storage.fstype in OWN_CACHE
-    return {
+    conditions = {
         "io": "buffered" if job.get("direct") != "1" or bypassed is False else "O_DIRECT",
         "cache": _cache(storage, None if own else start, servers),
         "client_cache": f"unknown: {storage.fstype} has a cache of its own" if own else _client(start, bypassed),
@@ -43,20 +47,24 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
         "layout": _layout(runs, nodes),
         "workload": workload(job, len(runs)),
     }
+    if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
+        texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
+        conditions["bytes"] = "; ".join(dict.fromkeys(texts))
+    return conditions
 
 
 def _start(before: State, dataset: int) -> float | None:
-    """Share of the files in the page cache at the start; None: unknown. Never more than the whole page cache."""
-    cached, whole = before.client.cached_bytes, before.client.page_cache_bytes
+    """Share of the files in the page cache at the start, at most the whole page cache; None if unknown."""
+    cached, page_cache = before.client.cached_bytes, before.client.page_cache_bytes
     if cached is not None:
         return cached / dataset
-    if whole is not None and whole < _COLD * dataset:
-        return whole / dataset
+    if page_cache is not None and page_cache < _COLD * dataset:
+        return page_cache / dataset
     return None
 
 
 def cached_at_start(before: State, dataset: int) -> float | None:
-    """Bytes of the files in the page cache at the start, or a proven upper bound; None: unknown."""
+    """Bytes of the files in the page cache at the start, or a proven upper bound; None if unknown."""
     share = _start(before, dataset)
     return None if share is None else share * dataset
 
@@ -66,7 +74,7 @@ def _worst(shares: Sequence[float | None]) -> float | None:
 
 
 def _bypassed(pairs: Sequence[tuple[State, State]], dataset: int) -> bool | None:
-    """Whether O_DIRECT was honoured: the files are not in the page cache afterwards. None: unknown."""
+    """Whether O_DIRECT had its effect: the files are not in the page cache afterwards. None if unknown."""
     answers = [_passed_by(before, after, dataset) for before, after in pairs]
     return False if False in answers else None if None in answers else True
 
@@ -77,7 +85,7 @@ def _passed_by(before: State, after: State, dataset: int) -> bool | None:
     old, new = before.client.page_cache_bytes, after.client.page_cache_bytes
     if old is None or new is None:
         return None
-    # The page cache of the whole node: other programs add to it, so growth proves nothing.
+    # The node's whole page cache: other programs use it as well, so growth proves nothing.
     return True if new - old < _BYPASSED * dataset else None
 
 
@@ -101,14 +109,14 @@ def _servers(runs: Sequence[Run], storage: Storage) -> str:
 
 
 def _cache(storage: Storage, start: float | None, servers: str) -> str:
-    """``cold`` only where the clients' caches were seen to be empty, and the servers' were dropped."""
+    """``cold`` only if the clients' caches were observed to be empty and the servers' were dropped."""
     if start is None or start >= _COLD:
         return "unknown on clients" if start is None else "warm on clients"
     return "cold" if servers in ("none", "dropped before") else "cold on clients, unknown on servers"
 
 
 def _mounts(storage: Storage, states: Sequence[State]) -> str:
-    """What was measured: source, type, and for NFS transport and connections in use."""
+    """Source and type of the mounts, and transport and connections of NFS."""
     texts = []
     for state in states:
         nfs = {mount.mountpoint: mount for mount in nfs_of(storage, state)}
@@ -118,14 +126,21 @@ def _mounts(storage: Storage, states: Sequence[State]) -> str:
             text = f"{mount.source} on {mount.mountpoint}, {mount.fstype}"
             if (own := nfs.get(mount.mountpoint)) is not None:
                 text += f", {own.protocol or 'several transports'}, {own.connections} connections"
-            elif storage.transport is not None:  # only the file system's own tools tell it: check mount.transport
-                text += ", transport not observed during the run"
+            elif state.client.transport is not None:
+                text += f", {_transport(storage, state.client.transport)}"
             texts.append(text)
     return "; ".join(dict.fromkeys(texts))
 
 
+def _transport(storage: Storage, answer: Answer) -> str:
+    try:
+        return ", ".join(sorted(transports_in(storage, answer))) or "transport not proven: no connection to a server"
+    except ParseError as error:
+        return f"transport not proven: {error}"
+
+
 def _layout(runs: Sequence[Run], nodes: Sequence[str]) -> Mapping[str, Any]:
-    """What writing the files cost: bytes of each client, and seconds of the slowest."""
+    """Bytes of each client's files, and seconds that the slowest client took to write them."""
     entries = [run.layouts[node].entries[node] for run in runs[-1:] for node in nodes]
     writes = [entry.write for entry in entries if entry.write is not None]
     return {

@@ -1,11 +1,11 @@
-"""Runs of fio among the answers of a step, each with the state of its clients before and after it."""
+"""Runs of fio in a step's answers, with the clients' state before and after each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackproof.bench.fio_reader import Launch, launches
+from rackproof.bench.fio_launch import Launch, launches
 from rackproof.bench.layout import SUFFIX
 from rackproof.bench.storage_commands import AFTER, BEFORE, DROP, state_of
 from rackproof.parse import ParseError
@@ -15,7 +15,7 @@ from rackproof.remote.command import CommandResult
 
 @dataclass(frozen=True)
 class State:
-    """A client's state, and the addresses that NFS was to be mounted from."""
+    """A client's state, and the expected addresses of NFS servers."""
 
     client: ClientState
     addresses: tuple[str, ...]
@@ -23,24 +23,24 @@ class State:
 
 @dataclass
 class Run:
-    """One run of fio over several clients."""
+    """One run of fio on several clients."""
 
     launch: Launch
     before: Mapping[str, CommandResult]
-    """By node: its state after the caches were dropped."""
+    """State by node, after caches were dropped."""
     drops: tuple[CommandResult, ...]
-    """Of the caches of the storage's servers."""
+    """Answers of servers that dropped their caches."""
     layouts: Mapping[str, Launch]
-    """By node: the last run before this one that wrote files there."""
+    """Last run before this one that wrote the files, by node."""
     after: dict[str, CommandResult] = field(default_factory=dict)
 
     @property
     def servers_dropped(self) -> bool | None:
-        """Whether all servers dropped their caches; None where none was asked."""
+        """Whether all servers dropped their caches; None without a command on servers."""
         return all(answer.ok for answer in self.drops) if self.drops else None
 
     def state(self, node: str, when: str) -> State:
-        """Raises ParseError where the node has not told it."""
+        """State of a node. Raises ParseError if it is unknown."""
         answer = (self.before if when == BEFORE else self.after).get(node)
         if answer is None:
             raise ParseError("client state", f"{node} was not asked {when} the run")
@@ -48,7 +48,7 @@ class Run:
 
 
 def state_in(answer: CommandResult, when: str) -> State:
-    """Raises ParseError where the client could not tell its state."""
+    """Parse a client's state. Raises ParseError."""
     if not answer.ok:
         raise ParseError("client state", f"{when} the run: {answer.why}")
     asked = state_of(answer.command)
@@ -56,12 +56,12 @@ def state_in(answer: CommandResult, when: str) -> State:
 
 
 def is_layout(command: str) -> bool:
-    """Whether a command writes the files that later steps of the same storage read."""
+    """Whether a command writes files that later steps of the storage read."""
     return f"{SUFFIX}]" in command and "--client=" in command
 
 
 def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
-    """Every measured run, in order."""
+    """All measured runs, in order."""
     runs: list[Run] = []
     layouts: dict[str, Launch] = {}
     before: dict[str, CommandResult] = {}
@@ -85,11 +85,11 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
 
 
 def last_with_same_clients(runs: Sequence[Run]) -> list[Run]:
-    """Runs with the clients of the last one. Those before a client was lost do not count."""
+    """Runs with the clients of the last run; runs before a client was lost do not count."""
     return [run for run in runs if run.launch.clients == runs[-1].launch.clients]
 
 
 def out_of_order(runs: Sequence[Run]) -> bool:
-    """Whether fio's own times contradict the order of the runs. Those of failed runs do not count."""
+    """Whether fio's times contradict the order of the runs, except failed ones."""
     times = [run.launch.result.timestamp_ms or 0 for run in runs if run.launch.answer.ok]
     return times != sorted(times)

@@ -7,7 +7,9 @@ import json
 import click
 
 from rackproof import architectures
+from rackproof.cli.terminal import print_document, say
 from rackproof.errors import EXIT_USAGE, ArchitectureError
+from rackproof.read_file import read_text
 
 LAB = "virtual-rack"
 _JSON = click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -22,7 +24,7 @@ def arch() -> None:
 def list_() -> None:
     """List the architectures that can be named by id."""
     for item in architectures.available():
-        click.echo(f"{item.id:<28} {item.problem or item.title}")
+        say(f"{item.id:<28} {item.problem or item.title}")
 
 
 @arch.command()
@@ -31,13 +33,13 @@ def list_() -> None:
 def show(id_: str, merged: bool) -> None:
     """Print an architecture's file."""
     loaded = architectures.load(id_)
-    click.echo(loaded.text if merged else loaded.path.read_text(encoding="utf-8"), nl=False)
+    print_document(loaded.text if merged else read_text(loaded.path), nl=False)
 
 
 @arch.command()
 @click.argument("files", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
-    """Check FILES (or ids); exit status 3 when one cannot be used."""
+    """Check FILES (or ids); exit status 3 for an invalid one."""
     from rackproof.core.architecture.weakening import weakens
     from rackproof.report.architecture import contents
     from rackproof.report.statements import weakening_text
@@ -50,26 +52,24 @@ def check(files: tuple[str, ...]) -> None:
         try:
             loaded = architectures.load(file, checks=checks)
         except ArchitectureError as error:
-            click.echo(str(error), err=True)
+            say(str(error), err=True)
             wrong = True
         else:
             name = f"{loaded.model.metadata.id} {loaded.model.metadata.version}"
-            click.echo(f"{loaded.path}: {name}, {contents(loaded.model)}")
+            say(f"{loaded.path}: {name}, {contents(loaded.model)}")
             metadata = loaded.model.metadata
             if metadata.weakened:
-                click.echo(
-                    f"{loaded.path}: {weakens(metadata.weakened, (metadata.compared_with or '').partition(' ')[0])}"
-                )
+                say(f"{loaded.path}: {weakens(metadata.weakened, (metadata.compared_with or '').partition(' ')[0])}")
             for weakening in metadata.weakened:
-                click.echo(f"  {weakening_text(weakening)}")
+                say(f"  {weakening_text(weakening)}")
     if wrong:
         raise click.exceptions.Exit(EXIT_USAGE)
 
 
 @arch.command()
 def schema() -> None:
-    """Print the JSON Schema of refarch/v1, for editors that complete keys."""
-    click.echo(architectures.json_schema(), nl=False)
+    """Print the JSON Schema of refarch/v1, for editors."""
+    print_document(architectures.json_schema(), nl=False)
 
 
 @arch.command()
@@ -89,26 +89,26 @@ def claims(ids: tuple[str, ...], as_json: bool) -> None:
     virtual = architectures.load(LAB).model
     lab = {expected.check for expected in expected_checks(virtual)}
     lab.update(check for checks in virtual.required_checks.values() for check in checks)
-    wanted = ids or tuple(item.id for item in architectures.available())
-    rows = [row for id_ in wanted for row in claim_rows(architectures.load(id_).model, validators, lab)]
+    selected = ids or tuple(item.id for item in architectures.available())
+    rows = [row for id_ in selected for row in claim_rows(architectures.load(id_).model, validators, lab)]
     if as_json:
-        click.echo(json.dumps(claims_json(rows), indent=2, ensure_ascii=False))
+        print_document(json.dumps(claims_json(rows), indent=2, ensure_ascii=False))
     elif rows:
         claims_table(rows, Console())
     else:
-        click.echo(f"no claims in {', '.join(wanted)}")
+        say(f"no claims in {', '.join(selected)}")
 
 
 @arch.command()
 @_JSON
 def metrics(as_json: bool) -> None:
-    """List the metrics: name, unit, direction, scope, and the benchmark that measures each."""
+    """List all metrics: name, unit, direction, scope, benchmark."""
     from rich.console import Console
 
     from rackproof.core.metrics import METRICS
     from rackproof.report.architecture import metric_json, metrics_table
 
     if as_json:
-        click.echo(json.dumps([metric_json(metric) for metric in METRICS.values()], indent=2, ensure_ascii=False))
+        print_document(json.dumps([metric_json(metric) for metric in METRICS.values()], indent=2, ensure_ascii=False))
     else:
         metrics_table(Console())

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from rackproof import architectures
+from rackproof.cli.options import FiniteRange
+from rackproof.cli.terminal import print_document
 from rackproof.core.compare import compare as compared
 from rackproof.core.evidence import Record
 from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
@@ -23,12 +25,12 @@ from rackproof.report.comparison import show, to_json
 @click.option("--architecture", help="Judge both against this id or file.  [default: what RUN_A was made for]")
 @click.option(
     "--threshold",
-    type=click.FloatRange(min=0, max=1000),
+    type=FiniteRange(min=0, max=1000),
     metavar="PERCENT",
     help="Ignore changes below this, even when they exceed the noise."
     f"  [default: {THRESHOLD_PCT:g}, or {ONE_SAMPLE_PCT:g} where a run has one sample only]",
 )
-@click.option("--all", "everything", is_flag=True, help="Print every number, not only one line for each criterion.")
+@click.option("--all", "everything", is_flag=True, help="Print all numbers, not only one line per criterion.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
               help="Folder of the runs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON on stdout.")
@@ -43,17 +45,17 @@ def compare(
 ) -> None:
     """Show what got worse, better or is missing in RUN_B since RUN_A (paths, names under reports/, or `latest`).
 
-    A number has changed when the medians differ by more than the noise of the samples and by more than the threshold,
-    a percentage of the better of the two. For a criterion that computes one value from several numbers (a share, a
-    spread, a curve), that value is compared. Exit status: 0 no regression, 1 a number or a required verdict got worse,
-    2 something required cannot be compared, 3 usage.
+    A number has changed if the medians differ by more than the samples' noise and by more than the threshold, a
+    percentage of the better one. If a criterion computes a value from several numbers (a share, a spread, a curve),
+    that value is compared. Exit status: 0 no regression, 1 a number or a required verdict got worse, 2 a required item
+    cannot be compared, 3 usage.
     """
     folder, other = find_run(output, run_a), find_run(output, run_b)
     (before, warnings), (after, more) = _read("A", folder), _read("B", other)
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info_of(before))
     comparison = compared(reference.model, before, after, threshold, (*warnings, *more))
     if as_json:
-        click.echo(to_json(comparison), nl=False)
+        print_document(to_json(comparison).decode(), nl=False)
     else:
         from rich.console import Console
 
@@ -62,7 +64,7 @@ def compare(
 
 
 def _read(side: str, folder: Path) -> tuple[list[Record], list[str]]:
-    """The evidence of one run, with warnings. Raises RunError when it is damaged."""
+    """The evidence of one run, and warnings. Raises RunError for damaged evidence."""
     trusted = read_trusted(folder)
     if trusted.broken is not None:
         raise RunError(f"{folder / EVIDENCE}: {trusted.broken}; damaged evidence cannot be compared")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-from rackproof.cli.options import limit_option
-from rackproof.core.evidence import REBOOT_REQUIRED, Kind
+from rackproof.cli.interrupted import Interrupted
+from rackproof.cli.options import FiniteRange, limit_option
+from rackproof.cli.terminal import say
+from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.rack import fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
@@ -15,7 +18,8 @@ from rackproof.evidence.folder import REPORTS, new_run
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.kit import CLUSTER
-from rackproof.run.converge import INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
+from rackproof.run.converge import DRY_TIMEOUT_S, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge, goes_on
+from rackproof.run.deploy_outcome import INTERRUPTED
 
 
 @click.command()
@@ -30,8 +34,8 @@ from rackproof.run.converge import INTERRUPTED, REBOOT_TIMEOUT_S, TIMEOUT_S, Con
     "--serial", type=click.IntRange(min=1), help="Nodes that reboot at a time.  [default: the inventory's, else 1]"
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), help="Seconds for the whole run.  [default: "
-    f"{TIMEOUT_S:g}, with --reboot {REBOOT_TIMEOUT_S:g}]"
+    "--timeout", "timeout_s", type=FiniteRange(min=1), help="Seconds for the whole run.  [default: "
+    f"{TIMEOUT_S:g}, with --reboot {REBOOT_TIMEOUT_S:g}, with --dry {DRY_TIMEOUT_S:g}]"
 )  # fmt: skip
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
 @click.option("--quiet", is_flag=True, help="Print only the result.")
@@ -53,8 +57,8 @@ def deploy(
     With --reboot the deploy runs again after the reboots, applies what depended on them, and returns drained nodes to
     Slurm at the end.
 
-    Exit status: 0 every expected node was reached and converged, 1 an operation failed, 2 a node was not reached, the
-    run was interrupted, or a change needs a reboot that was not allowed, 3 the deploy could not start.
+    Exit status: 0 every expected node was reached and converged, 1 an operation failed, 2 a node was not reached,
+    or a change needs a reboot that was not allowed, 3 the deploy could not start.
     """
     rack = load_rack(inventory)
     if serial is not None and not reboot:
@@ -63,32 +67,31 @@ def deploy(
     def run(*more: str) -> Converged:
         return converge(
             rack, deploy=deploy_file, limit=limit, data=(*data, *more), dry=dry, diff=diff,
-            timeout_s=timeout_s or (REBOOT_TIMEOUT_S if reboot else TIMEOUT_S),
-            on_line=(lambda line: None) if quiet else lambda line: click.echo(line, err=True),
+            timeout_s=timeout_s or (DRY_TIMEOUT_S if dry else REBOOT_TIMEOUT_S if reboot else TIMEOUT_S),
+            on_line=(lambda line: None) if quiet else lambda line: say(line, err=True),
         )  # fmt: skip
 
     folder = new_run(output, inventory)
     with EvidenceStore(folder) as store:
         batches = (f"reboot_serial={serial}",) if serial else ()
         outcomes = [run(f"reboot_mode={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]
-        _keep(store, outcomes[0])
+        outcomes[0].keep(store)
         if outcomes[0].rebooted and outcomes[0].record.reason != INTERRUPTED:
             _print_outcome(outcomes[0], folder)
-            click.echo(f"second pass: changes that needed the reboot of {fold(outcomes[0].rebooted)}")
+            say(f"second pass: changes that needed the reboot of {fold(outcomes[0].rebooted)}")
             outcomes.append(run(f"reboot_mode={Mode.FINISH.value}"))
-            _keep(store, outcomes[1])
+            outcomes[1].keep(store)
     _print_outcome(outcomes[-1], folder)
+    if outcomes[-1].record.reason == INTERRUPTED:
+        left = goes_on(outcomes[-1].record)
+        go_on = f"continue with: rackproof deploy {shlex.quote(inventory)}" if not dry else "nothing was changed"
+        raise Interrupted("; ".join(filter(None, (left, go_on))))
     records = [outcome.record for outcome in outcomes]
     if all(record.ok for record in records):
         raise click.exceptions.Exit(EXIT_OK)
     raise click.exceptions.Exit(
         EXIT_FAILED if any(n.failed for record in records for n in record.nodes) else EXIT_INCOMPLETE
     )
-
-
-def _keep(store: EvidenceStore, outcome: Converged) -> None:
-    raw = tuple(store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
-    store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
 
 
 def _print_outcome(outcome: Converged, folder: Path) -> None:
@@ -117,5 +120,5 @@ def _print_outcome(outcome: Converged, folder: Path) -> None:
             result += f"; {REBOOT_REQUIRED}{node.reboot}"
         nodes_by_result.setdefault(result, []).append(node.node)
     for result, names in nodes_by_result.items():
-        click.echo(f"{fold(names)}: {result}")
-    click.echo(f"{'ok' if record.ok else f'not ok: {record.reason}'} ({record.elapsed_s:.1f} s, evidence in {folder})")
+        say(f"{fold(names)}: {result}")
+    say(f"{'ok' if record.ok else f'not ok: {record.reason}'} ({record.elapsed_s:.1f} s, evidence in {folder})")

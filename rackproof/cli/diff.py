@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rackproof.cli.terminal import say
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.evidence.recordings import read_recordings
@@ -52,17 +53,17 @@ def diff(ctx: click.Context, before: Path, after: Path | None, peers: bool, ever
         for difference in differences(a, b, peers=group, everything=everything):
             folded.setdefault((against, difference), []).append(b.node.name)
     for line in alone:
-        click.echo(line)
+        say(line)
     for deviation in drifted:
-        click.secho(deviation.line, fg="yellow")
+        say(deviation.line, fg="yellow")
     for (against, difference), nodes in folded.items():
-        click.secho(f"{fold(nodes)}{against}: {difference.command}", bold=True)
+        say(f"{fold(nodes)}{against}: {difference.command}", bold=True)
         for line in difference.lines:
-            click.secho(f"  {line}", fg=_COLOURS.get(line[:1]))
+            say(f"  {line}", fg=_COLOURS.get(line[:1]))
     different = {name for names in folded.values() for name in names} | {
         n for deviation in drifted for n in deviation.nodes
     }
-    click.echo(f"{len(pairs)} compared, " + (f"{fold(sorted(different))} differ" if different else "no difference"))
+    say(f"{len(pairs)} compared, " + (f"{fold(sorted(different))} differ" if different else "no difference"))
     ctx.exit(EXIT_FAILED if folded or alone or drifted or not pairs else EXIT_OK)
 
 
@@ -74,7 +75,7 @@ def _read(path: Path) -> list[Recording]:
 
 
 def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair], list[str]]:
-    """Pairs of recordings of the same node, and a line about the nodes that only one side has."""
+    """Pairs of recordings of the same node, and lines about nodes in one folder only."""
     left, right = ({r.node.name: r for r in side} for side in (before, after))
     pairs: list[Pair] = [(left[name], right[name], ()) for name in left if name in right]
     alone = [f"{fold(only)}: recorded {when} only" for only, when in (
@@ -85,7 +86,7 @@ def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair
 
 
 def _peers(recordings: list[Recording], drifted: Set[str]) -> list[Pair]:
-    """Every node paired with the first node of the same groups that has not drifted."""
+    """Pairs of each node with the first node of the same groups that has not drifted."""
     groups: dict[tuple[str, ...], list[Recording]] = {}
     for recording in recordings:
         groups.setdefault(recording.node.groups, []).append(recording)

@@ -8,6 +8,8 @@ from dataclasses import asdict
 
 import click
 
+from rackproof.cli.terminal import print_document, say
+
 
 @click.command("inputs")
 @click.argument("keys", nargs=-1)
@@ -15,7 +17,7 @@ import click
 def inputs(keys: tuple[str, ...], as_json: bool) -> None:
     """List every input of an inventory, its default, and the source of the default.
 
-    KEYS limits the list to these mappings (`rackproof inputs gpu_stack`).
+    KEYS limits the list to these mappings (`rackproof inputs gpu`).
     """
     from rackproof.configure.known_inputs import MODELS, described, plain_inputs
     from rackproof.core.nearest import suggestion
@@ -27,10 +29,11 @@ def inputs(keys: tuple[str, ...], as_json: bool) -> None:
     for key in keys or sorted(MODELS):
         entries += described(key)
     if as_json:
-        click.echo(json.dumps([asdict(entry) for entry in entries], indent=1))
+        print_document(json.dumps([asdict(entry) for entry in entries], indent=1))
         return
     for entry in entries:
         default = f" = {entry.default}" if entry.default else ""
-        click.secho(f"{entry.key}: {entry.type}{default}" if entry.type else entry.key, bold=True)
+        say(f"{entry.key}: {entry.type}{default}" if entry.type else entry.key, bold=True)
         if entry.text:
-            click.echo(textwrap.indent(textwrap.fill(" ".join(entry.text.split()), 112), "    "))
+            for line in textwrap.wrap(" ".join(entry.text.split()), 112):
+                say(f"    {line}")

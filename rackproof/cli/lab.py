@@ -12,16 +12,17 @@ import tty
 
 import click
 
+from rackproof.cli.terminal import say
 from rackproof.errors import LabError
 from rackproof.lab import faults, keeper, state
-from rackproof.lab.image import ensure_image
+from rackproof.lab.image import ensure_image, releases
 from rackproof.lab.rack import Lab, UpOptions
 
 DETACH = b"\x1d"  # Ctrl-]
 
 
 def _lab() -> Lab:
-    return Lab(state.lab_folder(), lambda line: click.echo(line, err=True))
+    return Lab(state.lab_folder(), lambda line: say(line, err=True))
 
 
 @click.group()
@@ -36,6 +37,13 @@ def lab() -> None:
 @click.option("--storage-memory", type=click.IntRange(1536), help="MiB of each storage node.  [default: 3072]")
 @click.option("--rails", type=click.IntRange(1, 4), help="Fabric NICs a node.  [default: 1]")
 @click.option(
+    "--release",
+    "release",
+    multiple=True,
+    metavar="[NODE=]RELEASE",
+    help=f"Debian release of all nodes, or of one ({', '.join(releases())}).  [default: {releases()[0]}]",
+)
+@click.option(
     "--accel",
     type=click.Choice(["auto", "kvm", "tcg"]),
     default="auto",
@@ -48,10 +56,20 @@ def up(
     memory: int | None,
     storage_memory: int | None,
     rails: int | None,
+    release: tuple[str, ...],
     accel: str,
 ) -> None:
     """Start the rack; nodes that already run are not touched."""
-    _lab().up(UpOptions(gpu_nodes, storage_nodes, memory, storage_memory, rails, accel))
+    requested = tuple(_release(value) for value in release)
+    _lab().up(UpOptions(gpu_nodes, storage_nodes, memory, storage_memory, rails, accel, requested))
+
+
+def _release(value: str) -> tuple[str | None, str]:
+    """Node (None: all) and release of one ``--release``."""
+    node, _, name = value.rpartition("=")
+    if name not in releases():
+        raise click.BadParameter(f"no release {name!r}; the lab has {', '.join(releases())}", param_hint="--release")
+    return node or None, name
 
 
 @lab.command()
@@ -73,18 +91,16 @@ def status() -> None:
     lab_ = _lab()
     spec = state.read_spec(lab_.folder)
     if spec is None:
-        raise LabError(f"there is no virtual rack yet: {state.START}")
+        raise LabError(f"no virtual rack in {lab_.folder}: {state.START}")
     pids = lab_.pids()
     for node in spec.nodes:
         size = f"{node.vcpus} CPUs, {node.memory_mib} MiB"
         if pid := pids.get(node.name):
             port = spec.wiring.ssh_port[node.name]
-            click.echo(
-                f"{node.name:<12} running  {size}  pid {pid}, ssh 127.0.0.1:{port}, fabric {node.fabric_address()}"
-            )
+            say(f"{node.name:<12} running  {size}  pid {pid}, ssh 127.0.0.1:{port}, fabric {node.fabric_address()}")
         else:
-            click.echo(f"{node.name:<12} stopped  {size}")
-    click.echo(f"{'up' if pids else 'down'} ({spec.accel}, image {spec.image})")
+            say(f"{node.name:<12} stopped  {size}")
+    say(f"{'up' if pids else 'down'} ({spec.accel}, image {', '.join(spec.images.values())})")
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -99,14 +115,15 @@ def ssh(node: str, command: tuple[str, ...]) -> None:
 
 @lab.command()
 @click.option("--manifest", is_flag=True, help="List the packages and their exact versions.")
-def image(manifest: bool) -> None:
+@click.option("--release", type=click.Choice(releases()), default=releases()[0], show_default=True, help="Of Debian.")
+def image(manifest: bool, release: str) -> None:
     """Build the disk image if it is absent, and print its path."""
-    built = ensure_image(lambda line: click.echo(line, err=True))
+    built = ensure_image(release, lambda line: say(line, err=True))
     if manifest:
         for name, version in built.manifest():
-            click.echo(f"{name} {version}")
+            say(f"{name} {version}")
     else:
-        click.echo(built.folder)
+        say(built.folder)
 
 
 @lab.command()
@@ -124,7 +141,7 @@ def console(node: str) -> None:
             raise LabError(
                 f"{node}: its console does not answer ({error.strerror}); is another terminal attached?"
             ) from error
-        click.echo(f"console of {node}; press Enter for a prompt, Ctrl-] to leave", err=True)
+        say(f"console of {node}; press Enter for a prompt, Ctrl-] to leave", err=True)
         _attach(sock)
 
 
@@ -149,7 +166,7 @@ def _attach(sock: socket.socket) -> None:
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
         time.sleep(0.05)
-        click.echo("")
+        say("")
 
 
 @lab.command()
@@ -163,32 +180,32 @@ def fault(name: str, state: str | None, node: str | None) -> None:
     """
     lab_ = _lab()
     if name == "list":
-        on = faults.remembered(lab_.folder)
-        rows = [("FAULT", "NODE", "NOW", "NOTICED BY", "WHAT")]
+        on = faults.active(lab_.folder)
+        rows = [("FAULT", "NODE", "NOW", "NOTICED BY", "TITLE")]
         rows += [
             (f.name, on.get(f.name, f.node), "on" if f.name in on else "-", _noticed_by(f), f.title)
             for f in faults.live_faults().values()
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         for row in rows:
-            click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+            say("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
     elif state is None:
         raise click.UsageError(f"on or off is missing: rackproof lab fault {name} on")
     elif name == faults.ALL:
         if state == "on":
-            raise click.UsageError("faults are injected one at a time: give the name of one")
-        removed = faults.take_all_off(lab_)
-        click.echo(f"off: {', '.join(removed)}" if removed else "no fault is on")
+            raise click.UsageError("faults are injected one at a time: give one name")
+        removed = faults.remove_all(lab_)
+        say(f"off: {', '.join(removed)}" if removed else "no fault is on")
     elif state == "on":
-        where = faults.put_on(lab_, name, node)
-        click.echo(f"{name} is on, on {where}; noticed by {_noticed_by(faults.live_fault(name))}")
+        where = faults.inject(lab_, name, node)
+        say(f"{name} is on, on {where}; noticed by {_noticed_by(faults.live_fault(name))}")
     else:
-        where_ = faults.take_off(lab_, name)
-        click.echo(f"{name} is off" + (f", on {where_}" if where_ else "; it was not on"))
+        where_ = faults.remove(lab_, name)
+        say(f"{name} is off" + (f", on {where_}" if where_ else "; it was not on"))
 
 
 def _noticed_by(fault: faults.LiveFault) -> str:
     if not fault.check:
         return f"benchmark: {fault.benchmark}"
-    what = f"{fault.check}[{fault.item}]" if fault.item else fault.check
-    return what + (f" (needs {fault.needs})" if fault.needs else "")
+    check = f"{fault.check}[{fault.item}]" if fault.item else fault.check
+    return check + (f" (needs {fault.needs})" if fault.needs else "")

@@ -1,4 +1,4 @@
-"""``rackproof validate --local``: check this machine, as a health check of a scheduler does."""
+"""``rackproof validate --local``: check this machine, e.g. as a scheduler's health check."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import click
 
+from rackproof.cli.terminal import print_document, say
 from rackproof.core.evidence import CheckResult
 from rackproof.core.nearest import suggestion
 from rackproof.errors import RunError
@@ -41,11 +42,11 @@ def local_run(
         write_junit(junit, results, context.rack.source, context.arch.metadata, selection.description)
     if brief:
         if line := brief_line(results):
-            click.echo(line)
+            say(line)
         raise click.exceptions.Exit(exit_status(results))
     if not as_json:
         arch = context.arch.metadata
-        click.echo(f"{node.name} ({', '.join(node.groups)}) against {arch.id} {arch.version}")
+        say(f"{node.name} ({', '.join(node.groups)}) against {arch.id} {arch.version}")
     tell(results, selection.description, "this machine; no evidence was stored", as_json)
 
 
@@ -56,9 +57,10 @@ def tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -
         counts: dict[str, int] = {}
         for result in results:
             counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1
-        click.echo(json.dumps({"exit_status": status, "counts": counts, "limited": limited or None, "source": source}))
+        answer = {"exit_status": status, "counts": counts, "limited": limited or None, "source": source}
+        print_document(json.dumps(answer))
     else:
         for line, style in terminal.summary(results, limited):
-            click.secho(line, fg=next((c for c in ("red", "yellow") if style.get(c)), None), bold=style.get("bold"))
-        click.echo(source)
+            say(line, fg=next((c for c in ("red", "yellow") if style.get(c)), None), bold=style.get("bold"))
+        say(source)
     raise click.exceptions.Exit(status)

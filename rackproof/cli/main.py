@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import importlib
+import os
 import sys
+import threading
 import traceback
 
 import click
 
 from rackproof import __version__
-from rackproof.errors import EXIT_INTERRUPTED, EXIT_USAGE, RackproofError
-from rackproof.remote.interrupt import handle_signals
+from rackproof.cli.interrupted import Interrupted
+from rackproof.cli.terminal import OutputError, drop, flush, guarded, say
+from rackproof.errors import EXIT_CLOSED, EXIT_OK, EXIT_USAGE, RackproofError
+from rackproof.remote import interrupt
+from rackproof.remote.interrupt import STOPPING, end_now, handle_signals
 
 COMMANDS = {
     "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
@@ -69,29 +76,74 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
+    """Run the command and exit with its status. Every error is one line here, whatever raised it."""
     debug = "--debug" in sys.argv[1:]
-    handle_signals()
+    handle_signals(lambda: Interrupted(interrupt.again()).show())
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _of_a_thread
+    gc.set_threshold(50_000, 50)  # models and parsed answers are many objects without cycles
+    with guarded():
+        try:
+            status = _status(debug)
+        except OutputError as error:  # an error that cannot be printed
+            drop()
+            status = EXIT_CLOSED if error.errno == errno.EPIPE else EXIT_USAGE
+        if STOPPING.is_set():
+            end_now()
+    sys.exit(status)
+
+
+def _status(debug: bool) -> int:
     try:
-        status = cli.main(standalone_mode=False)
-    except click.exceptions.Exit as error:
-        status = error.exit_code
+        flush()
+        status = _called()
+        flush()
+        return status
+    except (Interrupted, KeyboardInterrupt, click.Abort) as error:
+        (error if isinstance(error, Interrupted) else Interrupted(interrupt.again())).show()
+        return interrupt.status()
     except click.ClickException as error:
-        error.show()
-        status = EXIT_USAGE
-    except RackproofError as error:
+        say(f"rackproof: {error.format_message()}", err=True)
+        return EXIT_USAGE
+    except OutputError as error:
+        if error.errno != errno.EPIPE:
+            say(f"rackproof: {error.filename}: {error.strerror}", err=True)
+        drop()
+        return EXIT_CLOSED if error.errno == errno.EPIPE else EXIT_USAGE
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            raise
         if debug:
             traceback.print_exc()
-        click.echo(f"rackproof: {error}", err=True)
-        status = EXIT_USAGE
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("rackproof: interrupted", err=True)
-        status = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        status = EXIT_USAGE
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        click.echo(f"rackproof: internal error: {type(error).__name__}: {error} (--debug shows where)", err=True)
-        status = EXIT_USAGE
-    sys.exit(status if isinstance(status, int) else 0)
+        say(f"rackproof: {_sentence(error)}", err=True)
+        return EXIT_USAGE
+
+
+def _called() -> int:
+    if "_RACKPROOF_COMPLETE" in os.environ:  # of a shell
+        cli.main(prog_name="rackproof")
+    try:
+        # not cli.main(): there a closed pipe is exit status 1, which is that of a failed check
+        with cli.make_context("rackproof", sys.argv[1:]) as context:
+            result = cli.invoke(context)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "rackproof"
+        raise click.ClickException(f"{error.format_message()} ({command} --help)") from error
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, RackproofError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "this machine has no memory left for it"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _of_a_thread(info: threading.ExceptHookArgs) -> None:
+    if info.exc_value is not None and not STOPPING.is_set():
+        say(f"rackproof: in a thread: {_sentence(info.exc_value)}", err=True)

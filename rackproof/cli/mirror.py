@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rackproof.cli.terminal import print_document, say
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,12 +38,12 @@ def list_(
 ) -> None:
     """List every package, repository, key, file and image that a deploy on INVENTORY downloads.
 
-    The sources are the version set (versions_lock in the inventory), the deploys' packages and every URL among the
-    inventory's inputs. No node is contacted: items that depend on hardware or kernel need recordings (--from), and
-    are reported as not listed without them. For a package without a version the repository's current one is
-    installed; a file without sha256 is not pinned yet.
+    Sources are the version set (versions_lock in the inventory), the deploys' packages and all URLs in the inventory's
+    inputs. No node is contacted: items that depend on hardware or kernel need recordings (--from); without them they
+    are counted as not listed. A package without a version is installed in the repository's current one; a file
+    without sha256 is not pinned yet.
 
-    Exit status: 0, or 3 when inventory, architecture or version set cannot be used.
+    Exit status: 0, or 3 if inventory, architecture or version set is invalid.
     """
     from rackproof import architectures
     from rackproof.configure.mirror import items_of_rack
@@ -75,21 +77,21 @@ def list_(
             "items": [item.as_json() for item in listed],
             "unlisted": [item.as_json() for item in unlisted],
         }
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_document(json.dumps(document, indent=2, ensure_ascii=False))
         return
     kind = ""
     for item in listed:
         if item.kind != kind:
             kind = item.kind
-            click.echo(f"{kind}:")
+            say(f"{kind}:")
         words = (item.name, item.version, item.platform, item.repository, item.url, _digest(item.sha256, item.kind))
-        click.echo(f"  {'  '.join(word for word in words if word)}  ({item.needed_by})")
+        say(f"  {'  '.join(word for word in words if word)}  ({item.needed_by})")
     if unlisted:
-        click.echo("not listed:")
+        say("not listed:")
     for item in unlisted:
-        click.echo(f"  {item.name}{f'  {item.platform}' if item.platform else ''}  ({item.needed_by})")
+        say(f"  {item.name}{f'  {item.platform}' if item.platform else ''}  ({item.needed_by})")
     unpinned = sum(item.kind in ("key", "file") and not item.sha256 for item in listed)
-    click.echo(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(unlisted)}")
+    say(f"{len(listed)} items, {unpinned} of them without a sha256; not listed: {len(unlisted)}")
 
 
 def _racks(inventory: str | None, source: Path | None) -> tuple[Rack, Callable[[Node], Machine | None]]:

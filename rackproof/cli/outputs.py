@@ -11,7 +11,7 @@ from typing import Literal
 from rackproof.architectures import LoadedArchitecture
 from rackproof.atomic_write import replace_file
 from rackproof.bench.step import Key, key_of
-from rackproof.cli.proof import note_of, prove, verdict_of
+from rackproof.cli.proof import prove, verdict_of
 from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
@@ -22,11 +22,14 @@ from rackproof.core.evidence import (
 )
 from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.judging.lifecycle import evidence_verdict
-from rackproof.core.verdict import EVIDENCE, Judgement
-from rackproof.errors import EvidenceWriteError, RunError
-from rackproof.evidence.folder import info_of
+from rackproof.core.judging.lifecycle import as_shown, evidence_verdict
+from rackproof.core.judging.profile_parts import other_sizes
+from rackproof.core.verdict import EVIDENCE, Judgement, Verdict
+from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
+from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.evidence.store import lost_outputs, read_raw
+from rackproof.read_file import read_json_text
+from rackproof.remote.redaction import redact_bytes, redact_json
 from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
@@ -53,27 +56,29 @@ def judged(
     cut_off: bool = False,
     folder: Path | None = None,
     say: Callable[[str], object] = lambda line: None,
+    validators: Path | None = None,
 ) -> Certificate:
-    """Judge a run's evidence. ``only`` keeps the checks or the criteria, for a run of one stage.
+    """Judge a run's evidence. ``only``: judge checks or criteria alone, for a run of one stage.
 
-    ``broken`` is the reason why the evidence is damaged: the run is INVALID then, as when outputs under ``folder``
-    are missing, changed, or do not give the recorded results. ``cut_off`` means that the last line is incomplete.
-    ``say`` gets a line about the second reading of the outputs.
+    ``broken``: why the evidence is damaged; the run is then INVALID, as it is if outputs in ``folder`` are missing,
+    changed, or contradict the recorded results. ``cut_off``: the last line is incomplete. ``say`` receives a line
+    about reading the outputs again. ``validators`` replaces the kit's.
     """
-    own = architecture.sha256 == info_of(records).architecture_sha256
-    proof = prove(records, folder, architecture) if folder is not None else None
+    proof = prove(records, folder, architecture, validators) if folder is not None else None
     faults = proof.faults if proof is not None else {}
     if proof is not None:
         say(proof.line)
-    judgement = judge_records(architecture.model, records, own, faults)
+    judgement = judge_records(architecture.model, records, faults)
+    if folder is not None and (sizes := _other_sizes(folder, records, architecture)) is not None:
+        judgement = judgement.with_verdict(sizes)
     if faults:
         judgement = judgement.with_verdict(verdict_of(faults, records))
     if only is not None:
         judgement = judgement.restricted_to(only)
     notes = ["The last line of the evidence is incomplete and was left out."] if cut_off else []
+    if proof is not None and (kit := info_of(records).kit_sha256) != kit_digest():
+        notes.append(f"Recorded by another build of the kit (sha256 {kit[:12]}): its plan was not compared.")
     lost = lost_outputs(folder, records) if folder is not None else []
-    if proof is not None and proof.unproven:
-        notes.append(note_of(proof.unproven, records))
     earlier = unknown_ends(folder, records) if folder is not None else ()
     problems = [*_broken(broken, lost), *(_other_end(end, len(records)) for end in earlier)]
     if problems:
@@ -82,30 +87,44 @@ def judged(
     return _certificate(records, architecture, judgement, notes, only, earlier)
 
 
-def unknown_ends(folder: Path, records: Sequence[Record]) -> tuple[Attested, ...]:
-    """Ends that the certificate in the folder attests and that the evidence does not hold."""
+def _other_sizes(folder: Path, records: Sequence[Record], architecture: LoadedArchitecture) -> Verdict | None:
+    """Where the run measured less than the judging architecture asks for."""
+    info = info_of(records)
+    if info.architecture_sha256 == architecture.sha256 or not any(
+        record.kind is Kind.MEASUREMENT for record in records
+    ):
+        return None
     try:
-        evidence = json.loads((folder / CERTIFICATE).read_bytes())["evidence"]
-        seen = [Attested.model_validate(end) for end in evidence.get("attested", ())]
-        if not seen:  # a certificate that missed an end attests that one, not what it found instead
-            seen = [Attested(records=evidence["records"], chain_head=evidence["chain_head"])]
+        own = stored_architecture(folder, info).model
+    except (RunError, ArchitectureError):
+        return None  # named by the verdict on the evidence
+    return other_sizes(architecture.model, own, info.profile)
+
+
+def unknown_ends(folder: Path, records: Sequence[Record]) -> tuple[Attested, ...]:
+    """Ends of the evidence in the folder's certificate that this evidence lacks."""
+    try:
+        evidence = json.loads(read_json_text(folder / CERTIFICATE))["evidence"]
+        ends = [Attested.model_validate(end) for end in evidence.get("attested", ())]
+        if not ends:  # a certificate with missing ends lists those instead of its own
+            ends = [Attested(records=evidence["records"], chain_head=evidence["chain_head"])]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ()  # none yet, or none that can be read
+        return ()  # no readable certificate
     return tuple(
-        end for end in seen if not 0 < end.records <= len(records) or records[end.records - 1].hash != end.chain_head
+        end for end in ends if not 0 < end.records <= len(records) or records[end.records - 1].hash != end.chain_head
     )
 
 
 def _other_end(end: Attested, count: int) -> str:
-    what = "its last records are gone" if end.records > count else "it is another chain"
+    difference = "its last records are missing" if end.records > count else "its records differ"
     return (
         f"{CERTIFICATE} was made from {end.records} records that end in {end.chain_head[:12]}, the evidence has"
-        f" {count}: {what}"
+        f" {count}: {difference}"
     )
 
 
 def _broken(why: str | None, lost: Sequence[str]) -> list[str]:
-    problems = [f"{why}; all records from there on were left out"] if why is not None else []
+    problems = [f"{why}; all later records were left out"] if why is not None else []
     if lost:
         count = f"{len(lost)} outputs are missing or changed, the first: " if len(lost) > 1 else ""
         problems.append(f"{count}{lost[0]}")
@@ -121,8 +140,8 @@ def _certificate(
     attested: Sequence[Attested],
 ) -> Certificate:
     run = info_of(records)
-    superseded = history_of(records, architecture.model, run.nodes).superseded
-    bodies = {kind: [r.body for r in records if r.kind is kind and r.seq not in superseded] for kind in Kind}
+    history = history_of(records, architecture.model, run.nodes)
+    bodies = {kind: [r.body for r in records if r.kind is kind and r.seq not in history.superseded] for kind in Kind}
     events = [
         f"{node}: {r.body['text']}" if (node := r.body.get("node")) else str(r.body["text"])
         for r in records
@@ -130,7 +149,7 @@ def _certificate(
     ]
     measurements = _latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]])
     return build_certificate(
-        run,
+        run.model_copy(update={"nodes": as_shown(run.nodes, history)}),
         architecture.model,
         judgement,
         measurements=measurements,
@@ -160,16 +179,22 @@ def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
-    """Outputs for the page, without missing or changed ones, which ``judged`` reports."""
+    """Outputs for the page without secrets, and without missing or changed ones, which ``judged`` reports."""
     texts = {}
     for entry in certificate.evidence.raw:
         with contextlib.suppress(RunError):
-            texts[entry.sha256] = read_raw(folder, entry.sha256)
+            texts[entry.sha256] = redact_bytes(read_raw(folder, entry.sha256))
     return texts
 
 
 def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
-    """Write the output files beside the evidence. ``whole`` is False for a run of one stage: no certificate then."""
+    """Write the output files beside the evidence, without secrets.
+
+    ``whole``: with a certificate; False for a run of one stage. Evidence of other kits may hold what this one redacts.
+    """
+    plain = certificate.model_dump(mode="json", by_alias=True)
+    if (hidden := redact_json(plain)) is not plain:
+        certificate = Certificate.model_validate(hidden)
     verdicts = Judgement(
         architecture=certificate.architecture.id,
         architecture_version=certificate.architecture.version,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rackproof import kit
+from rackproof.cli.terminal import say
 
 
 @click.command()
@@ -17,7 +18,7 @@ def paths(name: str | None) -> None:
     pytest $(rackproof paths validators) --inventory rack.py
     """
     if name is not None:
-        click.echo(kit.folder(name))
+        say(kit.folder(name))
         return
     for name in kit.FOLDERS:
-        click.echo(f"{name:<14} {kit.folder(name)}")
+        say(f"{name:<14} {kit.folder(name)}")

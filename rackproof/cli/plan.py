@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.options import limit_option
+from rackproof.cli.terminal import print_document, say
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
 from rackproof.kit import CLUSTER
@@ -26,10 +27,10 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 @click.option(
     "--commands",
     is_flag=True,
-    help="Show the exact shell commands, without the functions that keep the previous state for a rollback.",
+    help="Show the shell commands, without the functions that save the previous state for a rollback.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Every node's plan as JSON, not folded.")
-@click.option("--exit-code", is_flag=True, help="End with 1 when something would change, as git diff does.")
+@click.option("--json", "as_json", is_flag=True, help="All nodes' plans as JSON, not folded.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, like git diff.")
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -45,11 +46,11 @@ def plan(
 ) -> None:
     """Show what DEPLOY_FILE would change on the nodes of INVENTORY; change nothing.
 
-    INVENTORY is a pyinfra inventory, or @recording/DIR. Nodes whose plans are the same except for names and addresses
-    are shown together; for other nodes the deviations from their peers are shown. Secrets are never shown.
+    INVENTORY is a pyinfra inventory, or @recording/DIR. Nodes whose plans differ only in names and addresses are shown
+    together; for the others, differences from their peers are shown. Secrets are never shown.
 
-    Exit status: 0 every node was planned, whether or not it would change (1 with --exit-code when one would), 2 a
-    node was not reached, or would refuse an operation, 3 nothing could be planned.
+    Exit status: 0 all nodes were planned (1 with --exit-code if one would change), 2 a node was not reached, or would
+    refuse an operation, 3 nothing could be planned.
     """
     from rackproof.report.plan import document, overview
     from rackproof.run.plan import plan_deploys
@@ -66,12 +67,12 @@ def plan(
     if rack_plan.error is not None:
         raise InventoryError(f"{inventory}: {rack_plan.error}")
     if as_json:
-        click.echo(json.dumps(document(rack_plan), indent=1))
+        print_document(json.dumps(document(rack_plan), indent=1))
     else:
         for line in overview(rack_plan, differences=differences, commands=commands):
             _print(line)
     if rack_plan.incomplete:
-        click.echo(f"rackproof: plan is incomplete on {fold(rack_plan.incomplete)}", err=True)
+        say(f"rackproof: plan is incomplete on {fold(rack_plan.incomplete)}", err=True)
         ctx.exit(EXIT_INCOMPLETE)
     ctx.exit(EXIT_FAILED if exit_code and rack_plan.changes else EXIT_OK)
 
@@ -79,4 +80,4 @@ def plan(
 def _print(line: str) -> None:
     word = line.strip().removeprefix("| ")[:1]
     indented = line.startswith(" ")
-    click.secho(line, bold=not indented, fg=_COLOURS.get(word) if indented else None)
+    say(line, bold=not indented, fg=_COLOURS.get(word) if indented else None)

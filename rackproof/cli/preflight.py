@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from rackproof.cli.options import limit_option
+from rackproof.cli.terminal import print_document, say
 from rackproof.core.plan import NodePlan, RackPlan
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
@@ -25,8 +26,8 @@ from rackproof.kit import PREFLIGHT
 def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: tuple[str, ...], as_json: bool) -> None:
     """Check on the nodes of INVENTORY (or of @recording/DIR) whether a deploy can start; change nothing.
 
-    Each problem is one line: expected and actual state, the remedy, and the id with which the inventory accepts it:
-    preflight: {accept: {ID: reason}}. Exit status: 0 no problem, 1 a problem, 2 a node was not reached, 3 no node
+    Each problem is one line: expected and actual state, the remedy, and its id, by which the inventory can accept it
+    (preflight = {"accept": {ID: reason}}). Exit status: 0 no problem, 1 a problem, 2 a node was not reached, 3 no node
     could be checked.
     """
     from rackproof.run.plan import plan_deploys
@@ -35,7 +36,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
     if plan.error is not None and not plan.problems:
         raise InventoryError(f"{inventory}: {plan.error}")
     if as_json:
-        click.echo(json.dumps(_document(plan), indent=1))
+        print_document(json.dumps(_document(plan), indent=1))
     else:
         _tell(plan)
     if plan.error is not None or any(node.refusals for node in plan.nodes):
@@ -44,7 +45,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
 
 
 def problems_of(plan: RackPlan) -> dict[str, list[str]]:
-    """Nodes by problem or other refusal."""
+    """Nodes by problem or refusal."""
     nodes: dict[str, list[str]] = {}
     for node in plan.nodes:
         for line in _stopping(node):
@@ -66,9 +67,9 @@ def _notes(node: NodePlan) -> list[str]:
 
 def _tell(plan: RackPlan) -> None:
     for problem in plan.problems:
-        click.secho(f"the whole rack: {problem.line}", fg="red")
+        say(f"the whole rack: {problem.line}", fg="red")
     for line, names in problems_of(plan).items():
-        click.secho(f"{fold(names)}: {line}", fg="red")
+        say(f"{fold(names)}: {line}", fg="red")
     noted: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}
     for node in plan.nodes:
@@ -77,12 +78,12 @@ def _tell(plan: RackPlan) -> None:
         if node.lost:
             lost.setdefault(node.lost, []).append(node.node)
     for text, names in noted.items():
-        click.secho(f"{fold(names)}: {text}", fg="yellow")
+        say(f"{fold(names)}: {text}", fg="yellow")
     for why, names in lost.items():
-        click.secho(f"{fold(names)}: not checked: {why}", fg="red")
+        say(f"{fold(names)}: not checked: {why}", fg="red")
     clear = [node.node for node in plan.nodes if not node.lost and not node.refusals]
     if clear:
-        click.echo(f"{fold(clear)}: no problem")
+        say(f"{fold(clear)}: no problem")
 
 
 def _document(plan: RackPlan) -> dict[str, object]:

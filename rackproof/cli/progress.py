@@ -26,15 +26,15 @@ def clock(seconds: float) -> str:
 
 
 SIGN_OF_LIFE_S = 30.0
-"""Shortest time between two log lines about steps without a count."""
+"""Minimum seconds between two log lines about steps without a count."""
 
 
 WAITING_SHOWN_S = 12.0
-"""Seconds for which a line about nodes that have not answered stays; the next one comes after 10."""
+"""Seconds for which a line about silent nodes stays; the next one comes after 10."""
 
 
 class Plain:
-    """One line an event, for logs and pipes; steps without a count every ``SIGN_OF_LIFE_S`` at most."""
+    """One line per event, for logs and pipes; at most one per ``SIGN_OF_LIFE_S`` about steps without a count."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -63,7 +63,7 @@ class Plain:
 
 
 class JsonLines:
-    """One JSON object an event on standard error; the result goes to standard output."""
+    """One JSON object per event on standard error; the result goes to standard output."""
 
     def _put(self, **event: Any) -> None:
         print(json.dumps(event, ensure_ascii=False), file=sys.stderr, flush=True)
@@ -82,7 +82,7 @@ class JsonLines:
 
 
 class Rich:
-    """Finished stages scroll up as lines; the current one stays at the bottom with its clock."""
+    """Lines of finished stages scroll; the current stage stays at the bottom with its clock."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,18 +1,23 @@
-"""Evidence read again: every number from its raw outputs, by the parsers of this kit."""
+"""Compare recorded results with their raw outputs, read again by this kit's parsers."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from rackproof import kit
+from rackproof import __version__
 from rackproof.architectures import LoadedArchitecture
+from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.replan import unlike_plan
 from rackproof.bench.reread import disproven
+from rackproof.core.course import REACHABLE, contradictions
 from rackproof.core.evidence import (
     CheckOutcome,
     CheckResult,
@@ -25,33 +30,30 @@ from rackproof.core.evidence import (
 )
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
-from rackproof.core.wording import some
 from rackproof.errors import ArchitectureError, RunError
-from rackproof.evidence.folder import info_of, stored_architecture
+from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.evidence.store import read_raw
+from rackproof.kit import CLUSTER
 from rackproof.parse import ParseError
 from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
-from rackproof.run.stages import deploy_checks
+from rackproof.report.certificate import EMPTY_SHA256 as EMPTY
+from rackproof.run.deploy_outcome import contradiction as deploy_fault
+from rackproof.run.stages import deploy_checks, reachable_check
 from rackproof.validation.known import digest_of, load_checks
-from rackproof.validation.reread import STAGE, reread
+from rackproof.validation.reread import STAGE, rack_of, reread
+from rackproof.validation.run import validators_folder
 
-CHECKS: Final = "checks"
-"""Name of the proof of checks in ``RunInfo.proofs``: the inventory's data are recorded."""
-REACHABLE, CONVERGED = "node.reachable", "deploy.converged"
-"""Checks of the stages connect and deploy."""
-_SHOWN: Final = 8
-"""Checks that a note names."""
+CONVERGED = "deploy.converged"
+"""Check of the stage deploy."""
 
 
 class Proof(NamedTuple):
-    """What reading again found."""
+    """Result of reading evidence again."""
 
     faults: dict[int, str]
-    """Why outputs do not give a record's result, by the ``seq`` of the record."""
-    unproven: dict[int, str]
-    """Why results of checks can be neither proven nor disproven; only evidence of other kits has such."""
+    """Why outputs contradict a record's result, by ``seq``."""
     read: int
-    """How many results were read again."""
+    """Number of results that were read again."""
     seconds: float
 
     @property
@@ -59,8 +61,13 @@ class Proof(NamedTuple):
         return f"read {self.read} results again from their raw outputs in {self.seconds:.1f} s"
 
 
-def prove(records: Sequence[Record], folder: Path, reference: LoadedArchitecture) -> Proof:
-    """Read a run's evidence again. The run's own architecture counts; ``reference`` replaces one that is unreadable."""
+def prove(
+    records: Sequence[Record], folder: Path, reference: LoadedArchitecture, validators: Path | None = None
+) -> Proof:
+    """Read a run's evidence again, with the kit's validators or those in ``validators``.
+
+    The run's architecture counts, or ``reference`` if it is unreadable.
+    """
     began = time.monotonic()
     info = info_of(records)
     own = reference
@@ -68,53 +75,91 @@ def prove(records: Sequence[Record], folder: Path, reference: LoadedArchitecture
         with contextlib.suppress(RunError, ArchitectureError):
             own = stored_architecture(folder, info)
     output = partial(read_raw, folder)
-    faults = disproven(records, output, own.model, info.proofs, info.profile, info.nodes)
-    faults |= strangers(records) | other_identities(records, output)
-    if why := contradiction(info, own, output):
+    faults = disproven(records, output, own.model, info.profile, info.nodes)
+    faults |= contradictions(records) | strangers(records) | unlike_deploys(records, output)
+    identities = identities_of(records, output)
+    faults |= identities.faults
+    if why := contradiction(info, own, output, identities.simulated):
         faults[records[0].seq] = why
-    count = sum(record.kind is Kind.MEASUREMENT and bool(record.body.get("samples")) for record in records)
-    unproven: dict[int, str] = {}
+    count = sum(record.kind is Kind.MEASUREMENT and bool(record.body["samples"]) for record in records)
+    if info.kit_sha256 == kit_digest():
+        faults |= _unlike_plan(records, info, own, output)
     if any(record.kind is Kind.CHECK for record in records):
-        validators = kit.folder("validators")
-        known = load_checks(validators)
-        checks = reread(records, output, own.model, known, digest_of(validators))
-        faults |= checks.faults | disproven_outside(records, known)
-        unproven, count = checks.unproven, count + checks.read
-    return Proof(faults, unproven, count, time.monotonic() - began)
+        where = validators_folder(validators)
+        checks_by_id = load_checks(where)
+        checks = reread(records, output, own.model, checks_by_id, digest_of(where))
+        faults |= checks.faults | disproven_outside(records, checks_by_id)
+        count += checks.read
+    return Proof(faults, count, time.monotonic() - began)
 
 
-def note_of(unproven: Mapping[int, str], records: Sequence[Record]) -> str:
-    """One line on the results that could not be read again; ``unproven`` is not empty."""
-    ids = sorted({str(record.body["check"]) for record in records if record.seq in unproven})
-    return (
-        f"{len(unproven)} results of checks are as they were recorded: another version of the validators or of the kit"
-        f" recorded them, and their answers cannot be evaluated again ({some(ids, _SHOWN)})."
-    )
-
-
-def contradiction(info: RunInfo, own: LoadedArchitecture, output: Callable[[str], bytes]) -> str | None:
-    """What the first record of a run says of the run that its outputs contradict; None where nothing does."""
+def contradiction(
+    info: RunInfo, own: LoadedArchitecture, output: Callable[[str], bytes], simulated: Collection[str] = ()
+) -> str | None:
+    """How outputs contradict the run's first record; None if they do not. ``simulated``: nodes that replay GPUs."""
     if own.sha256 == info.architecture_sha256 and own.model.metadata.id != info.architecture:
         return f"recorded against {info.architecture}, the stored architecture is {own.model.metadata.id}"
     if info.profile not in own.model.profiles:
         return f"{own.model.metadata.id} has no profile {info.profile}"
-    if CHECKS in info.proofs and set(info.inventory_data) != {node.name for node in info.nodes}:
+    names = {node.name for node in info.nodes}
+    if set(info.inventory_data) != names or set(info.node_data) != names:
         return "the inventory's data of some nodes were not recorded"
     for node in info.nodes:
         try:
-            data = json.loads(output(info.inventory_data[node.name])) if node.name in info.inventory_data else None
-        except (RunError, ValueError) as error:
+            recorded = json.loads(output(info.inventory_data[node.name]))
+            data, groups = recorded["data"], recorded["groups"]
+        except (RunError, ValueError, LookupError, TypeError) as error:
             return f"the inventory's data of {node.name} cannot be read: {error}"
-        if data is None:
-            continue
+        if groups != list(node.groups):
+            return f"{node.name}: recorded groups {', '.join(node.groups)}, the inventory says {', '.join(groups)}"
         for name, flag in (("virtual", node.virtual), ("simulated_gpus", node.simulated_gpus)):
             if bool(data.get(name)) != flag:
                 return f"{node.name}: recorded {name} {flag}, the inventory says {bool(data.get(name))}"
+        if node.name in simulated and not node.simulated_gpus:
+            return f"{node.name}: recorded simulated_gpus False, its nvidia-smi replays recorded answers"
+    if info.kit_sha256 == kit_digest():
+        here = digest_of(validators_folder(None))
+        if info.rackproof != __version__:
+            return f"recorded version {info.rackproof} of this build, it is {__version__}"
+        if info.own_validators is None and info.validators != here:
+            return f"recorded this kit's validators as {info.validators[:12]}, they are {here[:12]}"
     return None
 
 
+def _unlike_plan(
+    records: Sequence[Record], info: RunInfo, own: LoadedArchitecture, output: Callable[[str], bytes]
+) -> dict[int, str]:
+    """Faults of benchmarks that the plan of this build does not have, by ``seq``."""
+    with TemporaryDirectory() as scratch:
+        rack = rack_of(info, output, Path(scratch))
+    try:
+        steps = plan_steps(own.model, info.profile, rack)
+        gaps = plan_gaps(own.model, info.profile, rack, steps)
+    except ArchitectureError as error:
+        return {records[0].seq: f"its benchmarks cannot be planned again: {error}"}
+    return unlike_plan(records, steps, gaps)
+
+
+def unlike_deploys(records: Sequence[Record], output: Callable[[str], bytes]) -> dict[int, str]:
+    """Faults of deploys that their outputs do not give, by ``seq``."""
+    names = [node.name for node in info_of(records).nodes]
+    faults = {}
+    for record in records:
+        if record.kind is Kind.DEPLOY:
+            deploy = DeployRecord.model_validate(record.body)
+            if deploy.deploy != CLUSTER:
+                faults[record.seq] = f"recorded {deploy.deploy}, a run deploys {CLUSTER}"
+            try:
+                fault = deploy_fault(deploy, [output(name) for name in deploy.raw], names)
+            except RunError as error:
+                fault = f"its outputs do not give it: {error}"
+            if fault:
+                faults[record.seq] = fault
+    return faults
+
+
 def strangers(records: Sequence[Record]) -> dict[int, str]:
-    """Records of nodes that the run's first record does not name: it claims less than was done."""
+    """Faults of records about nodes that the run's first record does not name, by ``seq``."""
     names = {node.name for node in info_of(records).nodes}
     faults = {}
     for record in records:
@@ -133,36 +178,51 @@ def strangers(records: Sequence[Record]) -> dict[int, str]:
     return faults
 
 
-def other_identities(records: Sequence[Record], output: Callable[[str], bytes]) -> dict[int, str]:
-    """Faults of identities that the node's answer before them does not give, by ``seq``."""
+class Identities(NamedTuple):
+    """Result of reading the nodes' identities again."""
+
+    faults: dict[int, str]
+    """By ``seq``."""
+    simulated: frozenset[str]
+    """Nodes whose last answer shows simulated GPUs."""
+
+
+def identities_of(records: Sequence[Record], output: Callable[[str], bytes]) -> Identities:
+    """Identities that differ from the node's answer before them are faults."""
     faults: dict[int, str] = {}
     answers: dict[str, CommandRecord] = {}
+    simulated: dict[str, bool] = {}
     for record in records:
         if record.kind is Kind.COMMAND and record.body["command"] == IDENTITY_COMMAND:
             answers[str(record.body["node"])] = CommandRecord.model_validate(record.body)
         if record.kind is not Kind.IDENTITY:
             continue
         identity = NodeIdentity.model_validate(record.body)
-        recorded = (identity.machine_id, identity.boot_id, identity.serial)
         try:
-            given = parse_identity(output(answers[identity.node].stdout))
+            answer = answers[identity.node]
+            given = parse_identity(output(answer.stdout))
         except (KeyError, ParseError, RunError):
             faults[record.seq] = "no answer of the node gives it"
             continue
-        if recorded != given:
-            faults[record.seq] = f"recorded {', '.join(recorded)}, its raw output gives {', '.join(given)}"
-    return faults
+        simulated[identity.node] = given.simulated_gpus
+        for name, value in given._asdict().items():
+            if (recorded := getattr(identity, name)) != value:
+                faults[record.seq] = f"{name}: recorded {recorded}, its raw output gives {value}"
+        if set(identity.raw) != {answer.stdout, answer.stderr} - {EMPTY}:
+            faults.setdefault(record.seq, "it names other outputs than those of its answer")
+    return Identities(faults, frozenset(name for name, replays in simulated.items() if replays))
 
 
 def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> dict[int, str]:
     """Faults of results that were recorded outside of a validation, by ``seq``.
 
-    Those of connections and deploys follow from what was recorded beside them; those of ``validators`` are misplaced.
+    Results of the stages connect and deploy must follow from the records of that stage; results of ``validators`` are
+    misplaced there.
     """
     faults: dict[int, str] = {}
     stage: str | None = None
     answers: dict[str, list[CommandRecord]] = {}
-    converged: dict[str, CheckOutcome] = {}
+    converged: dict[str, CheckResult] = {}
     for record in records:
         match record.kind:
             case Kind.STAGE:
@@ -173,37 +233,38 @@ def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> d
                 answers.setdefault(command.node, []).append(command)
             case Kind.DEPLOY:
                 deployed = DeployRecord.model_validate(record.body)
-                converged = {result.node: result.outcome for result in deploy_checks(deployed)}
+                checks = deploy_checks(deployed.model_copy(update={"raw": ()}))
+                converged = {result.node: result for result in checks}
             case Kind.CHECK if stage not in (None, STAGE):
                 result = CheckResult.model_validate(record.body)
+                given: CheckResult | None = None
                 if result.check == REACHABLE:
-                    shown = any(_shows(answer, result) for answer in answers.get(result.node, ()))
+                    if any(_shows(answer, result) for answer in answers.get(result.node, ())):
+                        given = reachable_check(result.node, None, result.raw)
                 elif result.check not in (CONVERGED, *validators):
                     continue
-                else:
-                    shown = result.check == CONVERGED and converged.get(result.node) is CheckOutcome.PASSED
+                elif result.check == CONVERGED:
+                    given = converged.get(result.node)
                 if not result.required:
                     faults[record.seq] = "recorded as not required, the check is required"
-                elif result.outcome is CheckOutcome.PASSED and not shown:
+                elif result.outcome is CheckOutcome.PASSED and result != given:
                     faults[record.seq] = (
-                        f"recorded as passed in stage {stage or 'none'}, nothing recorded there shows it"
+                        f"recorded as passed in stage {stage or 'none'}, nothing recorded there shows it so"
                     )
     return faults
 
 
 def _shows(answer: CommandRecord, result: CheckResult) -> bool:
-    """Whether a node answered, with the outputs that the result names."""
-    streams = ((answer.stdout, answer.stdout_bytes), (answer.stderr, answer.stderr_bytes))
-    return answer.rc == 0 and {name for name, size in streams if size} == set(result.raw)
+    """Whether the command that the result names succeeded."""
+    return answer.rc == 0 and {answer.stdout, answer.stderr} - {EMPTY} == set(result.raw)
 
 
 def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:
-    """The headline for results that their raw outputs do not give; ``faults`` is not empty."""
-    bodies = {record.seq: record.body for record in records if record.seq in faults}
+    """The verdict on results that contradict their raw outputs; ``faults`` is not empty."""
     seq = min(faults)
-    body = bodies[seq]
-    what = body.get("check") or body.get("metric") or body.get("command") or ("run" if "run" in body else "record")
-    name = str(what)[:80]
+    (first_record,) = [record for record in records if record.seq == seq]
+    body = first_record.body
+    name = str(body.get("check") or body.get("metric") or body.get("command") or first_record.kind.value)[:80]
     where = body.get("node") or "|".join(map(str, body.get("members", ()))) or "rack"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(dict(body.get("labels") or {}).items()))
     item = labels or body.get("item")
@@ -212,12 +273,12 @@ def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:
     return Verdict(
         id="run.proof",
         kind="check",
-        title="Results as their raw outputs give them",
+        title="Results match their raw outputs",
         subject="rack",
         status=Status.INVALID,
         required=True,
-        message=f"{len(faults)} results are not what their raw outputs give, the first: {first}" if many else first,
-        reason="A result that its raw output does not give was edited, or was read wrongly when it was recorded.",
-        hint="Compare the evidence with a copy; measure again where the results matter.",
+        message=f"{len(faults)} results contradict their raw outputs, the first: {first}" if many else first,
+        reason="A result that contradicts its raw output was edited, or parsed wrongly when it was recorded.",
+        hint="Compare the evidence with a copy; repeat the measurement.",
         records=tuple(sorted(faults)),
     )

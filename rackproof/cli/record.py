@@ -9,12 +9,15 @@ import click
 
 from rackproof import kit
 from rackproof.cli.runs import chosen_validators, validators_option
+from rackproof.cli.terminal import say
 from rackproof.core.rack import fold
+from rackproof.core.wording import counted
 from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK
 from rackproof.remote.collect import fetch
 from rackproof.remote.drift import QUESTIONS
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import write_recordings
+from rackproof.remote.redaction import count
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
 from rackproof.validation.run import validators_folder
@@ -47,10 +50,9 @@ def record(
 ) -> None:
     """Record what the nodes of NODESET (`all`, gpu-[01-16], as --limit elsewhere) answer to the validators.
 
-    Records the commands of the architecture's checks and nothing else, over one connection a node; secrets are
-    redacted. Writes one file a node, for `rackproof validate --from DIR`, `rackproof diff` and
-    `pyinfra @recording/DIR`. Exit status: 0 every node is recorded completely, 2 a node did not answer everything, 3
-    usage.
+    Records the commands of the architecture's checks over one connection per node; secrets are redacted. Writes one
+    file per node, for `rackproof validate --from DIR`, `rackproof diff` and `pyinfra @recording/DIR`. Exit status: 0
+    all nodes are recorded completely, 2 a node did not answer all commands, 3 usage.
     """
     if deploy is not None:
         kit.deploy_file(deploy)
@@ -67,24 +69,27 @@ def record(
             from rackproof.run.plan_questions import ask_plan
 
             unplanned = ask_plan(context, deploy)
-        written = write_recordings(output, recordings_of(context))
+        recordings = recordings_of(context)
+        written = write_recordings(output, recordings)
     finally:
         context.close()
     for line in report(context):
-        click.echo(line)
+        say(line)
     for line in context.reading():
-        click.echo(line)
-    click.echo(f"{len(written)} recordings in {output}")
+        say(line)
+    results = [result for recording in recordings for result in recording.results.values()]
+    hidden = sum(count(stream) for result in results for stream in (result.stdout, result.stderr))
+    say(f"{len(written)} recordings in {output}, {counted(hidden, 'secret', 'secrets')} redacted")
     lost = [node for node, reason in losses(context).items() if reason]
     if lost:
-        click.echo(f"not recorded completely: {fold(lost)}", err=True)
+        say(f"not recorded completely: {fold(lost)}", err=True)
     if unplanned:
-        click.echo(f"{deploy}: not recorded completely: {unplanned}", err=True)
+        say(f"{deploy}: not recorded completely: {unplanned}", err=True)
     ctx.exit(EXIT_INCOMPLETE if lost or unplanned else EXIT_OK)
 
 
 def ask(context: Context, questions: Sequence[str]) -> None:
-    """Run the same commands on all selected nodes, in one round trip a node."""
+    """Run the same commands on all selected nodes, in one round trip per node."""
     if context.fleet is None:
         return
     chosen = [node.name for node in context.rack.nodes if context.selection.has_node(node.name)]
@@ -104,7 +109,7 @@ def recordings_of(context: Context) -> list[Recording]:
 
 
 def losses(context: Context) -> dict[str, str | None]:
-    """By selected node the reason why its recording is incomplete; None when it is complete."""
+    """By node: why its recording is incomplete; None if it is complete."""
     reasons = {}
     for recording in recordings_of(context):
         name = recording.node.name
@@ -114,7 +119,7 @@ def losses(context: Context) -> dict[str, str | None]:
 
 
 def report(context: Context) -> list[str]:
-    """A line for each node."""
+    """One line per node."""
     lines = []
     for name, reason in losses(context).items():
         reader = context.readers[name]

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture
+from rackproof.cli.interrupted import Interrupted
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import display
+from rackproof.cli.terminal import print_document, say
 from rackproof.core.evidence import Record, RunInfo
 from rackproof.core.rack import Rack
-from rackproof.errors import EXIT_INTERRUPTED, ArchitectureError, EvidenceWriteError, RunError
+from rackproof.core.visible import shown
+from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     REPORTS,
     changed_since,
@@ -31,6 +35,7 @@ from rackproof.evidence.folder import (
 )
 from rackproof.evidence.store import EVIDENCE, read_trusted
 from rackproof.inventory import load_rack
+from rackproof.remote.redaction import redact
 from rackproof.report.certificate import Certificate
 from rackproof.run.display import Silent
 from rackproof.run.stages import Run
@@ -40,9 +45,7 @@ RUN_LOG = "run.log"
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-take_over_option = click.option(
-    "--take-over", metavar="RUN", help="Take the nodes from another run that is known to be dead."
-)
+take_over_option = click.option("--take-over", metavar="RUN", help="Take the nodes from another run that has ended.")
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,10 +72,10 @@ validators_option = click.option(
 
 
 def chosen_validators(folder: Path | None) -> Path | None:
-    """The folder as given, checked; says so where the working directory has validators that are not used."""
+    """The folder, checked; prints a line if the working directory has validators that are not used."""
     validators_folder(folder)
     if folder is None and (line := unused_validators()):
-        click.echo(line, err=True)
+        say(line, err=True)
     return folder
 
 
@@ -114,7 +117,8 @@ def certify(
 @click.option("--architecture", help="Judge against this id or file as it is now.")
 @click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
-def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> None:
+@validators_option
+def judge(run: str, architecture: str | None, output: Path, as_json: bool, validators: Path | None) -> None:
     """Judge RUN (a path, a name under reports/, or `latest`) from its evidence; connect to no node.
 
     Without --architecture the run is judged against the architecture stored with it.
@@ -126,14 +130,15 @@ def judge(run: str, architecture: str | None, output: Path, as_json: bool) -> No
     info = info_of(trusted.records)
     reference = architectures.load(architecture) if architecture else stored_architecture(folder, info)
     if not architecture and (changed := changed_since(info)):
-        click.echo(changed, err=True)
+        say(changed, err=True)
     certificate = judged(
         trusted.records,
         reference,
         broken=trusted.broken,
         cut_off=trusted.cut_off,
         folder=folder,
-        say=lambda line: click.echo(line, err=True),
+        say=lambda line: say(line, err=True),
+        validators=validators,
     )
     write_outputs(folder, certificate, whole=True)
     _tell(folder, certificate, whole=True, as_json=as_json)
@@ -161,14 +166,16 @@ def prepare(
     return Run(new_run(output, inventory), rack, reference, size, Silent(), stages)
 
 
-def _architecture(rack: Rack, wanted: str | None) -> LoadedArchitecture:
-    """The requested architecture, otherwise the one that the inventory names."""
-    if wanted:
-        return architectures.load(wanted)
+def _architecture(rack: Rack, requested: str | None) -> LoadedArchitecture:
+    """The requested architecture, or the inventory's."""
+    if requested:
+        return architectures.load(requested)
     named = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
     if len(named) != 1:
-        what = f"names several architectures ({', '.join(sorted(named))})" if named else "names no architecture"
-        raise ArchitectureError(f"{rack.source} {what}: set `architecture` in group_data/all.py or give --architecture")
+        problem = f"names several architectures ({', '.join(sorted(named))})" if named else "names no architecture"
+        raise ArchitectureError(
+            f"{rack.source} {problem}: set `architecture` in group_data/all.py or give --architecture"
+        )
     return architectures.load(named.pop())
 
 
@@ -184,34 +191,43 @@ def finish(
     try:
         with executed(run, quiet, as_json) as records:
             run.display.stage("judge", None)
-            certificate = judged(records, run.architecture, only, folder=run.folder)
+            certificate = judged(records, run.architecture, only, folder=run.folder, validators=run.validators)
             write_outputs(run.folder, certificate, whole)
             on_records(records)
     except KeyboardInterrupt:
-        with suppress(OSError):  # a terminal that was closed
-            click.echo(f"rackproof: interrupted; {_go_on(run, whole)}", err=True)
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        raise Interrupted("; ".join(filter(None, (run.left, _go_on(run, whole))))) from None
     _tell(run.folder, certificate, whole, as_json)
 
 
 def _go_on(run: Run, whole: bool) -> str:
-    """How to go on after an interrupt."""
+    """How to continue after an interrupt."""
     inventory, folder = shlex.quote(run.rack.source), shlex.quote(kit.shown(run.folder))
     if whole:
         return f"continue with: rackproof certify {inventory} --resume {folder}"
     command = "bench" if "bench" in run.stages else "validate"
-    return f"its evidence is in {folder}; begin again with: rackproof {command} {inventory}"
+    return f"its evidence is in {folder}; start again with: rackproof {command} {inventory}"
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(redact(super().format(record)))
+
+
+class _RunLog(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> NoReturn:
+        error = sys.exc_info()[1]
+        raise EvidenceWriteError(f"{self.baseFilename}: cannot be written ({getattr(error, 'strerror', error)})")
 
 
 @contextmanager
 def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
-    """Execute a run and yield its evidence; log and progress display stay open during the block."""
+    """Execute a run and yield its evidence; log and progress display are open during the block."""
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(run.folder / RUN_LOG)
+        handler = _RunLog(run.folder / RUN_LOG, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise EvidenceWriteError(f"{run.folder}: cannot be written ({error.strerror})") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(_OneLine("%(asctime)s %(message)s"))
     logger = logging.getLogger("rackproof")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -220,7 +236,8 @@ def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
             yield run.execute()
     finally:
         logger.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):  # of a full disk, which was reported at the line itself
+            handler.close()
 
 
 def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) -> None:
@@ -239,7 +256,7 @@ def _tell(folder: Path, certificate: Certificate, whole: bool, as_json: bool) ->
             "folder": str(folder),
             "page": str(page) if page else None,
         }
-        click.echo(json.dumps(answer))
+        print_document(json.dumps(answer))
     else:
         summary(
             certificate, Console(), str(page) if page else f"{folder}/verdicts.json (no certificate: one stage only)"

@@ -1,4 +1,4 @@
-"""``rackproof selftest``: prove that every check can fail, and that none fails without a reason."""
+"""``rackproof selftest``: prove that every check can fail, and that none fails without a fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from rackproof.atomic_write import replace_file
 from rackproof.cli.runs import chosen_validators, validators_option
+from rackproof.cli.terminal import say
 from rackproof.errors import EXIT_FAILED, EXIT_OK, RunError
 from rackproof.selftest.detection import HEALTHY_RUNS, detect, read_material
 from rackproof.selftest.table import as_json, complaints, detection_table, listing, summary
@@ -54,15 +56,16 @@ def selftest(
         raise RunError(f"{folder}: no catalogue of faults; run this in a checkout, or give --faults DIR")
     material = read_material(checks, folder, folder.parent / DATA)
     if list_only:
-        click.echo("\n".join(listing(material.catalogue)))
+        for line in listing(material.catalogue):
+            say(line)
         return
-    detection = detect(material, check, healthy, lambda line: click.echo(line, err=True))
+    detection = detect(material, check, healthy, lambda line: say(line, err=True))
     if json_file is not None:
         try:
-            json_file.write_text(json.dumps(as_json(detection), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            replace_file(json_file, json.dumps(as_json(detection), indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise RunError(f"{json_file}: cannot be written: {error.strerror or error}") from None
     for lines in (detection_table(detection), complaints(detection), summary(detection)):
-        if lines:
-            click.echo("\n".join(lines) + "\n")
+        for line in (*lines, "") if lines else ():
+            say(line)
     ctx.exit(EXIT_OK if detection.good else EXIT_FAILED)

@@ -9,6 +9,7 @@ import click
 
 from rackproof import architectures
 from rackproof.atomic_write import replace_file
+from rackproof.cli.terminal import print_document, say
 from rackproof.errors import SizingError
 
 
@@ -32,7 +33,7 @@ def size(
 ) -> None:
     """Plan the capacity of ARCH (id or file): the bottleneck, and how much storage and network are needed.
 
-    Nothing is measured and no node is contacted. A figure that the file does not have is reported as unknown, never
+    Nothing is measured, and no node is contacted. A figure that is absent in the file is reported as unknown, never
     guessed. Example with two workloads:
 
         rackproof size dell-isilon-f800-dgx1 -w resnet50:6 -w inception4-large:3 --set nodes=9
@@ -54,7 +55,7 @@ def size(
             raise SizingError(f"{folder}: cannot be written to (no such folder)")
     _write(files)
     if as_json:
-        click.echo(to_json(plan))
+        print_document(to_json(plan))
         return
     from rich.console import Console
 
@@ -62,7 +63,7 @@ def size(
 
     print_memo(plan, Console())
     for path in files:
-        click.echo(f"written: {path}")
+        say(f"written: {path}")
 
 
 def _write(files: Mapping[Path, str]) -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 import click
 
 from rackproof.cli.local import local_run, tell
-from rackproof.cli.options import limit_option
+from rackproof.cli.options import FiniteRange, limit_option
 from rackproof.cli.runs import FOLDER, chosen_validators, executed, finish, prepare, take_over_option, validators_option
+from rackproof.cli.terminal import say
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
 from rackproof.evidence.folder import REPORTS
 from rackproof.run.stages import Run
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
+from rackproof.validation.membership import membership
 from rackproof.validation.outcome import write_junit
 from rackproof.validation.run import validators_folder
 from rackproof.validation.selection import refuse_unknown
@@ -56,7 +58,7 @@ REACHABLE = "node.reachable"
 @click.option(
     "--time-limit",
     metavar="SECONDS",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     help="With --local: time limit for all checks together; checks that did not run are unmeasured.",
 )
 @click.option(
@@ -101,11 +103,13 @@ def _offline(context: Context, recordings: str, validators: Path | None, junit: 
     checks = load_checks(validators_folder(validators))
     refuse_unknown(context.selection.tags, (check for check, _ in checks.values()))
     results = list(survey(context, checks))
+    if not context.selection.description:
+        results += membership(context.arch, context.rack)
     if junit is not None:
         write_junit(junit, results, context.rack.source, context.arch.metadata, context.selection.description)
     if not as_json:
         arch = context.arch.metadata
-        click.echo(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
+        say(f"{recordings} ({fold(node.name for node in context.rack.nodes)}) against {arch.id} {arch.version}")
     tell(results, context.selection.description, f"from recordings in {recordings}; no node was contacted", as_json)
 
 

@@ -9,7 +9,9 @@ import click
 
 from rackproof.atomic_write import replace_file
 from rackproof.cli.options import limit_option
+from rackproof.cli.terminal import say
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
+from rackproof.read_file import read_text
 
 if TYPE_CHECKING:
     from rackproof.core.versions import VersionSet
@@ -27,9 +29,9 @@ def versions() -> None:
 @click.option("--architecture", help="Also look for conflicts with this architecture (id or file).")
 @click.pass_context
 def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
-    """Look for contradictions in FILE, and with --architecture for conflicts between vendors.
+    """Check FILE for contradictions, and with --architecture for conflicts between vendors.
 
-    Exit status: 0 no problem, 1 a contradiction or conflict, 3 the file cannot be used.
+    Exit status: 0 no problem, 1 a contradiction or conflict, 3 the file is invalid.
     """
     from rackproof import architectures
     from rackproof.core.versions.conflicts import find_conflicts
@@ -47,10 +49,10 @@ def check(ctx: click.Context, file: Path, architecture: str | None) -> None:
                 f"{name}: conflict {conflict.sentence}" for conflict in find_conflicts(arch, platform.components)
             ]
     for problem in problems:
-        click.echo(problem, err=True)
+        say(problem, err=True)
     missing = unpinned(version_set)
     state = "locked" if version_set.locked else f"a draft (downloads without digest: {len(missing)})"
-    click.echo(f"{file}: {state}, {len(problems)} problem(s)")
+    say(f"{file}: {state}, {len(problems)} problem(s)")
     ctx.exit(EXIT_FAILED if problems else EXIT_OK)
 
 
@@ -67,8 +69,8 @@ def lock(
 ) -> None:
     """Write what is installed on the nodes of INVENTORY as a version set, or lock the draft FILE (*.yaml).
 
-    Changes nothing on a node. When nodes of one operating system differ, they are reported and nothing is written. A
-    set in which downloads lack digests stays a draft, and these downloads are listed.
+    Changes nothing on nodes. If nodes of one operating system differ, they are reported and nothing is written. If
+    downloads lack digests, they are listed, and the set stays a draft.
 
     Exit status: 0 locked, 1 nodes differ or the set contradicts itself, 2 a node did not answer or the set stays a
     draft, 3 usage.
@@ -86,7 +88,7 @@ def _lock_file(file: Path, output: Path | None) -> None:
     from rackproof.core.versions.document import read_versions, sealed
 
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise VersionSetError(f"{file}: cannot be read ({error})") from None
     sealed_text = sealed(text, str(file))
@@ -94,7 +96,7 @@ def _lock_file(file: Path, output: Path | None) -> None:
     if problems:
         raise VersionSetError(f"{file}: {problems[0].sentence}; a set that contradicts itself is not locked")
     _write(output or file, sealed_text)
-    click.echo(f"{output or file}: locked")
+    say(f"{output or file}: locked")
 
 
 def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, limit: tuple[str, ...]) -> int:
@@ -109,7 +111,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
     from rackproof.remote.ssh import Fleet
     from rackproof.version_sets import load_versions
 
-    known = load_versions(draft, locked=False) if draft else None
+    base = load_versions(draft, locked=False) if draft else None
     rack = load_rack(inventory)
     rack = Rack(rack.source, rack.select(limit))
     with Fleet(rack) as fleet:
@@ -122,14 +124,14 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
                 raise ValueError(answer.why)
             captures[node] = parse_installed_versions(answer.stdout.decode(errors="replace"))
         except ValueError as error:
-            click.echo(f"{node}: versions not read: {error}", err=True)
+            say(f"{node}: versions not read: {error}", err=True)
             silent.append(node)
     if silent:
-        click.echo(f"not locked: versions of {fold(silent)} are missing", err=True)
+        say(f"not locked: versions of {fold(silent)} are missing", err=True)
         return EXIT_INCOMPLETE
     try:
-        others = differences_of(captures)
-        version_set = None if others else assemble(name, captures, known)
+        deviating = differences_of(captures)
+        version_set = None if deviating else assemble(name, captures, base)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise VersionSetError(
@@ -137,27 +139,25 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         ) from None
     except ValueError as error:
         raise VersionSetError(f"the installed versions do not make a valid set: {error}") from None
-    for deviation in others:
-        click.echo(deviation.sentence, err=True)
+    for deviation in deviating:
+        say(deviation.sentence, err=True)
     if version_set is None:
-        click.echo(f"not locked: {fold({deviation.node for deviation in others})} differ from their peers", err=True)
+        say(f"not locked: {fold({deviation.node for deviation in deviating})} differ from their peers", err=True)
         return EXIT_FAILED
     problems = contradictions(version_set)
     for problem in problems:
-        click.echo(problem.sentence, err=True)
+        say(problem.sentence, err=True)
     text = to_text(version_set)
     pinned = not unpinned(version_set) and not problems
     _write(output, sealed(text, str(output)) if pinned else text)
     _table(version_set)
     if problems:
-        click.echo(f"{output}: written as a draft: it contradicts itself")
+        say(f"{output}: written as a draft: it contradicts itself")
         return EXIT_FAILED
     if not pinned:
-        click.echo(
-            f"{output}: a draft; fill in {', '.join(unpinned(version_set))}, then rackproof versions lock {output}"
-        )
+        say(f"{output}: a draft; fill in {', '.join(unpinned(version_set))}, then rackproof versions lock {output}")
         return EXIT_INCOMPLETE
-    click.echo(f"{output}: locked, from {fold(captures)}")
+    say(f"{output}: locked, from {fold(captures)}")
     return EXIT_OK
 
 
@@ -170,9 +170,9 @@ def _write(path: Path, text: str) -> None:
 
 def _table(version_set: VersionSet) -> None:
     for name, platform in version_set.platforms.items():
-        click.echo(f"{name}:")
+        say(f"{name}:")
         for key, component in platform.components.named():
             source = "" if component.repository == "distribution" else f" from {component.repository}"
-            click.echo(f"  {key:<20} {component.version:<28} {len(component.packages)} package(s){source}")
+            say(f"  {key:<20} {component.version:<28} {len(component.packages)} package(s){source}")
         for firmware in platform.components.nic_firmware:
-            click.echo(f"  {'firmware':<20} {firmware.version:<28} {firmware.psid or firmware.model}")
+            say(f"  {'firmware':<20} {firmware.version:<28} {firmware.psid or firmware.model}")

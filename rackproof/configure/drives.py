@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
-from rackproof.errors import InventoryError, Refused
+from rackproof.errors import DeclarationError, Refused
 from rackproof.parse.sections import keyed_lines
 
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
@@ -33,11 +33,11 @@ class Drive:
     fstype: str = "ext4"
 
     def check(self) -> None:
-        """Raises InventoryError when type or label of the file system is not supported."""
+        """Raises DeclarationError when type or label of the file system is not supported."""
         if self.fstype not in _MKFS:
-            raise InventoryError(f"{self.device}: no rule to make a file system of type {self.fstype}")
+            raise DeclarationError(f"{self.device}: no rule to make a file system of type {self.fstype}")
         if not 0 < len(self.label.encode()) <= _LABEL_LIMIT[self.fstype]:
-            raise InventoryError(
+            raise DeclarationError(
                 f"{self.label}: a label of {self.fstype} has 1 to {_LABEL_LIMIT[self.fstype]} characters"
             )
 

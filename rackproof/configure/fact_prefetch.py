@@ -40,6 +40,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 import rackproof
+from rackproof.configure.operation import report_loss
 from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.rack import Node
 from rackproof.remote import batch, command_cache
@@ -81,6 +82,10 @@ class Kept(Question):
     """A fact command of preflight. Its answer stays for the operation that needs it later, within the usual limits."""
 
     __slots__ = ()
+
+
+class MayDisconnect(StringCommand):
+    """A command whose caller handles a lost connection, which is not reported."""
 
 
 class Aside(StringCommand):
@@ -194,11 +199,16 @@ class AskAhead:
             status, output = self.connector.run_shell_command(command, **arguments)
         except (OSError, EOFError, SSHException) as error:
             if _lost(self.connector):
-                raise SSHException(CONNECTION_LOST) from error
+                raise self._loss(command) from error
             raise
         if not status and _lost(self.connector):
-            raise SSHException(CONNECTION_LOST)
+            raise self._loss(command)
         return status, output
+
+    def _loss(self, command: StringCommand) -> SSHException:
+        if not isinstance(command, MayDisconnect):
+            report_loss(self._state, self._host)
+        return SSHException(CONNECTION_LOST)
 
     def _epoch(self) -> tuple[object, ...]:
         """Identifies the state that answers describe; answers of another epoch are outdated."""

@@ -1,4 +1,4 @@
-"""Facts. The parsers are in the planners' modules.
+"""Facts: commands and their parsers, which are in the planners' modules.
 
 Every answer ends with a marker line. Without it the answer is truncated (a line that is not UTF-8 silently ends
 pyinfra's reader): the fact fails, its value is None, and the operation refuses the node.
@@ -6,22 +6,24 @@ pyinfra's reader): the fact fails, its value is None, and the operation refuses 
 
 from __future__ import annotations
 
+import inspect
 import shlex
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.facts import FactBase
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
-from rackproof.configure import clock, drives, files, kernel, mounts, network, packages, trust, units
+from rackproof.configure import carriers, clock, drives, files, kernel, mounts, network, packages, trust, units
 from rackproof.configure.ceph import cluster as ceph
-from rackproof.configure.fact_prefetch import END, Question, ask_ahead
-from rackproof.core.machine import Machine
+from rackproof.configure.fact_prefetch import END, Kept, Question, Timely, ask_ahead
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import parse_package_list
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -51,132 +53,87 @@ def complete(command: str) -> Question:
     return Question(f"{command.rstrip('; ')}; echo {END}")
 
 
-class MachineFacts(Answer[Machine]):
-    """Operating system, kernel, firmware and PCI devices."""
+def answer(
+    name: str, command: str | Callable[P, str], parse: Callable[[list[str]], T], *, timely: bool = False
+) -> type[Answer[T]]:
+    """The fact of a command, which must not change anything on the node, and the parser of its answer.
 
-    def command(self) -> str:
-        return complete(MACHINE_COMMAND)
+    ``timely``: the answer must be fresh, such as the time.
 
-    def parse(self, lines: list[str]) -> Machine:
-        return parse_machine(lines)
+    **Example:**
 
+    .. code:: python
 
-class InstalledPackages(Answer[frozenset[str]]):
-    """Which of the given packages are installed."""
-
-    def command(self, packages_wanted: Sequence[str], family: str = "debian") -> str:
-        return complete(packages.installed_command(packages_wanted, family))
-
-    def parse(self, lines: list[str]) -> frozenset[str]:
-        return frozenset(parse_package_list(lines))
+        Links = answer("Links", network.links_command, network.parse_links)
+        links = ask(Links, "the network interfaces", with_paths=False)
+    """
+    question = _question(command, lambda text: Timely(complete(text)) if timely else complete(text))
+    return cast(type[Answer[T]], type(name, (Answer,), {"command": question, "parse": staticmethod(parse)}))
 
 
-class FileStates(Answer[dict[str, files.FileState]]):
-    """State of each path, with the content of those in ``texts``."""
-
-    def command(self, paths: Sequence[str], texts: Sequence[str]) -> str:
-        return complete(files.states_command(paths, texts))
-
-    def parse(self, lines: list[str]) -> dict[str, files.FileState]:
-        return files.parse_states(lines)
+def kept(fact: type[Answer[T]]) -> type[Answer[T]]:
+    """The fact for preflight: its answer stays for the operation that needs it later."""
+    ahead = {"command": _question(cast("str | Callable[..., str]", fact.command), Kept)}
+    return cast(type[Answer[T]], type(f"{fact.__name__}Ahead", (fact,), ahead))
 
 
-class UnitStates(Answer[units.SystemState]):
-    """Units, pending marks and properties of the manager."""
+def _question(command: str | Callable[..., str], kind: Callable[[str], Question]) -> Any:
+    make: Callable[..., str] = (lambda: command) if isinstance(command, str) else command
 
-    def command(self, wanted: Sequence[units.Unit], manager: Sequence[str]) -> str:
-        return complete(units.states_command(wanted, manager))
+    @wraps(make)
+    def question(*args: Any, **kwargs: Any) -> Question:
+        return kind(make(*args, **kwargs))
 
-    def parse(self, lines: list[str]) -> units.SystemState:
-        return units.parse_states(lines)
-
-
-class KernelValues(Answer[dict[str, str]]):
-    """Values of the running kernel by path."""
-
-    def command(self, sysctl: Sequence[str], patterns: Sequence[str]) -> str:
-        return complete(kernel.values_command(sysctl, patterns))
-
-    def parse(self, lines: list[str]) -> dict[str, str]:
-        return kernel.parse_values(lines)
+    # pyinfra matches arguments with inspect.getcallargs, which does not follow __wrapped__.
+    question.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+    return staticmethod(question)
 
 
-class Links(Answer[tuple[network.Link, ...]]):
-    """Network interfaces."""
-
-    def command(self, with_paths: bool) -> str:
-        return complete(network.links_command(with_paths))
-
-    def parse(self, lines: list[str]) -> tuple[network.Link, ...]:
-        return network.parse_links(lines)
+def _programs_command(programs: Sequence[str]) -> str:
+    names = " ".join(shlex.quote(name) for name in programs)
+    return f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done'
 
 
-class DriveState(Answer[drives.DriveState]):
-    """Content of a drive."""
+MachineFacts = answer("MachineFacts", MACHINE_COMMAND, parse_machine)
+"""Operating system, kernel, firmware and PCI devices."""
 
-    def command(self, device: str) -> str:
-        return complete(drives.state_command(device))
+InstalledPackages = answer(
+    "InstalledPackages", packages.installed_command, lambda lines: frozenset(parse_package_list(lines))
+)
+"""Which of the given packages are installed."""
 
-    def parse(self, lines: list[str]) -> drives.DriveState:
-        return drives.parse_state(lines)
+FileStates = answer("FileStates", files.states_command, files.parse_states)
+"""State of each path, with the content of those in ``texts``."""
 
+UnitStates = answer("UnitStates", units.states_command, units.parse_states)
+"""Units, pending marks and properties of the manager."""
 
-class MountTable(Answer[mounts.Table]):
-    """Mounts with their transports, the kit's mount units, and the pending marks."""
+KernelValues = answer("KernelValues", kernel.values_command, kernel.parse_values)
+"""Values of the running kernel by path."""
 
-    def command(self) -> str:
-        return complete(mounts.table_command())
+Carriers = answer("Carriers", carriers.command, carriers.parse, timely=True)
+"""What network devices carry: ssh sessions, default routes, addresses."""
 
-    def parse(self, lines: list[str]) -> mounts.Table:
-        return mounts.parse_table(lines)
+Links = answer("Links", network.links_command, network.parse_links)
+"""Network interfaces."""
 
+DriveState = answer("DriveState", drives.state_command, drives.parse_state)
+"""Content of a drive."""
 
-class Identity(Answer[trust.Identity]):
-    """Public keys of the node and of its root user."""
+MountTable = answer("MountTable", mounts.table_command, mounts.parse_table)
+"""Mounts with their transports, the kit's mount units, and the pending marks."""
 
-    def command(self) -> str:
-        return complete(trust.identity_command())
+Identity = answer("Identity", trust.identity_command, trust.parse_identity)
+"""Public keys of the node and of its root user."""
 
-    def parse(self, lines: list[str]) -> trust.Identity:
-        return trust.parse_identity(lines)
+CephState = answer("CephState", ceph.state_command, ceph.parse_state)
+"""Ceph cluster of this node."""
 
+Synchronised = answer("Synchronised", clock.state_command, lambda lines: lines == [clock.SYNCHRONISED])
+"""Whether the clock follows a time source."""
 
-class CephState(Answer[ceph.CephState]):
-    """Ceph cluster of this node."""
+Programs = answer("Programs", _programs_command, frozenset[str])
+"""Which of the given programs are on root's PATH."""
 
-    def command(self) -> str:
-        return complete(ceph.state_command())
-
-    def parse(self, lines: list[str]) -> ceph.CephState:
-        return ceph.parse_state(lines)
-
-
-class Synchronised(Answer[bool]):
-    """Whether the clock follows a time source."""
-
-    def command(self) -> str:
-        return complete(clock.state_command())
-
-    def parse(self, lines: list[str]) -> bool:
-        return lines == [clock.SYNCHRONISED]
-
-
-class Programs(Answer[frozenset[str]]):
-    """Which of the given programs are on root's PATH."""
-
-    def command(self, programs: Sequence[str]) -> str:
-        names = " ".join(shlex.quote(name) for name in programs)
-        return complete(f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done')
-
-    def parse(self, lines: list[str]) -> frozenset[str]:
-        return frozenset(lines)
-
-
-class Marks(Answer[frozenset[str]]):
-    """Pending marks: restarts of units and reboots."""
-
-    def command(self) -> str:
-        return complete(f": rackproof-marks; {files.pending_command()}")
-
-    def parse(self, lines: list[str]) -> frozenset[str]:
-        return frozenset(lines)
+Marks = answer("Marks", f": rackproof-marks; {files.pending_command()}", frozenset[str])
+"""Pending marks: restarts of units and reboots."""

@@ -19,6 +19,8 @@ from pathlib import PurePosixPath
 from rackproof.configure.rollback.journal import Journal, directory_line, file_line, mark_lines
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.sections import sections_of
+from rackproof.parse.sha256sum import parse_digests
 from rackproof.shell import Script
 
 PENDING = "/run/rackproof/pending"
@@ -121,11 +123,9 @@ def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
 
 def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
     """Answer of ``states_command``, without paths that do not exist. Raises ValueError on anything else."""
-    first = lines.index("--")
-    second = lines.index("--", first + 1)
-    stats = [line.rsplit("|", 4) for line in lines[:first]]
-    sums = {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[first + 1 : second])}
-    texts = dict(line.split("|", 1) for line in lines[second + 1 :])
+    stats, digests, contents = sections_of(lines, 3)
+    sums = parse_digests(digests)
+    texts = dict(line.split("|", 1) for line in contents)
     return {
         path: FileState(
             kind=kind,
@@ -135,7 +135,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
             sha256=sums.get(path),
             text=base64.b64decode(texts[path]).decode(errors="replace") if path in texts else None,
         )
-        for path, kind, mode, owner, group in stats
+        for path, kind, mode, owner, group in (line.rsplit("|", 4) for line in stats)
     }
 
 

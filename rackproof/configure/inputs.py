@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, StringConstraints, model_validator
 
 from rackproof.configure.settings import Inputs
-from rackproof.core.versions.models import Url
+from rackproof.core.texts import Environment, Line, Url
+
+
+def _digest(value: str) -> str:
+    if len(value) != 64 or set(value.lower()) - set("0123456789abcdef"):
+        raise ValueError("expected 64 hexadecimal digits: the sha256sum of the file from a source that you trust")
+    return value.lower()
+
+
+Digest = Annotated[str, AfterValidator(_digest)]
 
 
 class Download(Inputs):
@@ -15,21 +24,19 @@ class Download(Inputs):
 
     url: Url
     """URL of the file; in a rack without Internet access, of the site's mirror."""
-    sha256: str
+    sha256: Digest
     """SHA-256 of the file in hexadecimal digits, compared before the file is used."""
-
-    @field_validator("sha256")
-    @classmethod
-    def _digest(cls, value: str) -> str:
-        if len(value) != 64 or set(value.lower()) - set("0123456789abcdef"):
-            raise ValueError("expected 64 hexadecimal digits: the sha256sum of the file from a source that you trust")
-        return value.lower()
 
 
 class Repository(Inputs):
     """A signed package repository of a vendor."""
 
-    source: Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+( [^\s\"'\\]+)*$")]
+    source: Annotated[
+        str,
+        StringConstraints(
+            pattern=r"^(https?|file)://[A-Za-z0-9._~:/?#@!&+,=%\[\]*-]+( [A-Za-z0-9./][A-Za-z0-9._/-]*)*$"
+        ),
+    ]
     """Debian: the end of a ``deb`` line (``https://host/path suite component``); a URL alone is a flat repository
     (suite ``/``). RHEL: baseurl."""
     key: Download
@@ -38,7 +45,7 @@ class Repository(Inputs):
     @model_validator(mode="before")
     @classmethod
     def _older_spelling(cls, plain: Any) -> Any:
-        """Former keys of ``gpu_stack.repository``: ``url``, ``key_url`` and ``key_sha256``."""
+        """Former keys of ``gpu.repository``: ``url``, ``key_url`` and ``key_sha256``."""
         if not isinstance(plain, dict) or "url" not in plain or {"source", "key"} & set(plain):
             return plain
         key = {name.removeprefix("key_"): value for name, value in plain.items() if name.startswith("key_")}
@@ -56,9 +63,9 @@ class SecretSource(Inputs):
     """Source of a secret on the controller: ``environment`` or ``file``. The secret itself is never in the inventory,
     shown or recorded."""
 
-    environment: str = ""
+    environment: Environment | Literal[""] = ""
     """Name of an environment variable of the controller."""
-    file: str = ""
+    file: Line | Literal[""] = ""
     """Path of a file on the controller; mode 600 or stricter."""
 
     @model_validator(mode="after")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from rackproof.configure.rollback.journal import value_line
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.parse.sysfs import files_of
 from rackproof.parse.text import text_from
@@ -87,10 +89,10 @@ def plan_values(
     return (*first, *then)
 
 
-def write_script(plan: Sequence[Setting]) -> str:
-    """Shell script that sets the values and fails at the first one that the kernel rejects."""
-    lines = ["set -eu"]
-    for setting in plan:
+def write_plan(settings: Sequence[Setting]) -> ScriptPlan:
+    """A script that sets the values and fails at the first one that the kernel rejects."""
+    lines: list[str] = []
+    for setting in settings:
         path = shlex.quote(setting.path)
         lines.append(f"[ -e {path} ] || {{ echo {path}: this kernel has no such setting >&2; exit 1; }}")
         lines.append(f"printf '%s\\n' {shlex.quote(setting.expected)} > {path}")
@@ -101,4 +103,5 @@ def write_script(plan: Sequence[Setting]) -> str:
                 f' "clock source: expected "{shlex.quote(setting.expected)}", actual $now; this kernel offers'
                 f' $(cat {available}): dmesg says why not, or correct system.clock_source" >&2; exit 1; }}'
             ]
-    return "\n".join(lines)
+    kept = tuple(value_line(setting.path, setting.expected) for setting in settings)
+    return ScriptPlan(tuple(lines), tuple(setting.change for setting in settings), kept)

@@ -22,8 +22,9 @@ from rackproof.configure.preflight.problem import PreflightInputs
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import Inputs, NodeSettings
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.storage.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClients
 from rackproof.configure.versions.inputs import VersionInputs
+from rackproof.core.rack import FORMER_KEYS
 
 MODELS: Mapping[str, type[Inputs]] = {
     model.KEY: model
@@ -48,7 +49,7 @@ PLAIN: Mapping[str, str] = {
     "command_timeout_s": "Seconds that one command of a validator may take on this node.",
     "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; more for some vendors' clients.",
     "mount_retry_s": "Seconds between attempts to mount at boot. Default 5.",
-    "nic_ports": "Names of ports by purpose, instead of the architecture's and those of ``nic_stack.ports``.",
+    "nic_ports": "Names of ports by purpose, instead of the architecture's and those of ``nic.ports``.",
     "reboot_mode": "``allowed`` or ``refused``, instead of ``reboot.allowed``; for the command line.",
     "reboot_serial": "Nodes that reboot at the same time, instead of ``reboot.serial``; for the command line.",
     "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",
@@ -61,6 +62,8 @@ PLAIN: Mapping[str, str] = {
 ALIKE = 0.85
 """difflib's ratio from which a key counts as misspelled: one letter of six. Higher than usual, because a site's own
 keys may resemble the kit's."""
+SHORT = 4
+"""Letters up to which a key of the kit is not guessed: ``gpus`` is a site's own word, no misspelled ``gpu``."""
 
 PYINFRAS = ("_", "ssh_")
 """Prefixes of keys that pyinfra reads."""
@@ -93,13 +96,14 @@ def misspelled(keys: Iterable[str]) -> dict[str, str]:
 
     Other unknown keys are the site's own, or pyinfra's.
     """
-    ours = [*MODELS, *PLAIN, *NodeSettings.model_fields]
+    ours = [*MODELS, *PLAIN, *NodeSettings.model_fields, *FORMER_KEYS]
+    guessed = [key for key in ours if len(key) > SHORT]
     return {
-        key: near[0]
+        key: FORMER_KEYS.get(near[0], near[0])
         for key in keys
         if key not in ours
         and not key.startswith(PYINFRAS)
-        and (near := difflib.get_close_matches(key, ours, n=1, cutoff=ALIKE))
+        and (near := difflib.get_close_matches(key, guessed, n=1, cutoff=ALIKE))
     }
 
 
@@ -143,7 +147,8 @@ def _named(annotation: Any) -> str:
     if origin is Literal:
         return " | ".join(map(repr, inside))
     if origin in (Union, UnionType):
-        return " | ".join("None" if argument is type(None) else _named(argument) for argument in inside)
+        named = ("None" if argument is type(None) else _named(argument) for argument in inside)
+        return " | ".join(name for name in named if name != "''")
     if inside:
         names = ", ".join("..." if argument is Ellipsis else _named(argument) for argument in inside)
         return f"{origin.__name__ if origin else annotation}[{names}]"

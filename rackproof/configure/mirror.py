@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.containers import daemon
 from rackproof.configure.gpu import packages as gpu
 from rackproof.configure.gpu.driver import choose
@@ -22,7 +20,8 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health_check import kit
 from rackproof.configure.known_inputs import MODELS
-from rackproof.configure.nic.declared import declare, network_of, nic_stack, set_means, uses_adapters
+from rackproof.configure.nic.declared import declare, network_of, set_means, uses_adapters
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
@@ -30,8 +29,8 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, settings_of
 from rackproof.configure.slurm.cluster import cluster_of, is_member, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.storage import catalogue, weka
-from rackproof.configure.versions.site import version_inputs
+from rackproof.configure.storage_client import catalogue, weka
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
@@ -115,30 +114,30 @@ def _of_base(target: Target) -> Iterator[MirrorItem]:
 
 @contributes("versions")
 def _of_versions(target: Target) -> Iterator[MirrorItem]:
-    if target.versions is not None and target.family == "rhel" and version_inputs(target.site.node).hold:
+    if target.versions is not None and target.family == "rhel" and read_inputs(target.site.node, VersionInputs).hold:
         yield from target.named(VERSION_LOCK, "holds")
 
 
-@contributes("nic_stack")
+@contributes("nic")
 def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     site, fabric = target.site, target.site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
         return
-    stack = nic_stack(site.node)
+    stack = read_inputs(site.node, NicStack)
     components = target.versions.components if target.versions else None
     meant = components and target.machine and set_means(components, site, stack, target.machine)
     if not meant and not uses_adapters(site, stack):
         return
     declared = declare(site, stack, components, target.family, target.machine)
-    yield from target.named(inbox_packages(declared), "nic_stack")
+    yield from target.named(inbox_packages(declared), "nic")
     if declared.nvidia and network_of(components, site, target.machine) is None:
         yield target.unlisted(
-            "NVIDIA's network drivers: nic_stack.source declares them, the version set does not name their packages",
-            "nic_stack",
+            "NVIDIA's network drivers: nic.source declares them, the version set does not name their packages",
+            "nic",
         )
 
 
-@contributes("gpu_stack")
+@contributes("gpu")
 def _of_gpus(target: Target) -> Iterator[MirrorItem]:
     site, machine = target.site, target.machine
     declared = site.architecture.gpu
@@ -159,8 +158,9 @@ def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuStack)
     try:
         choice = choose(machine, declared, stack, component)
     except UnsupportedGpu as error:
-        yield target.unlisted(f"GPU driver and tools: {error}", "gpu_stack")
+        yield target.unlisted(f"GPU driver and tools: {error}", "gpu")
         return
+    stack = gpu.with_dcgm(stack, choice, target.site.architecture.tools.programs, component is not None)
     locked = {**target.locked("gpu"), **(target.locked("gds") if declared.gds else {})} if component else None
     kernel = components.kernel.version if components and components.kernel else machine.kernel
     planned = gpu.node_packages(
@@ -168,11 +168,11 @@ def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuStack)
     )  # fmt: skip
     yield from _listed(target, (*planned.headers, *planned.driver, *planned.tools))
     if choice.dkms and target.family == "rhel":
-        yield from target.named(("dkms",), "gpu_stack", "EPEL")
+        yield from target.named(("dkms",), "gpu", "EPEL")
     if choice.source == "distribution" and machine.os_id == "debian":
         yield MirrorItem(
             "repository", "contrib non-free non-free-firmware", target.platform, machine.codename, DISTRIBUTION,
-            needed_by="gpu_stack",
+            needed_by="gpu",
         )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _of_unknown_gpus(target: Target) -> Iterator[MirrorItem]:
     what = "GPU tools that the version set does not name" if locked else "GPU driver, fabric manager, DCGM, CUDA, NCCL"
     yield target.unlisted(
         f"{what}, and headers of the kernel: their names depend on PCI devices, operating system and kernel",
-        "gpu_stack",
+        "gpu",
     )
 
 
@@ -190,11 +190,11 @@ def _listed(target: Target, packages: Iterable[Package]) -> Iterator[MirrorItem]
     for package in packages:
         if package.name not in locked:
             yield MirrorItem(
-                "package", package.name, target.platform, package.version or "", needed_by="gpu_stack"
+                "package", package.name, target.platform, package.version or "", needed_by="gpu"
             )  # fmt: skip
 
 
-@contributes("storage_clients")
+@contributes("storage_client")
 def _of_storage(target: Target) -> Iterator[MirrorItem]:
     """Packages of clients, and installers that a storage's own servers hand out."""
     site = target.site
@@ -207,9 +207,9 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
             package, exact = _of_kernel(name, target.kernel), _of_kernel(version, target.kernel)
             if package is None or exact is None:
                 full = f"{name}-{version}" if version else name
-                yield target.unlisted(f"{full}: depends on the running kernel", "storage_clients")
+                yield target.unlisted(f"{full}: depends on the running kernel", "storage_client")
             elif package not in locked:
-                yield MirrorItem("package", package, target.platform, exact, needed_by="storage_clients")
+                yield MirrorItem("package", package, target.platform, exact, needed_by="storage_client")
     for named in site.named_storage():
         if named.storage.fstype == "wekafs":
             download = weka.installer(named, client_node.inputs.weka)
@@ -282,7 +282,7 @@ def items_of(
         for target in _targets(site, versions, machine):
             for contributor in CONTRIBUTORS.values():
                 yield from contributor(target)
-    except (DeployError, VersionSetError) as error:
+    except VersionSetError as error:
         raise InventoryError(str(error)) from None
     except DeclarationError as error:
         raise InventoryError(f"{node.name}: {error}") from None
@@ -301,7 +301,7 @@ def _targets(site: Site, versions: VersionSet | None, machine: Machine | None) -
         if versions:
             name = platform_name(versions, machine.os_id, machine.os_version, machine.family)
         if not machine.family:
-            raise DeployError(f"{site.node.name}: {machine.label}: no package manager is known for it")
+            raise DeclarationError(f"{machine.label}: no package manager is known for it")
         yield Target(site, machine.family, name, machine, versions.platforms[name] if versions else None)
     elif versions:
         for name, platform in versions.platforms.items():

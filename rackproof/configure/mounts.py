@@ -1,7 +1,7 @@
 """Mounts: compares the declared ones with the kernel's mount table and plans what to mount and unmount.
 
 Nothing here accesses a mount point: a dead server blocks every process that does. /proc always answers. The mounts of
-a storage are declared in ``rackproof.configure.storage``.
+a storage are declared in ``rackproof.configure.storage_client``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DesiredMount:
     """Services that must run first."""
     timeout_s: int | None = None
     """Time limit of mounting in seconds; None for the default."""
-    seen: str | None = None
+    source_pattern: str | None = None
     """Regular expression for the source in /proc/mounts, when it is not ``what``."""
     transport: str | None = None
     """NFS: required transport of its connections, ``tcp`` or ``rdma``."""
@@ -112,7 +112,7 @@ def mount_differences(
     wrong = []
     if actual.fstype != mount.fstype:
         wrong.append(f"type: expected {mount.fstype}, actual {actual.fstype}")
-    if mount.network and not re.fullmatch(mount.seen or re.escape(mount.what), actual.source):
+    if mount.network and not re.fullmatch(mount.source_pattern or re.escape(mount.what), actual.source):
         wrong.append(f"source: expected {mount.what}, actual {actual.source}")
     wrong += [f"option {option} is not in force" for option in mount.required if option not in actual.options]
     wrong += [f"option {option} is in force" for option in mount.forbidden if option in actual.options]
@@ -169,6 +169,7 @@ def apply_script(plan: MountPlan) -> str:
         lines += ["systemctl daemon-reload || exit 1", f"rm -f -- {PENDING}/daemon-reload"]
     units = [mount.unit for mount, _ in plan.changes]
     if units:
+        lines.append(shell.script(__name__, "why_not"))
         limit = 2 * max(mount.timeout_s or 60 for mount, _ in plan.changes)
         listed = " ".join(shlex.quote(unit) for unit in units)
         lines += [
@@ -178,8 +179,7 @@ def apply_script(plan: MountPlan) -> str:
     for unit in units:
         name, mark = shlex.quote(unit), shlex.quote(f"{PENDING}/restart:{unit}")
         lines.append(
-            f"if systemctl is-active --quiet -- {name}; then rm -f -- {mark}; "
-            f"else failed=1; systemctl --no-pager --lines=8 status -- {name} >&2; fi"
+            f"if systemctl is-active --quiet -- {name}; then rm -f -- {mark}; else failed=1; why_not {name} >&2; fi"
         )
     return "\n".join([*lines, "exit $failed"])
 

@@ -6,12 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rackproof.configure.carriers import Touched
 from rackproof.configure.settings import NodeSettings
 from rackproof.core.architecture import Fabric
 from rackproof.core.plan import Change
 from rackproof.core.port_names import rail_alias
 from rackproof.errors import Refused
 from rackproof.parse.netdev import parse_ip
+from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
 
 ADDRESS_WAIT_S = 30
@@ -72,12 +74,15 @@ def ports(fabric: Fabric, settings: NodeSettings) -> tuple[Port, ...]:
 
 
 def links_command(with_paths: bool) -> str:
-    """Shell text that prints all interfaces; ``with_paths``: with udev's ID_PATH."""
+    """Shell text that prints all interfaces; ``with_paths``: with udev's ID_PATH.
+
+    udevadm's options ``--property`` and ``--value`` came with systemd 250 (its NEWS); Ubuntu 22.04 has 249.
+    """
     command = "ip -j addr show && echo -- && "
     if with_paths:
         command += (
             "for i in /sys/class/net/*; do "
-            'echo "${i##*/} $(udevadm info -q property --property=ID_PATH --value -- "$i")"; done; '
+            'echo "${i##*/} $(udevadm info -q property -- "$i" | sed -n s/^ID_PATH=//p)"; done; '
         )
     return command + "true"
 
@@ -87,12 +92,8 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
 
     Raises ValueError on anything that is not such an answer.
     """
-    split = lines.index("--")
-    paths: dict[str, str] = {}
-    for line in lines[split + 1 :]:
-        name, _, path = line.partition(" ")
-        if path:
-            paths[name] = path
+    devices, id_paths = sections_of(lines, 2)
+    paths = dict(line.split(" ", 1) for line in id_paths if " " in line)
     return tuple(
         Link(
             name=device.name,
@@ -105,11 +106,19 @@ def parse_links(lines: Sequence[str]) -> tuple[Link, ...]:
                 for address in device.addresses or ()
                 if address.family == "inet"
             ),
-            path=paths.get(device.name),
+            path=paths.get(device.name) or None,
             upper="MASTER" in device.flags or device.stacked,
         )
-        for device in parse_ip(text_from(lines[:split]))
+        for device in parse_ip(text_from(devices))
         if device.kind in ("ether", "infiniband")
+    )
+
+
+def touched(changes: Sequence[PortChange]) -> Touched:
+    """Devices that ``apply_script`` disturbs. A bond brings its members up."""
+    return Touched(
+        down=frozenset(change.link.name for change in changes if change.rename),
+        reconfigured=frozenset(change.link.name for change in changes if not change.rename and not change.port.bond),
     )
 
 
@@ -171,7 +180,7 @@ def in_use(wanted: Sequence[Port], links: Sequence[Link]) -> str | None:
         return None
     return (
         f"{'; '.join(problems)}: only a port without addresses is renamed; remove its addresses, or remove the port"
-        " from nic_stack.ports"
+        " from nic.ports"
     )
 
 
@@ -251,14 +260,17 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
     return "\n".join(lines)
 
 
-def hosts_block(addresses: Mapping[str, Sequence[str]], prefix: str) -> str:
-    """Lines of /etc/hosts: the name of a node is its address on rail 0, ``name-<prefix>K`` its address on rail k.
+def hosts_block(addresses: Mapping[str, Sequence[str]], control: Mapping[str, str | None], prefix: str) -> str:
+    """Lines of /etc/hosts: ``name-<prefix>K`` is a node's address on rail k, its own name the ``control`` address.
 
-    ``prefix``: prefix of the ports' names.
+    ``prefix``: prefix of the ports' names. A node without a control address gets no line for its own name.
     """
     lines = []
     for name, rails in addresses.items():
+        own = control[name]
+        if own and own not in rails:
+            lines.append(f"{own} {name}")
         for rail, address in enumerate(rails):
             alias = rail_alias(name, prefix, rail)
-            lines.append(f"{address} {name} {alias}" if rail == 0 else f"{address} {alias}")
+            lines.append(f"{address} {name} {alias}" if address == own else f"{address} {alias}")
     return "\n".join(lines) + "\n"

@@ -1,14 +1,15 @@
 """Frame of every operation of the kit: ask a fact, plan, and send one command.
 
 An exception that leaves an operation ends pyinfra's run for every node. The frame turns ``Refused`` and ``ParseError``
-into a command that fails on the one node concerned, with the reason as its error line. Every other exception is a
-defect and ends the run.
+into a command that fails on the one node concerned, with the reason as its error line. Errors of the declaration end
+the run with one line. Every other exception is a defect and ends the run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,13 +17,15 @@ from weakref import WeakKeyDictionary
 from pyinfra import logger
 from pyinfra.api.arguments_typed import PyinfraOperation
 from pyinfra.api.command import FunctionCommand, PyinfraCommand, QuoteString, StringCommand
+from pyinfra.api.exceptions import DeployError
 from pyinfra.api.facts import FactBase
+from pyinfra.api.host import Host
 from pyinfra.api.operation import operation as pyinfra_operation
 from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof.core.plan import REPORTS, Change, NodeReport, Problem, Report
-from rackproof.errors import Refused
+from rackproof.errors import DeclarationError, RackproofError, Refused, VersionSetError
 from rackproof.parse import ParseError
 from rackproof.shell import Script, shown_form
 
@@ -39,6 +42,19 @@ class Unreadable(Refused):
         super().__init__(f"{what} could not be read, so nothing was changed")
 
 
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Errors of inventory, architecture and version set become ``DeployError``, which ends pyinfra's run with one line.
+
+    DeclarationError and VersionSetError do not name the node: its name is put in front.
+    """
+    try:
+        yield
+    except RackproofError as error:
+        node = f"{host.name}: " if isinstance(error, DeclarationError | VersionSetError) else ""
+        raise DeployError(f"{node}{error}") from None
+
+
 def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]:
     """pyinfra's ``@operation()`` for a function that may raise ``Refused`` or ``ParseError``; the other nodes
     go on.
@@ -50,14 +66,15 @@ def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]
         @wraps(body)
         def framed(*args: P.args, **kwargs: P.kwargs) -> Commands:
             _keep(Report())
-            try:
-                yield from body(*args, **kwargs) or ()
-            except (Refused, ParseError) as error:
-                _keep(_report().model_copy(update={"refused": str(error)}))
-                host.log(str(error), logger.error)
-                yield StringCommand("echo", QuoteString(str(error)), ">&2;", "exit 1")
-            finally:
-                _publish()
+            with one_line():
+                try:
+                    yield from body(*args, **kwargs) or ()
+                except (Refused, ParseError) as error:
+                    _keep(_report().model_copy(update={"refused": str(error)}))
+                    host.log(str(error), logger.error)
+                    yield StringCommand("echo", QuoteString(str(error)), ">&2;", "exit 1")
+                finally:
+                    _publish()
 
         return pyinfra_operation()(framed)
 
@@ -112,17 +129,37 @@ def _keep(report: Report) -> None:
 
 def _publish() -> None:
     """Append the report of this pass to the file that ``rackproof deploy`` reads, if it is set."""
-    path = os.environ.get(REPORTS)
     op_hash = getattr(host, "current_op_hash", None)
     report = _report()
-    if not path or op_hash is None or report == Report():
-        return
-    name = ", ".join(sorted(host.state.op_meta[op_hash].names))
-    line = NodeReport(
-        **dict(report), node=host.name, operation=name, executed=host.state.is_executing
-    ).model_dump_json()
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
+    if op_hash is not None and report != Report():
+        _append(
+            NodeReport(
+                **dict(report), node=host.name, operation=_name(host.state, op_hash), executed=host.state.is_executing
+            )
+        )
+
+
+def _name(state: State, op_hash: str) -> str:
+    return ", ".join(sorted(state.op_meta[op_hash].names))
+
+
+def operation_here() -> str:
+    """Name of the operation that plans or executes on the current node."""
+    op_hash = getattr(host, "current_op_hash", None)
+    return _name(host.state, op_hash) if op_hash is not None else "an operation without a name"
+
+
+def _append(report: NodeReport) -> None:
+    if path := os.environ.get(REPORTS):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{report.model_dump_json()}\n")
+
+
+def report_loss(state: State, lost: Host) -> None:
+    """Report that the connection to a node was lost, in the operation that it executes or outside of any."""
+    op_hash = lost.executing_op_hash if state.is_executing else None
+    operation = _name(state, op_hash) if op_hash else ""
+    _append(NodeReport(node=lost.name, operation=operation, executed=state.is_executing, lost=True))
 
 
 def record(changes: Iterable[Change]) -> None:

@@ -6,25 +6,51 @@ overwrite what is not the kit's; the other nodes go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from pyinfra.api.command import StringCommand
+from pyinfra.api.state import State
 from pyinfra.context import host, state
 
-from rackproof.configure import clock, facts, kernel
+from rackproof.configure import carriers, clock, facts, kernel
 from rackproof.configure import drives as drive_plans
 from rackproof.configure import files as file_plans
 from rackproof.configure import mounts as mount_plans
 from rackproof.configure import network as network_plans
 from rackproof.configure import packages as package_plans
 from rackproof.configure import units as unit_plans
+from rackproof.configure.carriers import Touched
 from rackproof.configure.ceph import cluster as ceph
-from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
-from rackproof.configure.rollback.journal import file_line, unit_line, value_line
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.declarations import Declared
+from rackproof.configure.operation import Commands, ask, note, operation, operation_here, record
+from rackproof.configure.rollback.journal import file_line, unit_line
+from rackproof.configure.rollback.run import journal_here, journaled
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.plan import Change
+from rackproof.core.programs import PACKAGED
 from rackproof.errors import Refused
+
+_declared: WeakKeyDictionary[State, defaultdict[str, Declared]] = WeakKeyDictionary()
+"""Declarations of a run while it is planned, by node: a contradiction ends it before anything is touched."""
+CARRIED = "sessions, routes and addresses of the network devices"
+"""What ``facts.Carriers`` reads."""
+
+
+@operation()
+def refused(reason: str) -> Commands:
+    """Refuse this node; the others go on.
+
+    + reason: one line
+
+    **Example:**
+
+    .. code:: python
+
+        operations.refused(name="Machine", reason="PCI devices could not be read")
+    """
+    raise Refused(reason)
 
 
 @operation()
@@ -40,7 +66,7 @@ def packages(names: Sequence[str], family: str = "debian") -> Commands:
 
         operations.packages(name="Packages", names=["chrony", "fio"])
     """
-    installed = ask(facts.InstalledPackages, "the list of installed packages", packages_wanted=names, family=family)
+    installed = ask(facts.InstalledPackages, "the list of installed packages", packages=names, family=family)
     missing = [name for name in names if name not in installed]
     if missing:
         record(Change(what=name, why="not installed") for name in missing)
@@ -82,6 +108,8 @@ def write_files(
     entries: Sequence[file_plans.Entry], states: Mapping[str, file_plans.FileState] | None = None
 ) -> Commands:
     """The body of ``files``, for operations that compute the content at run time."""
+    if not host.state.is_executing:
+        _declared.setdefault(host.state, defaultdict(Declared))[host.name].add(entries, operation_here())
     states = file_states(entries) if states is None else states
     plan = file_plans.plan_files(entries, states)
     if not plan:
@@ -105,13 +133,8 @@ def kernel_values(sysctl: Mapping[str, str], patterns: Mapping[str, str]) -> Com
         operations.kernel_values(name="Kernel", sysctl={"vm.swappiness": "1"}, patterns={})
     """
     actual = ask(facts.KernelValues, "the kernel's values", sysctl=list(sysctl), patterns=list(patterns))
-    plan = kernel.plan_values(sysctl, patterns, actual)
-    if plan:
-        record(setting.change for setting in plan)
-        kept = [value_line(setting.path, setting.expected) for setting in plan]
-        yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
-    else:
-        host.noop("the kernel has all values")
+    plan = kernel.write_plan(kernel.plan_values(sysctl, patterns, actual))
+    yield from journaled(plan, "the kernel has all values")
 
 
 @operation()
@@ -127,13 +150,8 @@ def units(wanted: Sequence[unit_plans.Unit], manager: Mapping[str, str] | None =
 
         operations.units(name="Units", wanted=[Unit("chrony.service")])
     """
-    states = ask(facts.UnitStates, "the state of the units", wanted=list(wanted), manager=list(manager or {}))
-    plan = unit_plans.plan_units(wanted, states, manager)
-    if not plan:
-        host.noop(f"all {len(wanted)} units are as declared")
-        return
-    record_reasons(plan.reasons)
-    yield StringCommand(journal_here().before(map(unit_line, plan.touched), plan.script))
+    states = ask(facts.UnitStates, "the state of the units", units=list(wanted), manager=list(manager or {}))
+    yield from journaled(unit_plans.plan_units(wanted, states, manager), f"all {len(wanted)} units are as declared")
 
 
 @operation()
@@ -152,6 +170,16 @@ def time_followed() -> Commands:
         yield StringCommand(clock.wait_script())
 
 
+def keep_up(touched: Touched, declared: Collection[str]) -> None:
+    """Refuse a change that would take down a device that carries an ssh session, the default route or an address that
+    is not among ``declared``. Every network change asks this before it begins. Raises ``InUse`` and ``Unreadable``."""
+    if not touched:
+        return
+    actual = ask(facts.Carriers, CARRIED)
+    if problem := carriers.needs(touched, actual, declared):
+        raise carriers.InUse(problem)
+
+
 @operation()
 def ports(wanted: Sequence[network_plans.Port]) -> Commands:
     """Set name, MTU and addresses of fabric ports, without a reboot.
@@ -167,6 +195,7 @@ def ports(wanted: Sequence[network_plans.Port]) -> Commands:
     links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     changes = network_plans.plan_ports(wanted, links)
     if changes:
+        keep_up(network_plans.touched(changes), [port.address for port in wanted])
         record(port.change for port in changes)
         yield StringCommand(network_plans.apply_script(changes))
     else:
@@ -214,10 +243,13 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
         host.noop(f"{actual.devices[0]} carries {drive.fstype} '{drive.label}'")
 
 
-def _kept_mounts(plan: mount_plans.MountPlan) -> list[str]:
-    """Journal lines: mounts that change, and units that are removed."""
+def _change_mounts(plan: mount_plans.MountPlan) -> Commands:
+    """A rollback restores mounts that change, and units that are removed."""
+    record(Change(what=mount.where, why="; ".join(reasons)) for mount, reasons in plan.changes)
+    record(Change(what=where, why="not declared") for where in plan.gone.values())
     gone = [line for unit in plan.gone for line in (unit_line(unit), file_line(f"/etc/systemd/system/{unit}", None))]
-    return [*(unit_line(mount.unit) for mount, _ in plan.changes), *gone]
+    kept = [*(unit_line(mount.unit) for mount, _ in plan.changes), *gone]
+    yield StringCommand(journal_here().before(kept, mount_plans.apply_script(plan)))
 
 
 @operation()
@@ -238,9 +270,7 @@ def mounted(wanted: Sequence[mount_plans.DesiredMount], complete: bool = False) 
     if not plan:
         host.noop(f"all {len(wanted)} mounts are in force")
         return
-    record(Change(what=mount.where, why="; ".join(reasons)) for mount, reasons in plan.changes)
-    record(Change(what=where, why="not declared") for where in plan.gone.values())
-    yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
+    yield from _change_mounts(plan)
     # The kernel may have applied other options than requested.
     table = host.get_fact(facts.MountTable) or mount_plans.Table()
     wrong = [
@@ -267,9 +297,7 @@ def unmounted(keep: Sequence[mount_plans.DesiredMount]) -> Commands:
     table = ask(facts.MountTable, "the mount table")
     gone = mount_plans.plan_mounts(keep, table, complete=True).gone
     if gone:
-        plan = mount_plans.MountPlan(gone=gone)
-        record(Change(what=where, why="not declared") for where in gone.values())
-        yield StringCommand(journal_here().before(_kept_mounts(plan), mount_plans.apply_script(plan)))
+        yield from _change_mounts(mount_plans.MountPlan(gone=gone))
     else:
         host.noop("nothing is mounted that should not be")
 
@@ -307,9 +335,12 @@ def meet() -> Commands:
 
 @operation()
 def programs(names: Sequence[str]) -> None:
-    """Fail on a node that lacks a declared program after its packages are installed. Changes nothing.
+    """Name the declared programs that a node lacks after its packages are installed. Changes and refuses nothing.
 
-    + names: programs that must be on PATH
+    A node without them is deployed, can reboot and be used; the check ``tools.present`` fails, and what they measure
+    stays UNMEASURED.
+
+    + names: programs that should be on PATH
 
     **Example:**
 
@@ -321,6 +352,11 @@ def programs(names: Sequence[str]) -> None:
     missing = [name for name in names if name not in present]
     # While planning, the packages with these programs may not be installed yet.
     if missing and state.is_executing:
-        raise Refused(f"not on PATH: {', '.join(missing)}; add their package to the architecture")
-    else:
-        host.noop(f"all {len(names)} programs are there")
+        packaged = [name for name in missing if name in PACKAGED]
+        sources = [name for name in missing if name not in PACKAGED]
+        hints = (
+            f"{', '.join(packaged)}: add the package to tools.packages of the architecture" if packaged else "",
+            f"{', '.join(sources)}: no package has it; build it, and link it into /usr/local/bin" if sources else "",
+        )
+        note(f"not on PATH: {'; '.join(filter(None, hints))}")
+    host.noop(f"{len(names) - len(missing)} of {len(names)} programs are there")

@@ -135,7 +135,7 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
     order = state.get_op_order()
     by_node: dict[str, list[dict[str, Any]]] = {}
 
-    def look(host: Any) -> None:
+    def plan(host: Any) -> None:
         planned = by_node.setdefault(host.name, [])
         with ctx_state.use(state), ctx_host.use(host):
             for op_hash in order:
@@ -146,7 +146,7 @@ def _operations(state: Any, hosts: Sequence[Any], listener: Listener) -> dict[st
                 if operation.get("refused"):
                     return  # a real run of this node would end here
 
-    greenlets = [state.pool.spawn(look, host) for host in hosts if host in state.active_hosts]
+    greenlets = [state.pool.spawn(plan, host) for host in hosts if host in state.active_hosts]
     for greenlet in greenlets:
         greenlet.join()
     for greenlet in greenlets:
@@ -183,6 +183,7 @@ def _operation(state: Any, host: Any, op_hash: str, listener: Listener) -> dict[
 
 def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], listener: Listener) -> dict[str, Any]:
     from rackproof.core.plan import identity_of
+    from rackproof.core.rack import Node
 
     lost = None
     if host in state.failed_hosts and not any(operation["refused"] for operation in operations):
@@ -193,7 +194,7 @@ def _node(source: str, state: Any, host: Any, operations: list[dict[str, Any]], 
         "groups": _groups(source, host),
         "operations": operations,
         "lost": lost,
-        "identity": identity_of(host.name, host.data.dict()),
+        "identity": identity_of(host.name, Node(host.name, (), host.data.dict()).data),
     }
 
 

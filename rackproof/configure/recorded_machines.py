@@ -8,11 +8,11 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import InventoryError as NoInventory
 
 from rackproof.configure.fact_prefetch import END
-from rackproof.configure.facts import MachineFacts
+from rackproof.configure.facts import complete
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RackproofError
-from rackproof.parse.machine import parse_machine
+from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.remote.pyinfra_recording import RecordingConnector, question_of, reader_of
 
 PREFIX = "@recording/"
@@ -22,7 +22,7 @@ def recorded_rack(folder: Path) -> tuple[Rack, dict[str, Machine]]:
     """The nodes of a folder, and the recorded machines by node. Raises InventoryError, one line."""
     nodes = []
     machines = {}
-    question = question_of(StringCommand(str(MachineFacts().command())), {})
+    question = question_of(StringCommand(complete(MACHINE_COMMAND)), {})
     try:
         for name, data, groups in RecordingConnector.make_names_data(str(folder)):
             file = Path(data.pop("recording_file"))

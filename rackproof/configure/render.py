@@ -8,6 +8,14 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rackproof import kit
+from rackproof.errors import Refused
+
+
+def _one_line(value: Any) -> Any:
+    """A value as it is. Raises Refused for one with a control character: it would add a line to the file."""
+    if isinstance(value, str) and not value.replace("\t", "").isprintable():
+        raise Refused(f"{value[:60]!r} has a control character: it cannot be part of a file")
+    return value
 
 
 class Templates:
@@ -22,6 +30,7 @@ class Templates:
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=_one_line,
         )
 
     def text(self, path: str, **values: Any) -> str:

@@ -3,7 +3,8 @@
 ``/run/rackproof/run`` names the run that holds the node, its user, the host that it was started on and its start time.
 The lock needs no removal: it is valid as long as the ssh connection of the run is open (a process on the node,
 identified by its id and start time), so a run that was killed or lost its connection holds nothing. For connectors
-other than ssh it is valid for ``LIMIT_S`` after the last change of the run. A reboot always ends it.
+other than ssh it is valid for ``LIMIT_S`` after the last change of the run. A reboot always ends it. A command that an
+interrupted run left on the node keeps it until the command has ended; a new run waits for that.
 ``--data take_over=RUN`` takes a node from a run that is known to be dead.
 """
 
@@ -26,7 +27,10 @@ WAIT_S: Final = 20
 """Seconds to wait while another run reads or writes the file."""
 
 
-_REFUSED = re.compile(r"run \S+ of \S+ on \S+ works on this node since ")
+LEFT_S: Final = 1800.0
+"""Seconds to wait for a command that an interrupted run left: half an hour, the longest installation on slow media."""
+_LEFT = r"run \S+ of \S+ on \S+ has ended and left a command that still runs "
+_REFUSED = re.compile(rf"run \S+ of \S+ on \S+ works on this node since |{_LEFT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ def take_script(
 def refusal(stderr: str) -> str | None:
     """The line of ``take_script`` that names the holder of the lock; None where it failed for another reason."""
     return next((line for line in stderr.splitlines() if _REFUSED.match(line)), None)
+
+
+def is_left(line: str) -> bool:
+    """Whether a line of ``take_script`` names a command that will end by itself."""
+    return re.match(_LEFT, line) is not None
 
 
 def held_command(file: str = LOCK_FILE) -> str:

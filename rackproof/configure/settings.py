@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import isclass
-from ipaddress import IPv4Interface
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from ipaddress import IPv4Address, IPv4Interface
+from typing import Any, ClassVar, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node
 from rackproof.core.secret import Secret
+from rackproof.core.texts import Drive, Host, Mac, PathId
 from rackproof.errors import InventoryError
 
 
@@ -22,7 +23,7 @@ class Inputs(BaseModel):
     Every field has a default and a docstring with its meaning, its unit and the origin of the default.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     KEY: ClassVar[str]
     """Key of the mapping in the inventory's data; nested mappings have none."""
@@ -90,43 +91,38 @@ def _model_at(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | 
     return model
 
 
-TimeServer = Annotated[str, StringConstraints(pattern=r"^[^\s#]+$")]
-
-
 class NodeSettings(BaseModel):
     """Host data that deploys read. Other keys (ssh_*, the site's own) are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, use_attribute_docstrings=True)
 
     fabric_addresses: tuple[IPv4Interface, ...] = ()
     """Address with prefix length of rail k. Default: none; required on nodes of the fabric."""
-    fabric_macs: tuple[str, ...] = ()
+    management_address: IPv4Address | None = None
+    """Address outside the rails that the node's name means to the other nodes: ssh between nodes, Slurm and IMEX use
+    it. Default: none, names are the site's own matter; on Soft-RoCE the address on rail 0."""
+    fabric_macs: tuple[Mac, ...] = ()
     """Permanent MAC address of the NIC of rail k."""
-    fabric_paths: tuple[str, ...] = ()
+    fabric_paths: tuple[PathId, ...] = ()
     """Instead of MAC addresses: udev's ID_PATH of the NIC of rail k, e.g. ``pci-0000:3b:00.0``."""
     simulated_gpus: bool = False
     """The node replays nvidia-smi; every page shows this."""
     virtual: bool = False
     """The node is a virtual machine; every page shows this."""
-    data_drive: str | None = None
+    data_drive: Drive | None = None
     """Local drive of a client: a path or a shell pattern that matches exactly one drive."""
-    scratch_drives: tuple[str, ...] = ()
+    scratch_drives: tuple[Drive, ...] = ()
     """Drives by id of the node's local scratch array; empty: no array."""
-    nfs_drive: str | None = None
+    nfs_drive: Drive | None = None
     """Drive that an NFS server exports: a path or a shell pattern that matches exactly one drive."""
-    ceph_drive: str | None = None
+    ceph_drive: Drive | None = None
     """Drive of the virtual rack's Ceph: a path or a shell pattern that matches exactly one drive."""
-    time_upstreams: tuple[TimeServer, ...] = ()
+    time_upstreams: tuple[Host, ...] = ()
     """Time servers outside the rack, names or addresses: for the rack's time server, or for every node when there is
     none. Default: none; a rack without a time server of its own keeps the sources of its chrony.conf."""
     nfs_threads: int = Field(default=16, ge=1)
     """Threads of an NFS server; a request occupies one until the drive has answered. Default: the kit's choice, twice
     the default of nfs-utils 2.6 (nfs.conf(5))."""
-
-    @field_validator("fabric_macs")
-    @classmethod
-    def _lower(cls, macs: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(mac.lower() for mac in macs)
 
 
 def node_settings(node: Node, rails: int, every: bool = True) -> NodeSettings:

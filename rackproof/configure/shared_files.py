@@ -1,4 +1,4 @@
-"""Files that several concerns declare, with different content."""
+"""Files from templates, and those that several concerns declare with different content."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from collections.abc import Sequence
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.render import templates
+
+
+def rendered(
+    path: str,
+    *,
+    mode: str = "644",
+    restart: tuple[str, ...] = (),
+    reload: tuple[str, ...] = (),
+    **values: object,
+) -> RemoteFile:
+    """The file whose template is at its own path, with the template's values."""
+    return RemoteFile(path, templates.text(path, **values), mode=mode, restart=restart, reload=reload)
 
 
 def drive_unit(mount: DesiredMount, description: str) -> RemoteFile:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.context import host
@@ -17,15 +16,15 @@ from rackproof.configure import mounts, network
 from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.drives import Drive
 from rackproof.configure.settings import NodeSettings, node_settings, read_inputs
-from rackproof.configure.storage import catalogue
-from rackproof.configure.storage import inputs as storage_inputs
-from rackproof.configure.storage.client import ClientNode, NamedStorage
-from rackproof.configure.storage.nfs import shared_transport
+from rackproof.configure.storage_client import catalogue
+from rackproof.configure.storage_client import inputs as storage_inputs
+from rackproof.configure.storage_client.client import ClientNode, NamedStorage
+from rackproof.configure.storage_client.nfs import shared_transport
 from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.architecture import Architecture, Ceph, Fabric, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
-from rackproof.errors import DeclarationError, InventoryError, RackproofError
+from rackproof.errors import DeclarationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ class Site:
 
     @property
     def fabric(self) -> Fabric:
-        """Raises DeployError when the architecture has none."""
+        """Raises DeclarationError when the architecture has none."""
         if self.architecture.fabric is None:
-            raise DeployError(f"{self.node.name}: the architecture has no fabric")
+            raise DeclarationError("the architecture has no fabric")
         return self.architecture.fabric
 
     def has_role(self, role: str | None) -> bool:
@@ -99,26 +98,18 @@ class Site:
     def drive(self, key: str, label: str, fstype: str = "ext4") -> Drive:
         """The drive that the inventory names under a key, with its desired file system.
 
-        Raises DeployError when the inventory names none, or the file system is not supported.
+        Raises DeclarationError when the inventory names none, or the file system is not supported.
         """
         device = getattr(self.settings, key)
         if device is None:
-            raise DeployError(f"{self.node.name}: {key}: the architecture needs a drive, the inventory names none")
+            raise DeclarationError(f"{key}: the architecture needs a drive, the inventory names none")
         drive = Drive(device, label, fstype)
-        try:
-            drive.check()
-        except InventoryError as error:
-            raise DeployError(f"{self.node.name}: {error}") from None
+        drive.check()
         return drive
 
     @property
     def client_node(self) -> ClientNode:
-        """The node as a client of storage. Raises DeployError when the inventory's inputs are wrong."""
-        try:
-            inputs = read_inputs(self.node, storage_inputs.StorageClients)
-            policy = read_inputs(self.node, VersionInputs).policy
-        except InventoryError as error:
-            raise DeployError(str(error)) from None
+        """The node as a client of storage. Raises DeclarationError when the inventory's inputs are wrong."""
         roles = [role for storage in self.client_storage().values() for role in storage.client_roles]
         role = next((role for role in roles if self.has_role(role)), None)
         lossless = self.architecture.fabric.lossless if self.architecture.fabric else None
@@ -128,8 +119,8 @@ class Site:
             addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
             interfaces=tuple(port.name for port in self.ports),
             roce_tos=lossless.tos if lossless else None,
-            inputs=inputs,
-            policy=policy,
+            inputs=read_inputs(self.node, storage_inputs.StorageClients),
+            policy=read_inputs(self.node, VersionInputs).policy,
         )
 
     def named_storage(self) -> tuple[NamedStorage, ...]:
@@ -153,17 +144,14 @@ class Site:
     def client_mounts(self) -> tuple[mounts.DesiredMount, ...]:
         """Desired mounts of this node, in the architecture's order.
 
-        Raises DeployError when a storage cannot be mounted, or when two mounts conflict.
+        Raises DeclarationError when a storage cannot be mounted, or when two mounts conflict.
         """
         client_node, fsid = self.client_node, self.own_fsid
-        try:
-            client_mounts = [
-                mount for named in self.named_storage() for mount in catalogue.mounts_of(named, client_node, fsid)
-            ]
-        except DeclarationError as error:
-            raise DeployError(f"{self.node.name}: {error}") from None
+        client_mounts = [
+            mount for named in self.named_storage() for mount in catalogue.mounts_of(named, client_node, fsid)
+        ]
         if conflict := shared_transport(client_mounts):
-            raise DeployError(f"{self.node.name}: {conflict}")
+            raise DeclarationError(conflict)
         return tuple(client_mounts)
 
     def fabric_addresses(self) -> dict[str, tuple[str, ...]]:
@@ -180,12 +168,12 @@ class Site:
         return tuple(dict.fromkeys(str(address.network) for address in self.settings.fabric_addresses))
 
     def ceph_plan(self, cluster: Ceph) -> ceph.CephPlan:
-        """Raises DeployError when the inventory names no drive or no fabric address for Ceph."""
+        """Raises DeclarationError when the inventory names no drive or no fabric address for Ceph."""
         if not self.settings.fabric_addresses:
-            raise DeployError(f"{self.node.name}: fabric_addresses: Ceph is reached on rail 0, the inventory has none")
+            raise DeclarationError("fabric_addresses: Ceph is reached on rail 0, the inventory has none")
         address = self.settings.fabric_addresses[0]
         if self.settings.ceph_drive is None:
-            raise DeployError(f"{self.node.name}: ceph_drive: the architecture has Ceph, the inventory no drive")
+            raise DeclarationError("ceph_drive: the architecture has Ceph, the inventory no drive")
         fsid = ceph.cluster_fsid(cluster, self.node.name, str(address.ip))
         return ceph.CephPlan(
             node=self.node.name,
@@ -226,20 +214,15 @@ _sites: WeakKeyDictionary[Inventory, dict[str, Site]] = WeakKeyDictionary()
 def here() -> Site:
     """The declaration for pyinfra's current host.
 
-    Raises DeployError, one line, when inventory or architecture cannot be used; nothing has been changed then.
+    Raises DeclarationError, one line, when inventory or architecture cannot be used; nothing has been changed then.
     """
     source: Inventory = host.inventory
     sites = _sites.setdefault(source, {})
     if host.name not in sites:
         identifier = host.data.get("architecture")
         if not identifier:
-            raise DeployError(f"{host.name}: no architecture; set it in inventories/group_data/all.py")
-        try:
-            architecture = _architecture(str(identifier))
-            rack = rack_of(source)
-            node = rack.node(host.name)
-            settings = settings_of(node, architecture)
-        except RackproofError as error:
-            raise DeployError(str(error)) from None
-        sites[host.name] = Site(rack, architecture, node, settings)
+            raise DeclarationError("no architecture; set it in inventories/group_data/all.py")
+        architecture, rack = _architecture(str(identifier)), rack_of(source)
+        node = rack.node(host.name)
+        sites[host.name] = Site(rack, architecture, node, settings_of(node, architecture))
     return sites[host.name]

@@ -1,4 +1,6 @@
-"""ssh trust between nodes: host keys in ssh_known_hosts, and keys in authorized_keys for starting MPI ranks.
+"""ssh between nodes: host keys in ssh_known_hosts, and keys in authorized_keys that may log in and run nothing.
+
+Nothing of the kit runs commands from node to node: who is root on one node is not root on the others.
 
 A private key never leaves the node that made it. Keys of a node that does not answer stay as they are on the others.
 """
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 PRIVATE_KEY = "/root/.ssh/id_ed25519"
 AUTHORIZED_KEYS = "/root/.ssh/authorized_keys"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+RUNS_NOTHING = 'restrict,command="/bin/true"'
+"""Options of every key, sshd(8): no command but this one, no terminal, no forwarding."""
 HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
 
 
@@ -81,16 +85,15 @@ def authorized_keys(
     nodes: Sequence[str], identities: Mapping[str, Identity], present: str
 ) -> tuple[str, tuple[str, ...]]:
     """Lines of authorized_keys, and the nodes without a key."""
-    kept = {line.rsplit(" ", 1)[-1]: line for line in present.splitlines()}
+    kept = {line.rsplit(" ", 1)[-1]: " ".join(line.split()[-3:]) for line in present.splitlines()}
     lines: list[str] = []
     missing: list[str] = []
     for node in nodes:
         identity = identities.get(node)
         comment = f"root@{node}"
-        if identity is not None and identity.user_key:
-            lines.append(f"{identity.user_key} {comment}")
-        elif comment in kept:
-            lines.append(kept[comment])
+        answered = f"{identity.user_key} {comment}" if identity is not None and identity.user_key else None
+        if key := answered or kept.get(comment):
+            lines.append(f"{RUNS_NOTHING} {key}")
         else:
             missing.append(node)
     return "".join(f"{line}\n" for line in lines), tuple(missing)

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.files import PENDING, pending_command
+from rackproof.configure.rollback.journal import unit_line
+from rackproof.configure.script_plan import ScriptPlan
+from rackproof.core.plan import Change
 from rackproof.parse.sections import sections_of
 from rackproof.parse.systemctl import parse_unit_lines
 
@@ -92,24 +95,7 @@ def parse_states(lines: Sequence[str]) -> SystemState:
     return SystemState(states, frozenset(pending), properties)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlan:
-    """Shell lines in order, and the reasons for them."""
-
-    lines: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
-    """Names of the units that change."""
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
-
-    @property
-    def script(self) -> str:
-        return "\n".join(("set -eu", *self.lines))
-
-
-def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, str] | None = None) -> UnitPlan:
+def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, str] | None = None) -> ScriptPlan:
     """Commands that bring units and manager to their desired states.
 
     First the links (enable, mask), then at most one daemon-reload, then stops and starts. daemon-reload takes seconds
@@ -137,15 +123,15 @@ def plan_units(units: Sequence[Unit], state: SystemState, manager: Mapping[str, 
             reasons.append("unit files changed")
     touched: list[Unit] = []
     for unit in units:
-        plan = _action(unit, state.units[unit.name], state.pending)
-        if plan:
+        if action := _action(unit, state.units[unit.name], state.pending):
+            command, reason = action
             touched.append(unit)
-            lines.extend(plan.lines)
-            reasons.extend(plan.reasons)
+            lines.extend(command)
+            reasons.append(reason)
     for unit in touched:
         lines.extend(_verification(unit))
     names = dict.fromkeys((*linked, *(unit.name for unit in touched)))
-    return UnitPlan(tuple(lines), tuple(reasons), tuple(names))
+    return ScriptPlan(tuple(lines), tuple(Change(what=reason) for reason in reasons), tuple(map(unit_line, names)))
 
 
 def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:
@@ -163,29 +149,29 @@ def _links(unit: Unit, state: UnitState) -> tuple[str, ...]:
     return tuple(verbs)
 
 
-def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> UnitPlan:
-    """Start, stop, restart or reload, with the reason."""
+def _action(unit: Unit, state: UnitState, pending: frozenset[str]) -> tuple[tuple[str, ...], str] | None:
+    """Lines that start, stop, restart or reload, and the reason."""
     name = shlex.quote(unit.name)
     restart, reload = f"restart:{unit.name}", f"reload:{unit.name}"
     active = state.active in ("active", "reloading")
     if unit.masked or unit.running is False:
         if state.active in ("inactive", "failed"):
-            return UnitPlan()
-        return UnitPlan((f"systemctl stop -- {name}",), (f"stop {unit.name}",))
+            return None
+        return (f"systemctl stop -- {name}",), f"stop {unit.name}"
     if unit.running is None:
-        return UnitPlan()
+        return None
     if not active:
         # A unit that is still activating with its old configuration may never finish (slurmd without slurm.conf
         # searches the network forever), and "start" would wait for it.
         verb = "restart" if state.active == "activating" and {restart, reload} & pending else "start"
-        return UnitPlan((f"systemctl {verb} -- {name}", _done(restart, reload)), (f"{verb} {unit.name}",))
+        return (f"systemctl {verb} -- {name}", _done(restart, reload)), f"{verb} {unit.name}"
     if restart in pending or state.proven is False:
         why = "its configuration changed" if restart in pending else "active without effect"
-        return UnitPlan((f"systemctl restart -- {name}", _done(restart, reload)), (f"restart {unit.name}: {why}",))
+        return (f"systemctl restart -- {name}", _done(restart, reload)), f"restart {unit.name}: {why}"
     if reload in pending:
         why = "its configuration changed"
-        return UnitPlan((f"systemctl reload -- {name}", _done(reload)), (f"reload {unit.name}: {why}",))
-    return UnitPlan()
+        return (f"systemctl reload -- {name}", _done(reload)), f"reload {unit.name}: {why}"
+    return None
 
 
 def _verification(unit: Unit) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from rackproof.core.architecture import Architecture, Named, Severity
+from rackproof.core.architecture import Architecture, JudgedEntry, Severity
 from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
 from rackproof.core.derived import values
 from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
@@ -61,21 +61,21 @@ def compare(
         judge_records(architecture, before),
         judge_records(architecture, after),
     )  # raises for records that are not a run's
-    one, other = _info(before), _info(after)
-    names, others = ({node.name for node in run.nodes} for run in (one, other))
+    run_a, run_b = _info(before), _info(after)
+    names_a, names_b = ({node.name for node in run.nodes} for run in (run_a, run_b))
     return Comparison(
-        before=one.run,
-        after=other.run,
+        before=run_a.run,
+        after=run_b.run,
         architecture=architecture.metadata.id,
         threshold_pct=threshold_pct,
-        differences=tuple(_circumstances(one, other)),
-        nodes_gone=tuple(sorted(names - others)),
-        nodes_new=tuple(sorted(others - names)),
+        differences=tuple(_circumstances(run_a, run_b)),
+        nodes_gone=tuple(sorted(names_a - names_b)),
+        nodes_new=tuple(sorted(names_b - names_a)),
         numbers=tuple(
             _numbers(
                 questions(architecture),
-                (one, _counting(architecture, before)),
-                (other, _counting(architecture, after)),
+                (run_a, _counting(architecture, before)),
+                (run_b, _counting(architecture, after)),
                 threshold_pct,
             )
         ),
@@ -111,40 +111,40 @@ def questions(architecture: Architecture) -> Iterator[Question]:
             yield _question(id_, outlier, outlier.metric, outlier.scope, where)
 
 
-def _question(id_: str, entry: Named, metric: str, scope: Scope, where: Mapping[str, str]) -> Question:
+def _question(id_: str, entry: JudgedEntry, metric: str, scope: Scope, where: Mapping[str, str]) -> Question:
     return Question(id_, entry.severity is Severity.REQUIRED, metric, scope, frozenset(where.items()))
 
 
-def _circumstances(one: RunInfo, other: RunInfo) -> Iterator[str]:
+def _circumstances(run_a: RunInfo, run_b: RunInfo) -> Iterator[str]:
     """Differences between the runs that may explain differences between numbers."""
-    for what, before, after in (
-        ("made for", one.architecture, other.architecture),
-        ("architecture sha256", one.architecture_sha256[:12], other.architecture_sha256[:12]),
-        ("profile", one.profile, other.profile),
-        ("inventory", one.inventory, other.inventory),
-        ("rackproof", one.rackproof, other.rackproof),
+    for name, before, after in (
+        ("made for", run_a.architecture, run_b.architecture),
+        ("architecture sha256", run_a.architecture_sha256[:12], run_b.architecture_sha256[:12]),
+        ("profile", run_a.profile, run_b.profile),
+        ("inventory", run_a.inventory, run_b.inventory),
+        ("rackproof", run_a.rackproof, run_b.rackproof),
     ):
         if before != after:
-            yield f"{what}: {before}, then {after}"
-    nodes = {node.name: node for node in one.nodes}
-    for node in sorted(other.nodes, key=lambda node: node.name):
+            yield f"{name}: {before}, then {after}"
+    nodes = {node.name: node for node in run_a.nodes}
+    for node in sorted(run_b.nodes, key=lambda node: node.name):
         if (old := nodes.get(node.name)) is None:
             continue
-        for what in ("groups", "virtual", "simulated_gpus"):
-            if getattr(old, what) != getattr(node, what):
-                yield f"{node.name} {what}: {_text(getattr(old, what))}, then {_text(getattr(node, what))}"
+        for name in ("groups", "virtual", "simulated_gpus"):
+            if getattr(old, name) != getattr(node, name):
+                yield f"{node.name} {name}: {_text(getattr(old, name))}, then {_text(getattr(node, name))}"
 
 
 def _numbers(
-    asked: Iterable[Question],
-    one: tuple[RunInfo, Sequence[Record]],
-    other: tuple[RunInfo, Sequence[Record]],
+    questions_: Iterable[Question],
+    side_a: tuple[RunInfo, Sequence[Record]],
+    side_b: tuple[RunInfo, Sequence[Record]],
     threshold_pct: float | None,
 ) -> Iterator[NumberChange]:
     by_metric: dict[tuple[str, Scope], list[Question]] = {}
-    for question in asked:
+    for question in questions_:
         by_metric.setdefault((question.metric, question.scope), []).append(question)
-    before, after = latest(_measurements(one[1])), latest(_measurements(other[1]))
+    before, after = latest(_measurements(side_a[1])), latest(_measurements(side_b[1]))
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         some = old or new
@@ -159,7 +159,7 @@ def _numbers(
             labels=some.labels,
             criteria=tuple(dict.fromkeys(question.id for question in concerned)),
             required=any(question.required for question in concerned),
-            otherwise=tuple(_otherwise(old, new, one[0].run, other[0].run)) if old and new else (),
+            otherwise=tuple(_otherwise(old, new, side_a[0].run, side_b[0].run)) if old and new else (),
             **_outcome(old, new, threshold_pct),
         )
 
@@ -203,8 +203,8 @@ def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: fl
             return fields | {"change": Change.NOT_COMPARABLE, "remark": f"{side}: {why}"}
         return fields | {"change": Change.ONLY_A if before else Change.ONLY_B, "remark": f"no number in {side}: {why}"}
     if old is not None and new is not None and old.simulated != new.simulated:
-        which = "A" if old.simulated else "B"
-        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
+        simulated_run = "A" if old.simulated else "B"
+        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {simulated_run} only"}
     return fields | _changed(before, after, METRICS[some.metric].higher_is_better, threshold_pct)
 
 

@@ -30,17 +30,10 @@ class Change(StrEnum):
     """Of a verdict: the other way round."""
 
 
-class NumberChange(Frozen):
-    """One number of both runs. Medians, changes and noise are in ``unit``, the metric's own where it is known."""
+class Moved(Frozen):
+    """A value of both runs. Values, changes and noise are in ``unit``."""
 
-    metric: str
-    scope: Scope
-    members: tuple[str, ...]
-    labels: dict[str, str]
-    criteria: tuple[str, ...]
-    """Ids of the criteria, curves and outliers that use it, including derived ones."""
     required: bool
-    """One of them is required."""
     change: Change
     unit: str
     before: float | None = None
@@ -54,6 +47,17 @@ class NumberChange(Frozen):
     samples: tuple[int, int] = (0, 0)
     remark: str = ""
     """Why it cannot be compared, or why its noise is not known."""
+
+
+class NumberChange(Moved):
+    """One number of both runs; ``required``: one of ``criteria`` is. The unit is the metric's own where it is known."""
+
+    metric: str
+    scope: Scope
+    members: tuple[str, ...]
+    labels: dict[str, str]
+    criteria: tuple[str, ...]
+    """Ids of the criteria, curves and outliers that use it, including derived ones."""
     otherwise: tuple[str, ...] = ()
     """Conditions that differ: ``workload.runtime_s: 5, then 60``."""
 
@@ -62,25 +66,16 @@ class NumberChange(Frozen):
         return subject_of(self.scope, self.members)
 
 
-class ValueChange(Frozen):
-    """Value of one verdict in both runs, where it is derived from several numbers (see ``derived``)."""
+class ValueChange(Moved):
+    """Value of one verdict in both runs, where it is derived from several numbers (see ``derived``).
+
+    An outlier's is in percent of the median of its peers. ``samples`` are of the value itself; none where only its
+    parts have some.
+    """
 
     id: str
     """Of the verdict, with ``[item]``."""
     subject: str
-    required: bool
-    change: Change
-    unit: str
-    """Of an outlier's value: percent of the median of its peers."""
-    before: float | None = None
-    after: float | None = None
-    change_pct: float | None = None
-    gain_pct: float | None = None
-    noise_pct: float | None = None
-    """As in ``NumberChange``."""
-    samples: tuple[int, int] = (0, 0)
-    """Of the value itself; none where only its parts have samples."""
-    remark: str = ""
 
 
 class VerdictChange(Frozen):

@@ -135,8 +135,8 @@ def _outcome(
     if before is None or after is None:
         return _without(old, new, before, after)
     if old is not None and new is not None and old.simulated != new.simulated:
-        which = "A" if old.simulated else "B"
-        return {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {which} only"}
+        simulated_run = "A" if old.simulated else "B"
+        return {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {simulated_run} only"}
     if old is not None and new is not None and (before.unit, before.bar) != (after.unit, after.bar):
         return {"change": Change.NOT_COMPARABLE, "remark": f"met by another alternative: {old.bar}, then {new.bar}"}
     grown = after.value - before.value
@@ -158,8 +158,8 @@ def _outcome(
 def _without(old: Verdict | None, new: Verdict | None, before: _Made | None, after: _Made | None) -> dict[str, Any]:
     if before is None and after is None:
         # the step of a curve from 0 has no size, but both verdicts are known
-        known = old is not None and new is not None and old.status is new.status
-        settled_ = known and new is not None and new.status not in (Status.INVALID, Status.UNMEASURED)
+        same_status = old is not None and new is not None and old.status is new.status
+        settled_ = same_status and new is not None and new.status not in (Status.INVALID, Status.UNMEASURED)
         return {"change": Change.SAME if settled_ else Change.NOT_COMPARABLE, "remark": "no value in either run"}
     side = "B" if after is None else "A"
     return {"change": Change.ONLY_A if after is None else Change.ONLY_B, "remark": f"no value in {side}"}

@@ -1,6 +1,6 @@
 """Evidence: immutable records of a run.
 
-A run's ``evidence.jsonl`` is a hash chain: each line carries the hash of the line before, so ``chain_breaks`` notices
+A run's ``evidence.jsonl`` is a hash chain: each line carries the hash of the line before, so ``link_breaks`` notices
 removed, changed and inserted lines. Records hold facts only, never verdicts.
 """
 
@@ -10,14 +10,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from rackproof.core.plan import Change
 
-SCHEMA = "rackproof.evidence/v1"
-GENESIS = "0" * 64
+SCHEMA: Final = "rackproof.evidence/v2"
+"""Format of the evidence. A record with another field, or with a field less, needs another number."""
+GENESIS: Final = "0" * 64
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Kind(StrEnum):
@@ -51,18 +54,12 @@ class Scope(StrEnum):
     RACK = "rack"
 
 
-PLANNED: Final = "planned"
-"""What a validation is going to ask is recorded first, and the judge has a list of its own."""
+PROOFS: Final = ("checks", "end", "guard", "identity", "readers", "planned", "ports", "storage")
+"""Proofs that every run records beside its results: part of the format, like ``SCHEMA``.
 
-PORTS: Final = "ports"
-"""Numbers of links and collectives come with the counters of the ports that carried them, before and after."""
-
-STORAGE: Final = "storage"
-"""Numbers of storage come with the files that were written before, the mounts around the run and fio's own options."""
-
-PROOFS: Final = ("checks", "end", "guard", "identity", "readers", PLANNED, PORTS, STORAGE)
-"""Proofs that this kit records in every run (``RunInfo.proofs``). A run that lacks a proof that it names is not
-certified."""
+The inventory's data (for checks), the end, the nodes' states before and after every step, their identities, the reader
+of every number, planned checks, counters of ports, and mounts and files of storage.
+"""
 
 
 class NodeInfo(Frozen):
@@ -85,52 +82,57 @@ class RunInfo(Frozen):
     """Version of the kit."""
     inventory: str
     architecture: str
-    architecture_sha256: str
-    """Of the architecture file, whose text is stored under ``raw/``."""
+    architecture_sha256: Sha256
+    """sha256 of the architecture file, whose text is stored under ``raw/``."""
     profile: str
     """Size of the benchmarks: ``lab`` or ``full``."""
     nodes: tuple[NodeInfo, ...]
-    controller: dict[str, str] = Field(default_factory=dict)
-    proofs: tuple[str, ...] = ()
-    """Names of the proofs that the kit which wrote the run records: see ``PROOFS``. Empty for older kits."""
-    kit_sha256: str = ""
-    """Of the kit's modules: two builds may have the same version. Empty for older kits."""
-    node_data: dict[str, str] = Field(default_factory=dict)
-    """By node: sha256 of its inventory data; empty for older kits."""
-    inventory_data: dict[str, str] = Field(default_factory=dict)
+    controller: dict[str, str]
+    proofs: tuple[str, ...] = PROOFS
+    kit_sha256: Sha256
+    """sha256 of the kit's modules: two builds may have the same version."""
+    node_data: dict[str, Sha256]
+    """sha256 of the inventory data by node."""
+    inventory_data: dict[str, Sha256]
     """sha256 name of the stored output with each node's inventory data, without secrets and access details."""
-    validators: str = ""
-    """sha256 of the validators' files; empty for older kits."""
-    own_validators: str | None = None
-    """Folder of validators that are not the kit's own, as it was given; None for the kit's own."""
+    validators: Sha256
+    """sha256 of the validators' files."""
+    own_validators: str | None
+    """Folder of validators as passed by the user; None for the kit's validators."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class NodeIdentity(Frozen):
-    """Identity of a machine, recorded when a run begins and at every resume.
+    """Identity of a machine, recorded at the start and at each resume of a run.
 
-    An empty string: the node has none, or does not report it.
+    Empty strings are unknown.
     """
 
     node: str
     machine_id: str
     """``/etc/machine-id``: changes when the system is installed again."""
     boot_id: str
-    """Changes at every boot; no part of the machine's identity."""
+    """Changes at every boot; not part of the machine's identity."""
     serial: str
     """Serial numbers of the system, its board and its chassis: ``product=…; board=…``, without placeholders."""
     host_key: str
     """Type and fingerprint of the ssh host key that the connection was checked against."""
+    model: str
+    """Vendor and product of the system."""
+    virtual: bool | None
+    """Whether the machine is virtual, as its firmware and its processors show it; None if they do not."""
+    simulated_gpus: bool
+    """Whether its ``nvidia-smi`` is the kit's, which replays answers."""
     raw: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:
-        """Whether anything tells this machine from others."""
+        """Whether any part identifies the machine."""
         return bool(self.machine_id or self.serial or self.host_key)
 
     def differences(self, before: NodeIdentity) -> Iterator[str]:
-        """``machine-id 1c… → 7f…`` for everything that both identities have and that differs; the boot is left out."""
+        """``machine-id 1c… → 7f…`` for each known part that differs, except the boot."""
         for name, old, new in (
             ("machine-id", before.machine_id, self.machine_id),
             *(
@@ -152,7 +154,7 @@ def _serials(text: str) -> dict[str, str]:
 
 
 class EventKind(StrEnum):
-    """What happened to a run, for the judge."""
+    """Events of a run, for the judge."""
 
     LOST = "lost"
     """A node stopped answering during a step or a stage."""
@@ -160,13 +162,13 @@ class EventKind(StrEnum):
     """A lost node answers again."""
     INTERRUPTED = "interrupted"
     RESUMED = "resumed"
-    """The run goes on, as a whole; a selection of the part before does not hold any longer."""
+    """The run continues completely; a selection of the previous part no longer applies."""
     NARROWED = "narrowed"
-    """From here to the next resume only a part of the rack or of the checks was asked for."""
+    """Until the next resume the run is limited to a part of the rack or of the checks."""
 
 
 class Event(Frozen):
-    """A structured trace of what happened to a run; the judge turns it into a verdict."""
+    """An event of a run, which the judge turns into a verdict."""
 
     event: EventKind
     text: str
@@ -177,7 +179,7 @@ class Event(Frozen):
 
 
 class End(Frozen):
-    """Last record of a run that ended normally. Evidence without it is cut off, or still being written."""
+    """Last record of a run that ended normally. Evidence without it is truncated, or still being written."""
 
     records: int
     """Number of records before this one."""
@@ -232,6 +234,10 @@ class CheckResult(Frozen):
     elapsed_s: float = 0.0
     raw: tuple[str, ...] = ()
     """sha256 names of the outputs read."""
+    beside: str = ""
+    """What programs printed before their answers, which the check did not read; empty where nothing."""
+    blames: str = ""
+    """Server that may have caused a failure: ``storage-01 (10.77.0.11)``, or its address."""
 
 
 class Measurement(Frozen):
@@ -244,20 +250,20 @@ class Measurement(Frozen):
     metric: str
     scope: Scope
     members: tuple[str, ...]
-    """Node names: one for NODE, two for PAIR, all that took part for RACK. One device for GPU and NIC."""
+    """Node names: one for NODE, two for PAIR, all participants for RACK. One device for GPU and NIC."""
     labels: dict[str, str] = Field(default_factory=dict)
     unit: str
     samples: tuple[float, ...] = ()
     """In ``unit``; empty when unmeasured."""
     reason: str | None = None
-    """Set when, and only when, there are no samples."""
+    """Set if, and only if, there are no samples."""
     conditions: dict[str, Any] = Field(default_factory=dict)
     companions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """Further numbers of the same repetitions, one per sample, for the sanity gates.
 
     ``iops`` (1/s), ``latency_s`` (mean of one request, s) and ``outstanding`` (jobs × depth);
-    ``application_bytes`` (B, what the benchmark says it moved) and ``counter_bytes`` (B, what the mount, the NIC or
-    the device counted meanwhile); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
+    ``application_bytes`` (B, as the benchmark reports) and ``counter_bytes`` (B, as the mount, the NIC or
+    the device counted); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
     and ``bytes_read`` (B, only where no byte is read again before all others);
     ``cached_bytes_start`` (B of the data set in any client cache at the start of the repetition).
     """
@@ -265,7 +271,7 @@ class Measurement(Frozen):
     step: str
     simulated: bool = False
     reader: str = ""
-    """Name of the function that reads the samples from the raw outputs; empty where there is none."""
+    """Name of the reader of the samples, see ``bench.readers``; empty without one."""
 
     @property
     def subject(self) -> str:
@@ -295,7 +301,7 @@ class OperationChanges(Frozen):
 
 
 class NodeChanges(Frozen):
-    """What one deploy did to one node."""
+    """Result of one deploy on one node."""
 
     node: str
     reached: bool
@@ -303,12 +309,12 @@ class NodeChanges(Frozen):
     unchanged: int = 0
     failed: tuple[str, ...] = ()
     rebooted: bool = False
-    """Whether the deploy itself rebooted it."""
+    """Whether the deploy rebooted the node."""
     reason: str | None = None
     details: tuple[OperationChanges, ...] = ()
-    """Of ``changed`` operations; pyinfra's own operations record none."""
+    """Changes of ``changed`` operations; pyinfra's own operations record none."""
     reboot: str | None = None
-    """Changes that need a reboot, which was not allowed."""
+    """Changes that need a reboot that was not allowed."""
 
 
 class DeployRecord(Frozen):
@@ -318,12 +324,13 @@ class DeployRecord(Frozen):
     deploy: str
     dry: bool = False
     exit_status: int
-    """pyinfra's own, which is 0 for some failures; see ``ok``."""
+    """pyinfra's exit status, 0 for some failures; see ``ok``."""
     ok: bool
     reason: str | None = None
     nodes: tuple[NodeChanges, ...]
     elapsed_s: float
     raw: tuple[str, ...] = ()
+    """sha256 names of pyinfra's stdout, of its stderr and of the reports of the kit's operations, in this order."""
 
 
 class Record(Frozen):
@@ -339,7 +346,10 @@ class Record(Frozen):
 
 def canonical(value: Any) -> bytes:
     """Canonical JSON for hashing: sorted keys, no blanks, UTF-8, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _CANONICAL.encode(value).encode()
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def chain_hash(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str) -> str:
@@ -352,19 +362,10 @@ def make_record(seq: int, time: str, kind: Kind, body: dict[str, Any], prev: str
     return Record(seq=seq, time=time, kind=kind, body=body, prev=prev, hash=chain_hash(seq, time, kind, body, prev))
 
 
-def chain_breaks(records: Iterable[Record]) -> Iterator[tuple[int, str]]:
-    """Position and description of each break of the chain."""
-    prev, expected = GENESIS, 0
-    for position, record in enumerate(records):
-        for sentence in link_breaks(record, expected, prev):
-            yield position, sentence
-        prev, expected = record.hash, record.seq + 1
-
-
 def link_breaks(record: Record, expected: int, prev: str) -> Iterator[str]:
     """Why the record is not number ``expected`` after a record with hash ``prev``.
 
-    Raises ValueError or RecursionError where the body has no JSON spelling.
+    Raises ValueError or RecursionError for a body that is not JSON.
     """
     if record.seq != expected:
         yield f"expected record {expected}, actual record {record.seq}"

@@ -18,7 +18,6 @@ from rackproof.errors import Refused
 NVIDIA: Final = "10de"
 GPU_KINDS: Final = ("0300", "0302")
 """Classes of VGA and 3D controllers."""
-SWITCH_KIND: Final = "0680"
 
 Modules = Literal["proprietary", "either", "open"]
 
@@ -143,7 +142,7 @@ def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Ge
     if named is not None:
         if named not in GENERATIONS:
             raise UnsupportedGpu(
-                f"gpu_stack.generations.{device}: unknown generation {named!r}; {suggestion(named, GENERATIONS)}"
+                f"inventory: gpu.generations.{device}: unknown generation {named!r}; {suggestion(named, GENERATIONS)}"
             )
         return GENERATIONS[named]
     number = int(device, 16)
@@ -151,7 +150,7 @@ def generation_of(device: str, overrides: Mapping[str, str] | None = None) -> Ge
         if first <= number <= last:
             return GENERATIONS[name]
     raise UnsupportedGpu(
-        f"unknown GPU {NVIDIA}:{device}: set its generation in the inventory, gpu_stack.generations:"
+        f"unknown GPU {NVIDIA}:{device}: set its generation in the inventory, gpu.generations:"
         f" {{'{device}': one of {', '.join(GENERATIONS)}}}"
     )
 
@@ -177,11 +176,11 @@ def support_problem(generation: Generation, device: str, branch: int) -> str | N
     if branch < generation.first:
         return (
             f"{name} needs a driver of branch {generation.first} or newer, actual {branch}"
-            f" ({generation.source}); declare a newer one in gpu.driver or gpu_stack.driver"
+            f" ({generation.source}); declare a newer one (gpu.driver of architecture or inventory)"
         )
     if generation.last is not None and branch > generation.last:
         return (
             f"{name} is not supported by drivers after branch {generation.last}, actual {branch}"
-            f" ({generation.source}); declare {generation.last} in gpu.driver or gpu_stack.driver"
+            f" ({generation.source}); declare {generation.last} (gpu.driver of architecture or inventory)"
         )
     return None

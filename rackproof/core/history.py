@@ -1,26 +1,28 @@
-"""History of a run: what its records say happened to it, and which of its results still count. Pure.
+"""History of a run: its events, and which of its results count. Pure.
 
-A run may have several parts, since it can be resumed. The rules:
+A resumed run has several parts. The rules:
 
-* A result of a node that was exchanged or configured since does not count; neither does a number in which it took part.
-* A validate stage that ended as a whole replaces everything that was validated before; one that was interrupted or
-  narrowed replaces nothing, it can only add.
-* Of several attempts at a benchmark step one counts: the most complete one, and of equally complete ones the latest.
-* A node that was exchanged, configured, rebooted or lost must be validated again afterwards.
+* Results of a node that was later exchanged or configured do not count, nor do numbers in which it took part.
+* A complete validate stage replaces all earlier ones; an interrupted or narrowed one only adds results.
+* Of several attempts at a benchmark step the most complete one counts; ties: the latest.
+* Attempts on starved machines are joined with their repetitions: of each number the first without a starved machine
+  counts, or the last if all machines were starved, regardless of which passes.
+* A node that was exchanged, configured, rebooted or lost must be validated again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record
 from rackproof.core.load import PREFIX
+from rackproof.core.starvation import starved
 
 VALIDATE: Final = "validate"
-REACHABLE: Final = "node.reachable"
 
 EXCHANGED: Final = "exchanged"
 CONFIGURED: Final = "configured"
@@ -28,11 +30,11 @@ REBOOTED: Final = "rebooted"
 LOST: Final = "lost"
 
 ANEW: Final = frozenset({EXCHANGED, CONFIGURED})
-"""Changes after which earlier numbers of the node do not count."""
+"""Changes that void earlier results of the node."""
 
 
 class Change(NamedTuple):
-    """What happened to a node during the run."""
+    """An event of a node during the run."""
 
     seq: int
     time: str
@@ -43,80 +45,111 @@ class Change(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """One time through the validate stage, from the record ``begin`` to ``end``."""
+    """One validate stage, from record ``begin`` to ``end``."""
 
     begin: int
     end: int | None
     whole: bool
-    """It ended, and nothing narrowed it."""
+    """It ended and was not narrowed."""
 
 
 class Replaced(NamedTuple):
-    """A result that a later one replaced."""
+    """A result that a later result replaced."""
 
-    what: str
+    name: str
     """``base.kernel on gpu-01``."""
     was: str
 
 
 @dataclass
 class _Attempt:
-    """Measurements of one execution of a step."""
+    """Measurements of one attempt at a step, or of several joined ones."""
 
     done: bool = False
-    sampled: int = 0
-    """Measurements with numbers."""
-    seqs: list[int] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def sampled(self) -> int:
+        """Number of measurements with samples."""
+        return sum(map(_has_samples, self.records))
+
+    @property
+    def starved(self) -> bool:
+        return any(map(_is_starved, self.records))
+
+    def join(self, later: _Attempt) -> Iterator[Record]:
+        """Join a repetition for starved machines; yields the measurements that do not count."""
+        kept = {_quantity(record.body): record for record in self.records}
+        for new in later.records:
+            old = kept.setdefault(_quantity(new.body), new)
+            if old is not new:
+                better = not _has_samples(old) or (_is_starved(old) and _has_samples(new))
+                kept[_quantity(new.body)] = new if better else old
+                yield old if better else new
+        self.done, self.records = self.done or later.done, list(kept.values())
+
+
+def _has_samples(record: Record) -> bool:
+    return bool(record.body["samples"])
+
+
+def _is_starved(record: Record) -> bool:
+    return bool(starved(record.body["conditions"]))
+
+
+def _quantity(body: Mapping[str, Any]) -> tuple[object, ...]:
+    labels = tuple(sorted(body["labels"].items()))
+    return body["metric"], body["scope"], tuple(sorted(body["members"])), labels
 
 
 @dataclass
 class History:
-    """Facts about a run and its nodes, in the order of the records."""
+    """Events and results of a run, in the order of the records."""
 
     identities: dict[str, tuple[int, NodeIdentity]] = field(default_factory=dict)
-    """The latest of each node, with the record's number."""
+    """Latest identity of each node, with the record's number."""
     begun: list[str] = field(default_factory=list)
-    """Stages that began, in their order."""
+    """Started stages in order."""
     changes: list[Change] = field(default_factory=list)
     back: dict[str, int] = field(default_factory=dict)
-    """Lost nodes that answered again, with the record that says so."""
+    """Lost nodes that answered again, with the record's number."""
     passes: list[Pass] = field(default_factory=list)
     narrowed: str | None = None
-    """What the last part was limited to."""
+    """Limits of the last part."""
     parts: list[int] = field(default_factory=list)
-    """First record of every part."""
+    """First record of each part."""
     unended: list[str] = field(default_factory=list)
-    """Times at which the run was resumed although the part before has no end."""
+    """Times of resumes after a part without an end."""
     end: End | None = None
-    """The last record, where it is an end."""
+    """The last record, if it is an end."""
     superseded: set[int] = field(default_factory=set)
-    """Records of checks, measurements and plans of checks that do not count any longer."""
+    """Records of checks, measurements and planned checks that no longer count."""
     replaced: list[Replaced] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
-    """Nodes that did not answer when the last part began."""
+    """Nodes that did not answer at the start of the last part."""
     steps: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Steps that are done: number of the record, and digest of the parameters."""
+    """Record and digest of the parameters of completed steps."""
 
     def changed_since(self, seq: int, nodes: Iterable[str], kinds: frozenset[str] = ANEW) -> Change | None:
-        """The first change of one of these kinds to one of the nodes after the record ``seq``."""
+        """The first change of these kinds to any of the nodes after record ``seq``."""
         among = frozenset(nodes)
         return next((c for c in self.changes if c.seq > seq and c.kind in kinds and c.node in among), None)
 
     def validated_since(self, seq: int) -> bool:
-        """Whether a whole validation began after the record ``seq``."""
-        return any(one.whole and one.begin > seq for one in self.passes)
+        """Whether a complete validation began after record ``seq``."""
+        return any(stage.whole and stage.begin > seq for stage in self.passes)
 
     def unvalidated(self) -> list[Change]:
-        """Changes that no whole validation followed."""
+        """Changes without a later complete validation."""
         return [c for c in self.changes if not self.validated_since(max(c.seq, self.back.get(c.node, 0)))]
 
     def lost_now(self) -> set[str]:
-        """Nodes that were lost and have not answered since."""
+        """Lost nodes that have not answered since."""
         return {c.node for c in self.changes if c.kind == LOST and self.back.get(c.node, -1) < c.seq}
 
 
 def history_of(records: Sequence[Record], architecture: Architecture, nodes: Sequence[NodeInfo]) -> History:
-    """Read the records of a run, whose bodies are valid for their kinds."""
+    """The history of a run's records, whose bodies are valid for their kinds."""
     history = History()
     deploys: list[Record] = []
     narrowed = False
@@ -139,13 +172,13 @@ def history_of(records: Sequence[Record], architecture: Architecture, nodes: Seq
                     history.passes.append(Pass(begin, None, False))
                 begin = record.seq if record.body["stage"] == VALIDATE else None
             case Kind.STAGE if begin is not None and record.body["stage"] == VALIDATE:
-                history.passes.append(Pass(begin, record.seq, bool(record.body.get("ok", True)) and not narrowed))
+                history.passes.append(Pass(begin, record.seq, record.body["ok"] and not narrowed))
                 begin = None
             case Kind.CHECK if record.body["check"] == REACHABLE:
                 answered = record.body["outcome"] == "passed"
                 (history.unreachable.discard if answered else history.unreachable.add)(record.body["node"])
             case Kind.STEP if record.body["status"] == "done":
-                history.steps[record.body["step"]] = (record.seq, record.body.get("digest", ""))
+                history.steps[record.body["step"]] = (record.seq, record.body["digest"])
             case _:
                 continue
     if begin is not None:
@@ -158,7 +191,7 @@ def history_of(records: Sequence[Record], architecture: Architecture, nodes: Seq
 
 
 def servers_of(architecture: Architecture, nodes: Sequence[NodeInfo]) -> dict[str, frozenset[str]]:
-    """Nodes that serve each storage: they take part in every number of it."""
+    """Server nodes by storage: they take part in all of its numbers."""
     return {
         name: frozenset(node.name for node in nodes if storage.server_role in node.groups)
         for name, storage in architecture.storage.items()
@@ -168,14 +201,14 @@ def servers_of(architecture: Architecture, nodes: Sequence[NodeInfo]) -> dict[st
 def participants(
     members: Iterable[str], labels: Mapping[str, str], servers: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
-    """Nodes that took part in a measurement."""
+    """Nodes of a measurement, including storage servers."""
     return frozenset(member.partition("/")[0] for member in members) | servers.get(
         labels.get("storage", ""), frozenset()
     )
 
 
 def _event(history: History, event: Event, record: Record, narrowed: bool, before: Kind) -> bool:
-    """Note an event; return whether the part is narrowed."""
+    """Add an event. Returns whether the part is narrowed."""
     if event.event is EventKind.RESUMED:
         history.parts.append(record.seq)
         if before is not Kind.END:
@@ -192,35 +225,38 @@ def _event(history: History, event: Event, record: Record, narrowed: bool, befor
     return narrowed
 
 
-def _identity(history: History, now: NodeIdentity, record: Record, deploys: Sequence[Record]) -> None:
-    seq, before = history.identities.get(now.node, (-1, None))
-    history.identities[now.node] = (record.seq, now)
+def _identity(history: History, current: NodeIdentity, record: Record, deploys: Sequence[Record]) -> None:
+    seq, before = history.identities.get(current.node, (-1, None))
+    history.identities[current.node] = (record.seq, current)
     if before is None:
         return
-    if differences := list(now.differences(before)):
-        history.changes.append(Change(record.seq, record.time, now.node, EXCHANGED, ", ".join(differences)))
-    elif before.boot_id and now.boot_id and before.boot_id != now.boot_id:
-        text = f"boot id {before.boot_id[:8]} → {now.boot_id[:8]}"
-        since = [n for d in deploys for n in d.body["nodes"] if n["node"] == now.node and d.seq > seq]
-        pending = [n for d in deploys for n in d.body["nodes"] if n["node"] == now.node and not d.body.get("dry")]
-        if any(n.get("rebooted") for n in since) or (pending and pending[-1].get("reboot")):
-            history.changes.append(Change(record.seq, record.time, now.node, CONFIGURED, "rebooted for its settings"))
+    if differences := list(current.differences(before)):
+        history.changes.append(Change(record.seq, record.time, current.node, EXCHANGED, ", ".join(differences)))
+    elif before.boot_id and current.boot_id and before.boot_id != current.boot_id:
+        text = f"boot id {before.boot_id[:8]} → {current.boot_id[:8]}"
+        since = [n for d in deploys for n in d.body["nodes"] if n["node"] == current.node and d.seq > seq]
+        applied = [d for d in deploys if not d.body["dry"]]
+        pending = [n for d in applied for n in d.body["nodes"] if n["node"] == current.node]
+        if any(n["rebooted"] for n in since) or (pending and pending[-1]["reboot"]):
+            history.changes.append(
+                Change(record.seq, record.time, current.node, CONFIGURED, "rebooted for its settings")
+            )
         else:
-            history.changes.append(Change(record.seq, record.time, now.node, REBOOTED, text))
+            history.changes.append(Change(record.seq, record.time, current.node, REBOOTED, text))
 
 
 def _deploy(history: History, record: Record) -> None:
-    if record.body.get("dry"):
+    if record.body["dry"]:
         return
     for node in record.body["nodes"]:
-        if count := len(node.get("changed", ())) + len(node.get("failed", ())):
+        if count := len(node["changed"]) + len(node["failed"]):
             text = f"{count} changes by the deploy"
             history.changes.append(Change(record.seq, record.time, node["node"], CONFIGURED, text))
 
 
 def _check_results(history: History, records: Iterable[Record]) -> None:
-    """Which results of checks do not count, and which failed ones were replaced."""
-    last_whole = max((one.begin for one in history.passes if one.whole), default=-1)
+    """Find results of checks that do not count, and failed ones that were replaced."""
+    last_whole = max((stage.begin for stage in history.passes if stage.whole), default=-1)
     stage, number = "", 0
     counting: dict[tuple[str, str, str], tuple[int, list[Record]]] = {}
     gone: list[Record] = []
@@ -230,7 +266,7 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
             stage = str(record.body["stage"]) if record.body["event"] == "begin" else ""
             continue
         if record.kind is Kind.PLANNED and record.seq < last_whole:
-            history.superseded.add(record.seq)  # the later validation has a plan of its own
+            history.superseded.add(record.seq)  # the later validation has its own plan
         if record.kind is not Kind.CHECK:
             continue
         body = record.body
@@ -238,21 +274,21 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
         if record.seq < last_whole if validated else _is_void(history, record.seq, body["node"]):
             gone.append(record)
             continue
-        key = (body["check"], body.get("item", ""), body["node"])
+        key = (body["check"], body["item"], body["node"])
         earlier = counting.get(key)
         if earlier is None or (earlier[0] != number and not validated):
-            # What a step did to a node stays, even if the step was repeated.
-            kept = [one for one in earlier[1] if _is_damage(one)] if earlier else []
-            gone += [one for one in earlier[1] if one not in kept] if earlier else []
+            # Damage to a node counts even if the step was repeated.
+            kept = [result for result in earlier[1] if _is_damage(result)] if earlier else []
+            gone += [result for result in earlier[1] if result not in kept] if earlier else []
             counting[key] = (number, [*kept, record])
         else:
             earlier[1].append(record)
     history.superseded.update(record.seq for record in gone)
     for record in gone:
         if record.body["outcome"] == "failed":
-            item = f"[{record.body['item']}]" if record.body.get("item") else ""
-            what = f"{record.body['check']}{item} on {record.body['node']}"
-            history.replaced.append(Replaced(what, str(record.body.get("message", ""))))
+            item = f"[{record.body['item']}]" if record.body["item"] else ""
+            name = f"{record.body['check']}{item} on {record.body['node']}"
+            history.replaced.append(Replaced(name, str(record.body["message"])))
 
 
 def _is_damage(record: Record) -> bool:
@@ -260,12 +296,12 @@ def _is_damage(record: Record) -> bool:
 
 
 def _is_void(history: History, seq: int, node: str) -> bool:
-    """Whether the node was exchanged after the record."""
+    """Whether the node was exchanged after record ``seq``."""
     return history.changed_since(seq, (node,), frozenset({EXCHANGED})) is not None
 
 
 def _numbers(history: History, records: Iterable[Record], servers: Mapping[str, frozenset[str]]) -> None:
-    """Which measurements do not count: of nodes that began anew, and of less complete attempts at a step."""
+    """Find measurements that do not count: of changed nodes, and of less complete attempts at a step."""
     anew = [change for change in history.changes if change.kind in ANEW]
     attempts: dict[str, list[_Attempt]] = {}
     open_attempts: dict[str, _Attempt] = {}
@@ -281,8 +317,7 @@ def _numbers(history: History, records: Iterable[Record], servers: Mapping[str, 
                 attempt.done = body["status"] == "done"
         elif record.kind is Kind.MEASUREMENT:
             if anew and any(
-                change.seq > record.seq
-                and change.node in participants(body["members"], body.get("labels", {}), servers)
+                change.seq > record.seq and change.node in participants(body["members"], body["labels"], servers)
                 for change in anew
             ):
                 history.superseded.add(record.seq)
@@ -291,18 +326,31 @@ def _numbers(history: History, records: Iterable[Record], servers: Mapping[str, 
             if attempt is None:
                 attempt = open_attempts[body["step"]] = _Attempt()
                 attempts.setdefault(body["step"], []).append(attempt)
-            attempt.seqs.append(record.seq)
-            attempt.sampled += bool(body.get("samples"))
+            attempt.records.append(record)
     for step, several in attempts.items():
         if len(several) > 1 and step in ended:
-            history.superseded.update(_others(history, step, several))
+            history.superseded.update(_others(history, step, list(_joined(history, step, several))))
+
+
+def _joined(history: History, step: str, several: Iterable[_Attempt]) -> Iterator[_Attempt]:
+    """The attempts, joined with their repetitions for starved machines."""
+    last: _Attempt | None = None
+    for attempt in several:
+        if last is None or not last.starved:
+            last = attempt
+            yield last
+            continue
+        gone = list(last.join(attempt))
+        history.superseded.update(record.seq for record in gone)
+        if count := sum(_has_samples(record) and record.seq < attempt.records[0].seq for record in gone):
+            history.replaced.append(Replaced(f"step {step}", f"{count} numbers of starved machines"))
 
 
 def _others(history: History, step: str, several: Sequence[_Attempt]) -> Iterator[int]:
-    """Measurements of the attempts that do not count."""
+    """Measurements of attempts that do not count."""
     best = max(range(len(several)), key=lambda index: (several[index].done, several[index].sampled, index))
     for index, attempt in enumerate(several):
         if index != best:
-            yield from attempt.seqs
+            yield from (record.seq for record in attempt.records)
             if attempt.sampled:
                 history.replaced.append(Replaced(f"step {step}", f"{attempt.sampled} numbers"))

@@ -1,7 +1,6 @@
-"""What a heavy step did to a node: the difference of two looks at it. Pure.
+"""Faults of a node during a step of a benchmark: the difference of its states before and after. Pure.
 
-A look is one answer of ``rackproof/bench/guard.sh``. A fault that the node had before belongs to the validation; what
-appeared during a step belongs to the step.
+A state is an answer of ``rackproof/bench/guard.sh``. Faults that existed before are left to the validation.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from rackproof.core.verdict import LOAD
 from rackproof.core.wording import some
 
 PREFIX: Final = LOAD
-"""Of the ids of these checks. The item is the step."""
+"""Prefix of the ids of these checks. The item is the step."""
 
 CLOCK_STEP_S: Final = 0.1
-"""A clock that was set by more than this during a step fails: the architectures' own limit of offsets, 100 ms
+"""Maximum change of a clock during a step: the architectures' limit of offsets, 100 ms
 (``system.time.max_offset_ms``)."""
 _SHOWN: Final = 4
 
 
 DEVICE: Final = "device"
-"""An error report of a GPU or NVSwitch that is no application's doing."""
+"""An error report of a GPU or NVSwitch that no application caused."""
 APPLICATION: Final = "application"
 COMPLAINT: Final = "complaint"
-"""An error that no known fault explains."""
+"""An unknown error message."""
 
 
 class Trouble(NamedTuple):
-    """A message of the kernel that reports a fault."""
+    """A kernel message about a fault."""
 
     seconds: float
     """Since the kernel started."""
@@ -41,57 +40,62 @@ class Trouble(NamedTuple):
     """An event of ``system.kernel_log``, or one of the above."""
     text: str
     of_slowness: bool = False
-    """A machine that does not get its turn prints it as well."""
+    """Starved machines print it as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
     first_s: float
-    """Time of the oldest message that the kernel still has."""
+    """Time of the oldest message in the kernel's buffer."""
     last_s: float
     troubles: tuple[Trouble, ...] = ()
-    """Since the look before."""
+    """Since the previous state."""
 
 
 Counters = Mapping[str, int]
+States = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """State of a node between two steps. None where the node could not tell, with the reason in ``unread``."""
+class LoadState:
+    """State of a node between two steps. Values are None if unreadable; ``unread`` has the reason."""
 
     boot_id: str
     uptime_s: tuple[float, float]
-    """Just before and just after the clock was read."""
+    """Immediately before and after the clock was read."""
     clock_s: float
     processors: int
     cpu: tuple[int, int]
-    """Jiffies of all processors together since the start: stolen ones, and all."""
+    """Stolen and total jiffies of all processors since the boot."""
     running: int
-    """Threads that ran or waited for a processor, without the look's own: the least of several readings."""
+    """Threads that run or wait for a processor, without the script's: the minimum of several readings."""
     pressure_us: Mapping[str, int] = field(default_factory=dict)
-    """Microseconds in which some task waited, by resource; empty on kernels without pressure accounting."""
+    """Microseconds in which tasks waited, by resource; empty on kernels without pressure accounting."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """``ADDRESS:/export nfs4 rw`` by mountpoint."""
     log: KernelLog | None = None
     offset_s: float | None = None
-    """Of the system clock, as chrony estimates it; None where chrony does not run or has no source."""
+    """Offset of the system clock by chrony's estimate; None without chrony, its answer or a source."""
     counters: Mapping[str, Counters] = field(default_factory=dict)
     """Error counters by subject (``ports``, ``pcie`` …) and name, ``mlx5_0/1 link_downed``."""
+    states: Mapping[str, States] = field(default_factory=dict)
+    """What a step must not change, by subject and name: ``md0 state``, ``00000000:19:00.0 fabric state``."""
+    complaints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What devices report of themselves, by subject."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """Why a subject could not be read."""
     in_use: tuple[str, ...] = ()
-    """Who else uses the node: processes on GPUs, jobs of Slurm."""
+    """Other users of the node: processes on GPUs, jobs of Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that is asked of every node after every step."""
+    """One part of the state that is compared after every step."""
 
     protects: str
     hint: str
     counted: str = ""
-    """What its counters count; empty where it has none."""
+    """Name of its counters; empty without counters."""
     required: bool = True
 
 
@@ -149,10 +153,8 @@ SUBJECTS: Final[dict[str, Subject]] = {
     ),
 }
 
-GUARD: Final = "guard"
-"""Name of this proof in ``RunInfo.proofs``."""
 GPUS: Final = "gpus"
-"""Only asked where GPUs are real."""
+"""Read on real GPUs only."""
 
 
 class Finding(NamedTuple):
@@ -161,8 +163,7 @@ class Finding(NamedTuple):
 
 
 def subjects_for(architecture: Architecture, groups: tuple[str, ...], simulated_gpus: bool) -> tuple[str, ...]:
-    """Subjects that a node of these groups must answer after every step; none for one that the kit does not log in
-    to."""
+    """Subjects of a node in these groups; none for a node that the kit does not log in to."""
     roles = [architecture.roles[group] for group in groups if group in architecture.roles]
     if roles and not any(role.managed for role in roles):
         return ()
@@ -177,19 +178,19 @@ STRICT: Final = frozenset(
         *("fatal", "nonfatal", "uncorrected", "warning", "media_errors", "degraded", "throttled", "remapped", "gone"),
     }
 )
-"""Counters that must not grow by one under load: each means a fault of hardware. InfiniBand Architecture Specification,
-PortCounters: links that recovered or went down, overruns. Retransmissions, discards and corrected errors occur on
-healthy machines as well; for them the architecture's own limits count (``nics.*.counters``,
-``memory.corrected_errors_max``, ``gpu.ecc_corrected_max``)."""
+"""Counters that must not grow under load, whatever the architecture allows since the boot, because each count is a
+hardware fault: link recoveries, link downs, overruns (InfiniBand Architecture Specification, PortCounters).
+Retransmissions, discards and corrected errors also occur on healthy machines; the architecture's limits apply to them
+(``nics.*.counters``, ``memory.corrected_errors_max``, ``gpu.ecc_corrected_max``)."""
 
 
 class Limits(NamedTuple):
     counters: Mapping[str, int]
-    """How much a counter may grow at most, by the last word of its name; others than these are only shown."""
+    """Maximum growth of counters, by the last word of the name; other counters are only shown."""
     offset_s: float
-    """Of the clock."""
+    """Maximum offset of the clock."""
     events: frozenset[str]
-    """Kinds of messages that fail. Empty: all but those that slow machines print as well."""
+    """Kinds of failing messages. Empty: all except those that starved machines print."""
 
     def fails(self, trouble: Trouble) -> bool:
         if trouble.kind in (APPLICATION, COMPLAINT):
@@ -197,15 +198,15 @@ class Limits(NamedTuple):
         return trouble.kind == DEVICE or (trouble.kind in self.events if self.events else not trouble.of_slowness)
 
     def complains(self, trouble: Trouble) -> bool:
-        """Whether it is worth a look, although it does not fail."""
+        """Whether the message is reported without failing."""
         return not self.fails(trouble) and not trouble.of_slowness
 
 
 def limits_of(architecture: Architecture, groups: tuple[str, ...], virtual: bool) -> Limits:
-    """Limits for a node of these groups. The clock of a virtual machine that does not get its turn falls behind, so its
-    offset is left to the validation.
+    """Limits of a node in these groups. Clocks of starved virtual machines fall behind, so their offset is left to the
+    validation.
     """
-    limits = dict.fromkeys(STRICT, 0)
+    limits: dict[str, int] = {}
     for group in groups:
         if group not in architecture.roles:
             continue
@@ -216,13 +217,14 @@ def limits_of(architecture: Architecture, groups: tuple[str, ...], virtual: bool
             limits["corrected"] = hardware.memory.corrected_errors_max
     if architecture.gpu is not None and architecture.gpu.ecc_corrected_max is not None:
         limits["ecc_corrected"] = architecture.gpu.ecc_corrected_max
+    limits |= dict.fromkeys(STRICT, 0)
     system = architecture.system
     offset_s = math.inf if virtual else system.time.max_offset_ms / 1000
     return Limits(limits, offset_s, frozenset(system.kernel_log))
 
 
-def compare(subject: str, before: Look | None, after: Look | None, limits: Limits) -> Finding:
-    """What happened to ``subject`` between two looks; None: the node did not answer."""
+def compare(subject: str, before: LoadState | None, after: LoadState | None, limits: Limits) -> Finding:
+    """Difference of a subject between two states; a state is None if the node did not answer."""
     if before is None or after is None:
         when = "after" if after is None else "before"
         return Finding(CheckOutcome.UNMEASURED, f"the node did not answer {when} the step")
@@ -231,83 +233,148 @@ def compare(subject: str, before: Look | None, after: Look | None, limits: Limit
         return Finding(CheckOutcome.FAILED if subject == "boot" else CheckOutcome.UNMEASURED, text)
     if subject == "boot":
         return Finding(CheckOutcome.PASSED, f"the same boot, {after.boot_id[:8]}")
-    faults = list(_FAULTS.get(subject, _counted)(subject, before, after, limits))
+    findings = list(_DIFFERENCES.get(subject, _devices)(subject, before, after, limits))
+    faults = [finding.message for finding in findings if finding.outcome is CheckOutcome.FAILED]
     if faults:
         return Finding(CheckOutcome.FAILED, f"appeared during the step: {some(faults, _SHOWN, '; ')}")
     source = "kernel" if subject in OF_LOG else subject
-    why = [look.unread[source] for look in (before, after) if source in look.unread]
+    why = [state.unread[source] for state in (before, after) if source in state.unread]
     if not why and subject in OF_LOG and _lost_messages(before.log, after.log):
         why = ["messages of the step are lost: the kernel's log has none that are older"]
     if why:
         return Finding(CheckOutcome.UNMEASURED, why[0])
+    if findings:
+        return Finding(CheckOutcome.UNMEASURED, some([finding.message for finding in findings], _SHOWN, "; "))
     return Finding(CheckOutcome.PASSED, _quiet(subject, before, after))
+
+
+def _failed(message: str) -> Finding:
+    return Finding(CheckOutcome.FAILED, message)
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(CheckOutcome.UNMEASURED, message)
 
 
 def _lost_messages(before: KernelLog | None, after: KernelLog | None) -> bool:
     return before is None or after is None or after.first_s > before.last_s
 
 
-def _quiet(subject: str, before: Look, after: Look) -> str:
-    """Message of a subject without faults, with the counters that grew within their limits."""
+def _quiet(subject: str, before: LoadState, after: LoadState) -> str:
+    """Message without faults, with counters that grew within their limits."""
     if subject not in after.counters:
         return "no change"
     counters = after.counters[subject]
     old = before.counters.get(subject, {})
-    grown = [f"{name} +{counters[name] - old.get(name, 0)}" for name in counters if counters[name] > old.get(name, 0)]
+    grown = [f"{name} +{growth}" for name, value in counters.items() if (growth := value - (old.get(name, value))) > 0]
     counted = f"no new {SUBJECTS[subject].counted}, {len(counters)} counters"
     return f"{counted}; {some(grown, _SHOWN)}" if grown else counted
 
 
-def _counted(subject: str, before: Look, after: Look, limits: Limits) -> Iterator[str]:
+def _devices(subject: str, before: LoadState, after: LoadState, limits: Limits) -> Iterator[Finding]:
+    """Differences of devices: counters, states, and what they report. Only what both states have is compared."""
+    yield from _counted(subject, before, after, limits)
+    old, new = before.states.get(subject, {}), after.states.get(subject, {})
+    for name, state in new.items():
+        if name not in old:
+            yield _unknown(f"{name} was unknown before the step, is {state}")
+        elif old[name] != state:
+            yield _failed(f"{name} was {old[name]}, is {state}")
+    for name, state in old.items():
+        # what is gone as a whole is named by its counters
+        if name not in new and subject not in after.unread and _device(name) in _known_devices(subject, after):
+            yield _unknown(f"{name} is unknown after the step, was {state}")
+    known = before.complaints.get(subject, ())
+    yield from (_failed(text) for text in after.complaints.get(subject, ()) if text not in known)
+
+
+def _counted(subject: str, before: LoadState, after: LoadState, limits: Limits) -> Iterator[Finding]:
     old, new = before.counters.get(subject, {}), after.counters.get(subject, {})
     for name, value in new.items():
-        limit = limits.counters.get(name.rpartition(" ")[2])
-        growth = value - old.get(name, 0)
-        if limit is not None and growth > limit:
-            yield f"{name} {old.get(name, 0)} → {value}"
+        limit = limits.counters.get(_last(name))
+        known = old.get(name, 0 if _only_above_zero(subject, name) else None)
+        if known is None:
+            yield _unknown(f"{name} was unknown before the step, is {value}")
+        elif limit is not None and value - known > limit:
+            yield _failed(f"{name} {known} → {value}")
     if subject in after.unread:
         return
+    gone = dict.fromkeys(map(_device, old))
     for name, value in old.items():
-        if name.rpartition(" ")[2] in _FALLS:
+        if name in new:
+            if new[name] < value and _last(name) not in _FALLS:
+                yield _failed(f"{name} fell from {value} to {new[name]}")
+        elif _last(name) in _WARNINGS:
             continue
-        if name not in new:
-            yield f"{name} is gone"
-        elif new[name] < value:
-            yield f"{name} fell from {value} to {new[name]}"
+        elif _only_above_zero(subject, name):
+            yield _failed(f"{name} is gone")
+        elif _device(name) in _known_devices(subject, after):
+            yield _unknown(f"{name} is unknown after the step, was {value}")
+        elif _device(name) in gone:
+            del gone[_device(name)]
+            yield _failed(f"{_device(name)} is gone")
 
 
-_FALLS: Final = frozenset({"warning", "degraded"})
-"""Counters that are states: they fall when the state ends."""
+def _last(name: str) -> str:
+    return name.rpartition(" ")[2]
 
 
-def _mounts(subject: str, before: Look, after: Look, limits: Limits) -> Iterator[str]:
+def _device(name: str) -> str:
+    return name.partition(" ")[0]
+
+
+def _known_devices(subject: str, state: LoadState) -> frozenset[str]:
+    return frozenset(map(_device, (*state.counters.get(subject, {}), *state.states.get(subject, {}))))
+
+
+_WARNINGS: Final = frozenset({"warning"})
+"""Counters that exist only while the device warns."""
+_FALLS: Final = frozenset({"degraded", *_WARNINGS})
+"""Counters that are states, and fall when the state ends."""
+
+
+def _only_above_zero(subject: str, name: str) -> bool:
+    """Whether ``guard.sh`` prints the counter only when it is above 0."""
+    return subject == "throttling" or (subject == "pcie" and " " in name) or _last(name) in _WARNINGS
+
+
+def _mounts(subject: str, before: LoadState, after: LoadState, limits: Limits) -> Iterator[Finding]:
+    if subject in after.unread:
+        return
     for point, mount in before.mounts.items():
-        now = after.mounts.get(point)
-        if now is None:
-            yield f"{point} is not mounted any longer ({mount})"
-        elif now != mount and not (mount.endswith(" ro") and now == f"{mount[:-3]} rw"):
-            yield f"{point} was {mount}, is {now}"
+        current = after.mounts.get(point)
+        if current is None:
+            yield _failed(f"{point} is not mounted any longer ({mount})")
+        elif current != mount and not (mount.endswith(" ro") and current == f"{mount[:-3]} rw"):
+            yield _failed(f"{point} was {mount}, is {current}")
 
 
-def _messages(subject: str, before: Look, after: Look, limits: Limits) -> Iterator[str]:
+def _messages(subject: str, before: LoadState, after: LoadState, limits: Limits) -> Iterator[Finding]:
     if before.log is None or after.log is None:
         return
     known = set(before.log.troubles)
     for trouble in after.log.troubles:
         wanted = limits.fails if subject == "kernel" else limits.complains
         if trouble.seconds >= before.log.last_s and trouble not in known and wanted(trouble):
-            yield f"{trouble.text[:160]} [{trouble.kind}]"
+            yield _failed(f"{trouble.text[:160]} [{trouble.kind}]")
 
 
-def _clock(subject: str, before: Look, after: Look, limits: Limits) -> Iterator[str]:
-    # The clock minus the time since the start changes only when the clock is set: both are slewed alike.
+def _clock(subject: str, before: LoadState, after: LoadState, limits: Limits) -> Iterator[Finding]:
+    # Clock minus uptime changes only when the clock is set: both are slewed equally.
     least = (after.clock_s - after.uptime_s[1]) - (before.clock_s - before.uptime_s[0])
     most = (after.clock_s - after.uptime_s[0]) - (before.clock_s - before.uptime_s[1])
     if least > CLOCK_STEP_S or most < -CLOCK_STEP_S:
-        yield f"the clock was set by {(least + most) / 2:+.3f} s"
-    if after.offset_s is not None and abs(after.offset_s) > limits.offset_s >= abs(before.offset_s or 0.0):
-        yield f"the clock is {abs(after.offset_s):.3f} s off, was {abs(before.offset_s or 0.0):.3f} s"
+        yield _failed(f"the clock was set by {(least + most) / 2:+.3f} s")
+    was, now = before.offset_s, after.offset_s
+    if limits.offset_s == math.inf or (was is None and now is None):
+        return  # whether chrony runs is the validation's question
+    if now is None:
+        yield _unknown(f"chrony gives no offset after the step, it was {abs(was or 0.0):.3f} s before")
+    elif abs(now) > limits.offset_s and was is None:
+        yield _unknown(f"the clock is {abs(now):.3f} s off, and chrony gave no offset before the step")
+    elif abs(now) > limits.offset_s >= abs(was or 0.0):
+        yield _failed(f"the clock is {abs(now):.3f} s off, was {abs(was or 0.0):.3f} s")
 
 
 OF_LOG: Final = ("kernel", "complaints")
-_FAULTS: Final = {"clock": _clock, "mounts": _mounts, **dict.fromkeys(OF_LOG, _messages)}
+_DIFFERENCES: Final = {"clock": _clock, "mounts": _mounts, **dict.fromkeys(OF_LOG, _messages)}

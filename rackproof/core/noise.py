@@ -1,9 +1,9 @@
 """Noise: the largest difference of two medians that is not a change.
 
-A change must exceed two limits. The first is the scatter of the samples: the 95 % interval of the difference of two
-medians, from the pooled standard deviation and Student's t. The second is a threshold in percent of the better number,
-because of many hundred numbers one in twenty leaves its interval by chance. With one sample on a side its scatter is
-unknown; the threshold is then wider, and the remark says why.
+A change must exceed two limits. The first is the samples' scatter: the 95 % interval of the difference of two medians,
+from the pooled standard deviation and Student's t. The second is a threshold in percent of the better number, because
+one number in twenty leaves its interval by chance. With one sample per run the scatter is unknown; the threshold is
+then wider, and the remark has the reason.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 THRESHOLD_PCT = 5.0
-"""With several samples on both sides: MLPerf Storage's limit for repeated runs."""
+"""With several samples in both runs: MLPerf Storage's limit for repeated runs."""
 ONE_SAMPLE_PCT = 10.0
-"""With one sample on a side."""
+"""With one sample in a run."""
 
 _T95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -29,11 +29,11 @@ _MEDIAN = math.pi / 2
 
 
 class Noise(NamedTuple):
-    """``width`` is in the unit of the samples and symmetric in the two sides."""
+    """``width`` is in the unit of the samples, and equal for both runs."""
 
     width: float
     remark: str
-    """Why the scatter is unknown; else empty."""
+    """Why the scatter is unknown; empty if it is known."""
 
 
 def noise_between(
@@ -43,8 +43,8 @@ def noise_between(
 
     ``threshold_pct`` replaces both thresholds of this module.
     """
-    known = min(len(before), len(after)) > 1
-    percent = threshold_pct if threshold_pct is not None else THRESHOLD_PCT if known else ONE_SAMPLE_PCT
+    measurable = min(len(before), len(after)) > 1
+    percent = threshold_pct if threshold_pct is not None else THRESHOLD_PCT if measurable else ONE_SAMPLE_PCT
     return Noise(max(percent / 100 * abs(better), _scatter(before, after)), _remark(before, after))
 
 

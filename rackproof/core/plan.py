@@ -54,13 +54,13 @@ class Problem:
 
 
 class Report(_Model):
-    """What one operation found on one node."""
+    """Result of one operation on one node."""
 
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     """Warnings that do not stop the operation: accepted problems, missing answers of other nodes."""
     problems: tuple[Problem, ...] = ()
-    """Of preflight, accepted ones too."""
+    """Problems of preflight, including accepted ones."""
     refused: str | None = None
     """Why the operation does not change the node."""
     pending_reboot: tuple[str, ...] = ()
@@ -75,14 +75,16 @@ class NodeReport(Report):
     operation: str
     executed: bool
     """False: planned only."""
+    lost: bool = False
+    """The connection was lost while the operation ran; ``operation`` is empty for facts outside of operations."""
 
 
 REPORTS: Final = "RACKPROOF_REPORTS"
-"""Environment variable: file to which pyinfra's process appends a ``NodeReport`` a line."""
+"""Environment variable with the file to which pyinfra's process appends one ``NodeReport`` per line."""
 
 
 class PlannedOperation(Report):
-    """One operation on one node: what it found, and what it would run."""
+    """One operation on one node: its report and its commands."""
 
     name: str
     commands: tuple[str, ...] = ()
@@ -160,8 +162,8 @@ class Fold:
 def identity_of(name: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Values in the inventory that identify one node: names, addresses, hardware addresses."""
     names = [name]
-    stack = data.get("nic_stack")
-    parts = [stack.get(key) for key in ("bonds", "vlans")] if isinstance(stack, Mapping) else []
+    nic = data.get("nic")
+    parts = [nic.get(key) for key in ("bonds", "vlans")] if isinstance(nic, Mapping) else []
     ports = [port for part in parts if isinstance(part, Mapping) for port in part.values()]
     own = [data.get(key) for key in ("ssh_hostname", "fabric_addresses", "fabric_macs", "fabric_second_addresses")]
     for value in (*own, *(port.get("address") for port in ports if isinstance(port, Mapping))):

@@ -1,4 +1,4 @@
-"""What a validation is going to ask, recorded before it asks: a result that is removed later is missed."""
+"""Planned checks of a validation, recorded before it starts, so that a removed result is noticed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ class PlannedChecks(Frozen):
     """Checks, items and nodes of one validation."""
 
     nodes: tuple[tuple[str, ...], ...]
-    """Sets of nodes that checks share."""
+    """Distinct sets of nodes."""
     checks: tuple[tuple[str, str, int], ...]
-    """Check, item and the position of its nodes in ``nodes``."""
+    """Check, item, and index of its nodes in ``nodes``."""
 
     def cases(self) -> Iterator[Case]:
-        """Raises IndexError where a check names nodes that are not there."""
+        """All cases. Raises IndexError for an invalid index."""
         for check, item, number in self.checks:
             for node in self.nodes[number]:
                 yield check, item, node
 
 
 def planned(cases: Iterable[Case]) -> PlannedChecks:
-    """A rack of a thousand nodes has the same hundreds of checks on every node; each set of nodes is kept once."""
-    asked: dict[tuple[str, str], list[str]] = {}
+    """Group cases by their set of nodes: a large rack has the same checks on all nodes."""
+    nodes_by_check: dict[tuple[str, str], list[str]] = {}
     for check, item, node in cases:
-        asked.setdefault((check, item), []).append(node)
+        nodes_by_check.setdefault((check, item), []).append(node)
     sets: dict[tuple[str, ...], int] = {}
-    checks = tuple((check, item, sets.setdefault(tuple(names), len(sets))) for (check, item), names in asked.items())
+    checks = tuple(
+        (check, item, sets.setdefault(tuple(names), len(sets))) for (check, item), names in nodes_by_check.items()
+    )
     return PlannedChecks(nodes=tuple(sets), checks=checks)

@@ -17,14 +17,14 @@ def names_of(value: object) -> tuple[str, ...]:
 
 
 def names_by_purpose(data: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Purpose: names of its ports, from ``nic_ports``, otherwise from ``nic_stack``.
+    """Purpose: names of its ports, from ``nic_ports``, otherwise from ``nic``.
 
     ``data`` is the node's inventory data. Raises ValueError, one line that names the key.
     """
     declared = data.get("nic_ports") or {}
     if not isinstance(declared, Mapping):
         raise ValueError("nic_ports: expected a mapping of purposes to names")
-    by_purpose = _of_stack(data.get("nic_stack"))
+    by_purpose = _of_stack(data.get("nic"))
     for purpose, value in declared.items():
         try:
             names = names_of(value)

@@ -1,4 +1,4 @@
-"""Programs that measure, and whether they are what their packages installed. Pure."""
+"""Measuring programs, and whether they are unchanged since their package was installed. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,26 @@ _BY_METRIC: Final = {
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),
 }
-PACKAGED: Final = frozenset({"fio", "ib_write_bw", "ib_write_lat", "iperf3", "mpirun", "python3"})
-"""Programs that distributions and vendors ship as packages. Others are usually compiled on the site."""
+PACKAGED: Final = frozenset(
+    [
+        "dcgmi",
+        "fio",
+        "ib_write_bw",
+        "ib_write_lat",
+        "ibstat",
+        "ibv_devinfo",
+        "iperf3",
+        "mpirun",
+        "nvidia-smi",
+        "python3",
+    ]
+)
+"""Programs that distributions and vendors ship as packages. Others are compiled by the site: nccl-tests
+and nvbandwidth exist as sources only (their READMEs)."""
 
 
 def programs_of(metric: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Programs that a measurement starts on each of its nodes."""
+    """Programs that a measurement runs on each of its nodes."""
     family = metric.partition(".")[0]
     if family == "collective":
         engine, op = labels.get("engine"), labels.get("op", "")
@@ -36,21 +50,21 @@ def programs_of(metric: str, labels: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program as a node finds it."""
+    """A program on a node's PATH."""
 
     path: str
-    """Without symbolic links."""
+    """Path without symbolic links."""
     sha256: str
     packages: tuple[str, ...] = ()
-    """That own it."""
+    """Packages that own it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
     programs: Mapping[str, Program | None]
-    """By name; None where the node has none."""
+    """Programs by name; None if absent."""
     changed: Mapping[str, tuple[str, ...]]
-    """By package: files that differ from it or are missing, but for configuration and documentation."""
+    """Changed or missing files by package, without configuration and documentation."""
 
 
 def judge_program(name: str, installed: Installed) -> tuple[CheckOutcome, str, bool]:

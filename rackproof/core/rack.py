@@ -6,12 +6,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, NodeSetParseError
 
 from rackproof.errors import InventoryError
 
+MOST_NAMES = 100_000
+"""Of one node set."""
+MOST_CHARACTERS = 64 * MOST_NAMES
+FORMER_KEYS: Final[Mapping[str, str]] = {"gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client"}
+"""Former keys of a node's data, which older inventories and recordings have, with today's."""
 _TERM = re.compile(r"(\A|,?[!^]|[,&])((?:\[[^]]*\]|[^],!^&[])+)")
 """An operator and a name; operators inside the brackets of a node set belong to the set."""
 
@@ -23,6 +28,16 @@ class Node:
     name: str
     groups: tuple[str, ...]
     data: Mapping[str, Any] = field(default_factory=dict)
+    """Under today's keys, also where the inventory has ``FORMER_KEYS``."""
+
+    def __post_init__(self) -> None:
+        """Raises InventoryError, one line, when a former key and today's are both given."""
+        for former, key in FORMER_KEYS.items():
+            if former in self.data and key in self.data:
+                raise InventoryError(f"{self.name}: {former} is the former name of {key}; both are given: keep {key}")
+        if not FORMER_KEYS.keys().isdisjoint(self.data):
+            today = {FORMER_KEYS.get(key, key): value for key, value in self.data.items()}
+            object.__setattr__(self, "data", today)
 
     @property
     def simulated_gpus(self) -> bool:
@@ -39,6 +54,20 @@ class Node:
         return str(addresses[rail]).split("/")[0] if rail < len(addresses) else None
 
     @property
+    def management_address(self) -> str | None:
+        """IPv4 address that the node's name means to the other nodes; None: the inventory has none."""
+        address = self.data.get("management_address")
+        return None if address is None else str(address)
+
+    def control_address(self, fabric: str) -> str | None:
+        """Address for what is no data: the node's name, Slurm, IMEX.
+
+        ``fabric``: the kind. An emulated rack has one network for everything; rails of real adapters carry collectives
+        and storage only, so without a ``management_address`` the name is left to the site's own resolver.
+        """
+        return self.management_address or (self.fabric_address() if fabric == "soft-roce" else None)
+
+    @property
     def server_addresses(self) -> tuple[str, ...]:
         """Addresses to serve on: the first of each rail, then the second ones."""
         keys = ("fabric_addresses", "fabric_second_addresses")
@@ -47,7 +76,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """All nodes of one inventory, in inventory order; ``source`` is the path that the user gave."""
+    """All nodes of one inventory, in inventory order; ``source`` is its path."""
 
     source: str
     nodes: tuple[Node, ...]
@@ -63,6 +92,11 @@ class Rack:
         if name == "all":
             return self.nodes
         return tuple(node for node in self.nodes if name in node.groups)
+
+    def at(self, address: str) -> str:
+        """``storage-01 (10.77.0.11)``; the address alone if no node has it."""
+        name = next((node.name for node in self.nodes if address in node.server_addresses), None)
+        return f"{name} ({address})" if name else address
 
     def select(self, limit: Iterable[str]) -> tuple[Node, ...]:
         """Nodes matching patterns, in inventory order; without a pattern all nodes.
@@ -88,7 +122,7 @@ class Rack:
             node for node in self.nodes if (only_exclusions or node.name in included) and node.name not in excluded
         )
         if not nodes:
-            raise InventoryError(f"{self.source}: '{','.join(patterns)}' leaves no node")
+            raise InventoryError(f"{self.source}: '{','.join(patterns)}' selects no node")
         return nodes
 
     def _members(self) -> dict[str, set[str]]:
@@ -161,11 +195,41 @@ class Rack:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """``gpu-[01-03]`` as ``gpu-01, gpu-02, gpu-03``. Raises ValueError for anything that is no node set."""
+    """``gpu-[01-03]`` as ``gpu-01, gpu-02, gpu-03``. Raises ValueError for an invalid node set."""
+    if _size(text) > MOST_CHARACTERS:
+        raise ValueError(f"it has more than {MOST_NAMES} names")
     try:
         return tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except NodeSetException as error:
         raise ValueError(str(error)) from None
+
+
+def _size(text: str) -> int:
+    """Upper bound of the characters of all names; ClusterShell expands a set before it can be counted."""
+    brackets: list[tuple[int, int]] = []
+
+    def kept(match: re.Match[str]) -> str:
+        pieces = match[1].split(",")
+        brackets.append((sum(map(_count, pieces)), max(map(len, pieces))))
+        return "["
+
+    total, used = 0, 0
+    for term in re.split(r"[\s,!&^]", re.sub(r"\[([^\]]*)\]?", kept, text)):
+        names, length = 1, len(term) + 1
+        for count, longest in brackets[used : used + term.count("[")]:
+            names, length = names * count, length + longest
+        used += term.count("[")
+        total += names * max(length, MOST_CHARACTERS // MOST_NAMES)
+    return total
+
+
+def _count(piece: str) -> int:
+    """Numbers of ``1-32`` or ``1-32/2``."""
+    match = re.fullmatch(r"\s*0*(\d*)-0*(\d*)(?:/0*(\d+))?\s*", piece)
+    if match is None:
+        return 1
+    first, last, step = (int((number or "")[:20] or 0) for number in match.groups())
+    return max(1, abs(last - first) // max(1, step) + 1)
 
 
 def fold(names: Iterable[str]) -> str:

@@ -1,20 +1,20 @@
-"""Whether the machines had the processors to do what was measured; and who else used them. Pure.
+"""Whether other programs starved the machines of processors during a measurement. Pure.
 
-A benchmark loads its nodes itself, so load, run queues and pressure *during* a step say nothing about others; they are
-recorded for the reader. What others took shows in three figures:
+A benchmark itself causes load, run queues and pressure *during* a step; these are recorded for readers only. Three
+figures show the processors that others took:
 
 * Steal: time in which a virtual processor was ready and its hypervisor ran something else (proc(5)).
-* Threads that are ready to run *before* the step, when no benchmark runs: more of them than processors means that
-  somebody waits, and the benchmark will too.
-* For virtual machines on the controller, whose emulation cannot tell steal: the share of the controller's processors
-  that went to programs other than the machines and the kit.
+* Threads ready to run *before* the step, without a benchmark: more threads than processors means that threads wait, and
+  the benchmark's will too.
+* For virtual machines on the controller, whose emulation reports no steal: the share of the controller's processors
+  that programs other than the machines and the kit used.
 
-``STARVED_PCT``: monitoring services call up to 10 % of stolen time harmless, and a machine with more of it slow
+``STARVED_PCT``: monitoring services consider up to 10 % of stolen time harmless, and more of it slow
 (blog.nixstats.com/monitor-and-fix-cpu-steal; Scout, "Understanding CPU steal time").
 
-A sample of a starved node is INVALID where it would fail: the rack did not get the chance to pass. Where it passes it
-stays passed, since starvation makes no figure better. Only a share of a *starved reference* may pass wrongly: it is
-INVALID unless the figure itself was measured on starved nodes as well.
+A failing sample of a starved node is INVALID, because the rack had no chance to pass, and its step is repeated
+(``judging.again``, ``core.history``). A passing one stays PASS: starvation improves no figure. Only a share of a
+*starved reference* may pass wrongly: it is INVALID unless its own figure is from starved nodes as well.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rackproof.core.load import Look
+from rackproof.core.load import LoadState
 from rackproof.core.wording import some
 
 STARVED_PCT: Final = 10.0
 
 STEAL: Final = "steal_pct"
 READY: Final = "ready_threads_per_processor"
-"""Before the step."""
+"""Maximum over the nodes, before the step."""
 OTHERS: Final = "controller_others_pct"
 WHERE: Final = "busiest_nodes"
-"""Of each figure: the node with the largest one."""
+"""Node with the maximum of each figure."""
 IN_USE: Final = "in_use"
-"""Who else used the nodes before the step; absent where nobody did."""
+"""Other users of the nodes before the step; absent if there are none."""
 PRESSURE: Final = {name: f"pressure_{name}_pct" for name in ("cpu", "io", "memory")}
 CONTROLLER_LOAD: Final = "controller_load"
-"""Threads ready to run, mean of one minute."""
+"""Threads ready to run, mean over one minute."""
 CONTROLLER_PRESSURE: Final = "controller_pressure_cpu_pct"
 OF_CONTROLLER: Final = (OTHERS, CONTROLLER_LOAD, CONTROLLER_PRESSURE)
-"""Measured by the controller itself; no output of a node shows them."""
+"""Conditions of the controller, without raw output."""
 CONDITIONS: Final = frozenset({STEAL, READY, WHERE, IN_USE, *PRESSURE.values(), *OF_CONTROLLER})
-"""Conditions of every measurement: observations of the time, which differ from run to run."""
+"""Conditions of all measurements that differ from run to run."""
 
 _SHOWN: Final = 3
 
 
-def conditions_of(before: Mapping[str, Look], after: Mapping[str, Look], nodes: Iterable[str]) -> dict[str, Any]:
-    """Figures of the nodes that took part in a step, the largest of each. Nodes without both looks are left out."""
+def conditions_of(
+    before: Mapping[str, LoadState], after: Mapping[str, LoadState], nodes: Iterable[str]
+) -> dict[str, Any]:
+    """Maxima of the figures over the nodes of a step. Nodes without both states are left out."""
     largest: dict[str, tuple[float, str]] = {}
     users: list[str] = []
     for node in sorted(set(nodes) & before.keys() & after.keys()):
@@ -64,8 +66,8 @@ def conditions_of(before: Mapping[str, Look], after: Mapping[str, Look], nodes: 
     return conditions
 
 
-def figures(before: Look, after: Look) -> dict[str, float]:
-    """Of one node over a step, in %; empty after a restart."""
+def figures(before: LoadState, after: LoadState) -> dict[str, float]:
+    """Figures of one node over a step, in %; empty after a reboot."""
     elapsed_us = (after.uptime_s[0] - before.uptime_s[1]) * 1e6
     stolen, jiffies = (new - old for new, old in zip(after.cpu, before.cpu, strict=True))
     if before.boot_id != after.boot_id or elapsed_us <= 0 or jiffies <= 0:
@@ -80,9 +82,9 @@ def figures(before: Look, after: Look) -> dict[str, float]:
 
 
 def starved(conditions: Mapping[str, Any]) -> str:
-    """Which machine was starved and why; empty where none was.
+    """The starved machine and the cause; empty if none was starved.
 
-    Without the figures, which stand among the conditions: one cause gives one sentence.
+    Without figures, which are among the conditions, so that one cause is one sentence.
     """
     where = conditions.get(WHERE)
     nodes = where if isinstance(where, Mapping) else {}
@@ -99,6 +101,19 @@ def starved(conditions: Mapping[str, Any]) -> str:
         node = nodes.get(READY, "a node")
         return f"{node} was starved: others had more threads ready to run before the step than it has processors"
     return ""
+
+
+def shortage(conditions: Mapping[str, Any]) -> str:
+    """What a benchmark waits for, with the figure; empty if no machine is starved."""
+    if not (cause := starved(conditions)):
+        return ""
+    if (others := _number(conditions, OTHERS)) >= STARVED_PCT:
+        return f"the controller's load to fall below {STARVED_PCT:.0f} %: other programs take {others:.0f} %"
+    node = cause.partition(" ")[0]
+    steal, ready = _number(conditions, STEAL), _number(conditions, READY)
+    if steal >= STARVED_PCT:
+        return f"{node}: {steal:.0f} % of its processors' time is stolen, expected less than {STARVED_PCT:.0f} %"
+    return f"{node}: {ready:g} threads are ready to run for each processor, expected at most 1"
 
 
 def _number(conditions: Mapping[str, Any], name: str) -> float:

@@ -11,7 +11,7 @@ from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 class Status(StrEnum):
     """Verdict on one check or criterion for one subject.
 
-    INVALID: measured, but too noisy or failing a sanity gate. UNMEASURED: no usable number. Neither ever becomes PASS.
+    INVALID: measured, but too noisy or failing a sanity gate. UNMEASURED: no usable number. Neither becomes PASS.
     """
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
@@ -22,7 +22,7 @@ class Status(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 is best; used to sort the worst to the top and to fold several verdicts into one."""
+        """0 is best; sorts verdicts, and selects the worst of several."""
         return list(Status).index(self) if self is not Status.FAIL else len(Status)
 
 
@@ -31,7 +31,7 @@ class Outcome(StrEnum):
 
     CERTIFIED = "CERTIFIED"
     PASSED = "PASSED"
-    """Of a part of a certificate, such as the checks alone: everything that was asked passed; nothing is certified."""
+    """Of a run of one stage, e.g. checks alone: everything passed; nothing is certified."""
     NOT_CERTIFIED = "NOT CERTIFIED"
     INCOMPLETE = "INCOMPLETE"
 
@@ -46,14 +46,13 @@ class Outcome(StrEnum):
 
 
 def outcome_of(required: Iterable[Status]) -> Outcome:
-    """Fold the verdicts on everything required into one outcome.
+    """Outcome of the required verdicts.
 
-    Any FAIL: NOT CERTIFIED. Any INVALID or UNMEASURED, or nothing required at all: INCOMPLETE (an empty list
-    proves nothing). Otherwise CERTIFIED.
+    Any FAIL: NOT CERTIFIED. Any INVALID or UNMEASURED, or no required verdict: INCOMPLETE. Otherwise CERTIFIED.
     """
-    seen = set(required)
-    if Status.FAIL in seen:
+    statuses = set(required)
+    if Status.FAIL in statuses:
         return Outcome.NOT_CERTIFIED
-    if not seen or seen & {Status.INVALID, Status.UNMEASURED}:
+    if not statuses or statuses & {Status.INVALID, Status.UNMEASURED}:
         return Outcome.INCOMPLETE
     return Outcome.CERTIFIED

@@ -145,20 +145,20 @@ def same_topology(measured: Matrix, name: str, gpus: Sequence[str] = ()) -> Mism
     ``gpus`` name the rows, GPU0 … unless given. Raises NoTopology for an unknown name and for a matrix that is
     empty, not square, has negative numbers, or links from a GPU to itself.
     """
-    wanted = reference(name)
+    expected_graph = reference(name)
     matrix = _checked(measured)
     names = tuple(gpus) or tuple(f"GPU{index}" for index in range(len(matrix)))
     if len(names) != len(matrix):
         raise NoTopology(f"{len(names)} names for {len(matrix)} GPUs")
-    if len(matrix) != wanted.gpus:
-        return Mismatch(f"{wanted.gpus} GPUs as in {name}", f"{len(matrix)}", ())
-    if _isomorphic(matrix, wanted.links):
+    if len(matrix) != expected_graph.gpus:
+        return Mismatch(f"{expected_graph.gpus} GPUs as in {name}", f"{len(matrix)}", ())
+    if _isomorphic(matrix, expected_graph.links):
         return None
-    expected = f"{name} ({_counted(_pairs(wanted.links))} between {wanted.gpus} GPUs)"
+    expected = f"{name} ({_counted(_pairs(expected_graph.links))} between {expected_graph.gpus} GPUs)"
     actual = _counted(_pairs(matrix))
-    if _pairs(matrix) == _pairs(wanted.links):
+    if _pairs(matrix) == _pairs(expected_graph.links):
         actual = "as many, but connected differently"
-    return Mismatch(expected, actual, tuple(_differences(matrix, wanted.links, names)))
+    return Mismatch(expected, actual, tuple(_differences(matrix, expected_graph.links, names)))
 
 
 def _checked(measured: Matrix) -> tuple[tuple[int, ...], ...]:
@@ -174,10 +174,10 @@ def _checked(measured: Matrix) -> tuple[tuple[int, ...], ...]:
 
 
 @lru_cache(maxsize=16)  # the nodes of a rack are alike
-def _isomorphic(one: Matrix, other: Matrix) -> bool:
-    profiles, others = _profiles(one), _profiles(other)
+def _isomorphic(measured: Matrix, expected: Matrix) -> bool:
+    profiles, expected_profiles = _profiles(measured), _profiles(expected)
     # First: the search would try every order of sixteen GPUs that differ in one link.
-    if sorted(profiles) != sorted(others):
+    if sorted(profiles) != sorted(expected_profiles):
         return False
     # networkx takes a quarter of a second to import, and few commands compare graphs
     import networkx
@@ -191,8 +191,8 @@ def _isomorphic(one: Matrix, other: Matrix) -> bool:
 
     return bool(
         networkx.is_isomorphic(
-            graph(one, profiles),
-            graph(other, others),
+            graph(measured, profiles),
+            graph(expected, expected_profiles),
             node_match=lambda a, b: a["profile"] == b["profile"],
             edge_match=lambda a, b: a["links"] == b["links"],
         )
@@ -205,14 +205,14 @@ def _profiles(matrix: Matrix) -> list[Profile]:
 
 def _differences(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
     """GPUs with links unlike any GPU of the reference, and wrong pairs where they can be identified."""
-    known = [_row(expected, index) for index in range(len(expected))]
+    expected_rows = [_row(expected, index) for index in range(len(expected))]
     odd: dict[str, list[str]] = {}
     for index, name in enumerate(names):
-        if _row(matrix, index) not in known:
+        if _row(matrix, index) not in expected_rows:
             odd.setdefault(_counted(_row(matrix, index)), []).append(name)
-    shape = " or ".join(sorted({_counted(row) for row in known}))
-    for actual, who in sorted(odd.items(), key=lambda item: (len(item[1]), item[1])):
-        yield f"{fold(who)} with {actual} instead of {shape}"
+    shape = " or ".join(sorted({_counted(row) for row in expected_rows}))
+    for actual, gpus in sorted(odd.items(), key=lambda item: (len(item[1]), item[1])):
+        yield f"{fold(gpus)} with {actual} instead of {shape}"
     yield from _wrong_pairs(matrix, expected, names)
 
 
@@ -232,8 +232,8 @@ def _wrong_pairs(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iter
 
 
 def _pair(matrix: Matrix, i: int, j: int, links: int, names: Sequence[str]) -> str:
-    there, back = matrix[i][j], matrix[j][i]
-    actual = _name(there) if there == back else f"{_name(there)} one way and {_name(back)} the other"
+    forward, back = matrix[i][j], matrix[j][i]
+    actual = _name(forward) if forward == back else f"{_name(forward)} one way and {_name(back)} the other"
     return f"{names[i]}–{names[j]} {actual} instead of {_name(links)}"
 
 

@@ -10,24 +10,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from rackproof.core.status import Outcome, Status, outcome_of
 
 RUN: Final = "run."
-"""Prefix of verdicts on the run itself; every part of a certificate has them."""
+"""Prefix of verdicts on the run; runs of one stage have them as well."""
 LOAD: Final = "load."
-"""Prefix of checks on what a step of a benchmark did to the nodes."""
+"""Prefix of checks on nodes during a step of a benchmark."""
 BENCH: Final = "bench."
-"""Prefix of checks on what measures."""
+"""Prefix of checks on measuring programs."""
+SERVER: Final = "mount.server"
+"""A file server that does not answer its clients."""
 EVIDENCE: Final = f"{RUN}evidence"
-"""INVALID where the evidence is not whole: nothing is proven then, neither good nor bad."""
+"""INVALID if the evidence is not intact: then it proves nothing."""
 
 SCHEMA: Literal["rackproof.verdicts/v1"] = "rackproof.verdicts/v1"
 
 
 class Verdict(BaseModel):
-    """Result for one check or criterion on one subject, with everything needed to verify it."""
+    """Result of one check or criterion for one subject, with all data to verify it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    """Id of the criterion or check, with ``[item]`` where one of them has several verdicts on a subject."""
+    """Id of the criterion or check, with ``[item]`` if it has several verdicts on a subject."""
     kind: Literal["check", "criterion"]
     title: str
     subject: str
@@ -40,22 +42,22 @@ class Verdict(BaseModel):
     labels: dict[str, str] = {}
     value: float | None = None
     unit: str | None = None
-    """Of value and bar."""
+    """Unit of value and bar."""
     bar: str | None = None
-    """As shown: ``≥ 60 %``."""
+    """Text of the bar: ``≥ 60 %``."""
     bar_value: float | None = None
     ceiling: float | None = None
-    """What the value is a share of, or what its link carries at most, in ``ceiling_unit``."""
+    """Reference of a share, or maximum of the link, in ``ceiling_unit``."""
     ceiling_unit: str | None = None
     ceiling_of: str | None = None
-    """What the ceiling is: ``link.tcp_bandwidth[rail=0]``."""
+    """Name of the ceiling: ``link.tcp_bandwidth[rail=0]``."""
     measured: float | None = None
-    """The underlying number, in ``measured_unit``, when ``value`` is a share of something."""
+    """The underlying number in ``measured_unit``, if ``value`` is a share."""
     measured_unit: str | None = None
     distance_pct: float | None = None
-    """How far value is from the bar in percent of the bar; positive is on the good side."""
+    """Distance of value and bar in percent of the bar; positive if passed."""
     samples: tuple[float, ...] = ()
-    """In ``measured_unit``, or in ``unit`` where that is None; for reduced members the number of each."""
+    """In ``measured_unit``, or ``unit`` if that is None; one number per member for reduced values."""
     cv_pct: float | None = None
     statistic: str | None = None
     source: str | None = None
@@ -63,23 +65,23 @@ class Verdict(BaseModel):
     """Why this bar (criterion) or what it protects (check)."""
     hint: str = ""
     raw: tuple[str, ...] = ()
-    """sha256 names of the outputs that it is based on."""
+    """sha256 names of its outputs."""
     records: tuple[int, ...] = ()
-    """``seq`` of the evidence records that it is based on; empty where evidence was not read from records."""
+    """``seq`` of its evidence records; empty for evidence that was not read from records."""
     simulated: bool = False
     level: str | None = None
-    """The highest level of the bar that was reached; None where the bar has no levels or none was reached."""
+    """Highest reached level of the bar; None without levels, or if none was reached."""
     blame: str | None = None
-    """Of a failing pair: the node at fault, or that it is undetermined. See ``judging.attribution``."""
+    """Faulty node of a failing pair, or that it is undetermined. See ``judging.attribution``."""
     claim: tuple[str, ...] = ()
     """Ids of the published claims that it checks."""
     published: str | None = None
     """The bar before the site changed it."""
     changed: str | None = None
-    """Why the site changed it, and who."""
+    """Reason and author of the site's change."""
 
     def model_post_init(self, _context: Any) -> None:
-        # One set for all of them: with one each, 100,000 verdicts would take 200 MB more.
+        # One shared set: separate ones would take 200 MB for 100,000 verdicts.
         object.__setattr__(self, "__pydantic_fields_set__", _ALL_FIELDS)
 
 
@@ -95,7 +97,7 @@ def template(**fields: Any) -> dict[str, Any]:
 def trusted(fields: dict[str, Any]) -> Verdict:
     """A verdict of complete ``fields``, without validation; it takes ownership of ``fields``.
 
-    A large judgement makes 100,000 of them and would spend an eighth of its time on validating its own numbers.
+    Validation would take an eighth of the time of a judgement with 100,000 verdicts.
     """
     made = Verdict.__new__(Verdict)
     assign = object.__setattr__
@@ -107,14 +109,14 @@ def trusted(fields: dict[str, Any]) -> Verdict:
 
 
 def amended(verdict: Verdict, **fields: Any) -> Verdict:
-    """The same verdict with other values in some fields; they are not validated."""
+    """A copy of the verdict with changed fields, which are not validated."""
     copied = verdict.model_copy(update=fields)
-    object.__setattr__(copied, "__pydantic_fields_set__", _ALL_FIELDS)  # a copy has a set of its own again
+    object.__setattr__(copied, "__pydantic_fields_set__", _ALL_FIELDS)  # copies have their own set
     return copied
 
 
 def outcome_for(verdicts: Collection[Verdict]) -> Outcome:
-    """The outcome that verdicts earn. Evidence that is not whole makes the run INCOMPLETE, whatever else it says."""
+    """Outcome of verdicts. Evidence that is not intact makes the run INCOMPLETE."""
     if any(verdict.id == EVIDENCE and verdict.status is Status.INVALID for verdict in verdicts):
         return Outcome.INCOMPLETE
     return outcome_of(verdict.status for verdict in verdicts if verdict.required)
@@ -132,7 +134,7 @@ class Judgement(BaseModel):
     verdicts: tuple[Verdict, ...]
 
     def restricted_to(self, kind: Literal["check", "criterion"]) -> Judgement:
-        """Verdicts of one kind and those on the run, with their outcome: PASSED at best, since a part is no whole."""
+        """Verdicts of one kind and those on the run, with their outcome: PASSED at best, never CERTIFIED."""
         always = (RUN, *((LOAD, BENCH) if kind == "criterion" else ()))
         verdicts = tuple(verdict for verdict in self.verdicts if verdict.kind == kind or verdict.id.startswith(always))
         outcome = outcome_for(verdicts)
@@ -140,9 +142,9 @@ class Judgement(BaseModel):
         return self.model_copy(update={"verdicts": verdicts, "outcome": part})
 
     def with_verdict(self, verdict: Verdict) -> Judgement:
-        """The judgement with one more verdict, instead of one of the same id and subject, and the new outcome."""
-        others = (v for v in self.verdicts if (v.id, v.subject) != (verdict.id, verdict.subject))
-        verdicts = tuple(sorted((*others, verdict), key=lambda v: (v.kind, v.id, v.subject)))
+        """The judgement with another verdict, which replaces one of the same id and subject, and its outcome."""
+        kept = (v for v in self.verdicts if (v.id, v.subject) != (verdict.id, verdict.subject))
+        verdicts = tuple(sorted((*kept, verdict), key=lambda v: (v.kind, v.id, v.subject)))
         outcome = outcome_for(verdicts)
         part = self.outcome is Outcome.PASSED and outcome is Outcome.CERTIFIED
         return self.model_copy(update={"verdicts": verdicts, "outcome": self.outcome if part else outcome})

@@ -28,16 +28,16 @@ def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = F
 
 def some(items: Sequence[str], most: int, separator: str = ", ") -> str:
     """``a, b and 3 more``, ``a; b; and 3 more``: the first ``most`` items and the number of the others."""
-    shown, rest = separator.join(items[:most]), len(items) - most
+    shown, omitted = separator.join(items[:most]), len(items) - most
     joint = " " if separator == ", " else separator
-    return f"{shown}{joint}and {rest} more" if rest > 0 else shown
+    return f"{shown}{joint}and {omitted} more" if omitted > 0 else shown
 
 
 def and_more(count: int, of: str = "") -> str:
-    """`` (and 3 more)`` behind the first of several; nothing for 0. ``of`` says what, or where they are."""
+    """`` (and 3 more)`` after the first of several; empty for 0. ``of`` names what is counted."""
     return f" (and {count} more{of})" if count > 0 else ""
 
 
-def counted(count: int, one: str, several: str) -> str:
+def counted(count: int, singular: str, plural: str) -> str:
     """``1 criterion``, ``3 criteria``."""
-    return f"{count} {one if count == 1 else several}"
+    return f"{count} {singular if count == 1 else plural}"

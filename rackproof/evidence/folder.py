@@ -15,19 +15,21 @@ from pathlib import Path
 
 from rackproof import __version__, architectures
 from rackproof.architectures import LoadedArchitecture
-from rackproof.core.evidence import PROOFS, Kind, NodeInfo, Record, RunInfo, canonical
+from rackproof.core.evidence import Kind, NodeInfo, Record, RunInfo, canonical
 from rackproof.core.rack import Rack
+from rackproof.core.texts import file_name
 from rackproof.errors import ArchitectureError, RunError
-from rackproof.evidence.store import EVIDENCE, read_raw, read_records, utc_now
+from rackproof.evidence.store import EVIDENCE, LINE, read_raw, read_records, utc_now
+from rackproof.read_file import opened
 
 REPORTS = "reports"
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
 
 
 def new_run(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
-    """A folder that does not exist yet: ``reports/20261121-074500-lab``."""
+    """A folder that does not exist yet: ``reports/20261121-074500-lab``. Its name is safe in a shell."""
     moment = (now or dt.datetime.now(dt.UTC)).strftime("%Y%m%d-%H%M%S")
-    folder = reports / f"{moment}-{Path(inventory).stem}"
+    folder = reports / f"{moment}-{file_name(Path(inventory).stem)}"
     if folder.exists():
         raise RunError(f"{folder}: exists already; wait a second and try again")
     return folder
@@ -74,8 +76,8 @@ def find_resumable(reports: Path, run: str, refuse: Callable[[RunInfo], None], i
 def _inventory_of(folder: Path) -> str:
     """What the first record of a run says, without reading the others; empty where there is none."""
     try:
-        with (folder / EVIDENCE).open("rb") as file:
-            return str(json.loads(file.readline())["body"]["inventory"])
+        with opened(folder / EVIDENCE) as file:
+            return str(json.loads(file.readline(LINE))["body"]["inventory"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -86,12 +88,20 @@ def _runs(reports: Path) -> list[Path]:
 
 
 def _is_run(path: Path) -> bool:
-    with suppress(OSError), path.open("rb") as file:
+    with suppress(OSError), opened(path) as file:
         return b'"kind":"deploy"' not in file.readline(4096)
     return True
 
 
-def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile: str) -> RunInfo:
+def run_info(
+    folder: Path,
+    rack: Rack,
+    architecture: LoadedArchitecture,
+    profile: str,
+    inventory_data: dict[str, str],
+    validators: str,
+    own_validators: str | None,
+) -> RunInfo:
     """First record of a run, without the inventory's addresses and credentials."""
     return RunInfo(
         run=folder.name,
@@ -103,9 +113,11 @@ def run_info(folder: Path, rack: Rack, architecture: LoadedArchitecture, profile
         profile=profile,
         nodes=node_infos(rack),
         controller=_controller(),
-        proofs=PROOFS,
         kit_sha256=kit_digest(),
         node_data=node_data(rack),
+        inventory_data=inventory_data,
+        validators=validators,
+        own_validators=own_validators,
     )
 
 
@@ -202,7 +214,7 @@ def stage_seconds(records: Iterable[Record]) -> dict[str, float]:
 
 def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
     """Seconds of each stage in the latest finished run on this inventory; empty when there is none."""
-    for path in sorted(reports.glob(f"*-{Path(inventory).stem}/{EVIDENCE}"), reverse=True)[:3]:
+    for path in sorted(reports.glob(f"*-{file_name(Path(inventory).stem)}/{EVIDENCE}"), reverse=True)[:3]:
         try:
             times = stage_seconds(read_records(path.parent))
         except RunError:

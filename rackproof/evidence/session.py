@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.course import CONNECTION_BROKE
 from rackproof.core.evidence import Event, EventKind, Kind, Measurement
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import EvidenceStore
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redacted
 from rackproof.remote.ssh import Fleet, Server
-
-_LOST = ("connection lost", "the connection was lost")
-"""How errors of commands begin whose connection broke."""
 
 
 @dataclass
@@ -30,7 +27,7 @@ class Session:
     store: EvidenceStore
     stage: str | None = None
     step: str | None = None
-    """What is being done, for events."""
+    """The current step, for events."""
     answered: set[str] = field(default_factory=set)
     """Nodes that have run a command to its end in this part of the run."""
     lost: set[str] = field(default_factory=set)
@@ -42,13 +39,16 @@ class Session:
         results = self.fleet.run(commands, timeout_s)
         return {node: self.record(result) for node, result in results.items()}
 
-    def run_on(self, node: str, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
-        return self.record(self.fleet[node].run(command, timeout_s, stdin))
+    def run_on(
+        self, node: str, command: str, timeout_s: float, stdin: bytes | None = None, user: str = ""
+    ) -> CommandResult:
+        """``user``: prefix that runs the command as another user."""
+        return self.record(self.fleet[node].run(command, timeout_s, stdin, user))
 
     @contextmanager
-    def serving(self, node: str, command: str, timeout_s: float) -> Iterator[Server]:
+    def serving(self, node: str, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:
         """Run a server for the length of the block; record its output at the end. Raises NodeUnreachable."""
-        with self.fleet[node].serving(command, timeout_s) as server:
+        with self.fleet[node].serving(command, timeout_s, user) as server:
             try:
                 yield server
             finally:
@@ -61,7 +61,7 @@ class Session:
             self.store.command(result)
         if result.rc is not None:
             self.answered.add(result.node)
-        elif (result.error or "").startswith(_LOST):
+        elif (result.error or "").startswith(CONNECTION_BROKE):
             self.lose(result.node, result.why)
         return result
 
@@ -92,8 +92,7 @@ class Session:
 
     def outputs(self, *results: CommandResult) -> tuple[str, ...]:
         """sha256 names of the commands' outputs, for a measurement's ``raw``."""
-        kept = [redacted(result) for result in results]
-        return tuple(hashlib.sha256(data).hexdigest() for r in kept for data in (r.stdout, r.stderr) if data)
+        return tuple(name for result in results for name in redacted(result).outputs)
 
     def measured(self, measurement: Measurement) -> None:
         with self._lock:

@@ -8,19 +8,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from rackproof.atomic_write import replace_file
-from rackproof.core.bodies import fault
-from rackproof.core.evidence import GENESIS, SCHEMA, CommandRecord, End, Frozen, Kind, Record, link_breaks, make_record
+from rackproof.core.bodies import fault, other_format
+from rackproof.core.evidence import GENESIS, CommandRecord, End, Frozen, Kind, Record, link_breaks, make_record
 from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.read_file import MIB, opened, read_bytes
 from rackproof.remote.command import CommandResult
-from rackproof.remote.redaction import redact_bytes, redacted
+from rackproof.remote.redaction import redact_bytes, redact_json, redacted
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"
+LINE: Final = 16 * MIB
+"""Bytes of a record; outputs are files of their own."""
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -40,7 +43,9 @@ class EvidenceStore:
         self._seq, self._prev = 0, GENESIS
         try:
             (folder / RAW).mkdir(parents=True, exist_ok=True)
-            self._handle = (folder / EVIDENCE).open("ab")
+            if (folder / EVIDENCE).exists():
+                opened(folder / EVIDENCE).close()  # a FIFO would be waited for
+            self._handle = (folder / EVIDENCE).open("ab", buffering=0)  # a buffer would be written again at the end
         except OSError as error:
             raise _write_error(folder, error) from error
         try:
@@ -48,16 +53,17 @@ class EvidenceStore:
         except OSError:
             self._handle.close()
             raise RunError(f"{folder}: another process is writing this run") from None
-        for record in self._continue():
-            self._seq, self._prev = record.seq + 1, record.hash
+        self.records = list(self._continue())
+        """All records of the run, those of earlier parts too."""
+        if self.records:
+            self._seq, self._prev = self.records[-1].seq + 1, self.records[-1].hash
 
     def _continue(self) -> Iterator[Record]:
         """Records of an earlier start of the run. A half-written last line, of a killed run, is cut off first."""
         path = self.folder / EVIDENCE
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            os.truncate(path, whole)
+        with opened(path) as file:
+            if (whole := _whole(file)) < file.seek(0, os.SEEK_END):
+                os.truncate(path, whole)
         yield from read_records(self.folder)
 
     def close(self) -> None:
@@ -70,19 +76,21 @@ class EvidenceStore:
         self.close()
 
     def append(self, kind: Kind, body: Frozen | dict[str, Any]) -> Record:
-        """Write one record and sync it to disk. Raises EvidenceWriteError."""
-        plain = body.model_dump(mode="json", by_alias=True) if isinstance(body, Frozen) else body
+        """Write one record without secrets and sync it to disk. Raises EvidenceWriteError."""
+        plain = redact_json(body.model_dump(mode="json", by_alias=True) if isinstance(body, Frozen) else body)
         record = make_record(self._seq, self._now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
         start = self._handle.tell()
         try:
-            self._handle.write(line)
-            self._handle.flush()
+            rest = memoryview(line)
+            while rest:  # a disk that fills up takes a part
+                rest = rest[self._handle.write(rest) :]
             os.fsync(self._handle.fileno())
         except OSError as error:
             self._cut(start)
             raise _write_error(self.folder, error) from error
         self._seq, self._prev = record.seq + 1, record.hash
+        self.records.append(record)
         return record
 
     def end(self, stages: Iterable[str], interrupted: bool = False) -> None:
@@ -150,38 +158,59 @@ class Trusted(NamedTuple):
 
 
 def read_trusted(folder: Path) -> Trusted:
-    """Records of a run up to the first break of the chain. Raises RunError where there is no run."""
+    """Records of a run up to the first break of the chain. Raises RunError without a run, and for another format."""
     path = folder / EVIDENCE
     try:
-        lines = path.read_bytes().split(b"\n")
+        file = opened(path)
     except FileNotFoundError:
         raise RunError(f"{folder}: no run there ({EVIDENCE} is missing)") from None
     except OSError as error:
         raise RunError(f"{path}: {error.strerror or error}") from error
-    cut_off = lines.pop() != b""  # empty after the last newline, or a line that was never finished
+    with file:
+        return _trusted(path, file)
+
+
+def _trusted(path: Path, file: IO[bytes]) -> Trusted:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 1))
+    cut_off = file.read() not in (b"", b"\n")
+    file.seek(0)
     records: list[Record] = []
     prev = GENESIS
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
+        if not line.endswith(b"\n") and len(line) < LINE:
+            break  # never finished
         try:
             record = Record.model_validate(json.loads(line, parse_constant=_no_number))
             # overflowing numbers and lone surrogates show when the line is serialised again for its hash
             broken = next(link_breaks(record, len(records), prev), None)
         except (ValueError, RecursionError):
             return Trusted(records, f"line {number} is damaged", cut_off)
-        if record.kind is Kind.RUN:
-            _refuse_other_version(path, record)
-        if broken := broken or fault(record):
+        other = other_format(record.body) if record.kind is Kind.RUN else None
+        if broken and not other:
             return Trusted(records, broken, cut_off)
+        if why := other or fault(record):  # written so: the chain is intact
+            kit = _written_by([*records, record][0].body)
+            raise RunError(f"{path}: evidence of another format ({why}); judge it with the kit that wrote it{kit}")
         records.append(record)
         prev = record.hash
     return Trusted(records, None, cut_off)
 
 
-def _refuse_other_version(path: Path, record: Record) -> None:
-    """Raises RunError: records of another schema have unknown meaning."""
-    schema = record.body.get("schema", SCHEMA)
-    if isinstance(schema, str) and schema != SCHEMA:
-        raise RunError(f"{path}: written by another version of rackproof ({schema[:40]!a}); this one reads {SCHEMA}")
+def _whole(file: IO[bytes]) -> int:
+    """Bytes up to the end of the last finished line; all of them where the last line is longer than any record."""
+    size = file.seek(0, os.SEEK_END)
+    start = file.seek(max(0, size - LINE))
+    newline = file.read().rfind(b"\n")
+    return start + newline + 1 if newline >= 0 or start == 0 else size
+
+
+def _written_by(run: Mapping[str, Any]) -> str:
+    """Version and build in the first record of a run."""
+    version, build = (
+        ascii(str(run.get(key, ""))[:size])[1:-1] for key, size in (("rackproof", 40), ("kit_sha256", 12))
+    )
+    return f": rackproof {version}{f', build {build}' if build else ''}" if version else ""
 
 
 def read_raw(folder: Path, name: str) -> bytes:
@@ -189,7 +218,7 @@ def read_raw(folder: Path, name: str) -> bytes:
     if not _SHA256.fullmatch(name):  # never a path
         raise RunError(f"{folder}: output {name[:12]!a} is missing (outputs have a sha256 for a name)")
     try:
-        data = (folder / RAW / name).read_bytes()
+        data = read_bytes(folder / RAW / name)
     except OSError as error:
         raise RunError(f"{folder}: output {name[:12]} is missing ({error.strerror})") from error
     if hashlib.sha256(data).hexdigest() != name:
@@ -205,9 +234,9 @@ def named_outputs(records: Iterable[Record]) -> dict[str, str]:
             case Kind.COMMAND:
                 names: Iterable[Any] = (record.body["stdout"], record.body["stderr"])
             case Kind.CHECK | Kind.MEASUREMENT | Kind.DEPLOY:
-                names = record.body.get("raw", ())
+                names = record.body["raw"]
             case Kind.RUN:
-                names = record.body.get("inventory_data", {}).values()
+                names = record.body["inventory_data"].values()
             case _:
                 continue
         for name in names:
@@ -215,18 +244,27 @@ def named_outputs(records: Iterable[Record]) -> dict[str, str]:
     return outputs
 
 
-def lost_outputs(folder: Path, records: Iterable[Record]) -> list[str]:
-    """A sentence for every output of a record that is missing or was changed; each output is read once."""
+def lost_outputs(folder: Path, records: Sequence[Record]) -> list[str]:
+    """A sentence for every output of a record that is missing, was changed, or has not the recorded size; each output
+    is read once."""
     lost = []
+    sizes = {}
     for name, whose in named_outputs(records).items():
         try:
-            read_raw(folder, name)
+            sizes[name] = len(read_raw(folder, name))
         except RunError as error:
             lost.append(f"{str(error).removeprefix(f'{folder}: ')}, of {whose}")
+    for record in records:
+        for stream in ("stdout", "stderr") if record.kind is Kind.COMMAND else ():
+            name, recorded = record.body[stream], record.body[f"{stream}_bytes"]
+            if (size := sizes.get(name, recorded)) != recorded:
+                whose = f"the {record.kind.value} in record {record.seq}"
+                lost.append(f"output {name[:12]} has {size} bytes, recorded {recorded}, of {whose}")
     return lost
 
 
 def _write_error(folder: Path, error: OSError) -> EvidenceWriteError:
     return EvidenceWriteError(
-        f"{folder}: cannot write evidence ({error.strerror or error}); make room and continue with --resume {folder}"
+        f"{folder}: cannot write evidence ({error.strerror or error}); make room and start again"
+        f" (certify: --resume {folder})"
     )

@@ -1,4 +1,4 @@
-"""Nodes for an inventory file from sources that list them already: CSV, NetBox, Slurm, Terraform, node sets.
+"""Nodes of an inventory file from other sources: CSV, NetBox, Slurm, Terraform, node sets.
 
 ::
 
@@ -7,8 +7,8 @@
     _rack = _from_csv(Path(__file__).with_name("rack.csv"))
     gpu, storage = _rack["gpu"], _rack["storage"]
 
-Each helper returns groups: name: list of ``(node, data)``, as pyinfra has them in an inventory file. An
-error in the source is one line with its file, line or record, and the remedy.
+Each function returns groups as a pyinfra inventory file has them: name: list of ``(node, data)``. Errors are one line
+with the source's file and line or record, and the remedy.
 """
 
 from rackproof.core.secret import Secret

@@ -1,4 +1,4 @@
-"""Nodes from NetBox: answers of its REST API, or plain lists, kept in files."""
+"""Nodes from NetBox: files with answers of its REST API, or plain lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rackproof.core.texts import expression
 from rackproof.inventories.records import Groups, Record, Roles, SourceError, grouped, read_json
 
 
@@ -23,14 +24,14 @@ def from_netbox(
 ) -> Groups:
     """Groups of nodes from ``/api/dcim/devices/``.
 
-    ``roles`` maps the slug of a role to a group. A node is reached at its primary IPv4 address. ``rails`` is a regular
-    expression on the names of interfaces; its first group, or the name's last number, orders them. With it,
-    ``interfaces`` (``/api/dcim/interfaces/``) gives ``fabric_macs`` and ``addresses`` (``/api/ipam/ip-addresses/``)
-    ``fabric_addresses``. ``status``: devices of another status are left out; empty takes all. ``fields`` maps a key of
-    the node's data to a custom field. ``data`` is added to every node. Raises SourceError.
+    ``roles`` maps a role's slug to a group. ``ssh_hostname`` is the primary IPv4 address. ``rails`` is a regular
+    expression for the names of fabric interfaces; its first group, or the name's last number, orders them. It is
+    required by ``interfaces`` (``/api/dcim/interfaces/``: ``fabric_macs``) and ``addresses``
+    (``/api/ipam/ip-addresses/``: ``fabric_addresses``). ``status`` selects devices; empty selects all. ``fields`` maps
+    a key of the node's data to a custom field. ``data`` is added to every node. Raises SourceError.
     """
     if (interfaces or addresses) and rails is None:
-        raise SourceError(f"{devices}: rails= says which interfaces are the fabric's: rails=r'rail(\\d+)'")
+        raise SourceError(f"{devices}: rails= is missing; name the fabric's interfaces: rails=r'rail(\\d+)'")
     pattern = _pattern(devices, rails)
     macs = _macs(interfaces, pattern) if interfaces else {}
     ips = _addresses(addresses, pattern) if addresses else {}
@@ -40,7 +41,7 @@ def from_netbox(
             continue
         name = device.get("name")
         if not name:
-            raise SourceError(f"{where}: the device has no name; give it one, or leave it out by its status")
+            raise SourceError(f"{where}: the device has no name; enter one in NetBox, or exclude it by its status")
         node_data: dict[str, Any] = dict(data or {})
         primary = device.get("primary_ip4") or device.get("primary_ip")
         if isinstance(primary, dict) and primary.get("address"):
@@ -54,7 +55,7 @@ def from_netbox(
                 raise SourceError(f"{where}: {name}: no custom field {named!r} (for {key})")
             if custom[named] is not None:
                 node_data[key] = custom[named]
-        # device_role until NetBox 3.5
+        # device_role before NetBox 3.6
         role = _word(device.get("role") or device.get("device_role"), "slug")
         records.append(Record(where, str(name), role, node_data))
     return grouped(records, devices, roles)
@@ -66,7 +67,7 @@ def _objects(path: str | Path) -> list[tuple[str, dict[str, Any]]]:
         results, count = document["results"], document.get("count")
         if document.get("next") or (isinstance(count, int) and count > len(results)):
             raise SourceError(
-                f"{path}: a page with {len(results)} of {count} objects; ask for all (?limit=0), or join the pages"
+                f"{path}: a page with {len(results)} of {count} objects; request all (?limit=0), or join the pages"
             )
     elif isinstance(document, list):
         results = document
@@ -80,20 +81,24 @@ def _objects(path: str | Path) -> list[tuple[str, dict[str, Any]]]:
     return objects
 
 
+LONGEST = 100
+"""Characters of an interface's name; NetBox allows 64."""
+
+
 def _pattern(path: str | Path, rails: str | None) -> re.Pattern[str] | None:
     try:
-        return re.compile(rails) if rails is not None else None
-    except re.error as error:
-        raise SourceError(f"{path}: rails={rails!r}: no regular expression: {error}") from None
+        return expression(rails) if rails is not None else None
+    except ValueError as error:
+        raise SourceError(f"{path}: rails={rails!r}: {error}") from None
 
 
 def _rail(pattern: re.Pattern[str] | None, interface: str, where: str) -> int | None:
-    match = pattern.fullmatch(interface) if pattern is not None else None
+    match = pattern.fullmatch(interface[:LONGEST]) if pattern is not None else None
     if match is None:
         return None
     number = next((group for group in match.groups() if group), None) or (re.findall(r"\d+", interface) or [""])[-1]
-    if not number.isdigit():
-        raise SourceError(f"{where}: {interface}: its rail is no number; put the number into a group of rails=")
+    if not re.fullmatch(r"[0-9]{1,4}", number):
+        raise SourceError(f"{where}: {interface}: no number of a rail; put the number into a group of rails=")
     return int(number)
 
 
@@ -104,7 +109,7 @@ def _macs(path: str | Path, pattern: re.Pattern[str] | None) -> dict[str, dict[i
         rail = _rail(pattern, name, where)
         if rail is None:
             continue
-        # An object of its own since NetBox 4.2.
+        # A separate object since NetBox 4.2.
         mac = _word(interface.get("primary_mac_address"), "mac_address") or interface.get("mac_address")
         if not mac:
             raise SourceError(f"{where}: {device} {name}: no MAC address; enter it in NetBox, or use fabric_paths")
@@ -129,11 +134,11 @@ def _addresses(path: str | Path, pattern: re.Pattern[str] | None) -> dict[str, d
 def _put(devices: dict[str, dict[int, str]], device: str, rail: int, value: str, where: str) -> None:
     rails = devices.setdefault(device, {})
     if rail in rails:
-        raise SourceError(f"{where}: rail {rail} has {rails[rail]} already, and {value}; one of them is too much")
+        raise SourceError(f"{where}: rail {rail} has {rails[rail]} and {value}; remove one")
     rails[rail] = value
 
 
 def _word(value: Any, key: str) -> str:
-    """Objects that are nested have a name, a slug or a value; older versions and exports have the word itself."""
-    found = value.get(key) if isinstance(value, dict) else value
-    return "" if found is None else str(found)
+    """Name, slug or value of a nested object; older versions and exports have the plain word."""
+    word = value.get(key) if isinstance(value, dict) else value
+    return "" if word is None else str(word)

@@ -1,4 +1,4 @@
-"""Nodes that are called one after the other: ``gpu[01-32]``."""
+"""Nodes of a node set, ``gpu[01-32]``, with data that follows their numbers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
-
+from rackproof.core.rack import expand
 from rackproof.inventories.records import Record, SourceError, grouped
 
-_FIELD = re.compile(r"\{(n|i|name)(?::(\d*d))?(?:([+-])(\d+))?\}")
+_FIELD = re.compile(r"\{(n|i|name)(?::(\d{0,2}d))?(?:([+-])(\d{1,9}))?\}")
 
 
 def nodes(
@@ -18,34 +17,34 @@ def nodes(
 ) -> list[tuple[str, dict[str, Any]]]:
     """One group of nodes.
 
-    ``address`` is what each is reached at, ``fabric`` its addresses rail by rail; other keywords are data. Texts, those
-    in lists and mappings too, may hold ``{n}``, the last number of the node's name, ``{i}``, its place in the set from
-    1, ``{name}``, and a number to be added: ``10.0.0.{n+100}``, ``{n:03d}``. Raises SourceError.
+    ``address`` is ``ssh_hostname``, ``fabric`` the addresses rail by rail; other keywords are data. Strings, also in
+    lists and mappings, are templates: ``{n}`` is the last number in the node's name, ``{i}`` its position in the set
+    from 1, ``{name}`` its name; ``{n+100}`` adds, ``{n:03d}`` formats. Raises SourceError.
     """
     try:
-        names = list(NodeSet(nodeset, resolver=RESOLVER_NOGROUP))
-    except NodeSetParseError as error:
-        raise SourceError(f"nodes({nodeset!r}): no set of nodes: {error}") from None
+        names = expand(nodeset)
+    except ValueError as error:
+        raise SourceError(f"nodes({nodeset!r}): not a node set: {error}") from None
     if not names:
-        raise SourceError(f"nodes({nodeset!r}): no node in it")
+        raise SourceError(f"nodes({nodeset!r}): the node set is empty")
     nodes = []
-    for place, name in enumerate(names, 1):
-        own_data = {key: _filled(nodeset, value, name, place) for key, value in data.items()}
+    for position, name in enumerate(names, 1):
+        own_data = {key: _filled(nodeset, value, name, position) for key, value in data.items()}
         if address is not None:
-            own_data["ssh_hostname"] = _filled(nodeset, address, name, place)
+            own_data["ssh_hostname"] = _filled(nodeset, address, name, position)
         if fabric:
-            own_data["fabric_addresses"] = [_filled(nodeset, rail, name, place) for rail in fabric]
+            own_data["fabric_addresses"] = [_filled(nodeset, rail, name, position) for rail in fabric]
         nodes.append((name, own_data))
     _check_addresses(nodeset, nodes)
     return nodes
 
 
-def _filled(nodeset: str, value: Any, name: str, place: int) -> Any:
+def _filled(nodeset: str, value: Any, name: str, position: int) -> Any:
     if isinstance(value, list | tuple):
-        return [_filled(nodeset, entry, name, place) for entry in value]
+        return [_filled(nodeset, entry, name, position) for entry in value]
     if isinstance(value, Mapping):
-        return {key: _filled(nodeset, entry, name, place) for key, entry in value.items()}
-    if type(value) is not str or "{" not in value:  # a secret is no text to be filled in
+        return {key: _filled(nodeset, entry, name, position) for key, entry in value.items()}
+    if type(value) is not str or "{" not in value:  # a Secret is a str, but no template
         return value
     numbers = re.findall(r"\d+", name)
 
@@ -55,13 +54,13 @@ def _filled(nodeset: str, value: Any, name: str, place: int) -> Any:
             return name
         if field == "n" and not numbers:
             raise SourceError(f"nodes({nodeset!r}): {name} has no number for {match[0]}; use {{i}}")
-        number = place if field == "i" else int(numbers[-1])
+        number = position if field == "i" else int(numbers[-1])
         number += int(f"{sign or '+'}{offset or 0}")
         return format(number, form or "d")
 
     filled = _FIELD.sub(put, value)
     if "{" in filled or "}" in filled:
-        raise SourceError(f"nodes({nodeset!r}): {value!r}: known are {{n}}, {{i}}, {{name}}, {{n+100}}, {{n:03d}}")
+        raise SourceError(f"nodes({nodeset!r}): {value!r}: expected {{n}}, {{i}}, {{name}}, {{n+100}} or {{n:03d}}")
     return filled
 
 

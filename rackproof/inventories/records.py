@@ -1,10 +1,10 @@
-"""One node as a source describes it, and what all sources must get right."""
+"""Records of nodes, and the validation that all sources share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -12,16 +12,17 @@ from typing import Any
 
 from pyinfra.api.exceptions import PyinfraError
 
+from rackproof import read_file
 from rackproof.core.nearest import suggestion
 from rackproof.errors import InventoryError
 
 Groups = dict[str, list[tuple[str, dict[str, Any]]]]
-"""Group: nodes with their data, in the source's order."""
+"""Nodes with their data by group, in the source's order."""
 Roles = Mapping[str, str | None]
-"""Role as the source calls it: the inventory's group; None leaves its nodes out."""
+"""Group by the source's role; None excludes the role's nodes."""
 
 LISTS = ("fabric_addresses", "fabric_macs", "fabric_paths")
-"""Data with one entry a rail."""
+"""Keys with one entry per rail."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(:[0-9a-f]{2}){19}")
@@ -29,13 +30,13 @@ _GROUP = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 class SourceError(InventoryError, PyinfraError):
-    """A source cannot be used; one line. pyinfra shows it without a traceback."""
+    """A source is invalid. pyinfra prints PyinfraError without a traceback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     where: str
-    """File and line, or what else leads to it."""
+    """File and line, or record."""
     name: str
     role: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -43,8 +44,12 @@ class Record:
 
 def read_text(path: str | Path) -> str:
     """Raises SourceError."""
+    return _read(path, read_file.read_text)
+
+
+def _read(path: str | Path, read: Callable[[Path], str]) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return read(Path(path)).removeprefix("\ufeff")
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -54,15 +59,17 @@ def read_text(path: str | Path) -> str:
 def read_json(path: str | Path) -> Any:
     """Raises SourceError."""
     try:
-        return json.loads(read_text(path))
+        return json.loads(_read(path, read_file.read_json_text))
     except json.JSONDecodeError as error:
         raise SourceError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{path}: not JSON: {error}") from None
 
 
 def grouped(records: Iterable[Record], source: str | Path, roles: Roles | None = None) -> Groups:
-    """Groups of all records.
+    """Groups of the records.
 
-    Raises SourceError: no record, a name twice or none, a role that ``roles`` does not know, a bad address.
+    Raises SourceError: no record, a missing or duplicate name, an unknown role, an invalid address.
     """
     groups: Groups = {}
     seen: dict[str, str] = {}
@@ -73,12 +80,12 @@ def grouped(records: Iterable[Record], source: str | Path, roles: Roles | None =
         _check(record)
         if record.name in seen:
             raise SourceError(
-                f"{record.where}: node {record.name} again, it is in {seen[record.name]} already; remove one of them"
+                f"{record.where}: node {record.name} is already in {seen[record.name]}; remove one of them"
             )
         seen[record.name] = record.where
         groups.setdefault(group, []).append((record.name, dict(record.data)))
     if not groups:
-        raise SourceError(f"{source}: no node in it{' that roles= wants' if roles else ''}")
+        raise SourceError(f"{source}: no nodes{' of the roles in roles=' if roles else ''}")
     return groups
 
 
@@ -92,12 +99,12 @@ def _group(record: Record, roles: Roles | None) -> str | None:
     else:
         raise SourceError(
             f"{record.where}: {record.name}: unknown role {record.role!r}; {suggestion(record.role, roles)}"
-            f" (roles={{{record.role!r}: None}} leaves its nodes out)"
+            f" (roles={{{record.role!r}: None}} excludes its nodes)"
         )
     if group is not None and not _GROUP.fullmatch(group):
         raise SourceError(
-            f"{record.where}: {record.name}: role {group!r} cannot be a group of an inventory;"
-            f" give roles={{{group!r}: 'gpu'}}"
+            f"{record.where}: {record.name}: role {group!r} is not a valid name of a group;"
+            f" map it: roles={{{group!r}: 'gpu'}}"
         )
     return group
 
@@ -106,9 +113,9 @@ def _check(record: Record) -> None:
     where = record.where
     if not _NAME.fullmatch(record.name):
         raise SourceError(f"{where}: expected a node's name, actual {record.name!r}")
-    reached = record.data.get("ssh_hostname")
-    if reached is not None and not _HOST.fullmatch(str(reached)):
-        raise SourceError(f"{where}: {record.name}: ssh_hostname: expected a name or an address, actual {reached!r}")
+    hostname = record.data.get("ssh_hostname")
+    if hostname is not None and not _HOST.fullmatch(str(hostname)):
+        raise SourceError(f"{where}: {record.name}: ssh_hostname: expected a name or an address, actual {hostname!r}")
     port = record.data.get("ssh_port")
     if port is not None and not (str(port).isdigit() and 0 < int(port) < 65536):
         raise SourceError(f"{where}: {record.name}: ssh_port: expected 1 to 65535, actual {port!r}")
@@ -130,14 +137,14 @@ def _check(record: Record) -> None:
 
 
 def listed(value: Any) -> list[str]:
-    """``10.0.0.1/24; 10.0.1.1/24`` as entries; a list as it is."""
+    """Split ``10.0.0.1/24; 10.0.1.1/24`` into entries; a list stays a list."""
     if isinstance(value, str):
         return [part for part in re.split(r"[;,\s]+", value) if part]
     return [str(part) for part in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def with_rails(data: dict[str, Any], rails: Sequence[Any], key: str) -> None:
-    """Put the entries of all rails under one key; nothing where none has any."""
+    """Set ``data[key]`` to the entries of all rails, if there are any."""
     entries = [str(entry).strip() for entry in rails if entry not in (None, "")]
     if entries:
         data[key] = entries

@@ -1,4 +1,4 @@
-"""Secrets for an inventory file: from the environment, or from a file of mode 600. Never printed."""
+"""Secrets of an inventory file, from the environment or from a file with mode 600. Never printed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from rackproof.inventories.records import SourceError
 
 
 def secret(variable: str | None = None, *, file: str | Path | None = None) -> Secret:
-    """The value of an environment variable, or the content of a file with mode 600 or less.
+    """Value of an environment variable, or content of a file that only its owner can access.
 
-    Raises SourceError that names the source, never the content.
+    Raises SourceError, which names the source, never the content.
     """
     if (variable is None) == (file is None):
-        raise SourceError("secret(): give the name of an environment variable, or file=")
+        raise SourceError("secret(): pass either the name of an environment variable or file=")
     if variable is not None:
         value = os.environ.get(variable, "")
         if not value:
-            raise SourceError(f"secret({variable!r}): the environment has no such variable; export it before the run")
+            raise SourceError(f"secret({variable!r}): the variable is not set; export it before the run")
         return Secret(value)
     path = Path(str(file)).expanduser()
     try:
         with path.open(encoding="utf-8") as opened:
             mode = os.fstat(opened.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise SourceError(f"secret(): {path}: no file")
+                raise SourceError(f"secret(): {path}: not a regular file")
             if mode & 0o077:
                 raise SourceError(
-                    f"secret(): {path}: others may read it (mode {stat.S_IMODE(mode):o}); chmod 600 {path}"
+                    f"secret(): {path}: group or others have access (mode {stat.S_IMODE(mode):o}); chmod 600 {path}"
                 )
             value = opened.read().strip("\n")
     except OSError as error:
@@ -38,5 +38,5 @@ def secret(variable: str | None = None, *, file: str | Path | None = None) -> Se
     except UnicodeDecodeError:
         raise SourceError(f"secret(): {path}: not UTF-8") from None
     if not value:
-        raise SourceError(f"secret(): {path}: empty")
+        raise SourceError(f"secret(): {path}: the file is empty")
     return Secret(value)

@@ -22,43 +22,43 @@ def from_slurm(
     role: str = "gpu",
     data: Mapping[str, Any] | None = None,
 ) -> Groups:
-    """Groups of nodes from the output of ``scontrol show nodes``, kept in a file.
+    """Groups of nodes from a file with the output of ``scontrol show nodes``.
 
-    ``groups`` maps a partition or a feature to a group, the first that a node has counts; without it all nodes are of
-    the group ``role``. A node is reached at its NodeAddr where that is not its name. ``data`` is added to every node.
-    Raises SourceError.
+    ``groups`` maps a partition or feature to a group; a node's first match counts, and nodes without a match are left
+    out. Without ``groups`` all nodes belong to the group ``role``. ``ssh_hostname`` is a NodeAddr that differs from the
+    name. ``data`` is added to every node. Raises SourceError.
     """
     text = read_text(path)
     nodes = _of_json(path) if text.lstrip().startswith("{") else _of_text(path, text)
-    known = sorted({word for _, _, words in nodes for word in words})
+    existing = sorted({word for _, _, words in nodes for word in words})
     for word in groups or {}:
-        if word not in known:
-            raise SourceError(f"{path}: no partition or feature {word!r}; {suggestion(word, known)}")
+        if word not in existing:
+            raise SourceError(f"{path}: no partition or feature {word!r}; {suggestion(word, existing)}")
     records = []
-    for name, reached, words in nodes:
+    for name, address, words in nodes:
         group = role if groups is None else next((groups[word] for word in groups if word in words), None)
         if group is None:
             continue
         node_data = dict(data or {})
-        if reached and reached != name:
-            node_data["ssh_hostname"] = reached
+        if address and address != name:
+            node_data["ssh_hostname"] = address
         records.append(Record(f"{path}: NodeName={name}", name, group, node_data))
     return grouped(records, path)
 
 
-_Found = list[tuple[str, str, list[str]]]
+_Nodes = list[tuple[str, str, list[str]]]
 """Name, address, and partitions with features."""
 
 
-def _of_text(path: str | Path, text: str) -> _Found:
-    # Without -o a record is several lines, of which all but the first are indented.
+def _of_text(path: str | Path, text: str) -> _Nodes:
+    # Without -o a record has several lines, indented after the first.
     joined = re.sub(r"\n[ \t]+(?=\S)", " ", text.replace("\r\n", "\n"))
     try:
         records = parse_scontrol_records(
             "\n".join(line for line in joined.split("\n") if line.strip()) + "\n", "NodeName"
         )
     except ParseError as error:
-        raise SourceError(f"{path}: not what scontrol show nodes prints: {error}") from None
+        raise SourceError(f"{path}: not the output of scontrol show nodes: {error}") from None
     return [
         (
             record["NodeName"],
@@ -69,18 +69,18 @@ def _of_text(path: str | Path, text: str) -> _Found:
     ]
 
 
-def _of_json(path: str | Path) -> _Found:
+def _of_json(path: str | Path) -> _Nodes:
     document = read_json(path)
     nodes = document.get("nodes") if isinstance(document, dict) else None
     if not isinstance(nodes, list):
-        raise SourceError(f"{path}: expected the key nodes with a list, as scontrol show nodes --json prints")
-    found: _Found = []
+        raise SourceError(f"{path}: expected the output of scontrol show nodes --json, with a list under nodes")
+    records: _Nodes = []
     for index, node in enumerate(nodes, 1):
         if not isinstance(node, dict) or not isinstance(node.get("name"), str):
             raise SourceError(f"{path}: nodes[{index}]: no name")
         words = [*_words(node.get("partitions")), *_words(node.get("features"))]
-        found.append((node["name"], _set(node.get("address")), words))
-    return found
+        records.append((node["name"], _set(node.get("address")), words))
+    return records
 
 
 def _words(value: Any) -> Sequence[str]:

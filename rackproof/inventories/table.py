@@ -1,8 +1,9 @@
-"""Nodes from a table: a CSV file with a line of column names."""
+"""Nodes from a CSV file with a header line."""
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from rackproof.inventories.records import (
     with_rails,
 )
 
+COLUMNS = 1000
 Columns = Mapping[str, str | Sequence[str]]
-"""Key of the node's data: column, or columns in the order of the rails."""
+"""Column by key of the node's data, or columns in the order of the rails."""
 
 
 def from_csv(
@@ -36,15 +38,15 @@ def from_csv(
 ) -> Groups:
     """Groups of nodes from a CSV file.
 
-    ``columns`` names the columns that become data; without it every other column does, under its own name. Empty cells
-    are left out. ``fabric_addresses``, ``fabric_macs`` and ``fabric_paths`` are one entry a rail: several columns, or
-    one whose entries are divided by blanks or semicolons. ``data`` is added to every node. ``delimiter``: the one of
-    ``,`` ``;`` and tab that stands in the first line. Raises SourceError.
+    ``columns`` names the columns that become data; default: all others, under their own names. Empty cells are left
+    out. ``fabric_addresses``, ``fabric_macs`` and ``fabric_paths`` have one entry per rail: in several columns, or in
+    one, separated by blanks, commas or semicolons. ``data`` is added to every node. Default of ``delimiter``: the most
+    frequent of ``,`` ``;`` and tab in the header. Raises SourceError.
     """
     text = read_text(path)
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise SourceError(f"{path}: empty; expected a line of column names")
+        raise SourceError(f"{path}: the file is empty; expected a header line")
     delimiter = delimiter or max(",;\t", key=lines[0].count)
     reader = csv.reader(text.splitlines(), delimiter=delimiter, strict=True)
     records: list[Record] = []
@@ -55,27 +57,29 @@ def from_csv(
                 continue
             cells = [cell.strip() for cell in row]
             if header is None:
+                if len(cells) > COLUMNS:
+                    raise SourceError(f"{path}:{reader.line_num}: {len(cells)} columns; expected at most {COLUMNS}")
                 header = _header(path, reader.line_num, cells, name, role, columns)
                 continue
             where = f"{path}:{reader.line_num}"
             if len(cells) != len(header):
                 raise SourceError(f"{where}: expected {len(header)} cells, actual {len(cells)}; is a quote missing?")
-            found = dict(zip(header, cells, strict=True))
-            node_data = {**(data or {}), **_data(found, name, role, columns)}
-            records.append(Record(where, found[name], found[role], node_data))
+            cell_by_column = dict(zip(header, cells, strict=True))
+            node_data = {**(data or {}), **_data(cell_by_column, name, role, columns)}
+            records.append(Record(where, cell_by_column[name], cell_by_column[role], node_data))
     except csv.Error as error:
         raise SourceError(f"{path}:{reader.line_num}: {error}") from None
     return grouped(records, path, roles)
 
 
 def _header(path: str | Path, line: int, cells: list[str], name: str, role: str, columns: Columns | None) -> list[str]:
-    twice = sorted({cell for cell in cells if cells.count(cell) > 1})
-    if twice:
-        raise SourceError(f"{path}:{line}: column {twice[0]!r} stands there twice; rename one")
-    wanted = [("name", name), ("role", role)]
-    for key, given in (columns or {}).items():
-        wanted += [(key, column) for column in ([given] if isinstance(given, str) else given)]
-    for key, column in wanted:
+    duplicates = sorted(cell for cell, count in Counter(cells).items() if count > 1)
+    if duplicates:
+        raise SourceError(f"{path}:{line}: two columns {duplicates[0]!r}; rename one")
+    required = [("name", name), ("role", role)]
+    for key, selected in (columns or {}).items():
+        required += [(key, column) for column in ([selected] if isinstance(selected, str) else selected)]
+    for key, column in required:
         if column not in cells:
             raise SourceError(f"{path}:{line}: no column {column!r} (for {key}); {suggestion(column, cells)}")
     return cells
@@ -84,11 +88,11 @@ def _header(path: str | Path, line: int, cells: list[str], name: str, role: str,
 def _data(row: Mapping[str, str], name: str, role: str, columns: Columns | None) -> dict[str, Any]:
     chosen: Columns = columns or {key: key for key in row if key not in (name, role) and key}
     data: dict[str, Any] = {}
-    for key, given in chosen.items():
-        if isinstance(given, str):
-            if not row[given]:
+    for key, selected in chosen.items():
+        if isinstance(selected, str):
+            if not row[selected]:
                 continue
-            data[key] = listed(row[given]) if key in LISTS else row[given]
+            data[key] = listed(row[selected]) if key in LISTS else row[selected]
         else:
-            with_rails(data, [row[column] for column in given], key)
+            with_rails(data, [row[column] for column in selected], key)
     return data

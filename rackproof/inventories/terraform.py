@@ -20,13 +20,14 @@ def from_terraform(
     roles: Roles | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Groups:
-    """Groups of nodes from one output, a list of objects or a mapping from names to objects.
+    """Groups of nodes from one output: a list of objects, or a mapping from names to objects.
 
-    ``keys`` maps a key of the node's data to an attribute; without it all attributes become data. Raises SourceError.
+    ``keys`` maps a key of the node's data to an attribute; default: all attributes. ``data`` is added
+    to every node. Raises SourceError.
     """
     document = read_json(path)
     if not isinstance(document, dict) or not all(isinstance(v, dict) and "value" in v for v in document.values()):
-        raise SourceError(f"{path}: expected what terraform output -json prints: outputs, each with a value")
+        raise SourceError(f"{path}: expected the output of terraform output -json: outputs with a value")
     if output not in document:
         raise SourceError(f"{path}: no output {output!r}; {suggestion(output, document)}")
     value = document[output]["value"]

@@ -1,4 +1,4 @@
-"""Tests whether KVM boots a guest here: that /dev/kvm can be opened proves nothing, so a kernel is booted."""
+"""KVM is probed by booting a kernel: on some hosts /dev/kvm opens, but no guest boots."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PROBE_S = 12.0
 FIRST_LINE = b"Linux version"
 
 
-def choose(wanted: str, image: Image, say: Callable[[str], None]) -> Accel:
-    """Resolve ``auto``; an explicit ``kvm`` that boots nothing is an error, not a silent fallback."""
-    if wanted == "tcg":
+def choose(requested: str, image: Image, say: Callable[[str], None]) -> Accel:
+    """Resolve ``auto``. Raises LabError for an explicit ``kvm`` that does not boot the kernel."""
+    if requested == "tcg":
         return "tcg"
     works = kvm_boots(image, say)
-    if wanted == "kvm" and not works:
+    if requested == "kvm" and not works:
         raise LabError("--accel kvm: /dev/kvm does not boot the lab's kernel here; use --accel tcg or auto")
     return "kvm" if works else "tcg"
 
@@ -32,17 +32,17 @@ def kvm_boots(image: Image, say: Callable[[str], None]) -> bool:
     """Boot the image's kernel under KVM until its first console line; the result is cached until the next reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
-    memory = cache_folder() / "kvm-probe.json"
+    cache = cache_folder() / "kvm-probe.json"
     key = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {image.name}"
     try:
-        known = json.loads(memory.read_text())
-        if known.get("key") == key:
-            return bool(known["boots"])
+        cached = json.loads(cache.read_text())
+        if cached.get("key") == key:
+            return bool(cached["boots"])
     except (OSError, ValueError, KeyError):
-        known = None  # no answer kept, or not a readable one: probe
+        cached = None  # absent or unreadable: probe
     say("probing KVM …")
     boots = _probe(image)
-    memory.write_text(json.dumps({"key": key, "boots": boots}))
+    cache.write_text(json.dumps({"key": key, "boots": boots}))
     say("KVM boots the kernel" if boots else "KVM does not boot the kernel here: plain emulation (slower)")
     return boots
 

@@ -1,8 +1,7 @@
-"""Faults of the running virtual rack: inject, remember, remove.
+"""Inject and remove faults of the running virtual rack.
 
-A fault is remembered before it is put on, so that one whose command was interrupted can still be taken off. Nothing
-of a fault outlives a boot; a rack that goes down forgets its faults. Putting a fault on twice and taking it off twice
-does no harm: the scripts are idempotent.
+A fault is recorded before it is injected, so that an interrupted one can be removed. No fault outlives a boot. The
+scripts are idempotent.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rackproof.lab.state import FAULTS as FILE
 
 ALL = "all"
 SCRIPT_TIMEOUT_S = 300
-"""An emulated node is slow, and some scripts wait for a service."""
+"""Emulated nodes are slow, and some scripts wait for a service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +35,26 @@ class LiveFault:
     name: str
     title: str
     node: str
-    """Default nodes."""
+    """Default node."""
     check: str = ""
-    """What must notice; empty where no check is for it."""
+    """Check that must notice; empty if no check covers the fault."""
     item: str = ""
     outcome: CheckOutcome = CheckOutcome.FAILED
     seen_on: str = ""
-    """The node whose check notices, if it is another one."""
+    """Node whose check notices, if not ``node``."""
     also: tuple[str, ...] = ()
-    """What may notice as well: ``check@node``, with ``*``."""
+    """Other checks that may notice: patterns of ``check@node``."""
     needs: str = ""
     """Architecture key without which the check does not run."""
     benchmark: str = ""
-    """What notices instead of a check."""
+    """Benchmark that notices instead of a check."""
     inject: str = ""
     heal: str = ""
     monitor_inject: tuple[Mapping[str, Any], ...] = ()
     monitor_heal: tuple[Mapping[str, Any], ...] = ()
 
     def may_notice(self, check: str, node: str) -> bool:
-        """Whether this result is explained by the fault, the expected check included."""
+        """Whether the fault explains a result of this check on this node."""
         if (check, node) == (self.check, self.seen_on or self.node):
             return True
         return any(fnmatch.fnmatchcase(f"{check}@{node}", pattern) for pattern in self.also)
@@ -81,7 +80,7 @@ def live_faults() -> dict[str, LiveFault]:
 
 
 def live_fault(name: str) -> LiveFault:
-    """Raises LabError when there is none of that name."""
+    """Raises LabError for an unknown name."""
     faults = live_faults()
     if name not in faults:
         raise LabError(f"no fault {name!r}; {suggestion(name, list(faults))}")
@@ -89,17 +88,14 @@ def live_fault(name: str) -> LiveFault:
 
 
 def script_of(fault: LiveFault, state: str) -> str:
-    """What runs on the node for ``on`` or ``off``."""
+    """Shell script that the node runs for ``on`` or ``off``."""
     body = fault.inject if state == "on" else fault.heal
-    tidy = "" if state == "on" else '\nrm -rf "$kept"\n'
-    return f"fault={fault.name}\n{_document()['prelude']}\n{body}{tidy}"
+    cleanup = "" if state == "on" else '\nrm -rf "$kept"\n'
+    return f"fault={fault.name}\n{_document()['prelude']}\n{body}{cleanup}"
 
 
-# What is on
-
-
-def remembered(folder: Path) -> dict[str, str]:
-    """Faults that are on, or may be: name and node."""
+def active(folder: Path) -> dict[str, str]:
+    """Faults that are on, or were injected in part: node by name."""
     try:
         text = (folder / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -107,62 +103,59 @@ def remembered(folder: Path) -> dict[str, str]:
     try:
         return {str(name): str(node) for name, node in json.loads(text).items()}
     except (ValueError, AttributeError) as error:
-        raise LabError(f"{folder / FILE} is damaged ({error}); boot the rack anew and remove it") from error
+        raise LabError(f"{folder / FILE} is unreadable ({error}); remove it and restart the rack") from error
 
 
-def _remember(folder: Path, faults: Mapping[str, str]) -> None:
+def _record(folder: Path, faults: Mapping[str, str]) -> None:
     if not faults:
         (folder / FILE).unlink(missing_ok=True)
         return
     replace_file(folder / FILE, json.dumps(faults, indent=1) + "\n")
 
 
-# On and off
-
-
-def put_on(lab: Lab, name: str, node: str | None = None) -> str:
-    """Put a fault on a running rack. Returns the node. Raises LabError."""
+def inject(lab: Lab, name: str, node: str | None = None) -> str:
+    """Inject a fault into the running rack. Returns the node. Raises LabError."""
     fault = live_fault(name)
     with lab.lock():
-        on = remembered(lab.folder)
+        on = active(lab.folder)
         where = node or on.get(name) or fault.node
         if on.get(name, where) != where:
-            raise LabError(f"{name} is on already, on {on[name]}; take it off first")
+            raise LabError(f"{name} is already on, on {on[name]}; remove it first: rackproof lab fault {name} off")
         lab.require_running(where)
-        _remember(lab.folder, {**on, name: where})
+        _record(lab.folder, {**on, name: where})
         _apply(lab, fault, where, "on")
     return where
 
 
-def take_off(lab: Lab, name: str) -> str | None:
-    """Take a fault off, whether it was put on wholly, in part, or is gone by itself.
+def remove(lab: Lab, name: str) -> str | None:
+    """Remove a fault, also one that was injected in part.
 
-    Returns the node, or None when it was not on. Raises LabError; the fault is then still remembered.
+    Returns the node, or None when the fault was not on. Raises LabError; the fault then stays recorded.
     """
     fault = live_fault(name)
     with lab.lock():
-        on = remembered(lab.folder)
+        on = active(lab.folder)
         where = on.get(name)
         if where is None:
             return None
         if where in lab.pids():
             _apply(lab, fault, where, "off")
-        _remember(lab.folder, {other: node for other, node in on.items() if other != name})
+        _record(lab.folder, {other: node for other, node in on.items() if other != name})
     return where
 
 
-def take_all_off(lab: Lab) -> list[str]:
-    """Every fault that is on, the last one first. One that cannot be taken off keeps no other one on."""
-    gone, problems = [], []
-    for name in reversed(remembered(lab.folder)):
+def remove_all(lab: Lab) -> list[str]:
+    """Remove all faults, the last one first. Raises LabError after all were tried; returns their names."""
+    removed, problems = [], []
+    for name in reversed(active(lab.folder)):
         try:
-            take_off(lab, name)
-            gone.append(name)
+            remove(lab, name)
+            removed.append(name)
         except LabError as error:
             problems.append(str(error))
     if problems:
         raise LabError("; ".join(problems))
-    return gone
+    return removed
 
 
 def _apply(lab: Lab, fault: LiveFault, node: str, state: str) -> None:
@@ -176,7 +169,7 @@ def _apply(lab: Lab, fault: LiveFault, node: str, state: str) -> None:
             input=script_of(fault, state), text=True, capture_output=True, timeout=SCRIPT_TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise LabError(f"{fault.name} {state}: {node} does not end it within {SCRIPT_TIMEOUT_S} s") from None
+        raise LabError(f"{fault.name} {state}: {node}: no end of the script after {SCRIPT_TIMEOUT_S} s") from None
     if completed.returncode != 0:
         reason = (completed.stderr.strip().splitlines() or [f"exit status {completed.returncode}"])[-1]
         raise LabError(f"{fault.name} {state}: {node}: {reason}")

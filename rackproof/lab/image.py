@@ -1,13 +1,14 @@
-"""Build the disk image of the virtual rack, once per recipe, with or without root.
+"""Build the disk image of the virtual rack, once per recipe, as root or not.
 
-``mmdebstrap`` makes the tree; ``mke2fs -d`` makes a file system of it without a mount or a loop device. Both run
-inside mmdebstrap's user namespace where the caller is not root.
+``mmdebstrap`` makes the tree, ``mke2fs -d`` the file system, without a mount or a loop device. Without root both run
+in mmdebstrap's user namespace.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from rackproof.errors import LabError
 
 BUILD_TIMEOUT_S = 1800
 IMAGE_FORMAT = "7"
-"""Raised when this module makes a different image of the same recipe."""
+"""Increase it when this module makes another image from the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
 
@@ -67,12 +69,27 @@ class Image:
         return [(name, version) for name, version in (line.split("\t") for line in lines)]
 
 
-def read_recipe() -> tuple[dict[str, Any], str]:
-    """The recipe that ships with the kit, and the name of the image that it makes."""
-    text = files("rackproof.lab").joinpath("recipe.yaml").read_text()
-    digest = hashlib.sha256(f"{IMAGE_FORMAT}\n{text}".encode()).hexdigest()
-    recipe: dict[str, Any] = yaml.safe_load(text)
-    return recipe, f"{recipe['suite']}-{digest[:16]}"
+@cache
+def _recipes() -> dict[str, Any]:
+    recipes: dict[str, Any] = yaml.safe_load(files("rackproof.lab").joinpath("recipe.yaml").read_text())
+    return recipes
+
+
+def releases() -> tuple[str, ...]:
+    """Debian releases that the lab can boot; the first is the default."""
+    return tuple(_recipes()["releases"])
+
+
+def read_recipe(release: str) -> tuple[dict[str, Any], str]:
+    """The kit's recipe of a release, and the name of its image.
+
+    The name has a hash of the values: another comment in the recipe is the same image.
+    """
+    recipe = {key: value for key, value in _recipes().items() if key != "releases"}
+    for key, absent in _recipes()["releases"][release]["without"].items():
+        recipe[key] = [value for value in recipe[key] if value not in absent]
+    digest = hashlib.sha256(json.dumps([IMAGE_FORMAT, release, recipe]).encode()).hexdigest()
+    return recipe, f"{release}-{digest[:16]}"
 
 
 def cache_folder() -> Path:
@@ -81,36 +98,36 @@ def cache_folder() -> Path:
     return Path(base) / "rackproof"
 
 
-def find_image() -> Image | None:
-    """The image of the present recipe, or None when it has not been built."""
-    recipe, name = read_recipe()
+def find_image(release: str) -> Image | None:
+    """Image of the current recipe; None if it has not been built."""
+    recipe, name = read_recipe(release)
     folder = cache_folder() / "images" / name
     return Image(folder, recipe) if (folder / _MANIFEST).is_file() else None
 
 
-def ensure_image(say: Callable[[str], None]) -> Image:
-    """Return the image, building it first when there is none; a second caller waits for the first."""
-    if image := find_image():
+def ensure_image(release: str, say: Callable[[str], None]) -> Image:
+    """Return the image, built if absent. A second caller waits for the first."""
+    if image := find_image(release):
         return image
     missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
     if missing:
         raise LabError(f"the image cannot be built: install {' '.join(missing)} (apt-get install, or `make setup`)")
-    recipe, name = read_recipe()
+    recipe, name = read_recipe(release)
     root = cache_folder() / "images"
     root.mkdir(parents=True, exist_ok=True)
     with _exclusive(root / f".{name}.lock"):
-        if image := find_image():
+        if image := find_image(release):
             return image
-        say(f"building image {name} (Debian {recipe['suite']}; a few minutes, once)")
+        say(f"building image {name} (Debian {release}; a few minutes, once)")
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=root) as work:
-            _build(recipe, Path(work), say)
+            _build(release, recipe, Path(work), say)
             target = root / name
-            if target.exists():  # left by a build that was killed before its manifest
+            if target.exists():  # a killed build without a manifest
                 shutil.rmtree(target)
             (Path(work) / "image").rename(target)
-    image = find_image()
+    image = find_image(release)
     if image is None:
-        raise LabError(f"the image {name} was built and is not there; remove {root} and try again")
+        raise LabError(f"{root / name}: the image was built, but is absent; remove {root} and try again")
     return image
 
 
@@ -121,7 +138,7 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> None:
+def _build(release: str, recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> None:
     out = work / "image"
     out.mkdir()
     overlay = work / "files"
@@ -134,9 +151,9 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         "--aptopt=Acquire::Languages none",
         "--aptopt=Acquire::Retries 3",
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe["dpkg_exclude"]),
-        # Package lists stay in: reading them anew costs a minute under emulation. The deploys renew them when old.
+        # Package lists stay: reading them again takes a minute under emulation. Deploys update them when old.
         "--skip=cleanup/apt/lists",
-        "--dpkgopt=force-confold",  # what the recipe writes stays when a package asks
+        "--dpkgopt=force-confold",  # the recipe's files win over the packages'
         f"--include={','.join(recipe['packages'])}",
         f"--customize-hook=copy-in {overlay}/etc {overlay}/usr /",
         *(f'--customize-hook=ln -sf /dev/null "$1/etc/systemd/system/{unit}"' for unit in recipe["masked_units"]),
@@ -154,9 +171,9 @@ def _build(recipe: dict[str, Any], work: Path, say: Callable[[str], None]) -> No
         f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
         '--customize-hook=chroot "$1" /usr/local/sbin/rackproof-initramfs /boot/rackproof.img',
         f'--customize-hook=cp -L "$1/vmlinuz" {out}/vmlinuz && cp "$1/boot/rackproof.img" {out}/initrd.img',
-        # As systemd does when it has brought /etc and /var up to date: the first boot has nothing to catch up with.
+        # As systemd writes them after an update of /etc and /var: the first boot does not repeat it.
         '--customize-hook=touch "$1/etc/.updated" "$1/var/.updated"',
-        recipe["suite"],
+        release,
         str(tar),
         *(recipe["sources"] or ()),
     ]
@@ -181,8 +198,8 @@ def _as_root(command: list[str]) -> list[str]:
     return command if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper", *command]
 
 
-def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -> None:
-    say(f"  {what}")
+def _run(command: list[str], log: Path, say: Callable[[str], None], title: str) -> None:
+    say(f"  {title}")
     with log.open("wb") as handle:
         try:
             completed = subprocess.run(
@@ -190,14 +207,14 @@ def _run(command: list[str], log: Path, say: Callable[[str], None], what: str) -
                 timeout=BUILD_TIMEOUT_S, check=False, env={**os.environ, "LC_ALL": "C.UTF-8"},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise LabError(f"building the image: {what} took more than {BUILD_TIMEOUT_S} s") from None
+            raise LabError(f"building the image: {title} took more than {BUILD_TIMEOUT_S} s; see {log}") from None
     if completed.returncode != 0:
         tail = log.read_text(errors="replace").strip().splitlines()[-12:]
-        raise LabError(f"building the image: {what} failed:\n  " + "\n  ".join(tail))
+        raise LabError(f"building the image: {title} failed:\n  " + "\n  ".join(tail))
 
 
 def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
-    """Files of the image, in a folder that mmdebstrap copies in."""
+    """Write the image's files into a folder that mmdebstrap copies."""
     modules = {MODULES: "\n".join(recipe["initramfs_modules"]) + "\n"}
     loader = {BOOT_LOADER: boot_loader_defaults(recipe["kernel_arguments"])}
     blacklist = {BLACKLIST: "".join(f"blacklist {module}\n" for module in recipe["blacklist"])}
@@ -209,8 +226,10 @@ def _write_tree(overlay: Path, recipe: dict[str, Any]) -> None:
 
 
 def boot_loader_defaults(arguments: list[str]) -> str:
-    """``/etc/default/grub`` of a guest: ``update-grub`` then writes what the guest was started with, and what is
-    added to it. The root device is no argument of the menu's: the initramfs knows it."""
+    """``/etc/default/grub``: ``update-grub`` writes the arguments that the guest started with, and later additions.
+
+    Without ``root=``: the initramfs mounts the root device.
+    """
     common = " ".join(argument for argument in arguments if argument != "rw" and not argument.startswith("root="))
     lines = {
         "GRUB_DEFAULT": "0",

@@ -1,10 +1,10 @@
-"""The keeper: one small process that owns the QEMU processes of a rack.
+"""The keeper: parent process of a rack's QEMU processes.
 
-QEMU must outlive ``lab up`` but nothing else: not a ``lab up`` that is interrupted while it boots, not the keeper
-itself. So the keeper is the parent of every QEMU, each of which asks the kernel to be killed with its parent; and a
-client that says ``hold`` makes the keeper stop what was started since, when the connection ends without ``commit``.
+QEMU outlives a ``lab up`` that succeeds, but neither an interrupted one nor the keeper. The kernel kills QEMU with its
+parent (PR_SET_PDEATHSIG). After ``hold`` the keeper stops the nodes that a client started if its connection ends
+without ``commit``.
 
-Protocol on ``.lab/keeper.sock``: one JSON object a line, one answer a line.
+Protocol on ``.lab/keeper.sock``: one JSON object per line, one answer per line.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class _Client:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes QEMU: ask to be killed with its parent, or notice that this has ended."""
+    """``preexec_fn`` that has the kernel kill the child with its parent, and exits if the parent has already ended."""
     libc = ctypes.CDLL(None, use_errno=True)
 
-    def ask() -> None:
+    def die_with_parent() -> None:
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0 or os.getppid() != parent:
             os._exit(1)
 
-    return ask
+    return die_with_parent
 
 
 class Keeper:
@@ -61,7 +61,7 @@ class Keeper:
         self.clients: dict[int, _Client] = {}
 
     def serve(self) -> None:
-        os.chdir(self.folder)  # a unix socket's path may have 108 bytes only; ours is relative
+        os.chdir(self.folder)  # relative, because a unix socket's path is limited to 108 bytes
         Path(SOCKET).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(SOCKET)
@@ -115,7 +115,7 @@ class Keeper:
         self.selector.unregister(client.sock)
         del self.clients[client.sock.fileno()]
         client.sock.close()
-        if client.holding:  # it was interrupted: undo what it began
+        if client.holding:  # interrupted: undo
             for name in client.started:
                 self._stop(name)
             if not self.nodes:
@@ -175,7 +175,7 @@ class Keeper:
 
 
 class KeeperClient:
-    """A connection to a rack's keeper. Raises LabError when there is none (the rack is down)."""
+    """A connection to a rack's keeper. Raises LabError if the rack is down."""
 
     def __init__(self, folder: Path, timeout: float = 20.0) -> None:
         self._sock = socket.socket(socket.AF_UNIX)
@@ -210,7 +210,7 @@ class KeeperClient:
 
 
 def connect_in(sock: socket.socket, folder: Path, name: str) -> None:
-    """Connect to a unix socket below a folder whose own path may be longer than a socket's path may be."""
+    """Connect to a unix socket in a folder whose path may exceed the limit of socket paths."""
     handle = os.open(folder, os.O_PATH)
     try:
         sock.connect(f"/proc/self/fd/{handle}/{name}")
@@ -219,14 +219,14 @@ def connect_in(sock: socket.socket, folder: Path, name: str) -> None:
 
 
 _spawned: list[subprocess.Popen[bytes]] = []
-"""Kept so that a keeper that ends before us is not left unreaped."""
+"""Popen objects are kept, so that Python reaps a keeper that ends first."""
 
 
 def spawn(folder: Path) -> None:
-    """Start a keeper in the background, in a session of its own."""
+    """Start a keeper in the background, in its own session."""
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rackproof.lab.keeper", str(folder)],
+            [sys.executable, "-P", "-m", "rackproof.lab.keeper", str(folder)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, close_fds=True,
         )  # fmt: skip
     _spawned.append(process)

@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0
 
 
 def ask(folder: Path, request: dict[str, Any]) -> None:
-    """One request to the QEMU of the node whose folder this is. Raises LabError when it is silent, or refuses."""
+    """Send one request to the QEMU in a node's folder. Raises LabError without an answer, or for an error."""
     name = folder.name
     try:
         with socket.socket(socket.AF_UNIX) as sock:
@@ -29,15 +29,15 @@ def ask(folder: Path, request: dict[str, Any]) -> None:
                     stream.flush()
                     answer = _answer(stream)
     except (OSError, ValueError) as error:
-        raise LabError(f"{name}: its monitor does not answer ({error})") from error
+        raise LabError(f"{name}: QEMU's monitor does not answer ({error})") from error
     if "error" in answer:
         raise LabError(f"{name}: {request['execute']}: {answer['error'].get('desc', answer['error'])}")
 
 
 def _answer(lines: Iterable[bytes]) -> dict[str, Any]:
-    """The next line that is an answer; events come in between. Raises OSError, ValueError."""
+    """The next answer; events in between are skipped. Raises OSError, ValueError."""
     for line in lines:
         answer: dict[str, Any] = json.loads(line)
         if "return" in answer or "error" in answer:
             return answer
-    raise OSError("it hung up")
+    raise OSError("connection closed")

@@ -16,7 +16,7 @@ from rackproof.atomic_write import replace_file
 from rackproof.errors import LabError
 from rackproof.lab import keeper, monitor, seed, state
 from rackproof.lab.accel import choose
-from rackproof.lab.image import Image, ensure_image
+from rackproof.lab.image import Image, ensure_image, releases
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
 
 BOOT_TIMEOUT_S = {"tcg": 900.0, "kvm": 120.0}
@@ -28,7 +28,7 @@ _QEMU_TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils"
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What ``lab up`` was asked for; None keeps what the rack has, or takes the default for a new one."""
+    """Options of ``lab up``; None keeps the rack's value, or takes the default for a new rack."""
 
     gpu_nodes: int | None = None
     storage_nodes: int | None = None
@@ -36,10 +36,12 @@ class UpOptions:
     storage_memory_mib: int | None = None
     rails: int | None = None
     accel: str = "auto"
+    releases: tuple[tuple[str | None, str], ...] = ()
+    """Node (None: all) and release; a later pair replaces an earlier one."""
 
 
 class Lab:
-    """The virtual rack of one checkout. ``say`` gets one plain line of progress at a time."""
+    """The virtual rack of one checkout. ``say`` receives lines of progress."""
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
         self.folder = folder
@@ -48,12 +50,11 @@ class Lab:
     # -- up --------------------------------------------------------------------------------------------------
 
     def up(self, options: UpOptions) -> RackSpec:
-        """Start what is not running and wait until every node answers over ssh."""
+        """Start the nodes that do not run, and wait until they answer over ssh."""
         _need(_QEMU_TOOLS)
         state.private_folder(self.folder)
         with self.lock():
-            image = ensure_image(self.say)
-            spec = self._spec(options, image)
+            spec, images = self._spec(options)
             running = self.pids()
             absent = [node for node in spec.nodes if node.name not in running]
             if not absent:
@@ -61,7 +62,7 @@ class Lab:
                 return spec
             if not running:
                 (self.folder / state.FAULTS).unlink(missing_ok=True)  # no fault outlives a boot
-            self._prepare(spec, image)
+            self._prepare(spec, images)
             if not state.keeper_alive(self.folder):
                 keeper.spawn(self.folder)
                 self._await_keeper()
@@ -71,6 +72,7 @@ class Lab:
                 for node in absent:
                     console = self.node_folder(node.name) / "console.log"
                     console.write_bytes(b"")
+                    image = images[node.release]
                     command = qemu_command(
                         node, spec, self._seed(), image.kernel, "initrd.img", image.recipe["kernel_arguments"]
                     )
@@ -80,13 +82,13 @@ class Lab:
             self.say(f"the rack is up: {len(spec.nodes)} nodes in {time.monotonic() - began:.0f} s ({spec.accel})")
             return spec
 
-    def _spec(self, options: UpOptions, image: Image) -> RackSpec:
+    def _spec(self, options: UpOptions) -> tuple[RackSpec, dict[str, Image]]:
         old = state.read_spec(self.folder)
         counts = {role: sum(n.role == role for n in old.nodes) if old else None for role in ("gpu", "storage")}
         first = {n.role: n for n in old.nodes} if old else {}
 
-        def value(asked: int | None, kept: int | None, default: int) -> int:
-            return asked if asked is not None else kept if kept is not None else default
+        def value(requested: int | None, kept: int | None, default: int) -> int:
+            return requested if requested is not None else kept if kept is not None else default
 
         nodes = plan_nodes(
             value(options.gpu_nodes, counts["gpu"], 2),
@@ -94,25 +96,29 @@ class Lab:
             value(options.gpu_memory_mib, first["gpu"].memory_mib if "gpu" in first else None, 1536),
             value(options.storage_memory_mib, first["storage"].memory_mib if "storage" in first else None, 3072),
             value(options.rails, old.nodes[0].rails if old else None, 1),
+            lambda name: _release(name, options.releases, old),
         )
-        if old and old.image == image.name and nodes == old.nodes and options.accel in ("auto", old.accel):
-            if self.pids():
-                return old
-            accel = choose(options.accel, image, self.say)
-            spec = RackSpec(nodes, accel, old.image, self._wiring(nodes, old.wiring))
-        else:
-            if self.pids():
+        unknown = {name for name, _ in options.releases if name is not None} - {node.name for node in nodes}
+        if unknown:
+            names = ", ".join(node.name for node in nodes)
+            raise LabError(f"--release: no node {', '.join(sorted(unknown))} in the rack; it has {names}")
+        built = {release: ensure_image(release, self.say) for release in sorted({node.release for node in nodes})}
+        images = {release: image.name for release, image in built.items()}
+        same = old is not None and (old.images, old.nodes) == (images, nodes) and options.accel in ("auto", old.accel)
+        if self.pids():
+            if old is None or not same:
                 raise LabError("the rack is up with other settings; run `rackproof lab down` first")
-            if old and old.image != image.name:
-                self.say("the image's recipe has changed: fresh disks")
-                self._wipe()
-            accel = choose(options.accel, image, self.say)
-            spec = RackSpec(nodes, accel, image.name, self._wiring(nodes, old.wiring if old else None))
+            return old, built
+        if old and any(_image(old, node.name) not in (None, images[node.release]) for node in nodes):
+            self.say("the disks are of another image: making new ones")
+            self._wipe()
+        accel = choose(options.accel, built[nodes[0].release], self.say)
+        spec = RackSpec(nodes, accel, images, self._wiring(nodes, old.wiring if old else None))
         state.write_spec(self.folder, spec)
-        return spec
+        return spec, built
 
     def _wiring(self, nodes: tuple[NodeSpec, ...], old: Wiring | None) -> Wiring:
-        """Keep the ports of the last time where they are free: known_hosts and open terminals stay right."""
+        """Keep the former ports if they are free: known_hosts and open terminals stay valid."""
         ports: dict[str, int] = {}
         for node in nodes:
             kept = old.ssh_port.get(node.name) if old else None
@@ -123,14 +129,15 @@ class Lab:
     def _seed(self) -> str:
         return str(self.folder.resolve())
 
-    def _prepare(self, spec: RackSpec, image: Image) -> None:
+    def _prepare(self, spec: RackSpec, images: dict[str, Image]) -> None:
         authorized = seed.make_key(self.folder / "id_ed25519", "rackproof-lab")
-        known = []
+        host_keys = []
         for node in spec.nodes:
             folder = self.node_folder(node.name)
             folder.mkdir(parents=True, exist_ok=True)
+            image = images[node.release]
             key = seed.make_key(folder / "ssh_host_ed25519_key", node.name)
-            known.append(f"[127.0.0.1]:{spec.wiring.ssh_port[node.name]} {key}")
+            host_keys.append(f"[127.0.0.1]:{spec.wiring.ssh_port[node.name]} {key}")
             seed.write_initrd(folder / "initrd.img", image.initrd, node, folder / "ssh_host_ed25519_key", authorized)
             if not (folder / "root.qcow2").exists():
                 _overlay(folder / "root.qcow2", image.disk)
@@ -139,7 +146,7 @@ class Lab:
                 if not raw.exists():
                     with raw.open("wb") as handle:
                         handle.truncate(int(drive.gib * 2**30))
-        replace_file(self.folder / "known_hosts", "\n".join(known) + "\n")
+        replace_file(self.folder / "known_hosts", "\n".join(host_keys) + "\n")
 
     def _await_keeper(self) -> None:
         deadline = time.monotonic() + 20
@@ -155,7 +162,7 @@ class Lab:
         limit = BOOT_TIMEOUT_S[spec.accel]
         waiting = [node.name for node in absent]
         self.say(f"booting {len(waiting)} nodes ({spec.accel}); under plain emulation this takes one to two minutes")
-        told = 0.0
+        reported = 0.0
         while waiting:
             for name in list(waiting):
                 if self._answers(spec, name):
@@ -168,14 +175,14 @@ class Lab:
                 name = dead[0] if dead else waiting[0]
                 why = "QEMU ended" if dead else f"no answer within {limit:.0f} s"
                 raise LabError(f"{name}: {why}; {self._tail(name)}")
-            if waiting and elapsed - told >= 15:
-                told = elapsed
+            if waiting and elapsed - reported >= 15:
+                reported = elapsed
                 self.say(f"  {elapsed:3.0f} s, waiting for {', '.join(waiting)}: {self._last_line(waiting[0])}")
             if waiting:
                 time.sleep(1)
 
     def _answers(self, spec: RackSpec, name: str) -> bool:
-        """An ssh banner first (cheap), then a real login."""
+        """Whether a login works; the ssh banner is tried first, because it is cheap."""
         port = spec.wiring.ssh_port[name]
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=2) as probe:
@@ -193,7 +200,7 @@ class Lab:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return False  # a guest that has only just begun to answer, on a busy machine: it is asked again
+            return False  # sshd has just started on a busy machine: try again
         return completed.returncode == 0
 
     def _tail(self, name: str) -> str:
@@ -211,12 +218,12 @@ class Lab:
     # -- down ------------------------------------------------------------------------------------------------
 
     def down(self, now: bool = False) -> None:
-        """Switch every node off, clients before storage; ``now`` pulls the plug."""
+        """Shut all nodes down, clients before storage; ``now`` kills QEMU instead."""
         with self.lock():
             spec = state.read_spec(self.folder)
             if spec is None or not state.keeper_alive(self.folder):
                 (self.folder / state.FAULTS).unlink(missing_ok=True)
-                self.say("the rack is down already")
+                self.say("the rack is already down")
                 return
             with keeper.KeeperClient(self.folder) as client:
                 if not now:
@@ -227,7 +234,7 @@ class Lab:
             while state.keeper_alive(self.folder) and time.monotonic() < deadline:
                 time.sleep(0.1)
             if state.keeper_alive(self.folder):
-                raise LabError(f"the lab's keeper does not end; see {self.folder / keeper.LOG}")
+                raise LabError(f"the lab's keeper did not end within 30 s; see {self.folder / keeper.LOG}")
             (self.folder / state.FAULTS).unlink(missing_ok=True)  # no fault outlives a boot
             self.say("the rack is down")
 
@@ -244,21 +251,21 @@ class Lab:
             alive = client.request("status")
             waiting = [name for name in waiting if name in alive]
         for name in waiting:
-            self.say(f"  {name} does not power off within {POWEROFF_S:.0f} s: pulling its plug")
+            self.say(f"  {name} did not power off within {POWEROFF_S:.0f} s: killing QEMU")
             client.request("stop", node=name)
 
     def kill(self, name: str) -> None:
-        """Pull one node's plug (fault tests)."""
+        """Kill one node's QEMU."""
         with keeper.KeeperClient(self.folder) as client:
             client.request("stop", node=name)
 
     def reset(self) -> None:
-        """Forget all disks; the next ``up`` starts from the image."""
+        """Delete all disks; the next ``up`` starts from the image."""
         with self.lock():
             if self.pids():
                 raise LabError("the rack is up; run `rackproof lab down` first")
             self._wipe()
-            self.say("fresh disks at the next `rackproof lab up`")
+            self.say("disks deleted; the next `rackproof lab up` makes new ones")
 
     def _wipe(self) -> None:
         nodes = self.folder / "nodes"
@@ -286,13 +293,13 @@ class Lab:
         return spec
 
     def require_running(self, name: str) -> None:
-        """Raises LabError when the node does not exist or does not run."""
+        """Raises LabError if the node does not exist or does not run."""
         self.require_node(name)
         if name not in self.pids():
-            raise LabError(f"{name} does not run: {state.START}")
+            raise LabError(f"{name} is not running: {state.START}")
 
     def ssh_command(self, spec: RackSpec, name: str) -> list[str]:
-        """ssh with strict host key checking and nothing of the user's own configuration."""
+        """ssh with strict host key checking, without the user's configuration."""
         return [
             "ssh", "-F", "none", "-i", str(self.folder / "id_ed25519"), "-o", "IdentitiesOnly=yes",
             "-o", f"UserKnownHostsFile={self.folder / 'known_hosts'}", "-o", "StrictHostKeyChecking=yes",
@@ -302,13 +309,13 @@ class Lab:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One ``lab`` command at a time; the kernel releases it with the process."""
+        """One ``lab`` command at a time; the kernel releases the lock when the process ends."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise LabError("another `rackproof lab` command is at work in this checkout") from None
+                raise LabError("another `rackproof lab` command runs in this checkout; wait for its end") from None
             yield
 
 
@@ -340,3 +347,16 @@ def _any_port(kind: socket.SocketKind) -> int:
     with socket.socket(socket.AF_INET, kind) as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+def _release(name: str, requested: tuple[tuple[str | None, str], ...], old: RackSpec | None) -> str:
+    """Release of a node: the last request for it, that for all nodes, what it has, the default."""
+    by_name = dict(requested)
+    kept = old.node(name) if old else None
+    return by_name.get(name) or by_name.get(None) or (kept.release if kept else releases()[0])
+
+
+def _image(spec: RackSpec, name: str) -> str | None:
+    """Name of the image of a node's disk; None for a node that the rack lacks."""
+    node = spec.node(name)
+    return spec.images[node.release] if node else None

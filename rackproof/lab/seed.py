@@ -1,7 +1,7 @@
-"""What a node is given before its first boot: name, host key, access, management network.
+"""A node's seed: name, host key, authorized keys and management network, present before its first boot.
 
-It travels as a second archive behind the image's initramfs, whose last script copies it onto the root file system
-before anything there runs. So host keys exist, and are known to the controller, before the first connection.
+The seed is a second archive behind the image's initramfs, whose last script copies it to the root file system. So the
+controller knows the host keys before the first connection.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write_initrd(target: Path, base: Path, node: NodeSpec, host_key: Path, autho
         with part.open("wb") as out:
             with base.open("rb") as image:
                 shutil.copyfileobj(image, out)
-            out.write(b"\0" * (-out.tell() % 4))  # the kernel looks for the next archive on a boundary of 4
+            out.write(b"\0" * (-out.tell() % 4))  # the kernel expects the next archive on a 4-byte boundary
             out.write(packed.stdout)
         part.chmod(0o600)
         part.rename(target)
@@ -59,7 +59,7 @@ def _tree(seed: Path, node: NodeSpec, host_key: Path, authorized: str) -> None:
         file.chmod(mode)
 
     put("etc/hostname", f"{node.name}\n".encode())
-    # Known before the first boot, so that systemd does not take it for the first and preset every unit.
+    # Without a machine id systemd would preset every unit at the first boot.
     put("etc/machine-id", hashlib.sha256(host_key.read_bytes()).hexdigest()[:32].encode() + b"\n", 0o444)
     put("etc/ssh/ssh_host_ed25519_key", host_key.read_bytes(), 0o600)
     put("etc/ssh/ssh_host_ed25519_key.pub", host_key.with_suffix(".pub").read_bytes())

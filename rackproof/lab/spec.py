@@ -1,8 +1,9 @@
-"""What the virtual rack consists of, and the QEMU command line of each node. Pure."""
+"""Nodes of the virtual rack, and the QEMU command line of each. Pure."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,12 +11,12 @@ from typing import Any, Literal
 Accel = Literal["kvm", "tcg"]
 
 FABRIC_PREFIX = "10.77"
-"""Rail k is 10.77.k.0/24; lives inside the virtual machines only."""
+"""Rail k is 10.77.k.0/24; used inside the virtual machines only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """An emulated NVMe drive; ``serial`` shows in /dev/disk/by-id."""
+    """An emulated NVMe drive; ``serial`` is part of its name in /dev/disk/by-id."""
 
     serial: str
     gib: float
@@ -26,12 +27,14 @@ class NodeSpec:
     name: str
     role: Literal["gpu", "storage"]
     index: int
-    """Position in the rack from 1; addresses and MACs follow from it."""
+    """Position in the rack from 1; determines addresses and MACs."""
     vcpus: int
     memory_mib: int
     numa_nodes: int
     rails: int
     drives: tuple[Drive, ...]
+    release: str
+    """Debian release of its image, e.g. ``bookworm``."""
 
     def mac(self, network: str, rail: int = 0) -> str:
         """Locally administered, stable over boots. ``network`` is ``mgmt`` or ``fabric``."""
@@ -43,7 +46,7 @@ class NodeSpec:
         return f"{FABRIC_PREFIX}.{rail}.{10 + self.index}/24"
 
     def second_address(self, rail: int = 0) -> str:
-        """Of a server that has two on a rail: several server addresses of one mount, without a second NIC."""
+        """Second address of a server on a rail: several addresses for one mount, without a second NIC."""
         return f"{FABRIC_PREFIX}.{rail}.{110 + self.index}/24"
 
 
@@ -60,7 +63,8 @@ class Wiring:
 class RackSpec:
     nodes: tuple[NodeSpec, ...]
     accel: Accel
-    image: str
+    images: dict[str, str]
+    """Name of the image by release."""
     wiring: Wiring
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -68,39 +72,46 @@ class RackSpec:
         return next((node for node in self.nodes if node.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        return {"version": 1, **asdict(self)}
+        return {"version": 2, **asdict(self)}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> RackSpec:
+        if data["version"] == 1:  # of one release, whose image has been renamed since
+            release = data["image"].partition("-")[0]
+            with_release = [{**node, "release": release} for node in data["nodes"]]
+            data = {**data, "nodes": with_release, "images": {release: data["image"]}}
         nodes = tuple(
             NodeSpec(**{**node, "drives": tuple(Drive(**drive) for drive in node["drives"])}) for node in data["nodes"]
         )
-        return RackSpec(nodes, data["accel"], data["image"], Wiring(**data["wiring"]), data.get("extra", {}))
+        return RackSpec(nodes, data["accel"], data["images"], Wiring(**data["wiring"]), data.get("extra", {}))
 
 
 SCRATCH = (Drive("rpscratch0", 0.5), Drive("rpscratch1", 0.5))
-"""What a gpu node makes its local array of."""
+"""Members of a GPU node's local array."""
 
 
 def plan_nodes(
-    gpu_nodes: int, storage_nodes: int, gpu_memory_mib: int, storage_memory_mib: int, rails: int
+    gpu_nodes: int,
+    storage_nodes: int,
+    gpu_memory_mib: int,
+    storage_memory_mib: int,
+    rails: int,
+    release_of: Callable[[str], str],
 ) -> tuple[NodeSpec, ...]:
-    """Storage first, so that it is up when the others look for it."""
-    storage = [
-        NodeSpec(
-            f"storage-{k:02d}", "storage", k, 2, storage_memory_mib, 1, rails, (Drive("rpnfs", 4), Drive("rpceph", 6))
-        )
-        for k in range(1, storage_nodes + 1)
-    ]
-    gpu = [
-        NodeSpec(f"gpu-{k:02d}", "gpu", 10 + k, 2, gpu_memory_mib, 2, rails, (Drive("rplocal", 4), *SCRATCH))
-        for k in range(1, gpu_nodes + 1)
-    ]
-    return (*storage, *gpu)
+    """Storage nodes first, so that they are up when clients mount. ``release_of`` gets a node's name."""
+    drives = {"storage": (Drive("rpnfs", 4), Drive("rpceph", 6)), "gpu": (Drive("rplocal", 4), *SCRATCH)}
+
+    def node(role: Literal["gpu", "storage"], k: int) -> NodeSpec:
+        name = f"{role}-{k:02d}"
+        index, memory_mib, numa_nodes = (10 + k, gpu_memory_mib, 2) if role == "gpu" else (k, storage_memory_mib, 1)
+        return NodeSpec(name, role, index, 2, memory_mib, numa_nodes, rails, drives[role], release_of(name))
+
+    storage = [node("storage", k) for k in range(1, storage_nodes + 1)]
+    return (*storage, *(node("gpu", k) for k in range(1, gpu_nodes + 1)))
 
 
 def multicast_group(seed: str, rail: int) -> str:
-    """An address of the administratively scoped block 239/8, far from other checkouts' with high probability."""
+    """An address in the administratively scoped block 239/8, with high probability unlike other checkouts'."""
     digest = hashlib.sha256(seed.encode()).digest()
     return f"239.{192 + digest[0] % 60}.{digest[1]}.{(digest[2] % 240) + 1 + rail}"
 
@@ -114,10 +125,9 @@ def accel_arguments(accel: Accel) -> list[str]:
 def qemu_command(
     node: NodeSpec, rack: RackSpec, seed: str, kernel: Path, initrd: str, arguments: list[str]
 ) -> list[str]:
-    """Command line of one node. Relative paths are in the node's own folder, where QEMU is started.
+    """Command line of one node. Paths are relative to the node's folder, where QEMU starts.
 
-    Fabric NICs sit in pinned PCI slots: the interface name depends on the slot, and a drive that is added later
-    must not rename a network card.
+    Fabric NICs have fixed PCI slots: interface names depend on them, and an added drive must not change these.
     """
     command = [
         "qemu-system-x86_64", "-name", node.name, "-M", "q35", *accel_arguments(rack.accel),

@@ -19,18 +19,18 @@ START = "start it with `rackproof lab up`"
 
 
 def lab_folder(base: Path | None = None) -> Path:
-    """``.lab`` of the checkout: of ``base``, or of the nearest folder upwards that has pyproject.toml."""
+    """``.lab`` in ``base``, or in the nearest folder upwards with pyproject.toml and inventories."""
     if base is not None:
         return base / FOLDER
-    here = Path.cwd()
-    for folder in (here, *here.parents):
+    working = Path.cwd()
+    for folder in (working, *working.parents):
         if (folder / "pyproject.toml").is_file() and (folder / "inventories").is_dir():
             return folder / FOLDER
-    return here / FOLDER
+    return working / FOLDER
 
 
 def read_spec(folder: Path) -> RackSpec | None:
-    """The rack as it was last brought up, running or not; None when there never was one."""
+    """The rack of the last ``lab up``, running or not; None before the first."""
     try:
         text = (folder / RACK).read_text()
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def read_spec(folder: Path) -> RackSpec | None:
     try:
         return RackSpec.from_json(json.loads(text))
     except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{folder / RACK} is damaged ({error}); remove {folder} and {START}") from error
+        raise LabError(f"{folder / RACK} is unreadable ({error}); remove {folder} and {START}") from error
 
 
 def write_spec(folder: Path, spec: RackSpec) -> None:
@@ -46,7 +46,7 @@ def write_spec(folder: Path, spec: RackSpec) -> None:
 
 
 def keeper_alive(folder: Path) -> bool:
-    """True while the process that owns the rack's QEMUs runs (its command line is checked, pids are reused)."""
+    """Whether the rack's keeper runs. Its command line is checked, because pids are reused."""
     try:
         pid = int((folder / PIDFILE).read_text())
         return b"rackproof.lab.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -55,9 +55,9 @@ def keeper_alive(folder: Path) -> bool:
 
 
 COMMAND_TIMEOUT_S = 300.0
-"""For every command of a check: an emulated node on a busy machine is late by tens of seconds."""
+"""For each command of a check: emulated nodes on a busy host are slow by tens of seconds."""
 MOUNT_TIMEOUT_S = 120
-"""For one attempt to mount, for the same reason."""
+"""For one attempt to mount; same reason."""
 
 
 def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
@@ -76,8 +76,12 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
         "command_timeout_s": COMMAND_TIMEOUT_S,
         "mount_timeout_s": MOUNT_TIMEOUT_S,
         "simulated_gpus": node.role == "gpu",
-        "slurm": {"return_to_service": 2},  # `lab down` and `up` are reboots that Slurm did not order
+        "slurm": {"return_to_service": 2},  # `lab down` and `up` are reboots that Slurm did not start
     }
+    if node.release == "bookworm":
+        data["storage_client"] = {"cephfs": {"source": "monitors"}}
+    if all(node.release == "bookworm" for node in spec.nodes):
+        data["architecture"] = "virtual-rack-debian-12"
     if node.role == "gpu":
         data["data_drive"] = by_id.format("rplocal")
         data["scratch_drives"] = [by_id.format(drive.serial) for drive in SCRATCH]
@@ -89,7 +93,7 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
 
 
 def inventory_groups(folder: Path | None = None) -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Groups for inventories/lab.py. Raises LabError, one line, when the rack is down."""
+    """Groups for inventories/lab.py. Raises LabError if the rack is down."""
     folder = folder or lab_folder()
     spec = read_spec(folder)
     if spec is None or not keeper_alive(folder):
@@ -101,6 +105,6 @@ def inventory_groups(folder: Path | None = None) -> dict[str, list[tuple[str, di
 
 
 def private_folder(folder: Path) -> None:
-    """Create ``.lab`` readable by its owner only: it holds the lab's private key."""
+    """Create ``.lab``, readable by its owner only: it contains the lab's private key."""
     folder.mkdir(parents=True, exist_ok=True)
     os.chmod(folder, 0o700)

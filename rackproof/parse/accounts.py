@@ -45,13 +45,17 @@ class Account:
 
 
 def accounts_command(names: Iterable[str]) -> str:
-    """Command that prints accounts, groups, keys and sudo rules. It prints no password."""
+    """Command that prints accounts, groups, keys and sudo rules. It prints no password.
+
+    Keys are read as their user, whose links root must not follow.
+    """
     listed = " ".join(map(shlex.quote, names))
     return (
-        f'export LC_ALL=C; for u in {listed}; do entry=$(getent passwd "$u") || {{ echo "absent $u"; continue; }};'
+        'export LC_ALL=C; as_user() { if [ "$(id -u)" = 0 ]; then runuser -u "$u" -- "$@"; else "$@"; fi; };'
+        f' for u in {listed}; do entry=$(getent passwd "$u") || {{ echo "absent $u"; continue; }};'
         ' echo "user $entry"; echo "groups $(id -nG -- "$u")"; home=$(echo "$entry" | cut -d: -f6);'
-        ' f=$home/.ssh/authorized_keys; if [ -e "$f" ]; then for p in "$home" "$home/.ssh" "$f"; do'
-        ' echo "path $(stat -L -c \'%U %a\' -- "$p") $p"; done; sed -n \'/^[^#]/s/^/key /p\' "$f"; fi;'
+        ' f=$home/.ssh/authorized_keys; if as_user test -f "$f"; then for p in "$home" "$home/.ssh" "$f"; do'
+        ' echo "path $(stat -L -c \'%U %a\' -- "$p") $p"; done; as_user sed -n \'/^[^#]/s/^/key /p\' "$f"; fi;'
         ' f=/etc/sudoers.d/rackproof-$u; [ ! -e "$f" ] || sed -n \'/^[^#]/s/^/rule /p\' "$f";'
         ' if command -v sudo >/dev/null; then if timeout 20 sudo -n -l -U "$u" | grep -q "may run the following";'
         " then echo sudo yes; else echo sudo no; fi; else echo sudo absent; fi; done;"

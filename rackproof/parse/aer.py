@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.answer import STATUS
-from rackproof.parse.errors import ParseError
 from rackproof.parse.sysfs import files_of
-from rackproof.parse.text import excerpt, integer, text_from, whole_lines
+from rackproof.parse.text import integer, matched, text_from, whole_lines
 
 AER: Final = (
     "cd /sys/bus/pci/devices && echo files $(ls -d */aer_dev_* 2>/dev/null | wc -l) && "
@@ -41,17 +39,13 @@ class AerCounters:
 def parse_aer(body: str | bytes) -> tuple[AerCounters, ...] | None:
     """Body of the answer to ``AER``: counters above 0. None where the kernel counts no PCIe errors."""
     head, *lines = whole_lines("grep", body)
-    match = re.fullmatch(r"files (\d{1,6})", head)
-    if match is None:
-        raise ParseError("grep", f"expected the number of counter files, got {excerpt(head)}")
+    match = matched("grep", r"files (\d{1,6})", head, "the number of counter files")
     if int(match[1]) == 0:
         return None
     return tuple(_counters(path, entries) for path, entries in files_of(text_from(lines)).items()) if lines else ()
 
 
 def _counters(path: str, entries: tuple[str, ...]) -> AerCounters:
-    match = re.fullmatch(r"([^/]+)/aer_dev_(correctable|nonfatal|fatal)", path)
-    if match is None:
-        raise ParseError("grep", f"expected counters of a device, got {excerpt(path)}")
+    match = matched("grep", r"([^/]+)/aer_dev_(correctable|nonfatal|fatal)", path, "counters of a device")
     counts = {name: integer("grep", path, count) for name, _, count in (entry.rpartition(" ") for entry in entries)}
     return AerCounters(match[1], match[2], counts)

@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.core.failure import NOT_FOUND, NOT_STARTED, failure, last_words
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, text_from, whole_lines
 
 STATUS: Final = "; echo status $?"
 _TIMED_OUT: Final = (124, 137)
-_NOT_RUN: Final = (126, 127)
+_NOT_RUN: Final = (NOT_STARTED, NOT_FOUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,9 @@ class Answer:
 
     body: str
     status: int
+    tool: str = ""
+    words: str = ""
+    """Its error output, where that is not part of the body."""
 
     @property
     def lines(self) -> list[str]:
@@ -31,14 +35,20 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """The last line, or the exit status where nothing was printed."""
-        return ["", *self.body.strip().splitlines()][-1] or f"exit status {self.status}"
+        """Its last words, or that it failed without any."""
+        return last_words(self.words) or last_words(self.body) or self.failure
 
     @property
     def failure(self) -> str:
-        """The exit status, and the last line."""
-        status = f"exit status {self.status}"
-        return status if self.reason == status else f"{status}: {self.reason}"
+        """Why it failed: its words, and the exit status at the end."""
+        return failure(self.tool or "the program", self.status, self.words, self.body)
+
+    @property
+    def printed(self) -> str:
+        """The body. Raises ParseError, with the cause, where it is blank."""
+        if not self.body.strip():
+            raise ParseError(self.tool, self.failure if self.status else "no output")
+        return self.body
 
     @property
     def timed_out(self) -> bool:
@@ -50,18 +60,10 @@ class Answer:
         return self.status in _NOT_RUN
 
 
-def parse_answer(tool: str, output: str) -> Answer:
-    """Output of a command that ends with ``STATUS``."""
+def parse_answer(tool: str, output: str, words: str = "") -> Answer:
+    """Output of a command that ends with ``STATUS``, and its error output."""
     *body, last = whole_lines(tool, output)
     match = re.fullmatch(r"(.*?)status (\d{1,3})", last)  # follows a body without a final newline
     if match is None:
         raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
-    return Answer("".join(f"{line}\n" for line in [*body, *([match[1]] if match[1] else [])]), int(match[2]))
-
-
-def successful_answer(tool: str, output: str) -> Answer:
-    """Output of a command that ends with ``STATUS`` and must have succeeded."""
-    answer = parse_answer(tool, output)
-    if answer.status != 0:
-        raise ParseError(tool, f"exit status {answer.status}" + (f": {excerpt(answer.body)}" if answer.body else ""))
-    return answer
+    return Answer(text_from([*body, *([match[1]] if match[1] else [])]), int(match[2]), tool, words)

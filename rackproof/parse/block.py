@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.pci_links import generation
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, integer, whole_lines
 
 _TOOL: Final = "sysfs"
 _SECTOR: Final = 512
@@ -60,9 +60,7 @@ def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:
 
     Rotating, removable, USB and network disks are left out.
     """
-    *lines, last = whole_lines(_TOOL, output)
-    if last != "end of drives":
-        raise ParseError(_TOOL, f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines(_TOOL, output, "end of drives")
     records: list[tuple[str, str, list[tuple[str, str]]]] = []
     for line in lines:
         if match := re.fullmatch(r"(nvme) (nvme\d+)|(disk) (sd[a-z]+)", line):

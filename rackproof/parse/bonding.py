@@ -23,7 +23,6 @@ class Lacp:
     actor_state: int | None = None
     """Bits of the port's own state, see ``PORT_STATE``."""
     partner_state: int | None = None
-    partner_mac: str | None = None
     actor_churn: str | None = None
     partner_churn: str | None = None
 
@@ -119,7 +118,6 @@ def _lacp(name: str, fields: dict[str, str], lines: list[str]) -> Lacp:
         fields.get("Aggregator ID"),
         actor_state,
         partner_state,
-        partner.get("system mac address"),
         fields.get("Actor Churn State"),
         fields.get("Partner Churn State"),
     )

@@ -10,7 +10,6 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, integer, real, whole_lines
 
 TOOL: Final = "chronyc"
-_NEVER: Final = 2**32 - 1
 _LEAP: Final = ("Normal", "Insert second", "Delete second", "Not synchronised")
 
 
@@ -25,11 +24,6 @@ class Tracking:
     """Seconds that the system clock is behind true time; negative: ahead."""
     last_offset_s: float
     rms_offset_s: float
-    frequency_ppm: float
-    """Positive: the clock runs fast without correction."""
-    root_delay_s: float
-    root_dispersion_s: float
-    update_interval_s: float
     leap_status: str
 
     @property
@@ -46,15 +40,10 @@ class Source:
     """``*`` selected, ``+`` combined, ``-`` not combined, ``?`` unusable, ``x`` falseticker, ``~`` too variable."""
     name: str
     stratum: int
-    poll_log2_s: int
     reach: int
     """Register of the last eight polls; 255 when all succeeded."""
-    last_rx_s: int | None
-    """Since the last good sample; None when there was none."""
     offset_s: float
     """Of the last sample, adjusted for slews since; positive: the local clock is ahead of the source."""
-    error_s: float
-    """Estimated error of the last sample."""
 
 
 def parse_chrony_tracking(output: str | bytes) -> Tracking:
@@ -73,10 +62,6 @@ def parse_chrony_tracking(output: str | bytes) -> Tracking:
         system_offset_s=real(TOOL, "system time", row[4], minimum=None),
         last_offset_s=real(TOOL, "last offset", row[5], minimum=None),
         rms_offset_s=real(TOOL, "RMS offset", row[6]),
-        frequency_ppm=real(TOOL, "frequency", row[7], minimum=None),
-        root_delay_s=real(TOOL, "root delay", row[10], minimum=None),
-        root_dispersion_s=real(TOOL, "root dispersion", row[11]),
-        update_interval_s=real(TOOL, "update interval", row[12], minimum=None),
         leap_status=row[13],
     )
 
@@ -89,18 +74,14 @@ def parse_chrony_sources(output: str | bytes) -> tuple[Source, ...]:
             raise ParseError(TOOL, f"expected a line about a source, got {excerpt(','.join(row))}")
         if not re.fullmatch(r"[0-7]{1,3}", row[5]):
             raise ParseError(TOOL, f"reach is not octal: {excerpt(row[5])}")
-        last = integer(TOOL, "last reception", row[6])
         sources.append(
             Source(
                 mode=row[0],
                 state=row[1],
                 name=row[2],
                 stratum=integer(TOOL, "stratum", row[3]),
-                poll_log2_s=integer(TOOL, "poll", row[4], minimum=None),
                 reach=int(row[5], 8),
-                last_rx_s=None if last == _NEVER else last,
                 offset_s=real(TOOL, "offset", row[7], minimum=None),
-                error_s=real(TOOL, "error", row[9]),
             )
         )
     return tuple(sources)

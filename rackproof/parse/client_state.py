@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.parse.answer import Answer, parse_answer
 from rackproof.parse.errors import ParseError
 from rackproof.parse.mounts import Mount, NfsMount, parse_mountinfo, parse_mountstats
 from rackproof.parse.parallel_fs import Dfuse, parse_dfuse
@@ -44,6 +45,10 @@ class ClientState:
     device_written_bytes: int | None
     daemons: tuple[Dfuse, ...]
     files: tuple[TestFile, ...]
+    transport: Answer | None = None
+    """Of a parallel file system; None where it was not asked. Likewise the next two: see ``client_transfer``."""
+    counters: Answer | None = None
+    ports: Answer | None = None
 
 
 def parse_client_state(output: str | bytes) -> ClientState:
@@ -73,7 +78,14 @@ def parse_client_state(output: str | bytes) -> ClientState:
         device_written_bytes=written,
         daemons=parse_dfuse(texts["dfuse"]) if texts.get("dfuse") else (),
         files=files,
+        transport=_answer(texts, "transport"),
+        counters=_answer(texts, "counters"),
+        ports=_answer(texts, "ports"),
     )
+
+
+def _answer(texts: dict[str, str], name: str) -> Answer | None:
+    return parse_answer(_TOOL, texts[name]) if name in texts else None
 
 
 def _numbers(lines: list[str]) -> tuple[dict[str, int], int | None]:

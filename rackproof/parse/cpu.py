@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, processor_list, whole_lines
+from rackproof.parse.text import excerpt, matched, processor_list, whole_lines
 
 
 def parse_microcode(lines: list[str]) -> dict[str, int]:
     """``uniq -c`` of the revisions in /proc/cpuinfo: revision and number of processors."""
     counts = {}
     for line in lines:
-        match = re.fullmatch(r" *(\d{1,6}) (0x[0-9a-f]{1,16})", line)
-        if match is None:
-            raise ParseError("/proc/cpuinfo", f"expected a microcode revision, got {excerpt(line)}")
+        match = matched("/proc/cpuinfo", r" *(\d{1,6}) (0x[0-9a-f]{1,16})", line, "a microcode revision")
         counts[match[2]] = int(match[1])
     if not counts:
         raise ParseError("/proc/cpuinfo", "no processor has a microcode revision")
@@ -56,9 +54,7 @@ def parse_idle_states(output: str) -> tuple[IdleState, ...]:
     states: list[IdleState] = []
     by_number: Counter[int] = Counter()
     for line in lines:
-        match = re.fullmatch(r" *(\d{1,6}) state(\d{1,2}) (\d{1,9}) ([01]) (\S.*)", line)
-        if match is None:
-            raise ParseError("cpuidle", f"expected an idle state, got {excerpt(line)}")
+        match = matched("cpuidle", r" *(\d{1,6}) state(\d{1,2}) (\d{1,9}) ([01]) (\S.*)", line, "an idle state")
         states.append(IdleState(match[5], int(match[1]), int(match[3]), match[4] == "1"))
         by_number[int(match[2])] += int(match[1])
     if bool(states) == (head[1] == "none"):

@@ -41,7 +41,7 @@ def parse_dcb(output: str | bytes) -> Qos:
         if mapped.setdefault(int(dscp), int(priority)) != int(priority):
             raise ParseError(TOOL, f"dscp {dscp} belongs to two priorities")
     paused = frozenset(int(priority) for priority, on in pfc if on == "on")
-    return Qos("dscp" if mapped else "pcp", paused, None, mapped)
+    return Qos("dscp" if mapped else "pcp", paused, mapped)
 
 
 def _pairs(line: str, name: str, pattern: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 _TOOL: Final = "dmidecode"
 _MIB: Final = {"kB": 1 / 1024, "MB": 1, "GB": 1024, "TB": 1024 * 1024}
@@ -69,9 +69,7 @@ def _records(lines: list[str]) -> list[dict[str, str]]:
 def _size(text: str) -> int:
     if text == "No Module Installed":
         return 0
-    match = re.fullmatch(r"(\d{1,9}) (kB|MB|GB|TB)", text)
-    if match is None:
-        raise ParseError(_TOOL, f"expected a size, got {excerpt(text)}")
+    match = matched(_TOOL, r"(\d{1,9}) (kB|MB|GB|TB)", text, "a size")
     return int(int(match[1]) * _MIB[match[2]])
 
 
@@ -79,7 +77,5 @@ def _speed(text: str | None) -> int | None:
     """Older versions call MT/s MHz."""
     if text is None or text == "Unknown":
         return None
-    match = re.fullmatch(r"(\d{1,6}) (?:MT/s|MHz)", text)
-    if match is None:
-        raise ParseError(_TOOL, f"expected a speed, got {excerpt(text)}")
+    match = matched(_TOOL, r"(\d{1,6}) (?:MT/s|MHz)", text, "a speed")
     return int(match[1])

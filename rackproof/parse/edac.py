@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import ended_lines, matched
 
 EDAC: Final = (
     'set -- /sys/devices/system/edac/mc/mc[0-9]*; [ -e "$1" ] || shift; echo "controllers $#"; for c in "$@"; do'
@@ -28,17 +28,18 @@ class Controller:
 
 def parse_edac(output: str | bytes) -> tuple[Controller, ...]:
     """Output of ``EDAC``; empty without an EDAC driver. Raises ParseError unless every controller is listed."""
-    *lines, last = whole_lines("edac", output)
-    if last != "end of edac":
-        raise ParseError("edac", f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines("edac", output, "end of edac")
     head = re.fullmatch(r"controllers (\d{1,4})", lines.pop(0) if lines else "")
     if head is None:
         raise ParseError("edac", "expected the number of controllers")
     controllers = []
     for line in lines:
-        match = re.fullmatch(r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})", line)
-        if match is None:
-            raise ParseError("edac", f"expected counters of a controller, got {excerpt(line)}")
+        match = matched(
+            "edac",
+            r"(mc\d+) corrected (\d{1,18}) uncorrected (\d{1,18}) since (\d{1,18})",
+            line,
+            "counters of a controller",
+        )
         controllers.append(Controller(match[1], int(match[2]), int(match[3]), int(match[4])))
     if len({controller.name for controller in controllers}) != len(controllers):
         raise ParseError("edac", "a controller is listed twice")

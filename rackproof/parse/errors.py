@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from rackproof.errors import RackproofError
 
 _LONGEST_REASON: Final = 240
+_FAILURE: Final = re.compile(r"\(exit status \d+\)$")
+"""A text of ``core.failure``, which names the program itself."""
 
 
 class ParseError(RackproofError, ValueError):
@@ -20,7 +23,7 @@ class ParseError(RackproofError, ValueError):
         line = "".join(c if c.isprintable() else "?" for c in line)
         if len(line) > _LONGEST_REASON:
             line = line[: _LONGEST_REASON - 1] + "…"
-        super().__init__(f"{tool}: {line}")
+        super().__init__(line if line.startswith(f"{tool}: ") or _FAILURE.search(line) else f"{tool}: {line}")
         self.tool = tool
         self.reason = line
 

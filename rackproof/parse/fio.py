@@ -26,21 +26,6 @@ _FROM_CLIENT: Final = re.compile(r"<([^<>\s]+)>\s?(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
-    """Latencies in nanoseconds, whatever unit the version prints."""
-
-    mean_ns: float
-    min_ns: float
-    max_ns: float
-    stddev_ns: float
-    percentiles: tuple[tuple[float, float], ...] = ()
-    """(percent, ns), ascending; empty where fio was told to record them for the other latency."""
-
-    def percentile(self, percent: float) -> float | None:
-        return dict(self.percentiles).get(percent)
-
-
-@dataclass(frozen=True, slots=True)
 class Direction:
     """I/O of one job in one direction; all zeros without I/O in that direction."""
 
@@ -51,10 +36,10 @@ class Direction:
     runtime_ms: int
     total_ios: int | None
     """None: fio 2.1 does not report it."""
-    clat: Latency | None
-    """Completion latency; None when nothing completed or ``gtod_reduce`` turns it off."""
-    lat: Latency | None
-    """From submission to completion."""
+    clat_ns: float | None
+    """Mean completion latency; None when nothing completed or ``gtod_reduce`` turns it off."""
+    lat_ns: float | None
+    """Mean latency from submission to completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,41 +180,15 @@ def _direction(entry: Json) -> Direction:
         io_bytes=io_bytes,
         runtime_ms=entry.integer("runtime"),
         total_ios=total,
-        clat=None if idle else _latency(entry, "clat"),
-        lat=None if idle else _latency(entry, "lat"),
+        clat_ns=None if idle else _latency_ns(entry, "clat"),
+        lat_ns=None if idle else _latency_ns(entry, "lat"),
     )
 
 
-def _latency(entry: Json, kind: str) -> Latency | None:
+def _latency_ns(entry: Json, kind: str) -> float | None:
+    """Mean latency in nanoseconds, whatever unit the version prints."""
     key, scale = (f"{kind}_ns", 1) if entry.has(f"{kind}_ns") else (kind, 1000)
     if not entry.has(key):
         return None
     values = entry.child(key)
-    if values.number("max") == 0:  # 0: not measured
-        return None
-    return Latency(
-        mean_ns=values.number("mean") * scale,
-        min_ns=values.number("min") * scale,
-        max_ns=values.number("max") * scale,
-        stddev_ns=values.number("stddev") * scale,
-        percentiles=_percentiles(values, scale),
-    )
-
-
-def _percentiles(latency: Json, scale: int) -> tuple[tuple[float, float], ...]:
-    if not latency.has("percentile"):
-        return ()
-    values = latency.child("percentile")
-    pairs: list[tuple[float, float]] = []
-    for key in values.values:
-        percent = _percent(key)
-        if percent is None:
-            values.refuse(key, "is not a percentile")
-        if percent > 0:  # fio 2 fills unused places with "0.00"
-            pairs.append((percent, values.number(key) * scale))
-    return tuple(sorted(pairs))
-
-
-def _percent(key: Any) -> float | None:
-    match = re.fullmatch(r"\d{1,3}(?:\.\d{1,12})?", key)
-    return float(key) if match and float(key) <= 100 else None
+    return values.number("mean") * scale if values.number("max") else None  # 0: not measured

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 from rackproof.parse.answer import parse_answer
 from rackproof.parse.errors import ParseError
+from rackproof.parse.memory import remembered
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
 from rackproof.parse.text import excerpt
 
@@ -43,12 +43,12 @@ GidTable = dict[tuple[str, int, int], Gid]
 """By RDMA device, port and index."""
 
 
-@lru_cache(maxsize=8)
+@remembered(8)
 def parse_gids(output: str) -> GidTable:
     """Output of ``GIDS``. Cached: callers must not modify the table."""
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
-        raise ParseError("grep", f"/sys/class/infiniband: exit status {answer.status}")
+        raise ParseError("grep", answer.failure)
     files = files_of(answer.body) if answer.body else {}
     table: GidTable = {}
     for path, lines in files.items():

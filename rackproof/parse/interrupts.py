@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, processor_list, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, processor_list
 
 IRQ_END: Final = "end of interrupts"
 # The effective affinity takes precedence over the requested one; an interrupt that never fired has none yet.
@@ -42,9 +42,7 @@ class CardInterrupts:
 
 def parse_interrupts(output: str) -> tuple[CardInterrupts, ...]:
     """Output of ``INTERRUPTS``."""
-    *lines, last = whole_lines("/proc/irq", output)
-    if last != IRQ_END:
-        raise ParseError("/proc/irq", f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines("/proc/irq", output, IRQ_END)
     cards: list[tuple[str, int, frozenset[int], dict[int, frozenset[int]]]] = []
     missing: dict[str, int] = {}  # interrupts of each card that are not listed yet
     for line in lines:

@@ -27,14 +27,10 @@ class Iperf3Result:
     """Received rate: the number to judge."""
     received_bytes: int
     received_seconds: float
-    sent_bits_per_s: float
-    """Rate at which the sender wrote to its socket; in a short run far above the received rate."""
     retransmits: int | None
     """None where the sender does not count them (UDP)."""
     server: str | None
     """The address that the client was given; None where the version does not report it."""
-    received_back_bits_per_s: float | None
-    """With ``--bidir``: rate that the client received; None otherwise."""
     seconds_asked: int | None = None
     """``-t``; 0 where bytes or blocks end the test, None where the tool does not say."""
     sent_bytes: int = 0
@@ -62,7 +58,6 @@ def parse_iperf3(output: str | bytes) -> Iperf3Result:
     for summary in (received, sent):
         _check(summary)
     streams = start.children("connected") if start.has("connected") else []
-    back = end.child("sum_received_bidir_reverse") if end.has("sum_received_bidir_reverse") else None
     return Iperf3Result(
         version=start.string("version").removeprefix("iperf "),
         protocol=test.string("protocol"),
@@ -71,10 +66,8 @@ def parse_iperf3(output: str | bytes) -> Iperf3Result:
         received_bits_per_s=received.number("bits_per_second"),
         received_bytes=received.integer("bytes"),
         received_seconds=seconds,
-        sent_bits_per_s=sent.number("bits_per_second"),
         retransmits=sent.integer("retransmits") if sent.has("retransmits") else None,
         server=_server(start),
-        received_back_bits_per_s=back.number("bits_per_second") if back else None,
         seconds_asked=test.integer("duration") if test.has("duration") else None,
         sent_bytes=sent.integer("bytes"),
         mss_bytes=start.integer("tcp_mss_default", minimum=1) if start.has("tcp_mss_default") else None,

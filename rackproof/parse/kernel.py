@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 
 def parse_release(output: str | bytes) -> str:
@@ -46,9 +46,7 @@ def parse_kernels(output: str | bytes) -> Kernels:
     required = lines[-2:-1] == ["reboot required"]
     installed = []
     for line in lines[: -2 if required else -1]:
-        match = re.fullmatch(r"/lib/modules/([^/]+)/modules\.dep", line)
-        if match is None:
-            raise ParseError("uname", f"expected an installed kernel, got {excerpt(line)}")
+        match = matched("uname", r"/lib/modules/([^/]+)/modules\.dep", line, "an installed kernel")
         installed.append(match[1])
     return Kernels(parse_release(running + "\n"), tuple(installed), required)
 
@@ -64,9 +62,7 @@ def parse_sysctl(output: str) -> dict[str, str]:
     """``sysctl KEY…``; one space separates the numbers of a key."""
     values = {}
     for line in whole_lines("sysctl", output):
-        match = re.fullmatch(r"([\w./*-]+) =(?: (.*))?", line)
-        if match is None:
-            raise ParseError("sysctl", f"expected KEY = VALUE, got {excerpt(line)}")
+        match = matched("sysctl", r"([\w./*-]+) =(?: (.*))?", line, "KEY = VALUE")
         values[match[1]] = " ".join((match[2] or "").split())
     return values
 
@@ -114,9 +110,12 @@ def parse_loaded_modules(lines: Iterable[str]) -> dict[str, str]:
     """Lines of ``/proc/modules``: name and state (``Live``)."""
     states = {}
     for line in lines:
-        match = re.fullmatch(r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?", line)
-        if match is None:
-            raise ParseError("/proc/modules", f"expected a module, got {excerpt(line)}")
+        match = matched(
+            "/proc/modules",
+            r"(\w+) \d+ \S+ \S+ (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?",
+            line,
+            "a module",
+        )
         states[match[1]] = match[2]
     return states
 

@@ -20,10 +20,14 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
         r"|^\s*(?:No (?:Local Variables|Arguments) are|(?:Initialized )?(?:Local Variables|Arguments) )",
         "a mistake in the firmware's ACPI code; checks count the devices that it describes",
     ),
-    (r"^(?:ERST|BERT|EINJ|GHES|HEST): (?!.*[Hh]ardware [Ee]rror)", "the firmware offers no log of its own errors"),
     (
-        r"^(?:usb|hub|usbhid|hid|input|xhci_hcd|ehci|uhci|ohci)\b|^(?:i8042|atkbd|psmouse|serial8250|serial|8250)\b",
-        "keyboards, serial lines and USB hubs, mostly of the BMC; no load uses them",
+        r"^(?:ERST|BERT|EINJ|GHES|HEST): (?!.*[Hh]ardware [Ee]rror)|^APEI: Can not request \[mem",
+        "the firmware offers no log of its own errors",
+    ),
+    (
+        r"^(?:usb|hub|usbhid|hid|input|xhci_hcd|ehci|uhci|ohci)\b|^(?:i8042|atkbd|psmouse|serial8250|serial|8250)\b"
+        r"|^(?:cdc_\w+|rndis_host|usbnet) |^Error: Driver 'pcspkr'",
+        "keyboards, serial lines, USB hubs and networks over USB, mostly of the BMC; no load uses them",
     ),
     (
         r"\b(?:dev|device) (?:sr|fd)\d+\b|\[sr\d+\]|^(?:sr|fd)\d|^floppy|^(?:isofs|ISOFS|UDF-fs)",
@@ -31,26 +35,39 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         r"^(?:\[drm|drm|nouveau|ast|mgag200|fb\d|fbcon|efifb|vesafb|simple-framebuffer|vgaarb|snd|HDA|Bluetooth|cfg80211"
-        r"|iwlwifi|platform regulatory)\b|^\S*snd_hda",
+        r"|iwlwifi|platform regulatory)\b|^\S*snd_hda|^nvidia-modeset: ",
         "displays, sound and wireless are not used",
     ),
     (
-        r"^(?:ipmi\w*|IPMI\w*|power_meter|hpilo|dcdbas|mei|mei_me|i801_smbus|piix4_smbus|i2c|lpc_ich|pnp|rtc\w*|hpet"
-        r"|iTCO_wdt|wdat_wdt|sp5100_tco|NMI watchdog)\b",
+        r"^(?:ipmi\w*|IPMI\w*|power_meter|hpilo|dcdbas|mei|mei_me|i801_smbus|piix4_smbus|i2c\w*|lpc_ich|pnp|rtc\w*|hpet"
+        r"|iTCO_wdt|wdat_wdt|sp5100_tco|NMI watchdog|dell_smbios|dell_wmi\w*|amd_hsmp|hsmp_acpi|spi-nor|intel-spi)\b",
         "sensors, watchdogs and buses of the board; no load uses them",
     ),
     (r"^tpm\b|^tpm_\w+|^TPM", "a TPM that is not set up"),
     (
-        r"^(?:integrity|efi|EFI|efivars|MODSIGN|blacklist|X\.509|PKCS\S*|Couldn't get size|Lockdown|evm|ima)\b",
+        r"^(?:integrity|efi|EFI|efivars|MODSIGN|blacklist|X\.509|PKCS\S*|Couldn't get size|Lockdown|evm|ima)\b"
+        r"|^(?:secureboot|Secure boot|Problem loading (?:in-kernel )?X\.509)\b",
         "keys of Secure Boot; `os.secure_boot` reads its state",
     ),
     (
-        r"^(?:Spectre V\d|RETBleed|Speculative|MDS|TAA|MMIO Stale|SRSO|ITS|Transient|L1TF|x86/CPU|microcode)\b",
+        r"^(?:Spectre V\d|RETBleed|Speculative|MDS|TAA|MMIO Stale|SRSO|ITS|Transient|L1TF|x86/CPU|microcode"
+        r"|GDS|VMSCAPE)\b",
         "weaknesses of processors; `os.mitigations` reads their state",
     ),
-    (r"^(?:kvm|kvm_intel|kvm_amd|SVM|VMX|ccp|sev|SEV|SGX|sgx)\b", "virtualisation is off, or not offered"),
-    (r"^(?:amd_pstate|intel_pstate|acpi_cpufreq|cpufreq)\b", "`base.cpu_governor` reads the state of the processors"),
-    (r"^(?:idxd|ioatdma|dca)\b", "accelerators of the processor that no load uses"),
+    (
+        r"^(?:kvm|kvm_intel|kvm_amd|SVM|VMX|ccp|sev|SEV|SGX|sgx)\b|^x86/cpu: (?:SGX|VMX) .*disabled",
+        "virtualisation or enclaves are off, or not offered",
+    ),
+    (
+        r"^(?:amd_pstate|intel_pstate|acpi_cpufreq|cpufreq)\b|^Could not retrieve (?:perf counters|highest)",
+        "`base.cpu_governor` reads the state of the processors",
+    ),
+    (r"AMD-Vi: Unable to (?:read/)?write to IOMMU perf counter", "a counter of the IOMMU that nothing reads"),
+    (r"^(?:idxd|ioatdma|dca|QAT|4xxx|c6xx|c3xxx|dh895xcc)\b", "accelerators of the processor that no load uses"),
+    (
+        r"^(?:__common_interrupt|do_IRQ): \d+\.\d+ No irq handler for vector|^ERROR: Unable to locate IOAPIC for GSI",
+        "an interrupt at the start, before its driver, or one that nothing uses",
+    ),
     (
         r"^Failed to find cpu\d+ device node|^Unable to detect cache hierarchy|^cacheinfo",
         "the machine has no device tree; `lscpu` has the processors",
@@ -61,9 +78,15 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
     (r"^Memory cgroup out of memory|^\[?\s*Tasks state|^oom_reaper", "a job reached its own memory limit"),
     (r"^\S+\[\d+\]: ", "a process wrote the line, not the kernel; `base.failed_units` asks for daemons"),
     (
-        r"\[sd\w+\] (?:No Caching mode page|Assuming drive cache|Asking for cache data failed|Test WP failed)"
-        r"|^ses \S+ (?:Wrong diagnostic page|Failed to get diagnostic page|.*enclosure)",
+        r"\[sd\w+\] (?:No Caching mode page|Assuming drive cache|Asking for cache data failed|Test WP failed"
+        r"|Incomplete mode parameter data)"
+        r"|^(?:ses|scsi) \S+ (?:Wrong diagnostic page|Failed to get diagnostic page|.*enclosure)",
         "a drive or enclosure that leaves out an optional page",
+    ),
+    (
+        r"^UBSAN: array-index-out-of-bounds in \S*drivers/scsi/(?:megaraid|mpt3sas|hpsa)"
+        r"|^index \d+ is out of range for type '\w+ \[1\]'|^=+$",
+        "arrays of storage drivers that are declared with one entry and have more, as their authors mean it",
     ),
     (
         r"^nvme\d+: .*\(sct 0x0 / sc 0x(?:1|2|b|c|16)\)|^nvme nvme\d+: (?:missing or invalid SUBNQN|Ignoring bogus)",

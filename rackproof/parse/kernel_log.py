@@ -15,6 +15,7 @@ from rackproof.parse.text import excerpt, whole_lines
 
 _TOOL: Final = "dmesg"
 _LINE: Final = re.compile(r"(?:<(\d{1,3})>)?\[ *(\d{1,10}\.\d{6})\](?:\[[^\]]*\])? (?:\S+ kernel: )?(.*)")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTINUED: Final = re.compile(r"NVRM: The NVIDIA GPU [0-9a-f:.]+|.*attempt to access beyond end of device")
 """First lines of messages that the kernel prints with one call over several lines."""
 _USER: Final = 1
@@ -41,7 +42,8 @@ def parse_kernel_log(body: str | bytes) -> tuple[Message, ...]:
     ignored.
     """
     messages: list[Message] = []
-    for line in whole_lines(_TOOL, body):
+    for coloured in whole_lines(_TOOL, body):
+        line = _COLOUR.sub("", coloured)
         if match := _LINE.fullmatch(line):
             message = Message(float(match[2]), match[3], _level(match[1]))
             if messages and _continues(messages[-1], message):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, whole_lines
 
 Pair = tuple[str, str]
 """A soft and a hard limit."""
@@ -23,9 +23,7 @@ LOGIN_LIMITS: Final = (
 
 def parse_login_limits(output: str) -> dict[str, Pair]:
     """Output of ``LOGIN_LIMITS``: nofile, nproc and stack (KiB); other output of the login is ignored."""
-    *lines, last = whole_lines("ulimit", output)
-    if last != LOGIN_END:
-        raise ParseError("ulimit", f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines("ulimit", output, LOGIN_END)
     limits: dict[str, Pair] = {}
     for line in lines[-3:]:
         match = re.fullmatch(r"(nofile|nproc|stack) (unlimited|\d+) (unlimited|\d+)", line)
@@ -79,9 +77,7 @@ class Daemon:
 
 def parse_daemon_limits(output: str, units: tuple[str, ...]) -> dict[str, Daemon]:
     """Output of ``daemon_limits_command`` for these units. Raises ParseError."""
-    *lines, last = whole_lines("systemctl", output)
-    if last != DAEMON_END:
-        raise ParseError("systemctl", f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines("systemctl", output, DAEMON_END)
     names = {name: key for key, (name, _) in PROCESS_LIMITS.items()}
     daemons: dict[str, tuple[str, bool, dict[str, Pair]]] = {}
     current: dict[str, Pair] | None = None

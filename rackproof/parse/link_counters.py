@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 BASELINE_FILE: Final = "/var/lib/rackproof/nic/link-counters"
 """First line: boot id for which it is valid. Then ``NAME NUMBER``: an interface and how often its link went down, or
@@ -23,8 +23,6 @@ def parse_baseline(output: str | bytes) -> dict[str, int] | None:
         return None
     counters = {}
     for line in lines[1:]:
-        match = re.fullmatch(r"(\S+) (\d{1,9})", line)
-        if match is None:
-            raise ParseError("cat", f"expected a link counter, got {excerpt(line)}")
+        match = matched("cat", r"(\S+) (\d{1,9})", line, "a link counter")
         counters[match[1]] = int(match[2])
     return counters

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, real, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 TOOL: Final = "lspci"
 
@@ -15,16 +15,6 @@ TOOL: Final = "lspci"
 # proves that none is missing.
 WANTED: Final = "^[0-9a-f]|NUMA node:|access denied|DevC(ap|tl):|MaxPayload|Lnk(Cap|Sta):|ACSC(ap|tl):"
 COMMAND: Final = f"lspci -Dnnvvv | grep -E '{WANTED}'; echo devices $(ls /sys/bus/pci/devices | wc -l)"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Capability or status of one end of a PCIe link."""
-
-    gigatransfers: float | None
-    """GT/s; None where lspci prints unknown."""
-    width: int | None
-    """Lanes; 0 where nothing is connected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +28,8 @@ class PciDevice:
     ids: str | None
     """``15b3:1021``; None without ``-nn``."""
     numa_node: int | None
-    can: Link | None
-    runs: Link | None
-    max_payload_can: int | None
-    """Bytes."""
     max_payload: int | None
+    """Bytes."""
     max_read_request: int | None
     """Bytes."""
     relaxed_ordering: bool | None
@@ -61,7 +48,6 @@ class PciDevice:
 
 _DEVICE: Final = re.compile(r"([0-9a-f]{4,}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?)(?: \[[0-9a-f]{4}\])?: (.+?)\s*")
 _IDS: Final = re.compile(r"(.*?) \[([0-9a-f]{4}:[0-9a-f]{4})\].*")
-_LINK: Final = re.compile(r"Speed ([\d.]+GT/s|unknown)(?: \([a-z]+\))?, Width x(\d+)")
 _FLAG: Final = re.compile(r"(\w+)([+-])")
 
 
@@ -91,17 +77,13 @@ def parse_lspci(output: str | bytes) -> tuple[PciDevice, ...]:
 
 
 def _device(block: list[str]) -> PciDevice:
-    match = _DEVICE.fullmatch(block[0])
-    if match is None:
-        raise ParseError(TOOL, f"expected a device, got {excerpt(block[0])}")
+    match = matched(TOOL, _DEVICE, block[0], "a device")
     slot, name, ids = f"{match[1] or '0000:'}{match[2]}", re.sub(r" \((?:rev|prog-if) .*", "", match[4]), None
     if with_ids := _IDS.fullmatch(match[4]):
         name, ids = with_ids[1], with_ids[2]
     text = "\n".join(block[1:])
     numa = re.search(r"(?m)^NUMA node: (-?\d{1,4})$", text)
-    sizes = re.findall(r"MaxPayload (\d+) bytes(?:, MaxReadReq (\d+) bytes)?", text)
-    control = [entry for entry in sizes if entry[1]]
-    capability = [entry for entry in sizes if not entry[1]]
+    control = re.search(r"MaxPayload (\d+) bytes, MaxReadReq (\d+) bytes", text)
     ordering = re.search(r"\bRlxdOrd([+-])", text)
     return PciDevice(
         slot=slot,
@@ -109,27 +91,13 @@ def _device(block: list[str]) -> PciDevice:
         name=name,
         ids=ids,
         numa_node=int(numa[1]) if numa else None,
-        can=_link(text, "LnkCap"),
-        runs=_link(text, "LnkSta"),
-        max_payload_can=int(capability[0][0]) if capability else None,
-        max_payload=int(control[0][0]) if control else None,
-        max_read_request=int(control[0][1]) if control else None,
+        max_payload=int(control[1]) if control else None,
+        max_read_request=int(control[2]) if control else None,
         relaxed_ordering=ordering[1] == "+" if ordering else None,
         acs=_flags(text, "ACSCtl"),
         acs_can=_flags(text, "ACSCap"),
         hidden=True if "access denied" in text else False if "DevCap:" in text or "Capabilities: [" in text else None,
     )
-
-
-def _link(text: str, key: str) -> Link | None:
-    line = re.search(rf"(?m)^{key}:\s*(.*)$", text)
-    if line is None:
-        return None
-    match = _LINK.search(line[1])
-    if match is None:
-        raise ParseError(TOOL, f"expected speed and width of a link, got {excerpt(line[0])}")
-    speed = None if match[1] == "unknown" else real(TOOL, "speed", match[1].removesuffix("GT/s"))
-    return Link(speed, int(match[2]))
 
 
 def _flags(text: str, key: str) -> dict[str, bool] | None:

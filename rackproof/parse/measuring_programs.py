@@ -10,7 +10,7 @@ from rackproof.core.programs import Installed, Program
 from rackproof.parse.errors import ParseError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_sha256sum
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 MARK: Final = "rackproof programs 1"
 """First line of every answer, and part of the command."""
@@ -44,19 +44,17 @@ def parse_programs_found(output: str | bytes) -> Installed:
 
 
 def _program(line: str) -> tuple[str, str]:
-    match = re.fullmatch(r"program (\S+)(?: (/\S+))?", line)
-    if match is None:
-        raise ParseError(_TOOL, f"expected a program, got {excerpt(line)}")
+    match = matched(_TOOL, r"program (\S+)(?: (/\S+))?", line, "a program")
     return match[1], match[2] or ""
 
 
 def _owners(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     owners: dict[str, tuple[str, ...]] = {}
     for line in lines:
-        packages, found, path = line.partition(": ")
+        packages, colon, path = line.partition(": ")
         if line.startswith("diversion ") or not line:
             continue
-        if not found or not path.startswith("/"):
+        if not colon or not path.startswith("/"):
             raise ParseError(_TOOL, f"expected the owner of a file, got {excerpt(line)}")
         owners[path] = tuple(package for package in packages.split(", ") if package)
     return owners
@@ -79,6 +77,8 @@ def _changed(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
         match = None if ended else re.fullmatch(r"(missing|[.?A-Z0-9]{8,9})\s+(?:([a-z]) )?\s*(/.*?)(?: \(.*\))?", line)
         if match is None:
             raise ParseError(_TOOL, f"unreadable result of the verification: {excerpt(line)}")
+        if match[1][2] == "?" and match[2] not in ("c", "d", "g"):
+            raise ParseError(_TOOL, f"the content of {match[3]} could not be verified")
         content = match[1] == "missing" or match[1][0] == "S" or match[1][2] == "5" or match[1][4] == "L"
         if content and match[2] not in ("c", "d", "g") and not _DOCUMENTS.match(match[3]):
             files.append(match[3])

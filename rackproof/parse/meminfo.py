@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import ended_lines, integer, matched, whole_lines
 
 
 def parse_meminfo(output: str) -> dict[str, int]:
     """``/proc/meminfo``: sizes in KiB, and numbers of huge pages."""
     values = {}
     for line in whole_lines("/proc/meminfo", output):
-        match = re.fullmatch(r"([\w()]+): +(\d{1,18})(?: kB)?", line)
-        if match is None:
-            raise ParseError("/proc/meminfo", f"expected a size, got {excerpt(line)}")
+        match = matched("/proc/meminfo", r"([\w()]+): +(\d{1,18})(?: kB)?", line, "a size")
         values[match[1]] = int(match[2])
     for key in ("MemTotal", "SwapTotal"):
         if key not in values:
@@ -31,13 +28,14 @@ HUGEPAGES: Final = (
 
 def parse_hugepages(output: str) -> dict[int, int]:
     """Output of ``HUGEPAGES``: size in KiB and number of pages."""
-    *lines, last = whole_lines("sysfs", output)
-    if last != "end of huge pages":
-        raise ParseError("sysfs", f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines("sysfs", output, "end of huge pages")
     pages = {}
     for line in lines:
-        match = re.fullmatch(r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)", line)
-        if match is None:
-            raise ParseError("sysfs", f"expected a number of huge pages, got {excerpt(line)}")
+        match = matched(
+            "sysfs",
+            r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)",
+            line,
+            "a number of huge pages",
+        )
         pages[int(match[1])] = integer("sysfs", "huge pages", match[2])
     return pages

@@ -19,8 +19,6 @@ class Qos:
     """dscp or pcp; None where the tool does not print it."""
     pfc: frozenset[int]
     """Priorities with PFC enabled."""
-    buffers: tuple[int, ...] | None
-    """Receive buffer number by priority."""
     dscp_priority: dict[int, int] = field(hash=False)
     """Priority by DSCP; empty unless trust is dscp."""
 
@@ -55,4 +53,4 @@ def parse_mlnx_qos(output: str | bytes) -> Qos:
         raise ParseError(TOOL, f"the PFC configuration does not have one column for each of {PRIORITIES} priorities")
     if trust not in (None, "dscp", "pcp"):
         raise ParseError(TOOL, f"trust is neither dscp nor pcp: {excerpt(str(trust))}")
-    return Qos(trust, frozenset(p for p, on in enumerate(enabled) if on), buffers, mapped)
+    return Qos(trust, frozenset(p for p, on in enumerate(enabled) if on), mapped)

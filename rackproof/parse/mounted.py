@@ -33,19 +33,26 @@ def server_of(mount: Mount) -> str:
     return mount.option("addr") or mount.source.partition(":/")[0].strip("[]")
 
 
-def mounts_in(seen: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
+def mounts_in(mounts: Iterable[Mount], storage: Storage) -> tuple[Mount | None, ...]:
     """The visible mount of each mount point."""
-    every = tuple(seen)
+    every = tuple(mounts)
     return tuple(find_mount(every, mountpoint) for mountpoint in storage.mountpoints)
 
 
-def type_faults(storage: Storage, seen: Iterable[Mount]) -> list[str]:
+def type_faults(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
     """Mount points that are not mounted, or with another file system."""
+    every = tuple(mounts)
     return [
-        f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else 'not mounted'}"
-        for mountpoint, mount in zip(storage.mountpoints, mounts_in(seen, storage), strict=True)
+        f"{mountpoint}: expected {storage.fstype}, actual {mount.fstype if mount else absent(every, mountpoint)}"
+        for mountpoint, mount in zip(storage.mountpoints, mounts_in(every, storage), strict=True)
         if mount is None or mount.fstype != storage.fstype
     ]
+
+
+def absent(mounts: Iterable[Mount], mountpoint: str) -> str:
+    """Why no mount is visible at a mount point."""
+    above = next((mount.hidden_by for mount in mounts if mount.mountpoint == mountpoint and mount.hidden_by), "")
+    return f"hidden by a later mount on {above}" if above else "not mounted"
 
 
 def bind_faults(mounts: Iterable[Mount]) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
+from rackproof.parse.memory import remembered
 from rackproof.parse.text import excerpt, integer, whole_lines
 
 
@@ -26,6 +26,8 @@ class Mount:
     """``major:minor``; only in mountinfo."""
     root: str = "/"
     """Directory of the file system that is mounted; other than / for a bind mount. Only in mountinfo."""
+    hidden_by: str = ""
+    """Mount point above it, mounted later: no path leads to this mount. Only in mountinfo."""
 
     def option(self, name: str) -> str | None:
         """Value of ``name=value`` in force, ``""`` for a bare ``name``, None when it is not set."""
@@ -69,7 +71,6 @@ class NfsMount:
     fstype: str
     """nfs (version 3) or nfs4."""
     options: tuple[str, ...]
-    age_s: int
     """Seconds since the mount."""
     transports: tuple[Transport, ...]
     """Established connections; ``nconnect`` in the options does not prove them."""
@@ -96,7 +97,8 @@ class NfsMount:
 
 def find_mount(mounts: Iterable[Mount], mountpoint: str) -> Mount | None:
     """The visible mount at a mount point: the last one, where several are stacked."""
-    return next((mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint), None)
+    stacked = (mount for mount in reversed(tuple(mounts)) if mount.mountpoint == mountpoint)
+    return next((mount for mount in stacked if not mount.hidden_by), None)
 
 
 def visible_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:
@@ -107,22 +109,22 @@ def visible_mounts(mounts: Iterable[Mount]) -> dict[str, Mount]:
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
-@lru_cache(maxsize=16)  # several checks read the same output
+@remembered(16)  # several checks read the same output
 def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
     """Read /proc/self/mountinfo (proc(5)), in the kernel's order."""
     tool = "mountinfo"
-    mounts = []
+    mounts, places = [], []
     for line in whole_lines(tool, output):
         before, separator, after = line.partition(" - ")
         fields, tail = before.split(" "), after.split(" ")
         if not separator or len(fields) < 6 or len(tail) != 3 or not re.fullmatch(r"\d+:\d+", fields[2]):
             raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
-        integer(tool, "mount id", fields[0])
-        integer(tool, "parent id", fields[1])
+        point = _absolute(tool, fields[4], line)
+        places.append(_Place(integer(tool, "mount id", fields[0]), integer(tool, "parent id", fields[1]), point))
         mounts.append(
             Mount(
                 source=_decode(tail[1]),
-                mountpoint=_absolute(tool, fields[4], line),
+                mountpoint=point,
                 fstype=_fstype(tool, tail[0], line),
                 options=_options(tool, fields[5], line),
                 super_options=_options(tool, tail[2], line),
@@ -130,12 +132,59 @@ def parse_mountinfo(output: str | bytes) -> tuple[Mount, ...]:
                 root=_decode(fields[3]),
             )
         )
-        for options in (mounts[-1].options, mounts[-1].super_options):  # the kernel prints one of them first
-            if options[:1] not in (("rw",), ("ro",)):
-                raise ParseError(tool, f"expected rw or ro first in the options of {excerpt(line)}")
-    return tuple(mounts)
+        for options in (mounts[-1].options, mounts[-1].super_options):
+            _expect_access(tool, options, line)
+    hidden = _hidden(places)
+    return tuple(
+        replace(mount, hidden_by=hidden[place.id]) if place.id in hidden else mount
+        for mount, place in zip(mounts, places, strict=True)
+    )
 
 
+class _Place(NamedTuple):
+    """A mount in the tree of mounts."""
+
+    id: int
+    parent: int
+    point: str
+
+
+def _hidden(places: Iterable[_Place]) -> dict[int, str]:
+    """Ids of mounts that no path reaches, and the mount point that hides each.
+
+    A mount on a folder above, in the same parent, is younger: had it been there before, it would be the parent. What is
+    mounted in a hidden mount is hidden, too.
+    """
+    by_id = {place.id: place for place in places}
+    points: dict[int, set[str]] = {}
+    for place in by_id.values():
+        points.setdefault(place.parent, set()).add(place.point)
+    hidden = {}
+    for start in by_id:
+        at, passed = start, set[int]()
+        while at in by_id and at not in passed:
+            passed.add(at)
+            _, parent, point = by_id[at]
+            if above := next((folder for folder in folders_above(point) if folder in points[parent]), None):
+                hidden[start] = above
+                break
+            at = parent
+    return hidden
+
+
+def folders_above(point: str) -> tuple[str, ...]:
+    """``/`` and ``/mnt`` for ``/mnt/nfs``."""
+    parts = point.split("/")[1:-1] if point != "/" else []
+    return tuple("/" + "/".join(parts[:count]) for count in range(len(parts) + 1)) if point != "/" else ()
+
+
+def _expect_access(tool: str, options: tuple[str, ...], line: str) -> None:
+    """The kernel prints rw or ro first."""
+    if options[:1] not in (("rw",), ("ro",)):
+        raise ParseError(tool, f"expected rw or ro first in the options of {excerpt(line)}")
+
+
+@remembered(16)
 def parse_proc_mounts(output: str | bytes) -> tuple[Mount, ...]:
     """Read /proc/mounts, in the kernel's order."""
     tool = "proc mounts"
@@ -144,6 +193,7 @@ def parse_proc_mounts(output: str | bytes) -> tuple[Mount, ...]:
         fields = line.split(" ")
         if len(fields) != 6 or not all(re.fullmatch(r"\d{1,3}", field) for field in fields[4:]):
             raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
+        _expect_access(tool, _options(tool, fields[3], line), line)
         mounts.append(
             Mount(
                 source=_decode(fields[0]),
@@ -182,7 +232,7 @@ _DEVICE: Final = re.compile(r"(?:device (.*)|no device) mounted on (\S+) with fs
 _MOUNTSTATS: Final = "mountstats"
 
 
-@lru_cache(maxsize=16)  # several checks read the same output
+@remembered(16)  # several checks read the same output
 def parse_mountstats(output: str | bytes) -> tuple[NfsMount, ...]:
     """NFS mounts of /proc/self/mountstats; empty on a node without NFS mounts."""
     blocks: list[tuple[re.Match[str], list[str]]] = []
@@ -225,7 +275,7 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
     at = body.index("per-op statistics")
     head, operations = body[:at], dict(_operation(line, mountpoint) for line in body[at + 1 :] if line)
     transports = tuple(_transport(line, mountpoint) for line in head if line.startswith("xprt:"))
-    options, age = _value(head, "opts:", mountpoint), _value(head, "age:", mountpoint)
+    options = _value(head, "opts:", mountpoint)
     if not transports:
         raise ParseError(_MOUNTSTATS, f"{mountpoint} has no transport")
     read, written = _payload(head)
@@ -234,7 +284,6 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
         mountpoint=mountpoint,
         fstype=device[3],
         options=tuple(option.strip() for option in options.split(",") if option.strip()),
-        age_s=integer(_MOUNTSTATS, "age", age),
         transports=transports,
         operations=operations,
         server_read_bytes=read,
@@ -251,13 +300,14 @@ def _payload(head: list[str]) -> tuple[int | None, int | None]:
     return counters[4], counters[5]
 
 
+_OPERATION: Final = re.compile(r"([A-Z0-9_]+):\s*(\d{1,20})\s+(\d{1,20})\s+(\d{1,20})(?:\s+\d{1,20}){5,}", re.ASCII)
+
+
 def _operation(line: str, mountpoint: str) -> tuple[str, Operation]:
-    name, colon, rest = line.partition(":")
-    words = rest.split()
-    if not colon or not re.fullmatch(r"[A-Z0-9_]+", name) or len(words) < 8:
+    match = _OPERATION.fullmatch(line)
+    if match is None:
         raise ParseError(_MOUNTSTATS, f"{mountpoint}: expected statistics of an operation, got {excerpt(line)}")
-    counters = [integer(_MOUNTSTATS, f"{name} of {mountpoint}", word) for word in words]
-    return name, Operation(*counters[:3])
+    return match[1], Operation(int(match[2]), int(match[3]), int(match[4]))
 
 
 def _value(head: list[str], key: str, mountpoint: str) -> str:

@@ -36,10 +36,12 @@ class NetDevice:
     """Permanent hardware address, where it differs: a bond member."""
     stacked: bool
     """Stacked on another interface: a VLAN, a macvlan."""
-    master: str | None
-    """Bridge or bond of which it is a member."""
     addresses: tuple[Address, ...] | None
     """None in the output of ``ip link``, which prints no addresses."""
+    master: str | None = None
+    """Bond or bridge that it is a member of."""
+    parent: str | None = None
+    """Interface that it is stacked on, in the same network namespace."""
 
     @property
     def carrier(self) -> bool:
@@ -67,7 +69,6 @@ def _device(entry: Json) -> NetDevice:
         mac=entry.string("address") if entry.has("address") else None,
         permanent_mac=entry.string("permaddr") if entry.has("permaddr") else None,
         stacked=entry.has("link"),
-        master=entry.string("master") if entry.has("master") else None,
         addresses=tuple(
             Address(
                 family=item.string("family"),
@@ -80,4 +81,6 @@ def _device(entry: Json) -> NetDevice:
         )
         if entry.has("addr_info")
         else None,
+        master=entry.string("master") if entry.has("master") else None,
+        parent=entry.string("link") if isinstance(entry.values.get("link"), str) else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import excerpt, integer, matched, whole_lines
 
 NFSD = (
     "if [ -e /proc/fs/nfsd/threads ]; then cd /proc/fs/nfsd && echo threads $(cat threads) && sed 's/^/port /' portlist"
@@ -75,8 +75,6 @@ def parse_exports(output: str) -> tuple[Export, ...]:
         raise ParseError("exportfs", "the answer is cut off")
     exports = []
     for line in lines:
-        match = re.fullmatch(r"(/\S*)\s+(\S+?)\(([^()\s]+)\)", line)
-        if match is None:
-            raise ParseError("exportfs", f"expected an export, got {excerpt(line)}")
+        match = matched("exportfs", r"(/\S*)\s+(\S+?)\(([^()\s]+)\)", line, "an export")
         exports.append(Export(match[1], match[2], tuple(match[3].split(","))))
     return tuple(exports)

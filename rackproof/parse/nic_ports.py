@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 from rackproof.parse.answer import parse_answer
 from rackproof.parse.errors import ParseError
-from rackproof.parse.pci_links import generation
+from rackproof.parse.memory import remembered
+from rackproof.parse.pci_links import SLOT, generation
 from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
-from rackproof.parse.text import excerpt, real
+from rackproof.parse.text import excerpt, matched, real
 
 _FUNCTION: Final = tuple(
     f"*/device/{name}" for name in ("uevent", "numa_node", "current_link_speed", "current_link_width", "physfn/vendor")
@@ -105,10 +105,10 @@ _CARRIES: Final = (None, "up", "unknown")
 """Operational states of an interface with a carrier; drivers that do not report theirs have ``unknown``."""
 
 
-@lru_cache(maxsize=8)  # about twenty checks of a node read the same two outputs
+@remembered(8)  # about twenty checks of a node read the same two outputs
 def parse_ports(rdma: str, interfaces: str) -> tuple[Port, ...]:
     """Answers to ``RDMA_DEVICES`` and ``INTERFACES``; interfaces without RDMA come after the RDMA devices."""
-    devices, nets = _folders("/sys/class/infiniband", rdma), _folders("/sys/class/net", interfaces)
+    devices, nets = _folders(rdma), _folders(interfaces)
     if "lo" not in nets:
         raise ParseError("grep", "/sys/class/net: no interfaces, not even lo")
     ports = [port for name, files in sorted(devices.items(), key=_natural) for port in _rdma_ports(name, files, nets)]
@@ -125,10 +125,10 @@ def _natural(entry: tuple[str, object]) -> list[int | str]:
     return [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", entry[0])]
 
 
-def _folders(folder: str, output: str) -> dict[str, dict[str, tuple[str, ...]]]:
+def _folders(output: str) -> dict[str, dict[str, tuple[str, ...]]]:
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE:
-        raise ParseError("grep", f"{folder}: exit status {answer.status}")
+        raise ParseError("grep", answer.failure)
     devices: dict[str, dict[str, tuple[str, ...]]] = {}
     for path, lines in files_of(answer.body).items() if answer.body else ():
         name, _, rest = path.partition("/")
@@ -166,7 +166,7 @@ def _rdma_ports(
 def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
     event = dict(line.partition("=")[::2] for line in files.get("device/uevent", ()))
     slot = event.get("PCI_SLOT_NAME")
-    if slot is not None and not re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", slot):
+    if slot is not None and not SLOT.fullmatch(slot):
         raise ParseError("grep", f"expected a PCI address, got {excerpt(slot)}")
     numa = _one(files, "device/numa_node")
     return replace(
@@ -215,9 +215,7 @@ def _rate(text: str | None) -> float | None:
     """``400 Gb/sec (4X NDR)``"""
     if text is None:
         return None
-    match = re.fullmatch(r"([\d.]+) Gb/sec.*", text)
-    if match is None:
-        raise ParseError("grep", f"expected a rate, got {excerpt(text)}")
+    match = matched("grep", r"([\d.]+) Gb/sec.*", text, "a rate")
     return real("grep", "rate", match[1])
 
 

@@ -6,12 +6,12 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.nvidia_xml import PROBLEM, TOOL, integer_at, real_at, text_at, yes_at
+from rackproof.parse.memory import remembered
+from rackproof.parse.nvidia_xml import TOOL, integer_at, is_problem, real_at, text_at, yes_at
 from rackproof.parse.text import excerpt, last_words, text_of, whole_lines
 
 
@@ -80,11 +80,9 @@ class Gpu:
     """``Default``, ``Exclusive_Process``, ``Prohibited``."""
     pcie_replays: int | None
     slowdowns_us: Mapping[str, int]
-    """Time in slowdowns by heat and power brakes since the driver was loaded; empty for older drivers."""
+    """Time at reduced clocks by reason, since the driver was loaded or the GPU reset; empty for older drivers."""
     temperature_margin_c: float | None
     """Distance of the hottest spot from the slowdown limit (T.Limit); negative above the limit."""
-    power_draw_w: float | None
-    """Of the GPU: ``power_draw``, else the instantaneous, else the average one."""
     power_limit_w: float | None
     """In force now."""
     default_power_limit_w: float | None
@@ -163,7 +161,7 @@ class ListedGpu:
 _REASON: Final = re.compile(r"clocks_(?:throttle|event)_reason_(\w+)")
 
 
-@lru_cache(maxsize=16)  # several checks read the same output
+@remembered(16)  # several checks read the same output
 def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
     """Read the XML of ``nvidia-smi -q -x``."""
     text = text_of(TOOL, output)
@@ -238,7 +236,6 @@ def _gpu(element: ET.Element) -> Gpu:
         pcie_replays=integer_at(element, "pci/replay_counter"),
         slowdowns_us=_slowdowns(element),
         temperature_margin_c=_temperature_margin(element),
-        power_draw_w=_first_power(element, power, ("power_draw", "instant_power_draw", "average_power_draw")),
         power_limit_w=_first_power(element, power, ("current_power_limit", "enforced_power_limit", "power_limit")),
         default_power_limit_w=_first_power(element, power, ("default_power_limit",)),
         pcie_generation=integer_at(element, f"{link}/pcie_gen/current_link_gen"),
@@ -342,7 +339,7 @@ def _slowdowns(element: ET.Element) -> Mapping[str, int]:
     section = "clocks_event_reasons_counters"
     names = [counter.tag.removeprefix(f"{section}_") for counter in element.findall(f"{section}/*")]
     times = {name: integer_at(element, f"{section}/{section}_{name}", " us") for name in names}
-    return {name: time for name, time in times.items() if time is not None and re.search("thermal|brak", name)}
+    return {name: time for name, time in times.items() if time is not None}
 
 
 def _ecc(counters: ET.Element | None) -> EccErrors:
@@ -377,10 +374,12 @@ def _remapped_rows(element: ET.Element | None) -> RemappedRows | None:
 
 
 def _problems(element: ET.Element, path: str) -> Iterable[str]:
+    if not any(below.text and is_problem(below.text.strip()) for below in element.iter()):
+        return
     for child in element:
         here = f"{path}/{child.tag}".lstrip("/")
         text = (child.text or "").strip()
-        if PROBLEM.fullmatch(text):
+        if is_problem(text):
             yield f"{here}: {text}"
         yield from _problems(child, here)
 
@@ -394,16 +393,8 @@ _NO_DRIVER: Final = re.compile(
 
 def parse_refusal(output: str) -> str | None:
     """nvidia-smi's error where the driver offers no GPU at all; None where it printed a report or something else."""
-    lines = [line for line in output.splitlines() if _NO_DRIVER.search(line)]
-    return last_words("\n".join(lines)) if lines and "<nvidia_smi_log" not in output else None
-
-
-def driver_numbers(version: str) -> tuple[int, ...]:
-    """``580.95.05`` as numbers that can be compared. Raises ParseError for anything else."""
-    parts = version.split(".")
-    if not all(part.isdecimal() for part in parts):
-        raise ParseError(TOOL, f"expected a driver version, got {version!r}")
-    return tuple(int(part) for part in parts)
+    lines = [] if "<nvidia_smi_log" in output else [line for line in output.splitlines() if _NO_DRIVER.search(line)]
+    return last_words("\n".join(lines)) if lines else None
 
 
 _FLAGS: Final = {

@@ -15,24 +15,11 @@ TOOL: Final = "nvidia-smi"
 
 
 @dataclass(frozen=True, slots=True)
-class Affinity:
-    """Processors local to a device; None where the column is missing, empty or ``N/A``."""
-
-    cpus: str | None
-    """Kernel list: ``0-51,104-155``."""
-    numa_node: str | None
-    gpu_numa_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Topology:
     devices: tuple[str, ...]
     """Columns in order: ``GPU0`` … ``NIC0`` …"""
     paths: Mapping[tuple[str, str], str]
     """Connection from row to column: X, NV18, PIX, PXB, PHB, NODE, SYS …"""
-    affinity: Mapping[str, Affinity]
-    nics: Mapping[str, str]
-    """``NIC0`` to ``mlx5_0``, from the legend; empty without one."""
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -68,42 +55,37 @@ def parse_topology(output: str | bytes) -> Topology:
     """Read the matrix of ``nvidia-smi topo -m``; every device in the header must have a row."""
     lines = [_ANSI.sub("", line) for line in whole_lines(TOOL, output, closing=_LAST_OF_LEGEND)]
     devices: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
     paths: dict[tuple[str, str], str] = {}
-    affinity: dict[str, Affinity] = {}
-    nics: dict[str, str] = {}
+    rows: set[str] = set()
     for line in lines:
         words = line.split()
         if not words:
             continue
         if not devices:
             if words[0] == "GPU0" and line[0].isspace():
-                devices, extra = _header(line)
+                devices = _header(line)
             continue
-        if legend := _LEGEND.fullmatch(line):
-            nics[legend[1]] = legend[2]
-        elif words[0] in devices and words[0] not in affinity:
+        if words[0] in devices and words[0] not in rows:
             row = _row(words, devices, line)
             paths.update({(words[0], device): path for device, path in zip(devices, row, strict=True)})
-            affinity[words[0]] = _affinity(words[len(devices) + 1 :], extra)
-        elif _DEVICE.fullmatch(words[0]):
+            rows.add(words[0])
+        elif _DEVICE.fullmatch(words[0]) and not _LEGEND.fullmatch(line):
             raise ParseError(TOOL, f"unexpected row {excerpt(line)}")
     if not devices:
         raise ParseError(TOOL, f"no topology matrix; the output ends with {last_words(chr(10).join(lines))}")
-    if len(affinity) != len(devices):
-        raise ParseError(TOOL, f"matrix has {len(devices)} columns but {len(affinity)} rows")
-    return Topology(devices, MappingProxyType(paths), MappingProxyType(affinity), MappingProxyType(nics))
+    if len(rows) != len(devices):
+        raise ParseError(TOOL, f"matrix has {len(devices)} columns but {len(rows)} rows")
+    return Topology(devices, MappingProxyType(paths))
 
 
-def _header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _header(line: str) -> tuple[str, ...]:
     rest = line
-    extra = tuple(title for title in _AFFINITIES if title in line)
-    for title in extra:
+    for title in _AFFINITIES:
         rest = rest.replace(title, "")
     devices = tuple(rest.split())
     if len(set(devices)) != len(devices) or not all(_DEVICE.fullmatch(device) for device in devices):
         raise ParseError(TOOL, f"unknown header of the topology matrix: {excerpt(line)}")
-    return devices, extra
+    return devices
 
 
 def _row(words: list[str], devices: tuple[str, ...], line: str) -> list[str]:
@@ -113,13 +95,6 @@ def _row(words: list[str], devices: tuple[str, ...], line: str) -> list[str]:
     if [device for device, path in zip(devices, row, strict=True) if path == "X"] != [words[0]]:
         raise ParseError(TOOL, f"row is not X to itself alone: {excerpt(line)}")
     return row
-
-
-def _affinity(words: list[str], extra: tuple[str, ...]) -> Affinity:
-    """NIC rows leave all columns empty; with only some filled, the columns are ambiguous."""
-    cells = dict(zip(extra, words, strict=True)) if len(words) == len(extra) else {}
-    values = (cells.get(title) for title in _AFFINITIES)
-    return Affinity(*(None if value == "N/A" else value for value in values))
 
 
 _GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")

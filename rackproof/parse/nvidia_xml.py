@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from functools import lru_cache
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -11,10 +12,10 @@ from rackproof.parse.text import excerpt, integer
 
 TOOL: Final = "nvidia-smi"
 
-NOT_AVAILABLE: Final = re.compile(
+_NOT_AVAILABLE: Final = re.compile(
     r"\[?(?:N/A|Not Supported|Requested functionality has been deprecated)\]?|", re.IGNORECASE
 )
-PROBLEM: Final = re.compile(
+_PROBLEM: Final = re.compile(
     r"\[?(?:unknown error|err!|gpu is lost\b.*|gpu requires reset|insufficient permissions?)\]?", re.IGNORECASE
 )
 
@@ -22,7 +23,18 @@ PROBLEM: Final = re.compile(
 def text_at(element: ET.Element, path: str) -> str | None:
     """Text of an element; None when it is absent, is marked as not available, or holds an error."""
     text = (element.findtext(path) or "").strip()
-    return None if NOT_AVAILABLE.fullmatch(text) or PROBLEM.fullmatch(text) else text
+    return text if _is_value(text) else None
+
+
+@lru_cache(maxsize=4096)  # a report has thousands of texts, most of them alike
+def is_problem(text: str) -> bool:
+    """Whether the driver prints an error instead of a value."""
+    return _PROBLEM.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_value(text: str) -> bool:
+    return _NOT_AVAILABLE.fullmatch(text) is None and not is_problem(text)
 
 
 def real_at(element: ET.Element, path: str, unit: str = "") -> float | None:

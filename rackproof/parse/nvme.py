@@ -8,7 +8,8 @@ from typing import Final
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import Json, find_json
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.memory import remembered
+from rackproof.parse.text import ended_lines, excerpt
 
 _TOOL: Final = "nvme"
 
@@ -40,8 +41,6 @@ class SmartLog:
     """Bit field; 0: no warning."""
     used_pct: int
     """Percentage of rated endurance used; can exceed 100."""
-    spare_pct: int
-    spare_threshold_pct: int
     media_errors: int
 
     @property
@@ -52,11 +51,10 @@ class SmartLog:
         return (*named, *([f"unknown warning {self.critical_warning:#x}"] if rest else []))
 
 
+@remembered(16)
 def parse_smart_logs(output: str | bytes) -> dict[str, SmartLog | None]:
     """Output of ``SMART_LOGS`` by controller; None for a drive that did not respond. Empty without drives."""
-    *lines, last = whole_lines(_TOOL, output)
-    if last != "end of smart logs":
-        raise ParseError(_TOOL, f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines(_TOOL, output, "end of smart logs")
     logs: dict[str, SmartLog | None] = {}
     body: list[str] = []
     name = ""
@@ -80,6 +78,8 @@ def parse_smart_logs(output: str | bytes) -> dict[str, SmartLog | None]:
 
 def _log(name: str, body: str) -> SmartLog:
     document = find_json(_TOOL, body, lambda value: isinstance(value, dict) and "percent_used" in value)
+    if document.before.strip():
+        raise ParseError(_TOOL, f"printed before the log of {name}: {excerpt(document.before)}")
     log = Json(_TOOL, f"{name}: ", document.value)
     # Newer versions print the warning as an object that contains the value.
     bits = log.values.get("critical_warning")
@@ -87,8 +87,6 @@ def _log(name: str, body: str) -> SmartLog:
         name,
         _count(log.child("critical_warning"), "value") if isinstance(bits, dict) else _count(log, "critical_warning"),
         _count(log, "percent_used"),
-        _count(log, "avail_spare"),
-        _count(log, "spare_thresh"),
         _count(log, "media_errors"),
     )
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 _LISTED: Final = re.compile(r"([a-z-]+) ([A-Za-z0-9][\w.+-]*)(?: (\S*))?")
 _MISSING: Final = re.compile(r"package \S+ is not installed")
@@ -33,29 +33,36 @@ def parse_package_list(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
 NOT_INSTALLED: Final = "not installed"
 
 
+_STATED: Final = re.compile(
+    r"package (\S+) (?:([a-z-]+) (\S+)|not-installed ?)"
+    r"|dpkg-query: no packages found matching (\S+)|package (\S+) is not installed"
+)
+
+
+def parse_package_states(output: str) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Lines ``package NAME STATUS VERSION`` of dpkg-query or rpm: status and version, once per architecture.
+
+    Packages that were asked for by name and are unknown have none; dpkg prints ``not-installed`` without a version for
+    names from other packages' dependencies.
+    """
+    states: dict[str, tuple[tuple[str, str], ...]] = {}
+    for line in whole_lines("dpkg-query", output):
+        match = matched("dpkg-query", _STATED, line, "a package")
+        name = match[1] or match[4] or match[5]
+        states[name] = (*states.get(name, ()), *([(match[2], match[3])] if match[2] else []))
+    return states
+
+
 def parse_package_versions(output: str, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Installed versions of each name: one per architecture, none where it is not installed."""
-    versions: dict[str, list[str]] = {name: [] for name in names}
-    covered = set()
-    for line in whole_lines("dpkg-query", output):
-        words = line.split()
-        if len(words) == 4 and words[0] == "package" and words[1] in versions:
-            covered.add(words[1])
-            if words[2] == "installed":
-                versions[words[1]].append(words[3])
-        elif len(words) == 3 and words[0] == "package" and words[1] in versions and words[2] == "not-installed":
-            covered.add(words[1])  # dpkg lists names from other packages' dependencies, without a version
-        else:
-            missing = re.fullmatch(
-                r"(?:dpkg-query: no packages found matching (\S+)|package (\S+) is not installed)", line
-            )
-            if missing is None or (missing[1] or missing[2]) not in versions:
-                raise ParseError("dpkg-query", f"expected a package, got {excerpt(line)}")
-            covered.add(missing[1] or missing[2])
-    silent = [name for name in names if name not in covered]
-    if silent:
-        raise ParseError("dpkg-query", f"no output for {', '.join(silent)}")
-    return {name: tuple(several) for name, several in versions.items()}
+    states = parse_package_states(output)
+    for problem, different in (
+        ("unexpected output for", states.keys() - set(names)),
+        ("no output for", set(names) - states.keys()),
+    ):
+        if different:
+            raise ParseError("dpkg-query", f"{problem} {', '.join(sorted(different))}")
+    return {name: tuple(version for status, version in states[name] if status == "installed") for name in names}
 
 
 def is_version(actual: str, expected: str) -> bool:

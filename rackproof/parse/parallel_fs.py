@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,7 @@ def parse_weka_interface(output: str | bytes) -> WekaDriver:
     mounted = []
     for line in lines:
         if line.startswith("mount:"):
-            match = re.fullmatch(r"mount:\[[^\]]*\] (\S+)(?: .*)?", line)
-            if match is None:
-                raise ParseError(tool, f"expected a mount, got {excerpt(line)}")
+            match = matched(tool, r"mount:\[[^\]]*\] (\S+)(?: .*)?", line, "a mount")
             mounted.append(match[1])
     return WekaDriver(not any("not connected" in line for line in lines), tuple(mounted))
 
@@ -246,9 +244,7 @@ class Dfuse:
 def parse_dfuse(output: str | bytes) -> tuple[Dfuse, ...]:
     """Output of ``DFUSE``; empty when no dfuse runs."""
     tool = "dfuse"
-    *lines, last = whole_lines(tool, output)
-    if last != DFUSE_END:
-        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
+    lines = ended_lines(tool, output, DFUSE_END)
     processes: list[list[str]] = []
     for line in lines:
         key, _, value = line.partition(" ")

@@ -18,7 +18,7 @@ _FILES: Final = tuple(
 LINKS: Final = sysfs_command(DEVICES, *_FILES)
 TREE: Final = f"cd {DEVICES} && readlink *{STATUS}"
 """Path of each device in the PCI tree: ``../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0``."""
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+SLOT: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNKNOWN_WIDTHS: Final = (0, 63, 255)
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 """GT/s of a PCIe lane: generation."""
@@ -40,7 +40,7 @@ def parse_pci_links(output: str) -> dict[str, PciLink]:
     """Output of ``LINKS``, by PCI address."""
     answer = parse_answer("grep", output)
     if answer.status not in GREP_DONE or not answer.body:
-        raise ParseError("grep", f"{DEVICES}: exit status {answer.status}, lists no device")
+        raise ParseError("grep", f"{DEVICES} lists no device" if answer.status in GREP_DONE else answer.failure)
     devices: dict[str, dict[str, str]] = {}
     for path, lines in files_of(answer.body).items():
         slot, _, name = path.partition("/")
@@ -78,15 +78,12 @@ def _width(text: str | None) -> int | None:
 
 
 def parse_pci_tree(output: str) -> dict[str, str | None]:
-    """Output of ``TREE``: parent of each device, None below a root bus."""
-    answer = parse_answer("readlink", output)
-    if answer.status != 0:
-        raise ParseError("readlink", f"exit status {answer.status}")
+    """Body of the answer to ``TREE``: parent of each device, None below a root bus."""
     above: dict[str, str | None] = {}
-    for line in whole_lines("readlink", answer.body):
+    for line in whole_lines("readlink", output):
         *_, parent, device = ["", *line.split("/")]
-        if not line.startswith("../") or not _ADDRESS.fullmatch(device):
+        if not line.startswith("../") or not SLOT.fullmatch(device):
             raise ParseError("readlink", f"expected a device, got {excerpt(line)}")
         # Behind a volume management device another tree begins: pci0000:80/0000:80:05.5/pci10000:00/10000:00:02.0.
-        above[device] = parent if _ADDRESS.fullmatch(parent) else None
+        above[device] = parent if SLOT.fullmatch(parent) else None
     return above

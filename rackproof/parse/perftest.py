@@ -62,7 +62,6 @@ class LatencyRow:
     max_us: float | None
     typical_us: float | None
     """The median."""
-    stdev_us: float | None
     p99_us: float | None
     p999_us: float | None
 
@@ -217,7 +216,6 @@ def _latency_row(cells: dict[str, str]) -> LatencyRow:
         min_us=us("t_min"),
         max_us=us("t_max"),
         typical_us=us("t_typical"),
-        stdev_us=us("t_stdev"),
         p99_us=us("99% percentile"),
         p999_us=us("99.9% percentile"),
     )
@@ -225,7 +223,8 @@ def _latency_row(cells: dict[str, str]) -> LatencyRow:
         if value == 0:
             raise Unreliable(TOOL, f"{row.iterations} iterations done, and {name} is 0")
     ascending = [v for v in (row.min_us, row.typical_us, row.p99_us, row.p999_us, row.max_us) if v is not None]
-    if row.average_us is None or ascending != sorted(ascending):
+    average = [v for v in (row.min_us, row.average_us, row.max_us) if v is not None]
+    if row.average_us is None or ascending != sorted(ascending) or average != sorted(average):
         raise Unreliable(TOOL, f"latencies of {row.bytes} B contradict each other")
     return row
 

@@ -18,6 +18,8 @@ class Ping:
     fastest_ms: float | None = None
     mean_ms: float | None = None
     slowest_ms: float | None = None
+    duplicates: int = 0
+    """Further replies to a packet, which ``received`` does not count: a loop, or two nodes with one address."""
 
     @property
     def lost_pct(self) -> float:
@@ -26,16 +28,17 @@ class Ping:
 
 def parse_ping(output: str) -> Ping:
     """Statistics of ``ping -q``. Raises ParseError where more replies than packets are counted."""
-    match = re.search(r"(?m)^(\d+) packets transmitted, (\d+) received", output)
-    if match is None:
-        raise ParseError("ping", f"expected statistics, got {excerpt(output)}")
-    sent, received = int(match[1]), int(match[2])
-    if received > sent:
+    matches = re.findall(r"(?m)^(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?", output)
+    if len(matches) != 1:
+        raise ParseError("ping", f"expected statistics once, got {excerpt(output)}")
+    sent, received, duplicates = (int(number or 0) for number in matches[0])
+    if received > sent or not sent:
         raise ParseError("ping", f"{received} replies to {sent} packets")
     times = re.search(r"(?m)^rtt min/avg/max/mdev = ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ ms", output)
     if times is None or not received:
-        return Ping(sent, received)
-    return Ping(sent, received, *(real("ping", "rtt", time) for time in times.groups()))
+        return Ping(sent, received, duplicates=duplicates)
+    fastest, mean, slowest = (real("ping", "rtt", time) for time in times.groups())
+    return Ping(sent, received, fastest, mean, slowest, duplicates)
 
 
 def parse_answered_sizes(output: str) -> tuple[str, ...]:

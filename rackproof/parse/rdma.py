@@ -36,7 +36,6 @@ class HcaPort:
     state: str
     """PORT_ACTIVE, PORT_DOWN …"""
     active_mtu_bytes: int
-    max_mtu_bytes: int
     link_layer: str
     """Ethernet or InfiniBand."""
 
@@ -46,11 +45,6 @@ class Hca:
     name: str
     transport: str
     firmware: str
-    node_guid: str
-    vendor_id: str
-    vendor_part_id: int
-    board_id: str | None
-    """PSID; Soft-RoCE has none."""
     ports: tuple[HcaPort, ...]
 
 
@@ -126,16 +120,11 @@ def _hca(device: dict[str, str], ports: list[dict[str, str]]) -> Hca:
         name=name,
         transport=_take(_DEVINFO, device, "transport").split(" (")[0],
         firmware=device.get("fw_ver", ""),
-        node_guid=_take(_DEVINFO, device, "node_guid"),
-        vendor_id=_take(_DEVINFO, device, "vendor_id"),
-        vendor_part_id=integer(_DEVINFO, "vendor_part_id", _take(_DEVINFO, device, "vendor_part_id")),
-        board_id=device.get("board_id"),
         ports=tuple(
             HcaPort(
                 number=integer(_DEVINFO, "port", _take(_DEVINFO, port, "port"), minimum=1),
                 state=_take(_DEVINFO, port, "state").split(" (")[0],
                 active_mtu_bytes=_mtu(port, "active_mtu"),
-                max_mtu_bytes=_mtu(port, "max_mtu"),
                 link_layer=_take(_DEVINFO, port, "link_layer"),
             )
             for port in ports

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt
 
 
-def sections_of(lines: Sequence[str], count: int) -> list[list[str]]:
-    """Split lines into sections. Raises ParseError unless there are ``count``."""
+def sections_of(lines: Iterable[str], count: int | None = None) -> list[list[str]]:
+    """Split lines into sections. Raises ParseError unless there are ``count``; None: any number."""
     sections: list[list[str]] = [[]]
     for line in lines:
         if line == "--":
             sections.append([])
         else:
             sections[-1].append(line)
-    if len(sections) != count:
+    if count is not None and len(sections) != count:
         raise ParseError("answer", f"expected {count} sections, actual {len(sections)}")
     return sections
+
+
+def blocks_of(tool: str, head: str, lines: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Blocks of lines, each below a line that matches ``head``: the pattern's group, and the lines that follow.
+
+    Raises ParseError for lines before the first head.
+    """
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if match := re.fullmatch(head, line):
+            blocks.append((match[1], []))
+        elif blocks:
+            blocks[-1][1].append(line)
+        else:
+            raise ParseError(tool, f"unexpected line {excerpt(line)}")
+    return blocks
 
 
 def keyed_lines(tool: str, lines: Iterable[str], keys: Collection[str], separator: str = " ") -> dict[str, list[str]]:
@@ -28,8 +45,8 @@ def keyed_lines(tool: str, lines: Iterable[str], keys: Collection[str], separato
     """
     values: dict[str, list[str]] = {}
     for line in lines:
-        key, found, value = line.partition(separator)
-        if key not in keys or (separator != " " and not found):
+        key, separated, value = line.partition(separator)
+        if key not in keys or (separator != " " and not separated):
             raise ParseError(tool, f"unexpected line {excerpt(line)}")
         values.setdefault(key, []).append(value)
     return values

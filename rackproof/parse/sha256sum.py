@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt
+from rackproof.parse.text import excerpt, matched
+
+
+def parse_digests(lines: Iterable[str]) -> dict[str, str]:
+    """``sha256sum -- PATHS 2>/dev/null``: hash of each file that exists."""
+    matches = (matched("sha256sum", "([0-9a-f]{64})  (.+)", line, "a hash and a path") for line in lines)
+    return {match[2]: match[1] for match in matches}
 
 
 def parse_sha256sum(lines: list[str], paths: tuple[str, ...]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import excerpt, integer, matched, whole_lines
 
 SCONTROL: Final = "scontrol"
 _KEY: Final = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z_]*)=")
@@ -193,9 +193,7 @@ def parse_srun_help(output: str | bytes) -> frozenset[str]:
 def parse_scontrol_config(output: str | bytes) -> SlurmConfig:
     """``scontrol show config``."""
     lines = whole_lines(SCONTROL, output)
-    match = re.fullmatch(r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", lines[0])
-    if match is None:
-        raise ParseError(SCONTROL, f"expected a configuration, got {excerpt(lines[0])}")
+    match = matched(SCONTROL, r"Configuration data as of (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", lines[0], "a configuration")
     values: dict[str, str] = {}
     for line in lines[1:]:
         if pair := re.fullmatch(r"(\S+)\s*= ?(.*)", line):

@@ -89,7 +89,7 @@ def parse_statfs_answers(output: str, points: tuple[str, ...]) -> dict[str, Answ
         match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
         if match is None or match[1] not in points:
             raise ParseError("stat", f"unexpected line {excerpt(line)}")
-        answers[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]))
+        answers[match[1]] = Answer(f"{match[3]}\n" if match[3] else "", int(match[2]), "stat")
     missing = [point for point in points if point not in answers]
     if missing:
         raise ParseError("stat", f"no output for {', '.join(missing)}")

@@ -7,7 +7,7 @@ from typing import Final
 
 from rackproof.parse.answer import STATUS
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 # Device names may contain colons (0000:1a:00.0), file names do not.
 _LINE: Final = re.compile(r"(/?(?:[^/]+/)+?[\w.-]+):(.*)")
@@ -20,9 +20,7 @@ def files_of(output: str | bytes) -> dict[str, tuple[str, ...]]:
     """
     files: dict[str, list[str]] = {}
     for line in whole_lines("grep", output):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError("grep", f"expected PATH:LINE, got {excerpt(line)}")
+        match = matched("grep", _LINE, line, "PATH:LINE")
         files.setdefault(match[1], []).append(match[2].rstrip())
     return {path: tuple(lines) for path, lines in files.items()}
 

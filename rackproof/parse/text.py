@@ -47,6 +47,22 @@ def whole_lines(tool: str, output: str | bytes, *, closing: str | None = None) -
     return lines
 
 
+def ended_lines(tool: str, output: str | bytes, end: str) -> list[str]:
+    """Whole lines before the last one, which is the marker of a complete answer."""
+    *lines, last = whole_lines(tool, output)
+    if last != end:
+        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
+    return lines
+
+
+def matched(tool: str, pattern: str | re.Pattern[str], text: str, what: str) -> re.Match[str]:
+    """The match of the whole text. Raises ParseError, ``expected WHAT``, without one."""
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        raise ParseError(tool, f"expected {what}, got {excerpt(text)}")
+    return match
+
+
 def integer(tool: str, what: str, token: str, *, minimum: int | None = 0) -> int:
     """Plain decimal integer; ``minimum=None`` allows any."""
     if not _INTEGER.fullmatch(token):
@@ -79,6 +95,12 @@ def half_digit(token: str) -> float:
 def version_begins(version: str | None, prefix: str) -> bool:
     """``24.11.1`` begins with 24.11 and not with 24.1; an unknown version with nothing."""
     return version is not None and re.match(rf"{re.escape(prefix)}(?![0-9])", version) is not None
+
+
+def version_numbers(tool: str, version: str) -> tuple[int, ...]:
+    """``28.39.1002`` as comparable numbers. Raises ParseError for anything else."""
+    matched(tool, r"\d+(?:\.\d+)*", version, "a version")
+    return tuple(map(int, version.split(".")))
 
 
 def excerpt(text: str, limit: int = 80) -> str:

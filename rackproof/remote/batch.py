@@ -1,26 +1,23 @@
-"""Many commands in one round trip: the script that a node runs, and how its answer is unpacked. Pure.
+"""Many commands in one round trip: the node's script, and the parser of its answer. Pure.
 
-Each command is started as ``Connection.run`` starts it, so that it cannot matter which way it was read. A few workers
-walk along the list, and each takes the next free command; a worker is a process group of its own
-under ``timeout``. Limits for every single command would cost a small node more than the commands do, so one clock
-looks at all of them once a second:
+Commands start as in ``Connection.run``, so that results do not depend on the way. A few workers, each in its own
+process group under ``timeout``, take the commands in turn. A time limit for each command would cost a small node more
+than the commands, so one loop looks at all of them once a second:
 
-* commands that are not back after a moment no longer hold up the others: when no worker is left that moves on, another
-  is hired;
-* one that is not back within its limit ends with its worker. What cannot even be killed is left behind;
-* output above its limit ends a command that still runs, and is dropped. The limit on the size of files keeps it from
-  filling memory between two looks; it is far above the limit on output, because tools write caches;
-* what has not been started when the time of the whole batch is over is not in the answer, and is asked again.
+* a command that takes long does not block the others: if all workers are stuck, another one starts;
+* a command that exceeds its limit is killed with its worker, or left behind if it cannot be killed;
+* a command whose output exceeds its limit is killed, and the output dropped. The limit on file sizes (``ulimit``)
+  bounds the memory between two looks; it is far above the limit on output, because tools write caches;
+* commands that have not started when the time of the batch is over are missing in the answer, and are sent again.
 
-Time is counted in seconds slept and in ``/proc/uptime``, never by the node's clock, which may be wrong or be set.
+Time is that of ``/proc/uptime`` or seconds slept; the node's clock may be wrong or be set.
 
-The answer is a line about the batch, a list of files (``3.out 17``), an empty line, and their contents in the same
-order. For command 3 there are ``3.a`` (taken: by whom, and when), ``3.err``, ``3.out`` and ``3.rc`` (exit status, and
-when), or one of the marks ``3.late`` and ``3.big``.
+The answer is a line about the batch, a list of files with sizes (``3.out 17``), an empty line, and the files' contents
+in that order. The files of command 3 are ``3.a`` (process id of its worker, start), ``3.err``, ``3.out`` and ``3.rc``
+(exit status, end), or one of the marks ``3.late`` and ``3.big``.
 
-Where answers do not fit into memory or on the disk, tools print less than they meant to, and many of them say nothing.
-Nothing is freed before it has been tried whether there is still room, so a full disk has no room for ``3.rc``
-either; then the file ``room`` goes, and nothing of the whole batch is believed.
+When memory or the disk is full, tools print less, and many report no error. Writing ``3.rc`` fails then as well,
+because no space is freed before it; the script removes the file ``room``, and the whole batch is discarded.
 """
 
 from __future__ import annotations
@@ -33,19 +30,19 @@ from rackproof import shell
 from rackproof.remote.command import KILL_AFTER_S, NOT_FINISHED, CommandResult, program, timed_out
 
 WORKERS = 2
-"""More would only make the commands of a node wait for each other; one where there are no more than two processors."""
+"""One on nodes with one or two processors; more workers only compete for processors."""
 MOST_WORKERS = 10
-"""With those that are hired because a command does not come back."""
+"""Maximum, with those that start because others are stuck."""
 MOMENT_S = 5
-"""Seconds after which a command may hang: another worker continues with the others."""
+"""Seconds after which a command counts as stuck."""
 BUSY_MOMENT_S = 30
-"""The same while processes wait for a processor: more workers would only slow the node down."""
+"""The same while processes wait for a processor: more workers would slow the node down."""
 STREAM_LIMIT = 4 * 1024 * 1024
-"""Bytes of one stream of one command."""
+"""Maximum bytes of one stream of a command."""
 ANSWER_LIMIT = 12 * 1024 * 1024
-"""Bytes of a whole answer; what exceeds it is asked again."""
+"""Maximum bytes of a batch's answer; the remaining commands are sent again."""
 FILE_LIMIT = 128 * 1024 * 1024
-"""Size of any file that a command writes, bytes."""
+"""Maximum size of files that commands write, bytes."""
 PLACES = ("/dev/shm", "/run", "/tmp", "/var/tmp")  # noqa: S108  (made with mktemp)
 MAGIC = b"rackproof-batch/2"
 
@@ -53,16 +50,16 @@ MAGIC = b"rackproof-batch/2"
 @dataclass(frozen=True, slots=True)
 class _Answer:
     complete: bool
-    """Every worker has come to its end."""
+    """All workers have ended."""
     uptime_s: float
-    """Of the node when it answered; 0 where it does not say."""
+    """Uptime of the node at the answer; 0 if unknown."""
     files: dict[str, bytes]
 
 
 def budget_s(timeout_s: float, count: int) -> int:
-    """How long the script collects ``count`` answers: three commands in a row that hang, and half a second for each.
+    """Time limit of a batch: three hanging commands in a row, and half a second for each command.
 
-    That is for an emulated node on a busy machine; a server needs a hundredth of it.
+    Emulated nodes on a busy host need it; a server needs a hundredth.
     """
     return 3 * (math.ceil(timeout_s) + KILL_AFTER_S + 2) + count // 2
 
@@ -95,11 +92,11 @@ def script(commands: Sequence[str], timeout_s: float) -> bytes:
 
 
 def unpack(node: str, commands: Sequence[str], timeout_s: float, answer: bytes) -> list[CommandResult]:
-    """The results that the answer holds, in the order of ``commands``.
+    """Results in the answer, in the order of ``commands``.
 
-    A command that was under way for longer than its limit, printed too much or took its shell down with it has an
-    error instead of an exit status. One that was never started, or whose part of the answer does not add up, is
-    left out: it has to be asked again. What a login shell prints before the answer is no part of it.
+    A command that exceeded its time or output limit, or killed its shell, has an error instead of an exit status.
+    Commands that did not start, or whose part is damaged, are missing and must be sent again. Output of the login shell
+    before the answer is ignored.
     """
     read = _read(answer)
     if read is None:
@@ -109,7 +106,7 @@ def unpack(node: str, commands: Sequence[str], timeout_s: float, answer: bytes) 
 
 
 def _read(answer: bytes) -> _Answer | None:
-    """None when the answer is damaged or cut."""
+    """None for a damaged or truncated answer."""
     at = answer.find(MAGIC + b" ")
     if at < 0 or (at > 0 and answer[at - 1 : at] != b"\n"):
         return None
@@ -160,7 +157,7 @@ def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: 
 
 
 def _seconds(words: Sequence[bytes]) -> float:
-    """A time in ``/proc/uptime``; 0 where there is none."""
+    """A time of ``/proc/uptime``; 0 if absent."""
     try:
         return float(words[0])
     except (IndexError, ValueError):

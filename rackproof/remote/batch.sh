@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Runs the commands in "$@" and prints their answers in one piece. How is described in batch.py.
+# Runs the commands in "$@" and prints their results in one answer; see batch.py.
 : "${magic?}" "${kill_after_s?}" "${budget_s?}" "${busy_moment_s?}" "${moment_s?}" "${over_s?}" "${gone_s?}"
 : "${stream_limit?}" "${answer_limit?}" "${places?}" "${room_bytes?}" "${last?}" "${workers_wanted?}" "${most_workers?}"
 : "${most_hired?}" "${worker_code?}"
@@ -32,10 +32,10 @@ weigh() {
   done
 }
 look() {
-  # A node that is late itself misses looks: what counts is its uptime, where it has one.
+  # A busy node skips ticks: use its uptime if it has one.
   now=$((now + 1)) up=
   { read -r up _ </proc/uptime; } && up=${up%.*} && now=$((up - ${began:=$up}))
-  # A small node may be one of many that share a processor, and cannot see that it waits.
+  # A small node may share its processors with others, which its load does not show.
   [ "$cpus" -le 2 ] && busy=$now
   { read -r _ _ _ runnable _ </proc/loadavg; } && [ $((${runnable%/*} - 1)) -ge "$cpus" ] && busy=$now
   [ $((now - busy)) -lt "$moment_s" ] && moment=$busy_moment_s || moment=$moment_s
@@ -81,7 +81,7 @@ main() {
   [ -n "$d" ] || { echo "no room for answers in $places" >&2; exit 1; }
   : >room
   mkfifo events && exec 3<>events || exit 1
-  # Nothing here holds the script's own streams: what hangs must not keep the connection open.
+  # Without the script's own streams: a hanging process must not keep the connection open.
   { while sleep 1; do echo tick; done; } </dev/null >&3 2>/dev/null & clock=$!
   trap 'stop 2>/dev/null' EXIT
   trap 'exit 143' TERM HUP INT

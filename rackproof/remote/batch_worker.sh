@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# A worker of a batch: walks along the list of commands and runs each that no other worker has taken.
+# A worker of a batch: runs each command in the list that no other worker has taken.
 : "${blocks?}"
-# The program that a command starts, in p; empty for those that read any file or run any program.
+# Sets p to the program of a command; empty for programs that read any file or run any program.
 program() {
   set -f
   # shellcheck disable=SC2086  # its words

@@ -12,15 +12,18 @@ lacks an answer later gets a trial of its own, and after the second such node al
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+from rackproof.core import clocks
 from rackproof.remote.batch import MAGIC, budget_s, script, unpack
+from rackproof.remote.clocks import LIMIT_S
 from rackproof.remote.command import GRACE_S, CommandResult
 from rackproof.remote.redaction import redacted
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.ssh import Connection, Fleet
 
 COMMAND_TIMEOUT_S = 20.0
 TRIP_GRACE_S = 60.0
@@ -28,8 +31,9 @@ TRIP_GRACE_S = 60.0
 PATIENCE = 3
 """Commands or round trips that may fail to end before a node gets no more commands."""
 ROUNDS = 12
-NOT_RECORDED = "not in the recording"
-"""How the reason begins for which a recording has no answer to a command."""
+CLOCKS_APART_S = 0.1
+"""How far a right clock may be off before the controller's own is complained of: the default of
+``system.time.max_offset_ms``."""
 
 Question = Callable[[], object]
 """Reads a node through a reader; may raise any exception."""
@@ -104,7 +108,7 @@ class RecordingReader:
                 raise QuestionsNeeded([command])
             result = self._missed(command)
             if result is None:
-                return self._unanswered(command, self.lost or f"{NOT_RECORDED}: {command}")
+                return self._unanswered(command, self.lost or f"not in the recording: {command}")
         if not self._trying:
             if command not in self._used:
                 self._used[command] = result
@@ -165,10 +169,10 @@ class RecordingReader:
         self._trying = True
         try:
             question()
-        except QuestionsNeeded as wanted:
-            return wanted.commands
+        except QuestionsNeeded as needed:
+            return needed.commands
         except Exception:
-            return ()  # it has what it needs to fail; whoever asks it in earnest will see why
+            return ()  # nothing is missing; the question fails again, and is reported, when it runs
         finally:
             self._trying = False
         return ()
@@ -176,14 +180,14 @@ class RecordingReader:
     @contextmanager
     def tracing(self) -> Iterator[list[CommandResult]]:
         """The results that are read inside the block, in order, with repetitions."""
-        seen: list[CommandResult] = []
-        outer, self._trace = self._trace, seen
+        trace: list[CommandResult] = []
+        outer, self._trace = self._trace, trace
         try:
-            yield seen
+            yield trace
         finally:
             self._trace = outer
             if outer is not None:
-                outer.extend(seen)
+                outer.extend(trace)
 
     def _unanswered(self, command: str, reason: str) -> CommandResult:
         return CommandResult(self.node, command, None, timeout_s=self.timeout_s, error=reason)
@@ -235,7 +239,7 @@ class Gathering:
             answered |= fetched
             if not fetched:
                 break
-            # Where the first one cannot be asked, the next one tries.
+            # If the first node of a group does not answer, the next one is tried.
             for group in groups:
                 if group[0] not in fetched and any(node in fetched for node in group):
                     group.sort(key=lambda node: node not in fetched)
@@ -248,10 +252,10 @@ class Gathering:
         for name in nodes:
             self._readers[name].refill = None
         self._refilled = True
-        everybody = [self._readers[name] for name in (node, *nodes)]
-        had = [len(reader.known()) for reader in everybody]
-        self._learn([[reader.node] for reader in everybody], {})
-        for reader, before in zip(everybody, had, strict=True):
+        readers = [self._readers[name] for name in (node, *nodes)]
+        counts = [len(reader.known()) for reader in readers]
+        self._learn([[reader.node] for reader in readers], {})
+        for reader, before in zip(readers, counts, strict=True):
             reader.misses += len(reader.known()) - before
 
     def _missing(self, node: str, open_: dict[str, list[Question]]) -> list[str]:
@@ -281,24 +285,46 @@ def gather(
 
 
 def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[str, Sequence[str]]) -> set[str]:
-    """Read commands in one round trip per node, all nodes in parallel. Returns the nodes that answered any of them."""
+    """Read commands in one round trip per node, all nodes in parallel. Returns the nodes that answered any of them.
 
-    def ask(connection: Live, node: str) -> tuple[list[CommandResult], CommandResult | None]:
-        limit = readers[node].timeout_s
-        time_s = budget_s(limit, len(wanted[node])) + TRIP_GRACE_S
-        answer = connection.run("sh -s", time_s, script(wanted[node], limit))
-        results = unpack(node, wanted[node], limit, answer.stdout)
-        if results or MAGIC in answer.stdout:
-            return results, None
-        # Does it run anything at all?
-        failure = answer if answer.rc is None else connection.run("true", limit)
-        return [], failure if failure.error is not None else None
+    ``clocks.COMMAND`` is answered by the controller, for all nodes that are asked together.
+    """
+    base_s = time.time() - time.monotonic()
 
-    answers: dict[str, tuple[list[CommandResult], CommandResult | None]] = fleet.each(
-        wanted, lambda connection: ask(connection, connection.node.name), "answers to the checks"
-    )
-    for node, (results, failure) in answers.items():
+    def ask(connection: Connection) -> _Fetched:
+        name = connection.node.name
+        asked = clocks.COMMAND in wanted[name]
+        clock = connection.clock(base_s) if asked else None  # before the node is busy
+        results, failure = _batch(connection, name, [c for c in wanted[name] if c != clocks.COMMAND], readers[name])
+        return results, failure, clock if failure is None else None
+
+    answers: dict[str, _Fetched] = fleet.each(wanted, ask, "answers to the checks")
+    read = {node: clock for node, (_, _, clock) in answers.items() if clock is not None}
+    table = clocks.rendered(read).encode()
+    if remark := clocks.controller_is_off(read, CLOCKS_APART_S):
+        fleet.on_wait(remark)
+    for node, (results, failure, _) in answers.items():
         if failure is not None:
             readers[node].attempt(failure)
-        readers[node].add(results)
-    return {node for node, (results, _) in answers.items() if results}
+        compared = [CommandResult(node, clocks.COMMAND, 0, table, timeout_s=LIMIT_S)] if node in read else []
+        readers[node].add([*results, *compared])
+    return {node for node, (results, _, _) in answers.items() if results or node in read}
+
+
+_Fetched = tuple[list[CommandResult], CommandResult | None, clocks.Clock | str | None]
+"""Results, why the node does not answer, and its clock where it was asked for."""
+
+
+def _batch(
+    connection: Live, node: str, commands: Sequence[str], reader: RecordingReader
+) -> tuple[list[CommandResult], CommandResult | None]:
+    if not commands:
+        return [], None
+    limit = reader.timeout_s
+    answer = connection.run("sh -s", budget_s(limit, len(commands)) + TRIP_GRACE_S, script(commands, limit))
+    results = unpack(node, commands, limit, answer.stdout)
+    if results or MAGIC in answer.stdout:
+        return results, None
+    # Does the node run any command?
+    failure = answer if answer.rc is None else connection.run("true", limit)
+    return [], failure if failure.error is not None else None

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import dropwhile
+
+from rackproof.core.failure import failure
 
 KILL_AFTER_S = 5
 NOT_FINISHED = "not finished within "
@@ -32,6 +38,11 @@ class CommandResult:
     error: str | None = None
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """sha256 names of the streams that are not empty."""
+        return tuple(sha256_of(stream) for stream in (self.stdout, self.stderr) if stream)
+
+    @property
     def ok(self) -> bool:
         return self.rc == 0
 
@@ -44,10 +55,13 @@ class CommandResult:
         """Why the command failed, in one line."""
         if self.error:
             return self.error
-        last = self.stderr.decode(errors="replace").strip().splitlines()[-1:] or [""]
-        if self.rc == 127:
-            return f"command not found: {last[0] or self.command}"
-        return f"exit status {self.rc}" + (f": {last[0]}" if last[0] else "")
+        return failure(program(self.command), self.rc or 0, self.stderr.decode(errors="replace"), self.text)
+
+
+@lru_cache(maxsize=64)
+def sha256_of(output: bytes) -> str:
+    """Cached, since thousands of measurements and checks read the same large output."""
+    return hashlib.sha256(output).hexdigest()
 
 
 def portable(script: str) -> str:
@@ -61,14 +75,20 @@ def portable(script: str) -> str:
 _PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
 
 
-def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "") -> str:
+_PATH = "PATH=$PATH:/usr/sbin:/sbin"
+"""A login without root may lack these on its PATH; what is there is installed all the same."""
+
+
+def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:
     """The command under the node's own ``timeout``, in a fixed locale, as one shell string.
 
     The limit is on the node because a lost ssh connection does not end its commands. ``sudo`` is a prefix of it all.
-    ``mark`` is in the environment of the command and its children; ``ending`` ends them by it.
+    ``mark`` is in the environment of the command and its children; ``ending`` ends them by it. ``user`` is a prefix
+    that runs the command itself as another user; ``timeout`` stays root's, so it can end it.
     """
     marked = f"{MARK}={mark} " if mark else ""
-    return f"{sudo}env LC_ALL=C {marked}timeout -k {KILL_AFTER_S} {timeout_s:g} sh -c {portable(command)}"
+    run = portable(f"{_PATH}; {command}")
+    return f"{sudo}env LC_ALL=C {marked}timeout -k {KILL_AFTER_S} {timeout_s:g} {user}sh -c {run}"
 
 
 def ending(mark: str) -> str:
@@ -78,25 +98,73 @@ def ending(mark: str) -> str:
     return f"{{ {kill} $p && sleep 1; {kill} -9 $p; }} 2>/dev/null"
 
 
-def tied(command: str, timeout_s: float, sudo: str = "") -> str:
+def tied(command: str, timeout_s: float, sudo: str = "", user: str = "") -> str:
     """A server that ends with its connection: the end of its input kills it, by its process id.
 
     So a killed controller leaves no process that occupies a port or a file.
     """
     script = (
-        f"exec 3<&0; {bounded(command, timeout_s)} 3<&- & p=$!; "
+        f"exec 3<&0; {bounded(command, timeout_s, user=user)} 3<&- & p=$!; "
         "{ cat <&3 >/dev/null; kill -TERM $p 2>/dev/null; } & c=$!; "
         "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
     )
     return f"{sudo}sh -c {portable(script)}"
 
 
+_WRAPPERS = frozenset({"timeout", "env", "nice", "ionice", "taskset", "numactl", "runuser", "setpriv", "sudo", "exec"})
+_KEYWORDS = frozenset({"!", "do", "elif", "else", "if", "then", "until", "while", "{", "("})
+_BUILTINS = frozenset((
+    ".", ":", "[", "break", "case", "cd", "command", "continue", "do", "done", "echo", "esac", "eval", "exit", "export",
+    "false", "fi", "for", "local", "printf", "read", "return", "set", "shift", "sleep", "source", "test", "trap",
+    "true", "umask", "unset", "wait", "}",
+))  # fmt: skip
+_HELPERS = frozenset((
+    "awk", "cat", "cut", "date", "find", "grep", "head", "ls", "mkdir", "mktemp", "mountpoint", "readlink", "rm", "sed",
+    "sort", "sync", "tail", "uname", "uniq",
+))  # fmt: skip
+"""Programs of the system, which are rarely the subject of a command."""
+
+_PROGRAM = re.compile(r"[\w./+-]+")
+_FUNCTION = re.compile(r"^(\w+)\(\) *\{", re.MULTILINE)
+
+
+@lru_cache(maxsize=4096)  # the same questions go to all nodes
+@lru_cache(maxsize=4096)  # many nodes and checks share a command
 def program(command: str) -> str:
-    """Name of the program, without a leading ``timeout -k 2 5`` and assignments."""
-    words = list(dropwhile(lambda word: "=" in word, command.split()))
-    if words[:1] == ["timeout"]:
-        words = list(dropwhile(lambda word: word[0] in "-.0123456789", words[1:]))
-    return words[0] if words else command
+    """Name of the first program of a command that is not a helper of the shell's, for messages.
+
+    Assignments, redirections and wrappers such as ``timeout -k 2 5`` are left out; a command of helpers alone is named
+    by its first.
+    """
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="();&|\n<>")
+    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
+    simple: list[list[str]] = [[]]
+    target = False
+    try:
+        for token in lexer:
+            if not token or token.strip("();&|\n<>"):
+                if not target:
+                    simple[-1].append(token)
+                target = False
+            elif "<" in token or ">" in token:
+                target = True
+            else:
+                simple.append([])
+    except ValueError:  # quotes that are not closed
+        simple = [command.split()]
+    skipped = _BUILTINS.union(_FUNCTION.findall(command))
+    names = [name for words in simple if _PROGRAM.fullmatch(name := _first_program(words)) and name not in skipped]
+    return next((name for name in names if name not in _HELPERS), names[0] if names else "sh" if command else "")
+
+
+def _first_program(words: Iterable[str]) -> str:
+    """Of a simple command, without keywords, assignments and wrappers; empty where there is none."""
+    left = list(dropwhile(lambda word: word in _KEYWORDS or "=" in word, words))
+    while left and left[0] in _WRAPPERS:
+        left = left[1:]
+        while left and ("=" in left[0] or left[0][0] in "-.0123456789"):
+            left = left[2:] if left[0] == "-u" else left[1:]  # the user of sudo and runuser
+    return left[0] if left and left[0] not in ("for", "case") else ""
 
 
 def timed_out(rc: int | None) -> bool:

@@ -81,11 +81,11 @@ class CommandCache:
             if used.get(node.name):
                 alike.setdefault(kind_of(node), []).append(node.name)
         for kind, names in alike.items():
-            asked = Counter(command for name in names for command in dict.fromkeys(used[name]))
-            common = [command for command, times in asked.items() if 2 * times > len(names)]
+            uses = Counter(command for name in names for command in dict.fromkeys(used[name]))
+            common = [command for command, times in uses.items() if 2 * times > len(names)]
             self.kinds[kind] = common
             for name in names:
-                own = [command for command in dict.fromkeys(used[name]) if 2 * asked[command] <= len(names)]
+                own = [command for command in dict.fromkeys(used[name]) if 2 * uses[command] <= len(names)]
                 self.nodes.pop(name, None)
                 if own:
                     self.nodes[name] = own
@@ -124,12 +124,12 @@ def load(subject: str) -> CommandCache:
 
 
 def _lists(plain: Any) -> dict[str, list[str]]:
-    found = {}
+    lists = {}
     for name, commands in plain.items():
         if not isinstance(commands, list) or not all(isinstance(c, str) and c and "\0" not in c for c in commands):
             raise TypeError("not a list of commands")
-        found[str(name)] = commands
-    return found
+        lists[str(name)] = commands
+    return lists
 
 
 def _prune(where: Path) -> None:

@@ -1,4 +1,4 @@
-"""What differs between two recordings: of one node at two dates, or of two nodes that should be alike. Pure."""
+"""Differences between two recordings: of one node at two times, or of two nodes that should be equal. Pure."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _NAMES = ("ifname", "name", "id", "dev", "field")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One command that was answered differently."""
+    """A command with different answers."""
 
     command: str
     lines: tuple[str, ...]
-    """Unified, without the two lines of file names."""
+    """Unified diff without its two lines of file names."""
 
 
 def differences(
     before: Recording, after: Recording, *, peers: Iterable[Recording] = (), everything: bool = False
 ) -> list[Difference]:
-    """What ``after`` answers otherwise than ``before``, in the order in which it was asked.
+    """Commands that ``before`` and ``after`` answer differently, in recorded order.
 
-    Between two nodes each one's own name and addresses count as the same, and so do those of ``peers``; what machines
-    are born with is left out. ``everything`` compares the text as it is.
+    For two nodes, their own names and addresses count as equal, as do those of ``peers``; hardware addresses, serial
+    numbers and UUIDs are ignored. ``everything`` compares the unchanged text.
     """
     two = before.node.name != after.node.name
-    known = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
+    nodes = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
     shared = before.results.keys() & after.results.keys()
-    left, right = (_answers(side, _speaker(side, known.values()), shared, everything) for side in (before, after))
+    left, right = (_answers(side, _names_for(side, nodes.values()), shared, everything) for side in (before, after))
     differences = []
     for key, (command, texts) in left.items():
-        other = right.get(key)
-        if other is None:
-            differences.append(Difference(command, ("- asked here only",)))
-        elif not _same(before, after, command) and texts != other[1]:
-            differences.append(Difference(command, _diff(texts, other[1])))
+        counterpart = right.get(key)
+        if counterpart is None:
+            differences.append(Difference(command, ("- recorded here only",)))
+        elif not _same(before, after, command) and texts != counterpart[1]:
+            differences.append(Difference(command, _diff(texts, counterpart[1])))
     differences += [
-        Difference(command, ("+ asked here only",)) for key, (command, _) in right.items() if key not in left
+        Difference(command, ("+ recorded here only",)) for key, (command, _) in right.items() if key not in left
     ]
     return differences
 
 
 def _same(before: Recording, after: Recording, command: str) -> bool:
-    """Whether the very same command got the very same answer, names and all."""
+    """Whether the results of an identical command are identical."""
     a, b = before.results.get(command), after.results.get(command)
     return (
         a is not None and b is not None and (a.rc, a.error, a.stdout, a.stderr) == (b.rc, b.error, b.stdout, b.stderr)
@@ -62,7 +62,7 @@ def _same(before: Recording, after: Recording, command: str) -> bool:
 
 
 class _Names:
-    """Replaces names and addresses of nodes by what they are to the one that speaks."""
+    """Replaces a node's own names and addresses by ``SELF`` and its peers' by ``PEER``."""
 
     def __init__(self, own: Recording, others: Iterable[Recording]) -> None:
         self._words = {word: PEER for side in others if side.node.name != own.node.name for word in _words(side)}
@@ -75,7 +75,7 @@ class _Names:
 
 
 def _words(recording: Recording) -> list[str]:
-    """A node's name, its addresses, and these as a port's GID spells them."""
+    """A node's name and addresses; IPv4 addresses also in the notation of a port's GID."""
     node = recording.node
     words = [node.name]
     planned = [str(address).partition("/")[0] for address in node.data.get("fabric_addresses") or ()]
@@ -89,7 +89,7 @@ def _words(recording: Recording) -> list[str]:
 
 
 def _own_addresses(recording: Recording) -> list[str]:
-    """What the node itself was recorded to have, loopback and link-local addresses aside."""
+    """Recorded addresses of the node, without loopback and link-local ones."""
     addresses = []
     for command, result in recording.results.items():
         if command.startswith("ip -j addr"):
@@ -97,19 +97,19 @@ def _own_addresses(recording: Recording) -> list[str]:
     return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))]
 
 
-def _speaker(own: Recording, known: Iterable[Recording]) -> _Names | None:
-    listed = list(known)
+def _names_for(own: Recording, nodes: Iterable[Recording]) -> _Names | None:
+    listed = list(nodes)
     return _Names(own, listed) if listed else None
 
 
 def _answers(
     recording: Recording, names: _Names | None, shared: Set[str], everything: bool
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """By comparable command: the command as it was asked, and the comparable answers to all that look like it.
+    """By comparable command: the first recorded command, and the comparable answers of all that become equal to it.
 
-    A command that both were asked in the same words is comparable as it is; pings of each other are not.
+    A ``shared`` command is compared unchanged; pings of each other's addresses become comparable through ``names``.
     """
-    found: dict[str, tuple[str, set[str]]] = {}
+    answers: dict[str, tuple[str, set[str]]] = {}
     for command, result in recording.results.items():
         key = names(command) if names and command not in shared else command
         text = _text(result)
@@ -117,20 +117,20 @@ def _answers(
             text = quiet(command, text)
         if names is not None:
             text = names(anonymous(text))
-        found.setdefault(key, (command, set()))[1].add(_readable(text))
-    return {key: (command, tuple(sorted(texts))) for key, (command, texts) in found.items()}
+        answers.setdefault(key, (command, set()))[1].add(_readable(text))
+    return {key: (command, tuple(sorted(texts))) for key, (command, texts) in answers.items()}
 
 
 def _text(result: CommandResult) -> str:
-    """An answer as lines, without the time that it took."""
+    """A result as lines, without its duration."""
     ended = result.error if result.rc is None else f"exit status {result.rc}" if result.rc else ""
-    complaint = result.stderr.decode("utf-8", "replace")
-    head = [*([f"! {ended}\n"] if ended else []), *(f"! {line}\n" for line in complaint.splitlines())]
+    stderr = result.stderr.decode("utf-8", "replace")
+    head = [*([f"! {ended}\n"] if ended else []), *(f"! {line}\n" for line in stderr.splitlines())]
     return "".join(head) + result.text
 
 
 def _readable(text: str) -> str:
-    """A document on one line becomes one of many, so that a difference is a line."""
+    """Indent a JSON document, so that a difference is a line."""
     if match := _DOCUMENT.fullmatch(text):
         try:
             return json.dumps(_ordered(json.loads(match[1])), indent=1, ensure_ascii=False, sort_keys=True) + match[2]
@@ -140,7 +140,7 @@ def _readable(text: str) -> str:
 
 
 def _ordered(value: Any) -> Any:
-    """Lists of things with a name are sorted by it: their order is chance."""
+    """Sort lists of named objects by name: their order is arbitrary."""
     if isinstance(value, dict):
         return {key: _ordered(inner) for key, inner in value.items()}
     if not isinstance(value, list):
@@ -159,4 +159,4 @@ def _broken_up(text: str) -> str:
 def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
     left, right = ([line for text in texts for line in text.splitlines()] for texts in (before, after))
     lines = list(unified_diff(left, right, lineterm="", n=CONTEXT))[2:]
-    return tuple(lines) or ("the same lines, ended differently",)
+    return tuple(lines) or ("the same lines with different line ends",)

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rackproof.core.architecture.nesting import LOADER, check_size
 from rackproof.errors import SelfTestError
+from rackproof.read_file import read_text
 
 DocumentModel = TypeVar("DocumentModel", bound=BaseModel)
 
@@ -22,8 +24,12 @@ class Strict(BaseModel):
 def load_yaml(path: Path) -> Any:
     """Content of a file. Raises SelfTestError, one line."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  (a safe loader)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+        check_size(text, str(path))
+        return yaml.load(text, Loader=LOADER)  # noqa: S506  (a safe loader)
+    except OSError as error:
+        raise SelfTestError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise SelfTestError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -39,6 +45,3 @@ def as_model(model: type[DocumentModel], plain: Any, where: str) -> DocumentMode
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise SelfTestError(f"{where}: {key + ': ' if key else ''}{first['msg']}") from None
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

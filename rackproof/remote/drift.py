@@ -7,15 +7,24 @@ everything else, line by line.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from rackproof.core.rack import fold
 from rackproof.core.wording import some
+from rackproof.parse import ParseError
+from rackproof.parse.answer import STATUS, parse_answer
+from rackproof.parse.block import DRIVES, parse_drives
+from rackproof.parse.ethtool import parse_ethtool_driver
+from rackproof.parse.kernel import KERNELS, parse_cmdline, parse_kernels, parse_release, parse_sysctl
+from rackproof.parse.netdev import parse_ip
+from rackproof.parse.nvidia_smi import parse_nvidia_smi
+from rackproof.parse.packages import parse_package_states
+from rackproof.parse.sysfs import files_of
 from rackproof.remote.noise import anonymous
 from rackproof.remote.recording import Recording
 
@@ -64,9 +73,8 @@ def deviations(recordings: Sequence[Recording]) -> list[Deviation]:
 
 def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Deviation]:
     by_node: dict[str, list[tuple[str, str, str]]] = {name: [] for name in members}
-    kinds = dict.fromkeys(kind for kinds in members.values() for kind in kinds)
-    for kind in kinds:
-        asked = {name: kinds_[kind] for name, kinds_ in members.items() if kind in kinds_}
+    for kind in dict.fromkeys(kind for kinds in members.values() for kind in kinds):
+        asked = {name: kinds[kind] for name, kinds in members.items() if kind in kinds}
         for what in dict.fromkeys(what for facts in asked.values() for what in facts):
             values = {name: facts.get(what, ABSENT) for name, facts in asked.items()}
             # Ties: the first value wins.
@@ -75,109 +83,95 @@ def _of_peers(members: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterato
                 if value != rule:
                     by_node[name].append((what, value, rule))
     folded: dict[tuple[tuple[str, str, str], ...], list[str]] = {}
-    for name, found in by_node.items():
-        if found:
-            folded.setdefault(tuple(found), []).append(name)
-    for facts, names in folded.items():
-        yield Deviation(tuple(names), tuple(name for name in members if name not in names), facts)
+    for name, facts in by_node.items():
+        if facts:
+            folded.setdefault(tuple(facts), []).append(name)
+    for same, names in folded.items():
+        yield Deviation(tuple(names), tuple(name for name in members if name not in names), same)
 
 
 def facts_of(recording: Recording) -> dict[str, dict[str, str]]:
-    """Facts by kind and name. Kinds whose command was not recorded, or failed, are left out."""
-    found: dict[str, dict[str, str]] = {}
+    """Facts by kind and name, without kinds whose command was not recorded, failed or gave an unreadable answer."""
+    kinds: dict[str, dict[str, str]] = {}
     for command, result in recording.results.items():
         if result.rc is None:
             continue
         for kind, (asked, read) in _KINDS.items():
             if match := asked.search(command):
-                facts = dict(read(match, result.text))
-                if facts:
-                    found[kind] = {**found.get(kind, {}), **facts}
-    return found
+                with suppress(ParseError):
+                    body = parse_answer(kind, result.text).body if command.endswith(STATUS) else result.text
+                    if facts := {name: value for name, value in read(match, body) if value}:
+                        kinds[kind] = {**kinds.get(kind, {}), **facts}
+    return kinds
 
 
 Facts = Iterator[tuple[str, str]]
 
 
-def _kernel(_: re.Match[str], text: str) -> Facts:
-    if first := text.split("\n", 1)[0].strip():
-        yield "kernel", first
+def _kernel(asked: re.Match[str], text: str) -> Facts:
+    yield "kernel", parse_kernels(text).running if asked[0] == KERNELS else parse_release(text)
 
 
 def _cmdline(_: re.Match[str], text: str) -> Facts:
-    words = [word for word in anonymous(text.split("\n", 1)[0]).split() if not word.startswith("BOOT_IMAGE=")]
-    if words:
-        yield "kernel command line", " ".join(words)
+    words = (word for word in parse_cmdline(anonymous(text)) if not word.startswith("BOOT_IMAGE="))
+    yield "kernel command line", " ".join(words)
 
 
 def _dmi(_: re.Match[str], text: str) -> Facts:
     names = {"bios_version": "BIOS version", "bios_date": "BIOS date", "product_name": "product"}
-    for line in text.splitlines():
-        path, _colon, value = line.partition(":")
-        key = path.rpartition("/")[2]
-        if key in names:
-            yield names[key], value.strip()
+    for path, lines in files_of(text).items():
+        if name := names.get(path.rpartition("/")[2]):
+            yield name, lines[0].strip()
 
 
 def _mtu(_: re.Match[str], text: str) -> Facts:
-    try:
-        links = json.loads(text)
-    except ValueError:
-        return
-    for link in links if isinstance(links, list) else ():
-        if isinstance(link, dict) and link.get("link_type") != "loopback" and "ifname" in link and "mtu" in link:
-            yield f"MTU of {anonymous(str(link['ifname']))}", str(link["mtu"])
+    for device in parse_ip(text):
+        if device.kind != "loopback":
+            yield f"MTU of {anonymous(device.name)}", str(device.mtu_bytes)
 
 
 def _port_firmware(_: re.Match[str], text: str) -> Facts:
-    for line in text.splitlines():
-        if match := re.fullmatch(r"(\w+)/fw_ver:(.+)", line):
-            yield f"firmware of {match[1]}", match[2].strip()
+    for path, lines in files_of(text).items():
+        device, _slash, file = path.partition("/")
+        if file == "fw_ver":
+            yield f"firmware of {device}", lines[0]
 
 
 def _ethtool_firmware(asked: re.Match[str], text: str) -> Facts:
-    if version := re.search(r"(?m)^firmware-version: ?(\S.*)$", text):
-        yield f"firmware of {asked['port']}", version[1].strip()
+    yield f"firmware of {asked['port']}", parse_ethtool_driver(text).firmware or ""
 
 
 def _drive_firmware(_: re.Match[str], text: str) -> Facts:
-    drive = ""
-    for line in text.splitlines():
-        if match := re.fullmatch(r"nvme (\w+)", line):
-            drive = match[1]
-        elif drive and (match := re.fullmatch(r" firmware_rev (.*)", line)):
-            yield f"firmware of {drive}", match[1].strip()
+    for drive in parse_drives(text):
+        yield f"firmware of {drive.name}", drive.firmware
 
 
 def _sysctl(_: re.Match[str], text: str) -> Facts:
-    for line in text.splitlines():
-        key, equals, value = line.partition(" = ")
-        if equals:
-            yield f"sysctl {key}", " ".join(value.split())
+    for key, value in parse_sysctl(text).items():
+        yield f"sysctl {key}", value
 
 
 def _packages(_: re.Match[str], text: str) -> Facts:
-    for line in text.splitlines():
-        if match := re.fullmatch(r"package (\S+) (\S+) (\S+)", line):
-            yield f"package {match[1]}", match[3] if match[2] == "installed" else match[2]
+    for name, states in parse_package_states(text).items():
+        yield f"package {name}", " and ".join(version if word == "installed" else word for word, version in states)
 
 
 def _gpu(_: re.Match[str], text: str) -> Facts:
-    for key, name in (("driver_version", "GPU driver"), ("vbios_version", "VBIOS"), ("img_version", "InfoROM")):
-        values = sorted(set(re.findall(rf"<{key}>([^<]*)</{key}>", text)))
-        if values:
-            yield name, " and ".join(values)
+    report = parse_nvidia_smi(text)
+    yield "GPU driver", report.driver or ""
+    yield "VBIOS", " and ".join(sorted({gpu.vbios for gpu in report.gpus if gpu.vbios}))
+    yield "InfoROM", " and ".join(sorted({gpu.inforom for gpu in report.gpus if gpu.inforom}))
 
 
 _KINDS: Final[dict[str, tuple[re.Pattern[str], Callable[[re.Match[str], str], Facts]]]] = {
-    "kernel": (re.compile(r"^uname -r"), _kernel),
+    "kernel": (re.compile(f"^(uname -r|{re.escape(KERNELS)})$"), _kernel),
     "cmdline": (re.compile(r"^cat /proc/cmdline"), _cmdline),
-    "dmi": (re.compile(r"/sys/class/dmi/id/"), _dmi),
-    "mtu": (re.compile(r"^ip -j addr show"), _mtu),
+    "dmi": (re.compile(r"/sys/class/dmi/id/bios_"), _dmi),
+    "mtu": (re.compile(r"^ip -j addr show$"), _mtu),
     "port firmware": (re.compile(r"\*/fw_ver"), _port_firmware),
-    "NIC firmware": (re.compile(r"\bethtool -i (?P<port>[\w.-]+)"), _ethtool_firmware),
-    "drive firmware": (re.compile(r"firmware_rev"), _drive_firmware),
+    "NIC firmware": (re.compile(r"^ethtool -i (?P<port>[\w.-]+)"), _ethtool_firmware),
+    "drive firmware": (re.compile(f"^{re.escape(DRIVES)}$"), _drive_firmware),
     "sysctl": (re.compile(r"^sysctl "), _sysctl),
     "packages": (re.compile(r"package \$\{Package\}|package %\{NAME\}"), _packages),
-    "GPU": (re.compile(r"nvidia-smi -q -x"), _gpu),
+    "GPU": (re.compile(r"^nvidia-smi -q -x$"), _gpu),
 }

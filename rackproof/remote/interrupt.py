@@ -1,30 +1,155 @@
-"""Signals: the first one ends a run in order, the second one ends the program at once."""
+"""Signals: the first one ends a run in an orderly way, the second one ends the program at once.
+
+Imports little: it runs before everything else.
+"""
 
 from __future__ import annotations
 
+import _thread
+import atexit
+import contextlib
 import os
 import signal
+import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
-from rackproof.errors import EXIT_INTERRUPTED
-
 STOPPING = threading.Event()
-"""Set by the first signal: no further command is sent to a node, and nothing waits for one that runs."""
+"""Set by the first signal: no further command is sent, and nothing waits for running ones."""
+LIMIT_S = 8.0
+"""From the first signal to the end of the program; what is not in order then is not waited for."""
+CHILDREN_S = 1.0
+"""What child processes have between SIGTERM and SIGKILL."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_first = signal.SIGINT
+_lost = threading.Event()
+"""The KeyboardInterrupt was raised where Python cannot pass it on, such as in a finalizer."""
+_Process = tuple[int, str]
+"""Process id and start time: an id alone may already be another process's."""
+_children: set[_Process] = set()
+_last_words: list[Callable[[], None]] = []
+_told = threading.Lock()
+"""Taken by whoever tells how to go on: the program's end, or the timer that ends it."""
 
 
-def handle_signals() -> None:
-    """Handle SIGINT, SIGTERM and SIGHUP; one that the parent process ignores (nohup) stays ignored."""
+def handle_signals(last_words: Callable[[], None] = lambda: None) -> None:
+    """Handle SIGINT, SIGTERM and SIGHUP; one that the parent process ignores (nohup) stays ignored.
+
+    ``last_words`` is called when the program does not end in order within ``LIMIT_S``.
+    """
+    global _told
+    _last_words[:], _told = [last_words], threading.Lock()
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _unraisable
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
+def status() -> int:
+    """Exit status of an interrupted program: 128 and the signal's number."""
+    return 128 + _first
+
+
+def tells() -> bool:
+    """Whether the caller is the first that tells how to go on after a signal."""
+    return not STOPPING.is_set() or _told.acquire(blocking=False)
+
+
+def again() -> str:
+    """How to go on where nothing remains of the run."""
+    import shlex
+
+    return f"start again with: {shlex.join(['rackproof', *sys.argv[1:]])}"
+
+
+def end_now() -> None:
+    """End the program and its children, without waiting for threads; temporary folders are removed."""
+    with contextlib.suppress(Exception):
+        _end_children()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the terminal is closed, or the disk full
+            stream.flush()
+    os._exit(status())
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
+    global _first
+    if _lost.is_set():
+        _lost.clear()
+        raise KeyboardInterrupt
     if STOPPING.is_set():
-        os.write(2, b"rackproof: ended at once; commands on the nodes end with their time limits\n")
-        os._exit(EXIT_INTERRUPTED)
+        with contextlib.suppress(OSError):
+            os.write(2, b"rackproof: ended at once; commands on the nodes end with their time limits\n")
+        _end_children()
+        os._exit(status())
+    _first = signal.Signals(number)
     STOPPING.set()
+    _children.update(_descendants())
+    timer = threading.Timer(LIMIT_S, _too_late)
+    timer.daemon = True
+    timer.start()
     raise KeyboardInterrupt
+
+
+def _too_late() -> None:
+    with contextlib.suppress(Exception):
+        _last_words[0]()
+    end_now()
+
+
+def _unraisable(info: sys.UnraisableHookArgs) -> None:
+    if info.exc_type is KeyboardInterrupt and STOPPING.is_set():
+        _lost.set()
+        _thread.interrupt_main(_first)
+    else:
+        sys.__unraisablehook__(info)
+
+
+def _end_children() -> None:
+    """End what this program started, and what that started. A process in a session of its own is left alone: its
+    starter ends it, or it is to outlive this program."""
+    _children.update(_descendants())
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        left = [process for process in _children if _started(process[0]) == process[1]]
+        for pid, _ in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        until = time.monotonic() + CHILDREN_S
+        while time.monotonic() < until and any(_started(pid) == start for pid, start in left):
+            time.sleep(0.02)
+
+
+def _descendants() -> Iterator[_Process]:
+    parents: dict[int, list[int]] = {}
+    own = os.getsid(0)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        fields = _fields(path)
+        if fields is not None and int(fields[3]) == own:
+            parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    waiting = [os.getpid()]
+    while waiting:
+        for pid in parents.get(waiting.pop(), ()):
+            waiting.append(pid)
+            if start := _started(pid):
+                yield pid, start
+
+
+def _started(pid: int) -> str:
+    """Start time of a process; empty where it has ended."""
+    fields = _fields(Path(f"/proc/{pid}/stat"))
+    return fields[19] if fields is not None and fields[0] not in "ZX" else ""
+
+
+def _fields(path: Path) -> list[str] | None:
+    """From the state on (proc(5)): state, parent, group, session …"""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return None
+    return text[text.rfind(")") + 2 :].split()

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 
+from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, CommandResult, bounded, timed_out
 from rackproof.remote.ssh import Connection, Fleet
@@ -25,7 +26,7 @@ class LocalConnection(Connection):
         super().__init__(node)
         self._deadline, self._limit_s = deadline, limit_s
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
         began = time.monotonic()
         left = timeout_s if self._deadline is None else min(timeout_s, self._deadline - began)
 
@@ -35,11 +36,11 @@ class LocalConnection(Connection):
         over = f"the time limit of {self._limit_s:g} s is over"
         if left <= 0:
             return result(None, over)
-        # Files, not pipes: whatever a command leaves behind may hold a pipe open for ever.
+        # Files, not pipes: a process that a command leaves behind would keep a pipe open.
         with tempfile.TemporaryFile() as out_file, tempfile.TemporaryFile() as err_file:
             try:
                 process = subprocess.Popen(  # noqa: S602  (commands of validators, written for a shell)
-                    bounded(command, max(left, 0.1)),
+                    bounded(command, max(left, 0.1), user=user),
                     shell=True,
                     stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                     stdout=out_file,
@@ -64,26 +65,30 @@ class LocalConnection(Connection):
             return result(None, f"ended by signal {-process.returncode}", out, err)
         return result(process.returncode, None, out, err)
 
+    def clock(self, base_s: float) -> Clock | str:
+        """The node is the controller."""
+        return Clock(0.0, 0.0)
+
     def forget(self) -> None:
         """Nothing to close."""
 
 
-class Elsewhere(LocalConnection):
+class OtherNode(LocalConnection):
     """Another node of the rack, on which no commands are run."""
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
-        why = "another node: it is not asked from here"
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+        why = "another node: commands run on the local node only"
         return CommandResult(self.node.name, command, None, timeout_s=timeout_s, error=why)
 
 
 class LocalFleet(Fleet):
-    """The nodes of a rack, as seen from one of them. ``limit_s``: seconds from now for all commands together."""
+    """The nodes of a rack, on one of them. ``limit_s``: seconds from now for all commands together."""
 
-    def __init__(self, rack: Rack, here: str, limit_s: float | None = None) -> None:
+    def __init__(self, rack: Rack, local: str, limit_s: float | None = None) -> None:
         super().__init__(rack, parallel=1)
         deadline = None if limit_s is None else time.monotonic() + limit_s
-        own = LocalConnection(rack.node(here), deadline, limit_s or NO_LIMIT_S)
-        self._connections = {node.name: own if node.name == here else Elsewhere(node) for node in rack.nodes}
+        own = LocalConnection(rack.node(local), deadline, limit_s or NO_LIMIT_S)
+        self._connections = {node.name: own if node.name == local else OtherNode(node) for node in rack.nodes}
 
 
 def _ended(process: subprocess.Popen[bytes], stdin: bytes | None, limit_s: float) -> bool:
@@ -93,11 +98,13 @@ def _ended(process: subprocess.Popen[bytes], stdin: bytes | None, limit_s: float
             process.communicate(stdin, timeout=limit_s)
         else:
             process.wait(timeout=limit_s)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:  # an interrupt, too, leaves nothing behind
         try:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(timeout=5)
         except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass  # in a system call that does not end; it is left behind
-        return False
+            pass  # in an uninterruptible system call; left behind
+        if isinstance(error, subprocess.TimeoutExpired):
+            return False
+        raise
     return True

@@ -49,6 +49,7 @@ _XML_VALUES = (
 _JSON_TIMES = r"epoch|age|quorum_age|election_epoch|created|modified|stamp|last_\w+|since|(?:valid|preferred)_life_time"
 _JSON_SIZES = r"bytes_\w+|\w+_bytes|\w+_bytes_sec|\w+_op_per_sec|num_objects|num_bytes|kb_\w+|utilization|pgs?_?num_\w*"
 
+_DIAGNOSTIC_MODULES = r"(?:\w+_)?diag"  # the kernel loads them when someone runs ss
 _TRAFFIC = "bytes|packets|octets|unicast|multicast|broadcast|xmit_data|rcv_data|xmit_pkts|rcv_pkts"
 
 RULES: Final = (
@@ -71,6 +72,7 @@ RULES: Final = (
         (r"(?m)^((?:Ref time|System time|.*offset|Frequency|.*freq|Skew|Root .*|Update .*)\s*: ).*$", rf"\1{_V}"),
     ),
     _rule(r"chronyc .*sources", (r"(?m)^([\^=#],.,[^,\n]*,\d+),.*$", rf"\1,{_V}")),
+    _rule(r"compares the clocks", (r"(?m)^(\S+)(?: -?\d+\.\d{6}){2}$", rf"\1 {_V}")),
     _rule(r"\bping\b", (r"time=?\s?[\d.]+ ?ms", f"time {_V}"), (r"(?m)^rtt .*$", f"rtt {_V}")),
     _rule(
         r"\bmountstats\b",
@@ -86,6 +88,7 @@ RULES: Final = (
         (r"\b(shared|master|propagate_from|fd|pgrp|pipe_ino)([:=])\d+", rf"\1\2{_V}"),
         order=r"",
     ),
+    _rule(r"/proc/modules|\blsmod\b", (rf"(?m)^{_DIAGNOSTIC_MODULES} .*\n", "")),
     _rule(r"\bdpkg-query -W|\bapt-config dump|\blsmod\b", order=r""),
     _rule(r"/proc/modules", (r"(?m)^(\w+) \d+ \d+ \S+ (Live) 0x[0-9a-f]+(?= |$)", r"\1 \2"), order=r""),
     _rule(r"\bstat -f\b.*%S %b %a", (r"(?m)^((?:\S+ status \d+ )?\d+ \d+) \d+$", rf"\1 {_V}"), order=r""),

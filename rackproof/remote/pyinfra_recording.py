@@ -1,8 +1,7 @@
-"""pyinfra on recordings: ``pyinfra @recording/DIR deploys/cluster.py --dry`` plans a deploy without asking any node.
+"""pyinfra's connector for recordings: ``pyinfra @recording/DIR deploys/cluster.py --dry`` plans a deploy without nodes.
 
-Facts are answered by the same reader as the validators'; a fact that was not recorded fails its node and is named.
-Nothing can be executed, uploaded or downloaded. pyinfra imports every connector whenever it starts, so this module
-imports the rest of the kit where it is needed.
+A fact that was not recorded fails its node; the error names it. Execution, uploads and downloads are refused. pyinfra
+imports all connectors at its start, so this module imports the rest of the kit in its functions.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ from rackproof.kit import make_deploys_importable
 if TYPE_CHECKING:
     from rackproof.remote.collect import RecordingReader
 
-make_deploys_importable()  # this is the one module of the kit that every pyinfra process imports before its deploys
+make_deploys_importable()  # every pyinfra process imports this module before its deploys
 
 ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
-"""Environment: a file to which every question without an answer is appended, one JSON object a line.
+"""Environment variable with a file that receives commands that were not recorded, one JSON object per line.
 
-The question then counts as answered with nothing, so that a plan goes on and asks the rest of what it needs.
+Such commands then count as answered without output, so that the plan continues and reaches its other commands.
 """
 PLANS_ONLY = "recordings answer plans only: use --dry"
 _FILES_BESIDE = ("versions_lock",)
-"""Data of a written rack that name a file of its folder."""
+"""Keys of a written rack's data that name a file in its folder."""
 _SHAPE = ("_env", "_chdir", "_shell_executable")
-"""Arguments that make a command another question. Who asks does not: recordings are what root is told."""
+"""Arguments that are part of the recorded command. Users are not: recordings are made as root."""
 
 
 class RecordingConnectorData(ConnectorData, total=False):
-    """Where the connector finds its node's recording."""
+    """Data of the connector."""
 
     recording_file: str
 
 
 class RecordingConnector(BaseConnector):
-    """The nodes of a folder of recordings, with the groups and data that were recorded with them.
+    """Nodes of a folder of recordings, with their recorded groups and data.
 
-    The folder may also be a rack that is written down (see ``rackproof.remote.written``).
+    The folder may also be a written rack (see ``rackproof.remote.written``).
 
     .. code:: shell
 
@@ -56,17 +55,17 @@ class RecordingConnector(BaseConnector):
 
     handles_execution = True
     data_cls = RecordingConnectorData
-    data_meta = {"recording_file": DataMeta("The recording that answers for the node.")}  # noqa: RUF012
+    data_meta = {"recording_file": DataMeta("The node's recording.")}  # noqa: RUF012
 
     @staticmethod
     def make_names_data(name: str | None = None) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
-        """One host a recording. Raises pyinfra's InventoryError."""
+        """One host per recording. Raises pyinfra's InventoryError."""
         from rackproof.errors import RackproofError
         from rackproof.remote.recording_folder import read_files
         from rackproof.remote.written import RACK
 
         if not name:
-            raise InventoryError("which recordings? @recording/DIR")
+            raise InventoryError("the folder of recordings is missing; use @recording/DIR")
         if (Path(name) / RACK).is_file():
             yield from _written_nodes(Path(name))
             return
@@ -94,8 +93,8 @@ class RecordingConnector(BaseConnector):
         if self.state.current_stage >= StateStage.Execute:
             return False, _complaint(PLANS_ONLY)
         question = question_of(command, arguments)
-        if not self._reader.has(question) and (asked := os.environ.get(ASKED_FILE)):
-            _append(Path(asked), self.host.name, question)
+        if not self._reader.has(question) and (log := os.environ.get(ASKED_FILE)):
+            _append(Path(log), self.host.name, question)
             return True, CommandOutput([])
         result = self._reader.read(question)
         if result.rc is None:
@@ -128,7 +127,7 @@ def _written_nodes(folder: Path) -> Iterator[tuple[str, dict[str, Any], list[str
 
 
 def reader_of(node: str, file: Path) -> RecordingReader:
-    """What answers for a node: its recording, or the written rack that it is in. Raises RackproofError."""
+    """Reader of a node's recording, or of its written rack. Raises RackproofError."""
     from rackproof.remote.collect import RecordingReader
     from rackproof.remote.recording_folder import read_recording
     from rackproof.remote.written import RACK, read_written
@@ -139,7 +138,7 @@ def reader_of(node: str, file: Path) -> RecordingReader:
 
 
 def question_of(command: StringCommand, arguments: dict[str, Any]) -> str:
-    """The command by which an answer is recorded, without what only says how to become root."""
+    """The recorded form of a command, without sudo, su and doas."""
     shape = {name: arguments[name] for name in _SHAPE if arguments.get(name)}
     return str(make_unix_command(command, **shape).get_raw_value())
 

@@ -1,7 +1,7 @@
-"""A recording: what one machine answered to exact commands. Pure.
+"""Recordings: results of one machine's commands. Pure.
 
-The file is JSON that a person can read and a diff can show. Output is a list of pieces of text whose concatenation
-is the exact output; output that is not UTF-8 is kept as base64; what is empty is left out::
+The file is JSON for readers and diffs. Output is a list of lines; output that is not UTF-8 is base64; empty streams are
+left out::
 
     {"schema": "rackproof.recording/v2", "rackproof": "0.1.0", "recorded": "2026-11-21T07:45:00Z",
      "node": "gpu-01", "groups": ["gpu"], "data": {"virtual": true},
@@ -9,8 +9,8 @@ is the exact output; output that is not UTF-8 is kept as base64; what is empty i
                    "stdout_sha256": "2ad1…", "stdout": ["6.12.48\\n"]}],
      "sha256": "91c0…"}
 
-Secrets are redacted before (``redaction.py``); each sha256 is of what is stored, the last one of everything else in
-the document, so that nothing in it can be changed unnoticed. Spacing and the order of keys are of no account.
+Secrets are already redacted (``redaction.py``): each sha256 is that of the stored output, the last one that of the rest
+of the document, regardless of spacing and the order of keys. So every edit is noticed.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _VERSION = 2
 _STREAMS = ("stdout", "stderr")
 
 _PRIVATE = ("ssh_", "_", "pass", "secret", "token", "key")
-"""Inventory data whose name contains one of the words (or starts with one of the prefixes) stays out."""
+"""Private inventory data: its name starts with one of the first two, or contains one of the others."""
 
 
 class Unmeasured(RackproofError):
-    """A question to a node has no answer; ``str()`` is the reason, one line."""
+    """A node did not answer a command; ``str()`` is the reason, one line."""
 
 
 class Reader(Protocol):
-    """Whatever can answer a read-only command about one machine."""
+    """Answers read-only commands about one machine."""
 
     def read(self, command: str) -> CommandResult:
-        """The result of exactly this command; never raises for what happened on the node."""
+        """Result of this exact command. Failures on the node do not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Results by command, in the order in which they were read, with the node as the inventory describes it."""
+    """Results by command, in the order in which they were read, and the node with its inventory data."""
 
     node: Node
     results: Mapping[str, CommandResult] = field(default_factory=dict)
     recorded: str | None = field(default=None, compare=False)
-    """When it was written, UTC, ISO 8601; None where that is not known."""
+    """Time of writing, UTC, ISO 8601; None if unknown."""
     rackproof: str | None = field(default=None, compare=False)
     """Version of the kit that wrote it."""
 
@@ -77,29 +77,29 @@ class Recording:
 
     @staticmethod
     def from_json(text: str, name: str) -> Recording:
-        """Read a recording; ``name`` stands for the file in errors. Raises RunError, one line."""
+        """Parse a recording; ``name`` is the file in errors. Raises RunError, one line."""
         document = _document(text, name)
         _check_version(document.get("schema"), name)
         try:
             node = Node(str(document["node"]), tuple(document["groups"]), dict(document["data"]))
             results = [_result_from_plain(node.name, plain) for plain in document["commands"]]
             recorded, version = document["recorded"], document["rackproof"]
-            stands = _digest({key: value for key, value in document.items() if key != "sha256"}) == document["sha256"]
+            intact = _digest({key: value for key, value in document.items() if key != "sha256"}) == document["sha256"]
         except _Edited as edited:
             raise RunError(f"{name}: edited by hand or damaged: {edited}") from None
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise RunError(f"{name}: damaged recording: {type(error).__name__}: {error}") from None
-        if not stands:
+            raise RunError(f"{name}: damaged recording: {type(error).__name__}: {error}; record it again") from None
+        if not intact:
             raise RunError(f"{name}: edited by hand or damaged: sha256 of the recording does not match")
         return Recording(node, by_command(results), recorded, version)
 
 
 class _Edited(Exception):
-    """An output is not what its sha256 says."""
+    """An output does not match its sha256."""
 
 
 def by_command(results: Iterable[CommandResult]) -> dict[str, CommandResult]:
-    """Index results; of two answers to one command the first counts, as it does for a reader."""
+    """Index results by command; the first of several results of one command counts, as for readers."""
     results_by_command: dict[str, CommandResult] = {}
     for result in results:
         results_by_command.setdefault(result.command, result)
@@ -107,13 +107,24 @@ def by_command(results: Iterable[CommandResult]) -> dict[str, CommandResult]:
 
 
 def public_data(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Inventory data without access details: how to log in, and whatever is named like a secret."""
+    """Inventory data without logins and secrets (recognised by name), at any depth."""
 
     def private(key: str) -> bool:
         low = key.lower()
         return low.startswith(_PRIVATE[:2]) or any(word in low for word in _PRIVATE[2:])
 
-    return {key: value for key, value in data.items() if not private(key)}
+    return {key: _without_secrets(value) for key, value in data.items() if not private(key)}
+
+
+_SECRET_KEY = re.compile(r"(?i)(pass(word|wd|phrase)?|secret|token|credential|(api|private|access)_?key)s?$")
+"""Of a nested mapping; ``password_from`` names a variable, ``key`` a signing key and its digest."""
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        inside = {key: _without_secrets(inner) for key, inner in value.items()}
+        return {k: v for k, v in inside.items() if isinstance(v, dict) or not _SECRET_KEY.search(str(k))}
+    return [_without_secrets(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _document(text: str, name: str) -> dict[str, Any]:
@@ -122,17 +133,15 @@ def _document(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         stripped = text.strip()
         if stripped.startswith("{") and not stripped.endswith("}"):
-            raise RunError(
-                f"{name}: truncated: the recording ends in the middle, in line {len(text.splitlines())}"
-            ) from None
+            raise RunError(f"{name}: truncated: the recording ends in line {len(text.splitlines())}") from None
         raise RunError(f"{name}: not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise RunError(f"{name}: not a recording (expected schema {SCHEMA}, actual none)")
+        raise RunError(f"{name}: not a recording (expected a JSON object with schema {SCHEMA})")
     return document
 
 
 def _check_version(schema: object, name: str) -> None:
-    """Raises RunError. An older version is refused as well: it has no hashes, and would be the way around them."""
+    """Raises RunError, also for older versions: they have no hashes, so edits of them would go unnoticed."""
     if schema == SCHEMA:
         return
     match = _VERSIONED.fullmatch(schema) if isinstance(schema, str) else None
@@ -176,8 +185,8 @@ def _stream(plain: dict[str, Any], stream: str, command: str) -> bytes:
     data = _bytes_from_plain(plain.get(stream, []))
     expected = plain.get(f"{stream}_sha256")
     if (hashlib.sha256(data).hexdigest() if data else None) != expected:
-        what = "output" if stream == "stdout" else "error output"
-        raise _Edited(f"sha256 of the {what} of {command!r} does not match")
+        title = "output" if stream == "stdout" else "error output"
+        raise _Edited(f"sha256 of the {title} of {command!r} does not match")
     return data
 
 

@@ -1,119 +1,119 @@
-"""Removes secrets from the output of nodes before it is written to disk, in recordings and in evidence. Pure.
+"""Removes secrets from everything that is written: evidence, recordings, logs and pages.
 
-Each rule matches a secret and replaces it with ``‹redacted›``. Nothing else changes: the number of lines stays, and
-redaction is idempotent. Rules work on bytes, because output need not be text.
+Each rule (``secret_rules.py``) matches a secret and replaces it with ``‹redacted›``. Nothing else changes: the number
+of lines stays, and redaction is idempotent. Rules work on bytes, because output need not be text.
 
 Random-looking values that are no secrets stay: hardware addresses, sha256, PCI addresses, serial numbers, UUIDs. A
-secret is recognised by its name (``password=``), by an unambiguous format (a key of Ceph), or by the command that
-reads it.
+secret is recognised by its name (``password=``), by an unambiguous format (a key of Ceph), by the command that reads
+it, or by its value where the inventory names it (``know``).
 """
 
 from __future__ import annotations
 
+import base64
+import functools
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
+from xml.sax.saxutils import escape
 
 from rackproof.remote.command import CommandResult
+from rackproof.remote.secret_rules import (
+    FORMATS,
+    LONG,
+    MARK,
+    NAMED,
+    NAMED_RULES,
+    OTHER_RULES,
+    PEM,
+    SECRET_FILE,
+    WORDS,
+    Rule,
+)
 
-MARK: Final = "‹redacted›"
 _MARK: Final = MARK.encode()
+_PUT: Final = rb"\g<h>" + _MARK + rb"\g<t>"
+_PASSES: Final = 9
+_CACHED_BYTES: Final = 32768
+"""Longest output that is remembered: nodes of one role print the same, and each output is redacted twice."""
 
-_NAMES = (
-    rb"(?:pass(?:word|wd|phrase)|secret|token|psk|credentials?|(?:mysql|user|root|admin|db|bmc|ipmi)_?pwd"
-    rb"|(?:storage|jobcomp|user|root|admin|db|bind)_?pass"
-    rb"|(?:secret|api|access|private|pre-?shared|auth|account)[ _-]?key(?:[_-]?id)?)"
-)
-"""Suffix of a secret's name."""
-_NAMED = re.compile(_NAMES)
-"""For text in lower case."""
-_WORDS = (b"pass", b"secret", b"token", b"psk", b"credential", b"pwd", b"key")
-"""Every such name contains one of them."""
-_NAME = rb"(?<![\w./$-])[\w.-]{0,80}?" + _NAMES
-_NOTHING = (
-    rb"(?:"
-    + re.escape(_MARK)
-    + rb"|<?hidden>?|\(hidden\)|\(null\)|\*+|null|none|true|false|yes|no|n/a)(?![^\s\"',;<)\]}])"
-)
-"""Values that are no secrets although their name is that of one."""
+_NAME_BYTES: Final = 32
+"""Longer than any name that ``NAMED`` finds."""
 
-_PEM = re.compile(
-    rb"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)"
-    rb"(.*?(?=-----END )|(?:\r?\n(?:[A-Za-z0-9+/=]+|[A-Z][\w-]+: [^\r\n]*|" + re.escape(_MARK) + rb")?(?=\r?\n|\Z))*)",
-    re.DOTALL,
-)
+_NUMBERS: Final = {'"': "&#34;", "'": "&#39;"}
+_SECRET_NAME: Final = re.compile(rf"{NAMED.pattern.decode()}$")
+
+Needles = tuple[tuple[bytes, re.Pattern[bytes]], ...]
+"""Words without which a rule matches nothing, each with its rule's pattern."""
 
 
-def _rule(pattern: bytes, replacement: bytes = rb"\1MARK") -> tuple[re.Pattern[bytes], bytes]:
-    return re.compile(pattern.replace(b"MARK", re.escape(_MARK))), replacement.replace(b"MARK", _MARK)
+def _needles(rules: Iterable[Rule]) -> Needles:
+    return tuple((needle, rule.pattern) for rule in rules for needle in rule.needles)
 
 
-_NAMED_RULES = (
-    # <password>…</password>
-    _rule(rb"(?i)(<[\w:.-]{0,80}?" + _NAMES + rb">)(?!" + _NOTHING + rb")[^<\r\n]+(?=</)"),
-    # "password": "…", password = '…'
-    _rule(rb"(?i)(" + _NAME + rb"[\"']?[ \t]{0,40}[=:][ \t]{0,40}\")(?!" + _NOTHING + rb")(?:[^\"\\\r\n]|\\[^\r\n])+"),
-    _rule(rb"(?i)(" + _NAME + rb"[\"']?[ \t]{0,40}[=:][ \t]{0,40}')(?!" + _NOTHING + rb")[^'\r\n]+"),
-    # an option among others: rw,secret=…,acl
-    _rule(rb"(?i)(?<=,)([\w.-]{0,80}?" + _NAMES + rb"=)(?!" + _NOTHING + rb")[^\s,\"')]+"),
-    _rule(rb"(?i)(" + _NAME + rb"=)(?!" + _NOTHING + rb")[^\s\"'&|)]+"),
-    _rule(rb"(?i)(" + _NAME + rb"[ \t]{1,40}=[ \t]{0,40})(?!" + _NOTHING + rb")[^\s\"'][^\r\n]*"),
-    # a line of a document: password: …; except in nsswitch.conf
-    _rule(
-        rb"(?i)^([ \t]*(?:- )?[\w -]{0,80}?" + _NAMES + rb"[ \t]{0,40}:[ \t]{1,40})(?!" + _NOTHING
-        + rb"|(?:files|compat|systemd|sss|ldap|db|cache|winbind|nis)\b)[^\s\"'{\[|>][^\r\n]*"
-    ),
-    # --password …
-    _rule(rb"(?i)((?<![\w-])--?[\w-]{0,60}?" + _NAMES + rb"[ \t]+)(?!-|" + _NOTHING + rb")[^\s\"';|&]+"),
-)  # fmt: skip
-"""Rules for single lines that contain the name of a secret."""
+_OTHERS: Final = _needles(OTHER_RULES)
+_FORMATS: Final = _needles(FORMATS)
+_JSON: Final = json.JSONEncoder(ensure_ascii=False)
 
-_OTHER_RULES = (
-    # Authorization: Bearer …; the scheme stays
-    (
-        (b"authorization",),
-        *_rule(
-            rb"(?i)\b((?:proxy-)?authorization[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
-            rb"(?>(?:bearer|basic|digest|token|negotiate)[ ]+)?+)(?!" + _NOTHING + rb")[^\s\"'][^\r\n\"']*",
-        ),
-    ),
-    ((b"bearer ",), *_rule(rb"(?i)\b(bearer +)[A-Za-z0-9._~+/-]{12,}=*")),
-    # https://user:password@host
-    ((b"://",), *_rule(rb"(?i)(?<![a-z0-9])([a-z][a-z0-9+.-]{0,30}://[^\s/:@\"'<>]*:)[^\s/@\"'<>]+(?=@)")),
-    ((b"community",), *_rule(rb"(?i)(SNMP Community String[ \t]*:[ \t]*)(?!MARK)[^\s][^\r\n]*")),
-    ((b"sshpass",), *_rule(rb"(\bsshpass[ \t]+-p[ \t]*)(?!MARK)[^\s;|&]+")),
-    ((b"ipmitool",), *_rule(rb"(\bipmitool\b[^\r\n;|&]{0,200}?[ \t]-P[ \t]*)(?!MARK)[^\s;|&]+")),
-    # unambiguous formats
-    ((b"aq",), *_rule(rb"(?<![A-Za-z0-9+/])AQ[A-Za-z0-9+/]{36}==", rb"MARK")),  # cephx
-    ((b"munge:",), *_rule(rb"MUNGE:[A-Za-z0-9+/=]+:", rb"MUNGE:MARK:")),
-    ((b"dhhc-1:",), *_rule(rb"\bDHHC-1:[0-9A-Fa-f]{2}:[A-Za-z0-9+/=]+:", rb"MARK")),  # NVMe over fabrics
-    ((b"eyj",), *_rule(rb"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", rb"MARK")),  # JSON web token
-    ((b"akia", b"asia"), *_rule(rb"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])", rb"MARK")),  # AWS
-    ((b"nvapi-",), *_rule(rb"\bnvapi-[\w-]{20,}", rb"MARK")),  # NGC
-    ((b"gh", b"hf_"), *_rule(rb"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,})", rb"MARK")),
-    ((b"github_pat_", b"glpat-"), *_rule(rb"\b(?:github_pat_\w{30,}|glpat-[\w-]{20,})", rb"MARK")),
-    ((b"$",), *_rule(rb"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1)\$[./A-Za-z0-9$=,]{20,}", rb"MARK")),  # crypt(3)
-    # wg show … dump: the interface's own key, the peer's pre-shared key
-    (
-        (b"=\t",),
-        *_rule(rb"(?m)^((?:[\w.-]+\t)?)[A-Za-z0-9+/]{43}=(?=\t[A-Za-z0-9+/]{43}=\t\d+\t(?:off|0x[0-9a-f]+)\r?$)"),
-    ),
-    (
-        (b"=\t",),
-        *_rule(
-            rb"(?m)^((?:[\w.-]+\t)?[A-Za-z0-9+/]{43}=\t)[A-Za-z0-9+/]{43}="
-            rb"(?=\t[^\t\r\n]+\t[^\t\r\n]+\t\d+\t\d+\t\d+)"
-        ),
-    ),
-)
-"""Each rule with strings of which the output, in lower case, must contain one: most outputs contain none."""
+_known: dict[bytes, None] = {}
+_known_pattern: re.Pattern[bytes] | None = None
 
-_SECRET_FILE = re.compile(
-    r"\b(?:cat|base64|xxd|od|hexdump|head|tail|strings|dd)\b[^|;&\n]*"
-    r"(?:munge\.key|/etc/g?shadow|/\.my\.cnf|/id_(?:rsa|ed25519|ecdsa)(?!\.pub)\b|\.keyring\b|/secrets?/)"
-)
-_PASSES = 4
+
+def know(secrets: Iterable[str]) -> None:
+    """Redact these values from now on, in every common encoding. Short and simple words stay: they occur by chance."""
+    global _known_pattern
+    values = [secret for secret in secrets if _is_distinct(secret)]
+    if not values:
+        return
+    for value in values:
+        _known.update(dict.fromkeys(_encodings(value)))
+    longest_first = sorted(_known, key=len, reverse=True)
+    _known_pattern = re.compile(b"|".join(map(re.escape, longest_first)))
+    _redact_short.cache_clear()
+
+
+def secrets_of(data: Mapping[str, Any]) -> Iterator[str]:
+    """Values of a node's inventory data whose names are those of secrets, at any depth; and those of variables of the
+    environment that it names (``password_from``).
+    """
+    for key, value in data.items():
+        name = str(key).lower()
+        if isinstance(value, Mapping):
+            yield from secrets_of(value)
+        elif isinstance(value, list | tuple):
+            yield from (secret for inner in value if isinstance(inner, Mapping) for secret in secrets_of(inner))
+        elif isinstance(value, str) and _SECRET_NAME.search(name.removesuffix("_from")):
+            yield os.environ.get(value, "") if name.endswith("_from") else value
+
+
+def _is_distinct(secret: str) -> bool:
+    """Whether a value hardly occurs by chance: 10 characters, or 6 of several kinds."""
+    kinds = sum(bool(re.search(kind, secret)) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
+    return len(secret) >= 10 or (len(secret) >= 6 and kinds > 1)
+
+
+def _encodings(secret: str) -> Iterator[bytes]:
+    """The secret as such, in JSON (twice nested), XML, URLs, shell quotes, base64 at any offset, and hexadecimal."""
+    data = secret.encode()
+    in_json = [json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)]
+    in_urls = [quote(secret), quote(secret, safe=""), quote_plus(secret)]
+    texts = [
+        *(secret, *in_json, *(json.dumps(text)[1:-1] for text in in_json), repr(secret)[1:-1]),
+        *(escape(secret, names) for names in ({}, {'"': "&quot;"}, {'"': "&quot;", "'": "&apos;"}, _NUMBERS)),
+        *(*in_urls, *(re.sub("%..", lambda match: match[0].lower(), text) for text in in_urls)),
+        *(secret.replace("'", "'\\''"), secret.replace("'", "'\"'\"'")),
+        *(re.sub(special, r"\\\1", secret) for special in (r"([^\w@%+=:,./-])", r"(\W)", r'(["$`\\])', r"(['\\])")),
+        *(data.hex(), data.hex().upper()),
+    ]
+    yield from (text.encode() for text in texts)
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for offset in range(3):  # behind others; only the characters that no neighbour changes
+            first, end = -(-offset * 8 // 6), (offset + len(data)) * 8 // 6
+            yield encode(b"\0" * offset + data)[first:end]
 
 
 def redact(text: str) -> str:
@@ -123,53 +123,115 @@ def redact(text: str) -> str:
 
 def redact_bytes(data: bytes) -> bytes:
     """The output without its secrets."""
+    return _redact_short(data) if len(data) <= _CACHED_BYTES else _redact(data)
+
+
+def _redact(data: bytes) -> bytes:
+    if _known_pattern is not None:
+        data = _known_pattern.sub(_MARK, data)
     low = data.lower()
-    named = any(word in low for word in _WORDS) and _NAMED.search(low)
-    rules = [rule[1:] for rule in _OTHER_RULES if any(needle in low for needle in rule[0])]
-    if not named and not rules:
+    rules = [*_that_may_match(_OTHERS, low), *_that_may_match(_FORMATS, b" ".join(LONG.findall(low)))]
+    named = any(word in low for word in WORDS)
+    pem = b"private key" in low or b"private-lines" in low
+    if not (named or rules or pem):
         return data
     for _ in range(_PASSES):
         before = data
-        data = _PEM.sub(lambda match: match[1] + _blank(match[2]), data)
-        for pattern, replacement in rules:
-            data = pattern.sub(replacement, data)
+        if pem:
+            data = PEM.sub(lambda match: match[1] + _blank_key(match[2]), data)
+        for pattern in rules:
+            data = pattern.sub(_PUT, data)
         if named:
-            data = b"\n".join(_redact_line(line) for line in data.split(b"\n"))
+            data = _redact_lines(data)
         if data == before:  # rules may match the output of others
             return data
     return data
 
 
-def _redact_line(line: bytes) -> bytes:
-    if _NAMED.search(line.lower()):
-        for pattern, replacement in _NAMED_RULES:
-            line = pattern.sub(replacement, line)
-    return line
+def _that_may_match(rules: Needles, low: bytes) -> Iterable[re.Pattern[bytes]]:
+    return dict.fromkeys(pattern for needle, pattern in rules if needle in low)
+
+
+_redact_short = functools.lru_cache(maxsize=1024)(_redact)
+
+
+def _redact_lines(data: bytes) -> bytes:
+    """Apply the rules for names to the lines that have one."""
+    low = data.lower()
+    starts: set[int] = set()
+    for word in WORDS:
+        at = low.find(word)
+        while at >= 0:
+            if NAMED.search(low, max(at - _NAME_BYTES, 0), at + _NAME_BYTES):
+                starts.add(low.rfind(b"\n", 0, at) + 1)
+                at = low.find(b"\n", at)
+            at = low.find(word, at + 1) if at >= 0 else -1
+    pieces, done = [], 0
+    for start in sorted(starts):
+        end = low.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        line = data[start:end]
+        for rule in NAMED_RULES:
+            line = rule.pattern.sub(_PUT, line)
+        pieces += [data[done:start], line]
+        done = end
+    return b"".join([*pieces, data[done:]])
 
 
 def redacted(result: CommandResult) -> CommandResult:
     """The result without its secrets; the same object when it contains none."""
     stdout, stderr = redact_bytes(result.stdout), redact_bytes(result.stderr)
-    if _SECRET_FILE.search(result.command):
+    if SECRET_FILE.search(result.command):
         stdout = _blank(stdout)
     command, error = redact(result.command), result.error and redact(result.error)
     same = (stdout, stderr, command, error) == (result.stdout, result.stderr, result.command, result.error)
     return result if same else replace(result, command=command, stdout=stdout, stderr=stderr, error=error)
 
 
+def redact_json(value: Any) -> Any:
+    """A JSON value without secrets; the same object when it contains none."""
+    text = _in_lines(value).encode("utf-8", "surrogateescape")
+    hidden = redact_bytes(text)
+    if hidden == text:
+        return value
+    try:
+        return json.loads(hidden)
+    except ValueError:  # a rule took a quote along
+        return _strings(value)
+
+
+def _in_lines(value: Any) -> str:
+    """JSON with a line for each object of a list: rules for names are slow on long lines."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_JSON.encode(key)}: {_in_lines(value[key])}' for key in value)}}}"
+    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        return f"[{f',{chr(10)}'.join(map(_in_lines, value))}]"
+    return _JSON.encode(value)
+
+
 def redact_data(value: Mapping[str, Any]) -> dict[str, Any]:
     """Inventory data (JSON values) without secrets in its strings."""
+    return {key: _strings(inner) for key, inner in value.items()}
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, str):
-            return redact(value)
-        if isinstance(value, Mapping):
-            return {key: plain(inner) for key, inner in value.items()}
-        return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
-    return {key: plain(inner) for key, inner in value.items()}
+def _strings(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: _strings(inner) for key, inner in value.items()}
+    return [_strings(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def count(data: bytes) -> int:
+    """Number of secrets that were redacted in an output."""
+    return data.count(_MARK)
 
 
 def _blank(data: bytes) -> bytes:
     """Replace every line with the mark."""
     return re.sub(rb"[^\r\n]+", _MARK, data)
+
+
+def _blank_key(data: bytes) -> bytes:
+    """Like ``_blank``; of a key on one line the quotes stay."""
+    return re.sub(rb"(?:(?!\\+[\"'])[^\r\n\"'])+", _MARK, data)

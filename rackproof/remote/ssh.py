@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import shlex
 import socket
@@ -18,9 +19,10 @@ from typing import Any
 import fabric
 import paramiko
 
+from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack, fold
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
-from rackproof.remote import batch
+from rackproof.remote import batch, clocks
 from rackproof.remote.command import (
     GRACE_S,
     NOT_FINISHED,
@@ -32,19 +34,27 @@ from rackproof.remote.command import (
     tied,
     timed_out,
 )
+from rackproof.remote.greeting import limit_greetings
 from rackproof.remote.interrupt import STOPPING
+from rackproof.remote.redaction import know, redact, secrets_of
 
 CONNECT_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15
 MAX_PARALLEL = 64
 STOP_S = 15.0
+"""Seconds that a server has to end when its connection closes."""
 END_S = 4.0
-"""The same after an interrupt, for a server and for the commands of a node."""
+"""The same after an interrupt, for servers and other commands."""
 INTERRUPTED = "interrupted"
 WAIT_LINE_S = 10.0
 """Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
+_UNANSWERED = "No existing session"
+"""paramiko's words when its time limit ends before ssh has begun."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
+limit_greetings()
 
 
 class _Reject(paramiko.MissingHostKeyPolicy):
@@ -92,7 +102,8 @@ class Connection:
             "auth_timeout": self._timeout,
         }
         if key := data.get("ssh_key"):
-            connect |= {"key_filename": str(key), "look_for_keys": False, "allow_agent": False}
+            pkey = self._private_key(str(key), data.get("ssh_key_password"))
+            connect |= {"pkey": pkey, "look_for_keys": False, "allow_agent": False}
         connection = fabric.Connection(
             host=str(data.get("ssh_hostname") or self.node.name),
             user=data.get("ssh_user"),
@@ -120,11 +131,30 @@ class Connection:
             raise NodeUnreachable(self.node.name, _line(error)) from error
         except (OSError, EOFError, ValueError) as error:
             raise NodeUnreachable(self.node.name, _line(error)) from error
+        except Exception as error:  # whatever paramiko makes of bytes that are no ssh
+            raise NodeUnreachable(self.node.name, f"no ssh server answers: {_line(error)}") from error
         connection.transport.set_keepalive(KEEPALIVE_S)
         return connection
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
-        """Run one command to its end. Failures on the node do not raise: see CommandResult.error."""
+    def _private_key(self, file: str, password: str | None) -> paramiko.PKey:
+        """The key, with its certificate. Raises NodeUnreachable. paramiko, given a file name, tries every type of key
+        and reports the last one's error instead of a refused login."""
+        try:
+            try:
+                return paramiko.PKey.from_path(file)
+            except TypeError:  # it is encrypted
+                if not password:
+                    raise ValueError("it is encrypted: give ssh_key_password") from None
+                return paramiko.PKey.from_path(file, password.encode())
+        except Exception as error:  # whatever the library makes of bytes that are no key, and of a wrong password
+            where = "" if isinstance(error, OSError) else f"{file}: "
+            raise NodeUnreachable(self.node.name, f"ssh_key: {where}{_line(error)}") from error
+
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+        """Run one command to its end. Failures on the node do not raise: see CommandResult.error.
+
+        ``user`` is a prefix that runs the command as another user.
+        """
         if stdin is not None and batch.MAGIC in stdin[: 2 * len(batch.MAGIC)]:
             return self._run(command, timeout_s, stdin)  # a batch's answer proves that it has run
         began = time.monotonic()
@@ -135,8 +165,8 @@ class Connection:
                 self.node.name, command, None, b"", b"", time.monotonic() - began, timeout_s, error.reason
             )
         if not self._noisy:
-            return self._run(command, timeout_s, stdin)
-        result = self._run(_marked(command), timeout_s, stdin)
+            return self._run(command, timeout_s, stdin, user=user)
+        result = self._run(_marked(command), timeout_s, stdin, user=user)
         out, err = result.stdout.partition(_MARK), result.stderr.partition(_MARK)
         why = result.error if result.rc is None or out[1] else "its login shell did not run the command"
         rc = result.rc if why is None else None
@@ -158,8 +188,8 @@ class Connection:
             lines = [*result.stderr.decode(errors="replace").split("\n"), *result.text.split("\n")]
             line = next((line.strip() for line in reversed(lines) if line.strip()), f"exit status {result.rc}")
             line = line.removeprefix("sudo: ")
-            what = "sudo is refused" if self._sudo else "its login shell runs no commands"
-            self._failure = NodeUnreachable(self.node.name, f"{what}: {line}")
+            cause = "sudo is refused" if self._sudo else "its login shell runs no commands"
+            self._failure = NodeUnreachable(self.node.name, f"{cause}: {redact(line)}")
             raise self._failure
         self._proven = True
         self._noisy = result.stdout != _MARK or result.stderr != _MARK
@@ -173,7 +203,9 @@ class Connection:
         """End the commands of this connection that still run on the node."""
         self.clean_up(ending(self._mark))
 
-    def _run(self, command: str, timeout_s: float, stdin: bytes | None = None, clean_up: bool = False) -> CommandResult:
+    def _run(
+        self, command: str, timeout_s: float, stdin: bytes | None = None, clean_up: bool = False, user: str = ""
+    ) -> CommandResult:
         began = time.monotonic()
 
         def result(rc: int | None, error: str | None, out: bytes = b"", err: bytes = b"") -> CommandResult:
@@ -193,7 +225,7 @@ class Connection:
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
-                channel.exec_command(bounded(command, timeout_s, self._sudo, "" if clean_up else self._mark))
+                _start(channel, bounded(command, timeout_s, self._sudo, "" if clean_up else self._mark, user))
                 try:
                     if stdin:
                         channel.sendall(stdin)
@@ -220,32 +252,46 @@ class Connection:
             return result(None, f"{NOT_FINISHED}{timeout_s:g} s", bytes(out), bytes(err))
         return result(rc, None, bytes(out), bytes(err))
 
+    def clock(self, base_s: float) -> Clock | str:
+        """Offset of the node's clock, or why it is unknown; see ``clocks.measured``."""
+        try:
+            with contextlib.closing(self.open().open_session(timeout=self._timeout)) as channel:
+                channel.settimeout(clocks.LIMIT_S)
+                _start(channel, bounded(clocks.READ, 2 * clocks.LIMIT_S, self._sudo, self._mark))
+                return clocks.measured(channel.sendall, lambda: channel.recv(4096), STOPPING.is_set, base_s)
+        except RemoteError as error:
+            return error.reason
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            return _line(error)
+
     @contextlib.contextmanager
-    def serving(self, command: str, timeout_s: float) -> Iterator[Server]:
-        """Run a server during the block. It ends with the block, or with this connection."""
+    def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:
+        """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
+        connection."""
         channel = self.open().open_session(timeout=self._timeout)
-        server = Server(self, channel, command, timeout_s)
+        server = Server(self, channel, command, timeout_s, user)
         try:
             server.start()
             yield server
         finally:
             server.stop()
 
-    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
-        """Write a file on the node through a temporary name. Raises NodeUnreachable."""
-        self.open()
-        try:
-            sftp = self._connection.sftp()
-            with sftp.open(f"{path}.part", "wb") as handle:
-                handle.write(data)
-            sftp.chmod(f"{path}.part", mode)
-            sftp.posix_rename(f"{path}.part", path)
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise NodeUnreachable(self.node.name, f"writing {path}: {_line(error)}") from error
+    def put(self, data: bytes, path: str, user: str = "") -> None:
+        """Write a file that only its user can read. Raises NodeUnreachable."""
+        part = shlex.quote(f"{path}.part")
+        answer = self.run(f"umask 077; cat >{part} && mv -f -- {part} {shlex.quote(path)}", PROOF_S, data, user)
+        if not answer.ok:
+            raise NodeUnreachable(self.node.name, f"writing {path}: {answer.why}")
+
+    def pipe(self, command: str, timeout_s: float, user: str = "") -> Pipe:
+        """Start a command whose input and output are read and written here. Raises RemoteError."""
+        channel = self.open().open_session(timeout=self._timeout)
+        _start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
+        return Pipe(channel)
 
     @property
     def host_key(self) -> str:
-        """Type and fingerprint of the host key that the connection was checked against; empty where none is open."""
+        """Type and fingerprint of the connection's host key; empty without a connection."""
         transport = self._connection.transport if self._connection is not None else None
         if transport is None or not transport.is_active():
             return ""
@@ -259,24 +305,30 @@ class Connection:
 
     def forget(self) -> None:
         """Close, and allow a new attempt (after a reboot)."""
-        with self._lock:
+        if not self._lock.acquire(timeout=0 if STOPPING.is_set() else -1):
+            return  # it connects at this moment; the program ends
+        try:
             if self._connection is not None:
                 self._connection.close()
             self._connection, self._failure, self._proven = None, None, False
+        finally:
+            self._lock.release()
 
 
 class Server:
     """A server process on a node; ``stop`` ends it and returns its result."""
 
-    def __init__(self, connection: Connection, channel: paramiko.Channel, command: str, timeout_s: float) -> None:
-        self._connection, self._channel = connection, channel
+    def __init__(
+        self, connection: Connection, channel: paramiko.Channel, command: str, timeout_s: float, user: str = ""
+    ) -> None:
+        self._connection, self._channel, self._user = connection, channel, user
         self.command, self.timeout_s = command, timeout_s
         self._out, self._err = bytearray(), bytearray()
         self._result: CommandResult | None = None
         self._began = time.monotonic()
 
     def start(self) -> None:
-        self._channel.exec_command(tied(self.command, self.timeout_s, self._connection.sudo))
+        _start(self._channel, tied(self.command, self.timeout_s, self._connection.sudo, self._user))
 
     def poll(self) -> bool:
         """Collect its output; returns True while it runs."""
@@ -303,6 +355,89 @@ class Server:
             elapsed, self.timeout_s, None if ended and rc != -1 else "did not end by itself",
         )  # fmt: skip
         return self._result
+
+
+class Pipe:
+    """Input and output of a command on a node; several threads may write."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        return not self._channel.closed and not self._channel.exit_status_ready()
+
+    @property
+    def why(self) -> str:
+        """What the command complains about."""
+        err = bytearray()
+        while self._channel.recv_stderr_ready() and len(err) < OUTPUT_LIMIT:
+            err += self._channel.recv_stderr(65536)
+        return redact(" ".join(err.decode(errors="replace").split())[-200:]) or "it does not answer"
+
+    def skip_to(self, mark: bytes, timeout_s: float) -> bool:
+        """Read up to a mark: login shells may print before it. False if it does not come, or after an interrupt."""
+        self._channel.settimeout(0.5)
+        deadline, seen = time.monotonic() + timeout_s, b""
+        while not seen.endswith(mark):
+            try:
+                part = self._channel.recv(1)
+            except TimeoutError:
+                if STOPPING.is_set() or time.monotonic() > deadline:
+                    return False
+                continue
+            except OSError:
+                return False
+            if not part:
+                return False
+            seen = (seen + part)[-len(mark) :]
+        self._channel.settimeout(None)
+        return True
+
+    def read(self, count: int) -> bytes:
+        """So many bytes, or fewer at the end."""
+        data = b""
+        try:
+            while len(data) < count and (part := self._channel.recv(count - len(data))):
+                data += part
+        except OSError:
+            return data
+        return data
+
+    def write(self, data: bytes) -> bool:
+        """False if the command has ended."""
+        with self._lock:
+            try:
+                self._channel.sendall(data)
+            except (OSError, paramiko.SSHException):
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the command's input, and with it the command."""
+        self._channel.close()
+
+
+def _start(channel: paramiko.Channel, command: str) -> None:
+    """Start a command. Raises SSHException where the server does not confirm it; paramiko would wait without end."""
+    began = time.monotonic()
+
+    def give_up() -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection is gone, too
+            channel.close()
+
+    timer = threading.Timer(CONNECT_TIMEOUT_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        channel.exec_command(command)
+    except paramiko.SSHException:
+        if time.monotonic() - began < CONNECT_TIMEOUT_S:
+            raise
+        raise paramiko.SSHException(f"it did not start a command within {CONNECT_TIMEOUT_S:g} s") from None
+    finally:
+        timer.cancel()
 
 
 def _full(*streams: bytearray) -> bool:
@@ -346,6 +481,7 @@ class Fleet:
 
     def __init__(self, rack: Rack, parallel: int = MAX_PARALLEL) -> None:
         self.rack = rack
+        know(secret for node in rack.nodes for secret in secrets_of(node.data))
         self.on_wait: Callable[[str], object] = lambda line: None
         """Gets a line every ``WAIT_LINE_S`` while nodes have not answered."""
         self._parallel = parallel
@@ -358,34 +494,40 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if STOPPING.is_set():
-            self.each(self._connections, lambda connection: connection.end_commands())
         self.close()
 
     def close(self) -> None:
+        """Close all connections; after an interrupt first end what runs on the nodes."""
+        if STOPPING.is_set():
+            self.each(self._connections, lambda connection: connection.end_commands(), "the end of commands")
         for connection in self._connections.values():
             connection.forget()
 
-    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any], what: str = "") -> dict[str, Any]:
+    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any], purpose: str) -> dict[str, Any]:
         """Run an action for several nodes in parallel; results by node, in the order given.
 
-        ``what`` is what the nodes are asked, for the lines that name those that have not answered.
+        ``purpose`` is part of the lines that name nodes without an answer.
         """
         names = list(nodes)
         if not names:
             return {}
         began = time.monotonic()
-        with ThreadPoolExecutor(max_workers=min(self._parallel, len(names))) as pool:
+        pool = ThreadPoolExecutor(max_workers=min(self._parallel, len(names)))
+        try:
             futures = {name: pool.submit(action, self[name]) for name in names}
             while waiting := wait(futures.values(), timeout=WAIT_LINE_S).not_done:
                 late = fold(name for name, future in futures.items() if future in waiting)
-                self.on_wait(f"waiting for {late}{what and f': {what}'}, {time.monotonic() - began:.0f} s")
+                self.on_wait(f"waiting for {late}: {purpose}, {time.monotonic() - began:.0f} s")
             return {name: future.result() for name, future in futures.items()}
+        finally:  # after an interrupt a connection may still be on its way
+            pool.shutdown(wait=not STOPPING.is_set(), cancel_futures=True)
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
         """Run one command per node, all nodes in parallel."""
-        what = ", ".join(dict.fromkeys(program(command) for command in commands.values()))
-        return self.each(commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), what)
+        programs = ", ".join(dict.fromkeys(program(command) for command in commands.values()))
+        return self.each(
+            commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), programs
+        )
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         """By node: None if it answers, else the reason why not."""
@@ -394,7 +536,7 @@ class Fleet:
             answer = connection.run("true", 15)
             return None if answer.ok else answer.why
 
-        return self.each(nodes, ask)
+        return self.each(nodes, ask, "an answer")
 
 
 def _keys_of(file: str | None, name: str) -> list[tuple[str, paramiko.PKey]]:
@@ -438,4 +580,7 @@ def _line(error: BaseException) -> str:
         return f"no connection within {CONNECT_TIMEOUT_S:g} s"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror + (f": {error.filename}" if error.filename else "")
-    return " ".join(str(error).split()) or type(error).__name__
+    words = redact(" ".join(str(error).split()))
+    if isinstance(error, EOFError) or words == _UNANSWERED:
+        return f"the server closed the connection, or spoke no ssh within {CONNECT_TIMEOUT_S:g} s"
+    return words or type(error).__name__

@@ -1,10 +1,11 @@
-"""testinfra on top of a reader: checks ask as they always do, a recording answers.
+"""testinfra's backend for recordings: checks are plain testinfra, a reader answers their commands.
 
 >>> host = testinfra.get_host("rackproof://gpu-01", reader=reader)   # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import testinfra.backend
@@ -20,10 +21,10 @@ _NOT_FOUND = 127
 
 
 class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no types
-    """Commands go to the node's reader. Raises Unmeasured for a command that has no exit status.
+    """Answers commands from the node's reader.
 
-    So does a command whose program does not exist, unless it only asks whether it exists (``command -v``): a check
-    must not take a missing tool for an answer.
+    Raises Unmeasured for a command without an exit status, or whose program does not exist: no check may take a missing
+    tool for an answer. ``command -v`` prints no error, so it remains an answer.
     """
 
     NAME = NAME
@@ -43,7 +44,7 @@ class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
         return self.result(result.rc, command.encode(), result.stdout, result.stderr)
 
     def announce(self, *commands: str) -> None:
-        """See ``RecordingReader.announce``; a reader that has nothing to gain from it need not have it."""
+        """See ``RecordingReader.announce``, which is optional for readers."""
         announce = getattr(self.reader, "announce", None)
         if announce is not None:
             announce(commands)
@@ -56,10 +57,10 @@ class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
 
 
 def host_of(node: str, reader: Reader) -> Host:
-    """A testinfra host that is not kept in testinfra's cache, which never forgets one."""
+    """A testinfra host outside of testinfra's cache, which never drops one."""
     backend = RecordingBackend(node, reader=reader)
     host = Host(backend)
-    backend.set_host(host)
+    backend.set_host(weakref.proxy(host))  # without a cycle a host ends with its check, and not with a collection
     return host
 
 

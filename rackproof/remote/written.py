@@ -1,16 +1,16 @@
-"""Written racks: hand-written answers of the tools of hardware that the project does not own.
+"""Written racks: hand-written answers for hardware that the project does not own.
 
-A folder has ``rack.yaml``, the architecture it names, and one folder of answers a node. Each ``*.yaml`` in that is a
-list; of all its entries (files in the order of their names) the first whose ``match`` is part of a command answers it::
+A folder has ``rack.yaml``, the architecture that it names, and one folder of answers per node. Each ``*.yaml`` there is
+a list of entries; the first one (files sorted by name) whose ``match`` is part of a command answers the command::
 
     - match: nvidia-smi -q -x
-      file: nvidia-smi-q.xml      # beside; or `stdout:`
+      file: nvidia-smi-q.xml      # in the same folder, or a list of parts; or `stdout:`
       rc: 0                       # optional, as is `stderr:`
     - match: --property=Id,LoadState
-      units: {"chrony.service": loaded active enabled}   # whatever units are asked for; see ``written_units``
+      units: {"chrony.service": loaded active enabled}   # see ``written_units``
 
-A node that is ``like:`` another has the other's answers, with its own name in them, unless its own folder has one.
-A command without an answer ends like a program that is not installed.
+A node that is ``like:`` another has the other's answers, with its own name, after those in its own folder. Other
+commands end like a program that is not installed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from rackproof.core.rack import Node
 from rackproof.errors import SelfTestError
+from rackproof.read_file import read_bytes
 from rackproof.remote.command import CommandResult
 from rackproof.remote.document import Strict, as_model, load_yaml
 from rackproof.remote.written_units import UnitTable, unit_table
@@ -39,27 +40,27 @@ class WrittenNode(Strict):
 
 class WrittenRack(Strict):
     architecture: str
-    """A file beside."""
+    """A file in the rack's folder."""
     nodes: dict[str, WrittenNode] = Field(min_length=1)
 
 
 class Entry(Strict):
-    """One answer as it stands in a file."""
+    """One entry of a file of answers."""
 
     match: str = Field(min_length=1)
-    file: str | None = None
+    file: str | tuple[str, ...] | None = None
     stdout: str | None = None
     stderr: str = ""
     rc: int = 0
     units: dict[str, str] | None = None
-    """Name or pattern: LOAD ACTIVE [FILE]."""
+    """LOAD ACTIVE [FILE] by name or pattern of units."""
     manager: dict[str, str] = Field(default_factory=dict)
     pending: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> Entry:
         if sum(source is not None for source in (self.file, self.stdout, self.units)) > 1:
-            raise ValueError("give `file` or `stdout` or `units`, one of them")
+            raise ValueError("give only one of `file`, `stdout` and `units`")
         if self.units is None and (self.manager or self.pending):
             raise ValueError("`manager` and `pending` belong to `units`")
         self.table  # noqa: B018  (raises)
@@ -72,7 +73,7 @@ class Entry(Strict):
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """What answers commands that contain ``match``; ``source`` is the file that says so."""
+    """Answer to commands that contain ``match``; ``source`` is its file."""
 
     match: str
     stdout: bytes
@@ -80,11 +81,11 @@ class WrittenAnswer:
     rc: int
     source: Path
     units: UnitTable | None = None
-    """Answers instead of ``stdout``."""
+    """Used instead of ``stdout``."""
 
 
 class Answers:
-    """Stands where an ssh connection would: answers commands of one node from what is written."""
+    """Answers commands of one node from its written answers, with the interface of a connection."""
 
     def __init__(self, node: str, answers: tuple[WrittenAnswer, ...], like: Answers | None = None) -> None:
         self.node = node
@@ -104,16 +105,16 @@ class Answers:
         return CommandResult(self.node, command, _NOT_FOUND, b"", message.encode(), timeout_s=timeout_s)
 
     def _of_another(self, like: Answers, command: str, timeout_s: float) -> CommandResult:
-        theirs = like.run(command.replace(self.node, like.node), timeout_s)
+        answer = like.run(command.replace(self.node, like.node), timeout_s)
         old, new = like.node.encode(), self.node.encode()
         return CommandResult(
-            self.node, command, theirs.rc,
-            theirs.stdout.replace(old, new), theirs.stderr.replace(old, new), timeout_s=timeout_s,
+            self.node, command, answer.rc,
+            answer.stdout.replace(old, new), answer.stderr.replace(old, new), timeout_s=timeout_s,
         )  # fmt: skip
 
 
 def read_answers(folder: Path) -> tuple[WrittenAnswer, ...]:
-    """Answers of one node in the order in which they are tried; none where there is no folder."""
+    """Answers of one node in the order in which they are tried; empty without a folder."""
     answers = []
     for path in sorted(folder.glob("*.yaml")):
         plain = load_yaml(path)
@@ -131,15 +132,16 @@ def read_answers(folder: Path) -> tuple[WrittenAnswer, ...]:
 def _stdout(path: Path, entry: Entry) -> bytes:
     if entry.file is None:
         return (entry.stdout or "").encode()
+    parts = (entry.file,) if isinstance(entry.file, str) else entry.file
     try:
-        return (path.parent / entry.file).read_bytes()
+        return b"".join(read_bytes(path.parent / part) for part in parts)
     except OSError as error:
         raise SelfTestError(f"{path}: {entry.match}: {entry.file}: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A whole written rack: its architecture's file, and each node with what answers for it."""
+    """A written rack: its architecture's file, its nodes, and their answers."""
 
     architecture: Path
     nodes: tuple[Node, ...]
@@ -150,11 +152,11 @@ def read_written(folder: Path) -> Written:
     """Raises SelfTestError, one line."""
     file = folder / RACK
     written = as_model(WrittenRack, load_yaml(file), str(file))
-    answering: dict[str, Answers] = {}
+    answers: dict[str, Answers] = {}
     for name, node in written.nodes.items():
-        like = answering.get(node.like) if node.like else None
+        like = answers.get(node.like) if node.like else None
         if node.like and like is None:
-            raise SelfTestError(f"{file}: nodes.{name}.like: no node {node.like!r} above it")
-        answering[name] = Answers(name, read_answers(folder / name), like)
+            raise SelfTestError(f"{file}: nodes.{name}.like: no node {node.like!r} before it")
+        answers[name] = Answers(name, read_answers(folder / name), like)
     nodes = tuple(Node(name, node.groups, node.data) for name, node in written.nodes.items())
-    return Written(folder / written.architecture, nodes, answering)
+    return Written(folder / written.architecture, nodes, answers)

@@ -1,7 +1,7 @@
-"""systemd's answers of a written node, for any units.
+"""systemd's answers of a written node.
 
-A fact about units names them, and its answer repeats their names; deploys decide which. So a fixed text cannot answer
-it. A table has the state of each unit; a unit that is not in it does not exist.
+The question about units names them, and the answer repeats the names, so a fixed text cannot answer it. A table has the
+state of each unit; other units do not exist.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from fnmatch import fnmatchcase
 
 NOT_FOUND = "not-found inactive"
 _END = "rackproof-end"
-_ASKED = re.compile(r"printf '%s\\n' (?P<names>.*?); echo --; ")
+_NAMES = re.compile(r"printf '%s\\n' (?P<names>.*?); echo --; ")
 _MANAGER = re.compile(r"systemctl show --property=(?P<keys>\S+); ")
 _PROOF = re.compile(r"; \} >/dev/null 2>&1; echo (?P<name>\S+) \$\?; ")
 
 
 @dataclass(frozen=True, slots=True)
 class UnitTable:
-    """``states``: name or pattern, and ``LOAD ACTIVE [FILE]`` as systemd says it; the first that fits counts."""
+    """``states``: name or pattern, and systemd's ``LOAD ACTIVE [FILE]``; the first match counts."""
 
     states: tuple[tuple[str, str], ...] = ()
     manager: tuple[tuple[str, str], ...] = ()
-    """Properties of the manager itself, ``DefaultLimitMEMLOCK``."""
+    """Properties of systemd's manager, e.g. ``DefaultLimitMEMLOCK``."""
     pending: tuple[str, ...] = ()
-    """Marks that the kit has left (see ``rackproof.configure.files.PENDING``)."""
+    """The kit's marks of pending restarts (see ``rackproof.configure.files.PENDING``)."""
 
     def answer(self, command: str) -> str:
-        """To the question of ``rackproof.configure.units.states_command``. Raises ValueError on another one.
+        """Answer to ``rackproof.configure.units.states_command``; the proof of an active unit succeeds.
 
-        A unit's proof holds where the unit is active.
+        Raises ValueError for another command.
         """
         words = shlex.split(command)
         script = words[-1] if words[:1] == ["sh"] else command
-        asked = _ASKED.search(script)
-        if asked is None:
-            raise ValueError(f"no question about units: {command[:80]}")
-        names = shlex.split(asked["names"])
+        match = _NAMES.search(script)
+        if match is None:
+            raise ValueError(f"expected a question about units, actual {command[:80]}")
+        names = shlex.split(match["names"])
         properties = dict(self.manager)
         manager = [key for match in _MANAGER.finditer(script) for key in match["keys"].split(",")]
         proofs = [shlex.split(match["name"])[0] for match in _PROOF.finditer(script)]
@@ -69,7 +69,7 @@ class UnitTable:
 def unit_table(
     states: Mapping[str, str], manager: Mapping[str, str], pending: Sequence[str]
 ) -> UnitTable:  # fmt: skip
-    """Raises ValueError where a state is not two or three words."""
+    """Raises ValueError for a state that does not have two or three words."""
     for name, state in states.items():
         if len(state.split()) not in (2, 3):
             raise ValueError(f"units.{name}: expected LOAD ACTIVE [FILE], actual {state!r}")

@@ -1,5 +1,5 @@
 """Output formats of a run: certificate, page, JUnit, Prometheus, terminal.
 
-Everything here renders data that is judged already. Nothing measures, judges or reads a clock; the same certificate
+Everything here renders judged data. Nothing measures, judges or reads a clock: the same certificate always
 gives the same bytes.
 """

@@ -87,7 +87,7 @@ def claims_json(rows: Iterable[ClaimRow]) -> list[dict[str, Any]]:
 
 
 def metrics_table(console: Console) -> None:
-    """The vocabulary, grouped by the first word of the names."""
+    """Print all metrics, grouped by the first word of their names."""
     table = Table(box=SIMPLE, header_style="bold", expand=True, padding=(0, 1, 0, 0))
     table.add_column("metric", ratio=1, min_width=max(map(len, METRICS)))
     for title in ("unit, better", "scope", "benchmark"):
@@ -131,15 +131,17 @@ def contents(architecture: Architecture) -> str:
     )
     today = sum(measured_today(entry) for entry in entries)
     parts = [
-        f"{len(listed)} {name if len(listed) != 1 else one}"
-        for listed, name, one in (
+        f"{len(listed)} {plural if len(listed) != 1 else singular}"
+        for listed, plural, singular in (
             (architecture.criteria, "criteria", "criterion"),
             (architecture.curves, "curves", "curve"),
             (architecture.outliers, "outliers", "outlier"),
             (architecture.claims, "claims", "claim"),
         )
-        if listed or name == "criteria"
+        if listed or plural == "criteria"
     ]
     measurable = f" ({today} of {len(entries)} measured today)" if entries else ""
-    left = unjudged(architecture)
-    return ", ".join(parts) + measurable + (f"; measured and judged by nothing: {', '.join(left)}" if left else "")
+    unused = unjudged(architecture)
+    return (
+        ", ".join(parts) + measurable + (f"; measured, but without a criterion: {', '.join(unused)}" if unused else "")
+    )

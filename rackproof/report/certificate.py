@@ -43,6 +43,7 @@ from rackproof.report.schema import (
 )
 from rackproof.report.statements import (
     CLASS_ORDER,
+    STATED,
     Part,
     broken_evidence,
     caveats,
@@ -78,12 +79,11 @@ def build_certificate(
     part: Part | None = None,
     attested: Sequence[Attested] = (),
 ) -> Certificate:
-    """Put a judged run into one document. Pure: the same arguments give the same certificate.
+    """The certificate of a judged run. Pure: the same arguments give the same certificate.
 
-    ``architecture_sha256`` is needed only when the run is judged against a file other than the one it was made for.
-    ``part`` is what a run of one stage was judged by. ``attested`` are ends of evidence that earlier certificates saw
-    and that the evidence does not hold.
-    Raises ``ValueError`` when the judgement's outcome is better than its verdicts allow.
+    ``architecture_sha256`` is needed only for another architecture file than the run's. ``part``: what a run of one
+    stage is judged by. ``attested``: ends of the evidence in earlier certificates that are missing in this evidence.
+    Raises ``ValueError`` when the outcome is better than the verdicts allow.
     """
     measurements = sorted(measurements, key=_measurement_key)
     rejudged = architecture.metadata.id != run.architecture or (
@@ -111,7 +111,7 @@ def build_certificate(
         exit_status=judgement.outcome.exit_status,
         headline=f"{judgement.outcome}: {broken}" if broken else headline(judgement.outcome, architecture.metadata),
         statement=statement,
-        caveats=caveats(run, verdicts),
+        caveats=caveats(verdicts),
         part=part,
         rack=RackSummary(inventory=run.inventory, nodes=run.nodes),
         architecture=_architecture(architecture, judgement.architecture_version, sha256),
@@ -128,7 +128,11 @@ def build_certificate(
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(
-            chain_head=chain_head, records=records_count, raw=_raw_index(commands), attested=tuple(attested)
+            chain_head=chain_head,
+            records=records_count,
+            raw=_raw_index(commands),
+            attested=tuple(attested),
+            stated=STATED,
         ),
     )
 
@@ -140,9 +144,9 @@ def to_json(certificate: Certificate) -> bytes:
 
 
 def from_json(text: bytes | str) -> Certificate:
-    """Read ``certificate.json`` back.
+    """Parse ``certificate.json``.
 
-    Raises ``pydantic.ValidationError`` when it is malformed or its outcome is better than its verdicts allow.
+    Raises ``pydantic.ValidationError`` for a malformed document, or an outcome better than the verdicts allow.
     """
     return Certificate.model_validate_json(text)
 
@@ -179,7 +183,7 @@ def natural(labels: dict[str, str]) -> tuple[tuple[str, bool, int, str], ...]:
 
 
 def _measurement_key(m: Measurement) -> tuple[Any, ...]:
-    # The canonical text breaks ties, so the order never depends on the input's order.
+    # The canonical text breaks ties, so that the order does not depend on the input's.
     return (m.metric, natural(m.labels), m.scope.value, m.members, m.step, m.model_dump_json())
 
 
@@ -276,11 +280,11 @@ def _deploy(record: DeployRecord) -> DeploySummary:
 
 
 def _raw_index(commands: Iterable[CommandRecord]) -> tuple[RawOutput, ...]:
-    """Every output that has a file, without empty stderr."""
+    """Outputs that have a file, without empty stderr."""
     outputs: list[RawOutput] = []
     for c in commands:
-        for which, sha256, size in (("stdout", c.stdout, c.stdout_bytes), ("stderr", c.stderr, c.stderr_bytes)):
-            if not sha256 or (which == "stderr" and sha256 == EMPTY_SHA256):
+        for stream, sha256, size in (("stdout", c.stdout, c.stdout_bytes), ("stderr", c.stderr, c.stderr_bytes)):
+            if not sha256 or (stream == "stderr" and sha256 == EMPTY_SHA256):
                 continue
             outputs.append(
                 RawOutput(
@@ -291,7 +295,7 @@ def _raw_index(commands: Iterable[CommandRecord]) -> tuple[RawOutput, ...]:
                     error=c.error,
                     elapsed_s=c.elapsed_s,
                     bytes=size,
-                    which=which,
+                    which=stream,
                 )
             )
     return tuple(sorted(outputs, key=lambda r: (r.node, r.command, r.which, r.sha256, r.elapsed_s)))

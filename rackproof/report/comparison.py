@@ -17,16 +17,16 @@ from rich.text import Text
 from rackproof.core.comparison import Change, Comparison, NumberChange, ValueChange, VerdictChange
 from rackproof.core.judging.select import quantity as name_of
 from rackproof.core.status import Status
+from rackproof.core.visible import one_line
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.report.quantities import ABSENT, distance, quantity
-from rackproof.report.text import one_line
 
 SHOWN = 12
-"""Rows of a list without ``--all``: changed checks, and numbers without a criterion."""
+"""Rows of each list without ``--all``: changed checks, and numbers without a criterion."""
 
 _LONG = 100
 _BESIDE = 72
-"""Columns that a row needs beside the id of its criterion."""
+"""Width of a row without the criterion's id, columns."""
 _ORDER = tuple(Change)
 _WORST = (
     Change.WORSE, Change.LOST, Change.ONLY_A, Change.NOT_COMPARABLE, Change.FOUND, Change.ONLY_B, Change.SAME,
@@ -50,7 +50,7 @@ Encode = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One criterion, curve or outlier: its verdicts in both runs, and the number that got worse the most."""
+    """One criterion, curve or outlier: its verdicts in both runs, and its largest regression."""
 
     id: str
     required: bool
@@ -59,7 +59,7 @@ class Line:
     worst: NumberChange | ValueChange | None
     """A ``ValueChange`` where the criterion computes one value from several numbers."""
     subject: str
-    """Subject of ``worst``, with the labels that distinguish it from the other numbers of the line."""
+    """Subject of ``worst``, with labels that distinguish it from the other numbers of the line."""
 
     def statuses(self, after: bool) -> str:
         """``2 PASS, 1 FAIL``, the worst last."""
@@ -116,7 +116,7 @@ def _entry(id_: str) -> str:
 
 
 def badness(number: NumberChange | ValueChange) -> tuple[Any, ...]:
-    """Sort key: the largest loss first. A number where less is better that rises from 0 is an infinite loss."""
+    """Sort key: the largest loss first. A rise from 0 is an infinite loss where less is better."""
     gain = number.gain_pct
     if gain is None:
         gain = float("-inf") if number.change is Change.WORSE else 0.0
@@ -172,7 +172,7 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
     """Print a line for each criterion, other changes and the conclusion; ``everything`` adds all numbers."""
 
     def encoded(text: str) -> str:
-        # a character that the terminal lacks must not end the report
+        # characters that the terminal lacks must not end the report
         return one_line(text).encode(console.encoding, "replace").decode(console.encoding)
 
     for text in _head(comparison):
@@ -182,9 +182,9 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
     console.print()
     if criteria := lines(comparison):
         for part in _criteria(criteria, encoded, console.width):
-            console.print(part, soft_wrap=isinstance(part, Text))  # ids are never broken, even when too long
+            console.print(part, soft_wrap=isinstance(part, Text))  # never breaks an id
     _list(console, encoded, "checks", _checks(comparison), everything)
-    _list(console, encoded, "numbers without a criterion of their own", _without_criterion(comparison), everything)
+    _list(console, encoded, "numbers without a criterion", _without_criterion(comparison), everything)
     if everything:
         numbers = sorted(comparison.numbers, key=badness)
         listed = [(_sentence(number), number.change) for number in numbers]
@@ -214,12 +214,12 @@ def _head(comparison: Comparison) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    """A long command line shortened; the JSON has all of it."""
+    """A command line, shortened if long."""
     return text if len(text) <= _LONG else f"{text.partition(': ')[0]} differs"
 
 
 def _criteria(criteria: Sequence[Line], encode: Encode, width: int) -> list[RenderableType]:
-    """A table; on a narrow terminal two lines a criterion, because a wrapped id cannot be searched for."""
+    """A table; on a narrow terminal two lines per criterion, because a wrapped id cannot be searched for."""
     rows = [_row(line, encode) for line in criteria]
     if max(map(len, (row[1] for row in rows))) + _BESIDE > width:
         return [part for line, row in zip(criteria, rows, strict=True) for part in _stacked(line, row)]
@@ -333,7 +333,7 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
         if alone := sum(min(number.samples) == 1 for number in numbers):
             yield (
-                f"{alone} of {_of(len(numbers), 'number')} have one sample a side; their noise is unknown",
+                f"{alone} of {_of(len(numbers), 'number')} have one sample per run; their noise is unknown",
                 "yellow",
             )
     elif comparison.exit_status == EXIT_OK:
@@ -346,5 +346,5 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "nothing was compared", "yellow"
 
 
-def _of(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _of(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

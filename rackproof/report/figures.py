@@ -51,7 +51,7 @@ def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary])
 
 
 def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
-    """The number of the whole rack, otherwise the median of the clients that were measured, with their count."""
+    """The rack's number; without one the median of the measured clients, with their count."""
     group = list(group)
     for m in group:
         if m.scope is Scope.RACK and m.median is not None:

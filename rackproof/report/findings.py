@@ -1,4 +1,4 @@
-"""What did not pass, grouped so that one cause is one entry, worst first."""
+"""Verdicts other than PASS, grouped by cause, the worst first."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rackproof.core.status import Status
-from rackproof.core.verdict import EVIDENCE, RUN, Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, SERVER, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import fold_subjects, item_of, name_of
 
-_CAUSES = (RUN, "node.")
-"""Prefixes of checks that explain others."""
+_CAUSES = (RUN, "node.", SERVER)
+"""Prefixes of checks that explain other verdicts."""
 CLUSTER_FROM = 3
-"""At least this many ids unmeasured on the same subjects for the same reason become one finding; invalid ones also on
-different subjects."""
+"""Minimum number of ids that become one finding: unmeasured on the same subjects for the same reason, or invalid for
+the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Verdicts with one status on one check or criterion, or several left unmeasured by one cause."""
+    """Verdicts of one check or criterion with one status, or of several that one cause left unmeasured or invalid."""
 
     status: Status
     required: bool
@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def messages(self) -> tuple[tuple[str, str], ...]:
-        """(item and subjects, message), subjects with the same message folded, in order of appearance."""
+        """(item and subjects, message), folded by message, in order of appearance."""
         grouped: dict[tuple[str, str], list[str]] = {}
         for v in self.verdicts:
             item = "" if len(self.ids) > 1 else item_of(v.id)
@@ -69,7 +69,7 @@ class Finding:
 
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
-    """Everything that is not PASS: broken evidence, then required before advisory, then the worst status first."""
+    """Findings in order: broken evidence, then required before advisory, then the worst status first."""
     by_id: dict[tuple[Status, bool, str, str], list[Verdict]] = {}
     for v in verdicts:
         if v.status is not Status.PASS:
@@ -77,11 +77,12 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     causes: dict[object, list[Finding]] = {}
     for (status, required, kind, identifier), group in by_id.items():
         finding = Finding(status, required, kind, _title(group), (identifier,), tuple(group))
-        # Causes outside of what was asked: a node that is down, a missing tool, a starved machine.
+        # One cause outside of the checks: a node that is down, a missing tool, a starved machine.
         absent = frozenset((v.subject, v.message) for v in group)
         texts = frozenset(v.message for v in group)
         cause = {
             Status.UNMEASURED: (required, status, absent),
+            Status.WARN: (required, status, absent),
             Status.INVALID: (required, status, texts),
         }.get(status, (required, status, kind, identifier))
         causes.setdefault(cause, []).append(finding)
@@ -90,7 +91,7 @@ def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
 
 
 def _order(finding: Finding) -> tuple[bool, bool, int, bool, str, tuple[str, ...]]:
-    """Broken evidence first; among findings of one status those on the run and on nodes that do not answer."""
+    """Sort key of ``findings``; within a status, findings on the run and on silent nodes come first."""
     cause = any(identifier.startswith(_CAUSES) for identifier in finding.ids)
     return EVIDENCE not in finding.ids, not finding.required, -finding.status.rank, not cause, finding.kind, finding.ids
 
@@ -105,8 +106,8 @@ def _cluster(group: list[Finding]) -> Iterable[Finding]:
         return group
     kinds: Counter[str] = Counter({v.id: v.kind for f in group for v in f.verdicts}.values())
     named = [
-        f"{kinds[kind]} {one if kinds[kind] == 1 else many}"
-        for kind, one, many in (("check", "check", "checks"), ("criterion", "criterion", "criteria"))
+        f"{kinds[kind]} {kind if kinds[kind] == 1 else plural}"
+        for kind, plural in (("check", "checks"), ("criterion", "criteria"))
         if kinds[kind]
     ]
     return [
@@ -128,10 +129,11 @@ def worst(verdicts: Iterable[Verdict]) -> Status | None:
 
 
 def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], list[Verdict]]:
-    """A look-up from a measurement to the verdicts on it.
+    """A function from a measurement to its verdicts.
 
-    Verdicts on a reduced value (the slowest client against the median) have the rack as subject, but are not about
-    the rack's own measurement and are left out. A criterion that the architecture lacks is matched by subject alone.
+    Verdicts on a value computed from several numbers (the slowest client against the median) are left out: their
+    subject is the rack, but not the rack's measurement. Verdicts without a criterion in the architecture match by
+    subject.
     """
     criteria = {c.id: c for c in certificate.architecture.criteria}
     index: dict[tuple[str, str], list[Verdict]] = {}

@@ -19,10 +19,10 @@ from typing import Final, Literal
 from rackproof.core.junit import Case, Suite, render
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
+from rackproof.core.visible import visible
 from rackproof.report.quantities import between
 from rackproof.report.schema import Certificate
 from rackproof.report.statements import area_of, area_order, subject_text
-from rackproof.report.text import visible
 
 _TAGS: Final[Mapping[Status, Literal["failure", "error"]]] = {
     Status.FAIL: "failure",

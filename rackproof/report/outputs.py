@@ -1,4 +1,4 @@
-"""Raw outputs as the page shows them: one block for each distinct output, with every command that gave it."""
+"""Raw outputs on the page: one block per distinct output, with all commands that printed it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rackproof.report.statements import fold_subjects
 from rackproof.report.text import decoded
 
 SHOWN_BYTES = 16 * 1024
-"""Bytes shown of each output; the file has the rest."""
+"""Maximum bytes shown of one output; the file has the rest."""
 PAGE_BYTES = 4 * 1024 * 1024
-"""Bytes shown of all outputs, so that the page of a large rack still opens on a phone."""
+"""Maximum bytes shown of all outputs, so that the page of a large rack opens on a phone."""
 PAGE_OUTPUTS = 2000
-"""Outputs that have a block on the page; the others are linked as files."""
+"""Maximum number of outputs on the page; the others are linked as files."""
 
 TITLE_LENGTH = 120
-"""Characters of a command in the title of a link: a table may have thousands of links."""
+"""Maximum length of a command in a link's title: a table may have thousands of links."""
 COMMAND_LENGTH = 600
-"""Characters of a command above its output; evidence.jsonl has the whole command."""
+"""Maximum length of a command above its output; evidence.jsonl has the whole command."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """The same command with the same result on one node or several."""
+    """Nodes on which the same command had the same result."""
 
     nodes: str
     command: str
@@ -38,7 +38,7 @@ class Producer:
     rc: int | None
     error: str | None
     elapsed_s: float
-    """The longest of the nodes."""
+    """Maximum over the nodes."""
 
     @property
     def title(self) -> str:
@@ -54,7 +54,7 @@ class Output:
     anchor: str
     sha256: str
     href: str | None
-    """Relative link to the whole output; None when the name is not a sha256 and might escape the folder."""
+    """Relative link to the whole output; None for a name that is not a sha256, which might leave the folder."""
     producers: tuple[Producer, ...]
     size: int
     text: str | None
@@ -123,14 +123,14 @@ class OutputIndex:
         size = len(data) if data is not None else max((e.bytes for e in entries), default=0)
         text, cut, note = None, False, None
         if data is None:
-            note = "This output was missing when the page was made."
+            note = "The output's file was missing when the page was made."
         elif not data:
             note = "The command printed nothing."
         elif min(size, SHOWN_BYTES) > budget:
             note = "Left out to keep the page small."
         else:
             cut = size > SHOWN_BYTES
-            text = decoded(data[:SHOWN_BYTES], whole=not cut)
+            text = decoded(data[:SHOWN_BYTES], complete=not cut)
         return Output(
             anchor=self._anchors[sha],
             sha256=sha,
@@ -152,7 +152,7 @@ def _file(sha: str) -> str | None:
 
 
 def _by_need(certificate: Certificate) -> dict[str, None]:
-    """Names of outputs in the order in which they get room on the page: those of verdicts that are not PASS first."""
+    """Names of outputs in the order of their priority on the page: verdicts other than PASS first."""
     needed: dict[str, None] = {}
     for passed in (False, True):
         for verdict in certificate.verdicts:
@@ -166,7 +166,7 @@ def _by_need(certificate: Certificate) -> dict[str, None]:
 
 
 def _anchors(names: Iterable[str]) -> dict[str, str]:
-    """``raw-`` and twelve digits of each name; the whole name where two share these digits."""
+    """``raw-`` and the first twelve digits of each name; the whole name if two share them."""
     short = {name: _token(name)[:12] for name in names}
     taken = Counter(short.values())
     return {name: f"raw-{cut if taken[cut] == 1 else _token(name)}" for name, cut in short.items()}

@@ -15,6 +15,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Verdict
+from rackproof.core.visible import visible
 from rackproof.report import plots, quantities, tables, verdict_tables
 from rackproof.report.figures import key_figures
 from rackproof.report.findings import findings
@@ -22,15 +23,14 @@ from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.sizing import Picture, curve_pictures
 from rackproof.report.statements import area_of, area_order, fold_subjects, subject_text
-from rackproof.report.text import visible
 from rackproof.report.versions import CONTROLLER, is_version
 
 FINDINGS = 100
-"""Findings on the page; certificate.json has the others."""
+"""Maximum number of findings on the page; certificate.json has all."""
 LINES = 20
-"""Messages and ids shown of one finding."""
+"""Maximum number of messages and ids of one finding."""
 CONDITIONS = 40
-"""Sets of conditions on the page; a usual run has fewer than ten."""
+"""Maximum number of sets of conditions on the page; a usual run has fewer than ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Conditions:
 
 
 def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
-    """Render the page. ``raw`` maps sha256 names to outputs; one that is absent is linked, not shown."""
+    """Render the page. ``raw``: outputs by sha256; absent ones are linked, not shown."""
     return _environment().get_template("page.html.j2").render(**_view(certificate, raw))
 
 
@@ -73,7 +73,7 @@ def _environment() -> Environment:
 
 
 def _printable(value: Any) -> Any:
-    """Make control characters visible in every expression that is not markup: it may come from a node."""
+    """Show control characters of every expression that is not markup: it may come from a node."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -150,7 +150,7 @@ def _family(area: str) -> str:
 
 
 def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
-    """Each group of the inventory with its nodes folded; nodes without a group are under ``no role``."""
+    """Groups of the inventory with their nodes folded; nodes without a group are in ``no role``."""
     groups: dict[str, list[str]] = {}
     for node in certificate.rack.nodes:
         for group in node.groups or ("no role",):
@@ -168,7 +168,7 @@ def _worst_of(cells: Any) -> Status | None:
 
 
 def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:
-    """Conditions of the measurements, equal sets merged; versions have a table of their own."""
+    """Conditions of the measurements, equal sets merged, without versions, which have their own table."""
     grouped: dict[tuple[tuple[str, str], ...], list[MeasurementSummary]] = {}
     families = tuple(dict.fromkeys(name.partition(".")[0] for name in METRICS))
     order = {name: (families.index(name.partition(".")[0]), i) for i, name in enumerate(METRICS)}
@@ -188,9 +188,9 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
 
 
 def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
-    """Whether the page does not show it elsewhere, as it does versions, labels, members and the command line."""
-    known = is_version(key) or key == "command" or key in CONDITIONS_OF_TIME
-    return not known and str(value) != m.labels.get(key) and value not in m.members
+    """Whether the page does not show it elsewhere: as a version, label, member or command line."""
+    elsewhere = is_version(key) or key == "command" or key in CONDITIONS_OF_TIME
+    return not elsewhere and str(value) != m.labels.get(key) and value not in m.members
 
 
 def _what(m: MeasurementSummary) -> str:

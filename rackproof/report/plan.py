@@ -1,4 +1,4 @@
-"""Plans as text: folded over nodes for the terminal, or complete for golden files."""
+"""Plans as text: folded for the terminal, or complete for golden files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackproof.core.rack import fold
 
 
 def overview(plan: RackPlan, *, differences: bool = False, commands: bool = False) -> Iterator[str]:
-    """Lines for each group of nodes with the same plan: its operations, or its deviations from its peers."""
+    """Lines for each group of nodes with the same plan: its operations, or its differences from its peers."""
     groups = fold_plans(plan.nodes)
     for group in groups:
         peers = peers_of(group, groups)
@@ -100,7 +100,7 @@ def whole(plan: NodePlan) -> str:
 
 
 def document(plan: RackPlan) -> dict[str, Any]:
-    """The plan as JSON: the changes of each operation as lines, and in ``details`` with their fields."""
+    """The plan as JSON: changes of each operation as lines, and with all fields in ``details``."""
     return {
         "inventory": plan.inventory,
         "deploy": plan.deploy,
@@ -130,5 +130,5 @@ def _operation_document(operation: PlannedOperation) -> dict[str, Any]:
     }
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

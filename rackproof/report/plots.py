@@ -1,14 +1,13 @@
 """Bar and line plots as inline SVG.
 
-This module computes the geometry; ``templates/plots.svg.j2`` is the markup. Plots follow the page's fonts, dark mode
-and print colours, their text can be selected and searched, and each takes a few hundred bytes. Matplotlib's SVG has
-fixed colours and glyph outlines, and its import takes a second or more.
+This module computes the geometry; ``templates/plots.svg.j2`` is the markup. Unlike Matplotlib's SVG, plots follow the
+page's fonts, dark mode and print colours, their text can be selected, and nothing has to be imported for a second.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -22,7 +21,7 @@ from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.tables import short_name
 
 BAR_NODES = 8
-"""Up to this many nodes have a bar each; more are drawn as a strip with one mark a node."""
+"""Maximum number of nodes with one bar each; more become a strip with one mark per node."""
 
 WIDTH = 340.0
 _LABEL, _VALUE = 74.0, 62.0
@@ -37,7 +36,7 @@ class Bar:
     value: str
     status: Status | None
     tick: float | None
-    """X offset of the criterion's bar."""
+    """X offset of the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,9 @@ class LinePlot:
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
-    """Read and write bandwidth, one group of bars a storage; a metric without any number has no plot.
+    """Read and write bandwidth, one group of bars per storage; None of a metric without numbers.
 
-    The rack's sum is drawn on small racks only: on a large one the nodes' marks would be too short to compare.
+    The rack's sum is on the plots of small racks only: on a large rack it would make the nodes' marks too short.
     """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
@@ -123,7 +122,7 @@ def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
 
 
 def collective_plot(certificate: Certificate) -> LinePlot | None:
-    """Bus bandwidth against message size; None when no size has a number."""
+    """Bus bandwidth against message size; None without numbers."""
     series: dict[str, list[tuple[int, float]]] = {}
     engines = {m.labels.get("engine") for m in certificate.measurements if m.metric == "collective.busbw"}
     unit = ""
@@ -199,7 +198,7 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
 
 
 def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | None:
-    """The highest bar on this number, in its own unit; None without one, or where it is in another unit."""
+    """The highest threshold of a number; None without one, or if its unit differs."""
     bars = []
     for v in verdicts:
         if v.bar_value is None:
@@ -240,7 +239,7 @@ def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]
         top=top,
         bottom=bottom,
         x_ticks=tuple(Tick(x_of(s), size(s)) for s in labelled),
-        y_ticks=tuple(Tick(y_of(v), f"{v:g}" if v < 1000 else significant(v)) for v in y_values),
+        y_ticks=y_ticks(y_values, y_of),
         lines=tuple(
             Line(
                 name,
@@ -253,14 +252,19 @@ def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]
     )
 
 
+def y_ticks(values: Iterable[float], y_of: Callable[[float], float]) -> tuple[Tick, ...]:
+    """Ticks with the values as text."""
+    return tuple(Tick(y_of(value), f"{value:g}" if value < 1000 else significant(value)) for value in values)
+
+
 def _shortened(name: str, length: int = 11) -> str:
     return name if len(name) <= length else f"{name[: length - 1]}…"
 
 
 def rosette(seed: str, radius: float = 46.0) -> str:
-    """SVG path of a guilloche whose petals and depth are derived from ``seed``, a hexadecimal hash.
+    """SVG path of a guilloche, with petals and depth from ``seed``, a hexadecimal hash.
 
-    Decoration only: it makes certificates of different evidence look different. The hash is the proof.
+    Decoration only: certificates of different evidence look different. The hash is the proof.
     """
     digits = [int(c, 16) for c in seed if c in "0123456789abcdef"] or [0]
     petals = 9 + digits[0] % 8

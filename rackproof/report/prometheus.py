@@ -20,7 +20,7 @@ _HELP = {
 
 
 def render_metrics(certificate: Certificate) -> str:
-    """All series, each family with HELP and TYPE. Measurements without a number are counted instead."""
+    """All series with HELP and TYPE. Measurements without a number are counted."""
     absent: dict[str, int] = {}
     for m in certificate.measurements:
         absent[m.metric] = absent.get(m.metric, 0) + (m.median is None)
@@ -41,14 +41,14 @@ def render_metrics(certificate: Certificate) -> str:
 
 
 def _family(name: str, series: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    seen: set[str] = set()
+    written: set[str] = set()
     for labels, value in series:
         text = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
-        if text in seen:
-            continue  # the collector rejects a file with a duplicate series
-        if not seen:
+        if text in written:
+            continue  # the collector rejects files with duplicate series
+        if not written:
             yield f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
-        seen.add(text)
+        written.add(text)
         yield f"{name}{{{text}}} {value!r}\n" if text else f"{name} {value!r}\n"
 
 

@@ -20,7 +20,7 @@ def significant(value: float) -> str:
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """Number and unit with a no-break space; ``–`` when there is no number."""
+    """Number and unit with a no-break space; ``–`` without a number."""
     if value is None:
         return ABSENT
     text, shown = significant(value), sign(unit or "")
@@ -30,7 +30,7 @@ def quantity(value: float | None, unit: str | None) -> str:
 
 
 def distance(percent: float | None) -> str:
-    """Distance from the bar with its sign: ``+12.3 %``."""
+    """Distance from the threshold with its sign: ``+12.3 %``."""
     if percent is None:
         return ABSENT
     text = significant(percent)
@@ -59,7 +59,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(text: str) -> str:
-    """``2026-11-21T10:04:05Z`` as ``2026-11-21 10:04:05 UTC``; anything else as it is."""
+    """``2026-11-21T10:04:05Z`` as ``2026-11-21 10:04:05 UTC``; other texts unchanged."""
     parsed = _parse(text)
     return parsed.strftime("%Y-%m-%d %H:%M:%S UTC") if parsed else text
 

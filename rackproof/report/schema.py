@@ -38,7 +38,7 @@ class StorageSummary(Model):
 
 
 class CriterionSummary(Model):
-    """Which numbers a criterion judges."""
+    """The numbers that a criterion judges."""
 
     id: str
     scope: Scope
@@ -46,12 +46,12 @@ class CriterionSummary(Model):
 
     @property
     def about_one(self) -> bool:
-        """Whether each verdict is about one measurement, not about a value computed from several."""
+        """Whether verdicts are about single measurements, not about values computed from several."""
         return self.reduce is Reduce.EACH or self.scope is Scope.RACK
 
 
 class ChangedBar(Model):
-    """A threshold that the site has changed from the published one."""
+    """A published threshold that the site has changed."""
 
     id: str
     title: str
@@ -68,7 +68,7 @@ class ArchitectureSummary(Model):
     title: str
     scope: str
     sha256: str | None
-    """Hash of the architecture file; None when the caller did not give it."""
+    """Hash of the architecture file; None if not passed."""
     sources: dict[str, Source]
     storages: tuple[StorageSummary, ...]
     criteria: tuple[CriterionSummary, ...]
@@ -81,18 +81,18 @@ class ArchitectureSummary(Model):
     compared_with: str | None = None
     """The published architecture that ``weakened`` refers to."""
     weakened: tuple[Weakening, ...] = ()
-    """What demands less than in ``compared_with``."""
+    """Values that are weaker than in ``compared_with``."""
     edited: bool = False
-    """The kit's own file is not the one that was published."""
+    """The kit's file differs from the published one."""
 
     @property
     def differs(self) -> bool:
-        """Whether the headline says against what it was judged."""
+        """Whether the headline names the architecture."""
         return bool(self.weakened) or self.edited
 
 
 class Counts(Model):
-    """Verdicts by status; all five keys are always there."""
+    """Verdicts by status; all five keys are always present."""
 
     required: dict[Status, int]
     advisory: dict[Status, int]
@@ -103,7 +103,7 @@ class CheckSummary(Model):
 
     check: str
     reads: str
-    """The architecture key that says what is expected."""
+    """The architecture key with the expected value."""
     results: int
     passed: int
     failed: int
@@ -120,7 +120,7 @@ class MeasurementSummary(Model):
     samples: tuple[float, ...]
     median: float | None
     reason: str | None
-    """Why there is no number; None when there is one."""
+    """Why there is no number; None with a number."""
     conditions: dict[str, Any]
     raw: tuple[str, ...]
     step: str
@@ -128,12 +128,12 @@ class MeasurementSummary(Model):
 
 
 class StageTime(Model):
-    """One stage of the run; a resumed run has the same stage more than once."""
+    """One stage of the run; a resumed run may have a stage several times."""
 
     stage: str
     started: str
     finished: str | None
-    """None when the stage did not end."""
+    """None if the stage did not end."""
     elapsed_s: float | None
 
 
@@ -162,7 +162,7 @@ class RawOutput(Model):
 
 
 class Attested(Model):
-    """End of the evidence that an earlier certificate of the run saw."""
+    """End of the evidence in an earlier certificate of the run."""
 
     records: int
     chain_head: str
@@ -174,7 +174,9 @@ class EvidenceSummary(Model):
     records: int
     raw: tuple[RawOutput, ...]
     attested: tuple[Attested, ...] = ()
-    """Ends that earlier certificates saw and that this evidence does not hold: it was cut, or exchanged."""
+    """Ends in earlier certificates that this evidence lacks: it was truncated or replaced."""
+    stated: str
+    """What the evidence states and its outputs do not prove."""
 
 
 class SizingSummary(Model):
@@ -189,7 +191,7 @@ class SizingSummary(Model):
 
 
 class Certificate(Model):
-    """Everything that page, JUnit, metrics and terminal show of a run."""
+    """All data of page, JUnit, metrics and terminal."""
 
     schema_: Literal["rackproof.certificate/v1"] = Field(default=SCHEMA, alias="schema")
     run: str
@@ -205,7 +207,7 @@ class Certificate(Model):
     caveats: tuple[str, ...] = ()
     """What happened to the run, what it was narrowed to, and what it does not prove; on top of the page."""
     part: Literal["check", "criterion"] | None = None
-    """Set where only checks, or only criteria, were asked for; nothing is certified then."""
+    """Set for a run of checks alone, or of criteria alone; nothing is certified then."""
     rack: RackSummary
     architecture: ArchitectureSummary
     profile: str
@@ -218,9 +220,9 @@ class Certificate(Model):
     kit_version: str
     versions: tuple[VersionSeen, ...]
     simulated: tuple[str, ...]
-    """Sentences about what is virtual or simulated; empty on a real rack."""
+    """Sentences about virtual or simulated parts; empty for a real rack."""
     sizing: SizingSummary | None = None
-    """None where nothing was measured."""
+    """None if nothing was measured."""
     notes: tuple[str, ...]
     evidence: EvidenceSummary
 

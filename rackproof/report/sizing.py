@@ -1,7 +1,7 @@
 """A capacity plan as a page and as two plots: latency against load, throughput against GPUs.
 
-The plots are SVG as in ``plots``: geometry here, markup in ``templates/sizing.svg.j2``. Inside a page they use its
-style sheet; SVG files contain their own rules.
+As in ``plots``, this module has the geometry, ``templates/sizing.svg.j2`` the markup. On a page the plots use its style
+sheet; SVG files contain their own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve, latency_again
 from rackproof.core.sizing.model import Phase, Stage
 from rackproof.core.sizing.sensitivity import described
 from rackproof.core.sizing.view import title_of
-from rackproof.report.plots import WIDTH, Line, Tick, nice_ticks
-from rackproof.report.quantities import significant
+from rackproof.report.plots import WIDTH, Line, LinePlot, Tick, nice_ticks, y_ticks
 
 LATENCY, SCALE = "latency-against-load", "throughput-against-gpus"
 _LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
@@ -26,7 +25,7 @@ _LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line at the planned or the present value."""
+    """A vertical line at the planned or the current value."""
 
     x: float
     text: str
@@ -34,23 +33,12 @@ class Mark:
     y: float
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    title: str
-    unit: str
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture(LinePlot):
     x_title: str
     described: str
     """Text alternative, for screen readers."""
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    lines: tuple[Line, ...]
     marks: tuple[Mark, ...]
-    left: float = _LEFT
-    right: float = WIDTH - _RIGHT
-    top: float = _TOP
-    bottom: float = _HEIGHT - _FOOT
-    height: float = _HEIGHT
-    width: float = WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,7 @@ class StageRow:
     title: str
     samples: str
     bandwidth: str
-    """Bytes a second into the GPUs when this stage is at its ceiling."""
+    """Bytes per second into the GPUs with this stage at its ceiling."""
     used: str
     ceiling: str
     binding: bool
@@ -137,7 +125,7 @@ def _stage_row(phase: Phase, stage: Stage) -> StageRow:
 
 
 def _bytes_per_sample(phase: Phase, stage: Stage) -> float | None:
-    """Mean over the tenants that use the stage; None when a figure is missing."""
+    """Mean over the tenants that use the stage; None if a figure is missing."""
     flows = [f for f in phase.flows if stage.tenant in (None, f.tenant)]
     samples = [f.samples_per_s for f in flows if f.samples_per_s is not None]
     ingest = [f.ingest for f in flows if f.ingest is not None]
@@ -213,25 +201,21 @@ def _picture(
         return round(bottom - y / y_values[-1] * (bottom - top), 1)
 
     step = (WIDTH - left) / len(series)
-    return Picture(
-        title,
-        unit,
-        x_title,
-        described,
-        tuple(Tick(x_of(x), text) for x, text in x_values),
-        tuple(Tick(y_of(y), f"{y:g}" if y < 1000 else significant(y)) for y in y_values),
-        tuple(
-            Line(name, tuple((x_of(x), y_of(y)) for x, y in points), round(left + i * step, 1), 8.0)
-            for i, (name, points) in enumerate(series.items())
-        ),
-        _marks(sorted(marks), last_x, x_of, top + 10),
+    lines = (
+        Line(name, tuple((x_of(x), y_of(y)) for x, y in points), round(left + i * step, 1), 8.0)
+        for i, (name, points) in enumerate(series.items())
     )
+    return Picture(
+        title, unit, _HEIGHT, left, right, top, bottom,
+        tuple(Tick(x_of(x), text) for x, text in x_values), y_ticks(y_values, y_of), tuple(lines),
+        x_title=x_title, described=described, marks=_marks(sorted(marks), last_x, x_of, top + 10),
+    )  # fmt: skip
 
 
 def _marks(
     marks: Sequence[tuple[float, str]], last_x: float, x_of: Callable[[float], float], y: float
 ) -> tuple[Mark, ...]:
-    """The left mark's text is to its left and the right mark's to its right, so that no line crosses a text."""
+    """Marks with text outside of the pair, so that no line crosses a text."""
     placed = []
     for i, (x, text) in enumerate(marks):
         leftmost = i == 0 and (len(marks) > 1 or x > last_x / 2)

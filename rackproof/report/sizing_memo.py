@@ -1,4 +1,4 @@
-"""A capacity plan for the terminal: the stages in a table, then questions and answers."""
+"""A capacity plan for the terminal: a table of stages, then questions and answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rackproof.core.sizing.model import Phase
 from rackproof.report.sizing import stage_rows
 
 SHOWN = 5
-"""Inputs listed with an answer; page and JSON list all."""
+"""Maximum number of inputs listed with an answer; page and JSON list all."""
 
 
 def print_memo(memo: Memo, console: Console) -> None:
-    """Print the plan. Everything is ``Text``, so that a title from a file is never parsed as markup."""
+    """Print the plan. All output is ``Text``, so that titles of files are never parsed as markup."""
     inputs = memo.inputs
     console.print(Text(f"Capacity plan: {memo.title}", style="bold"))
     for tenant in inputs.tenants:

@@ -15,7 +15,7 @@ from rackproof.report.schema import SizingSummary
 
 
 def sizing_summary(architecture: Architecture, measurements: Sequence[Measurement]) -> SizingSummary | None:
-    """Summary with the curves of the architecture's first workload; None when nothing was measured."""
+    """Summary with the curves of the architecture's first workload; None if nothing was measured."""
     if not measurements:
         return None
     lines = predicted_and_measured(architecture, measurements).lines

@@ -1,17 +1,17 @@
-"""Sentences and groupings shared by all output formats, so that page and terminal agree."""
+"""Sentences and groupings that all output formats share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from ClusterShell.NodeSet import NodeSetException
 
 from rackproof.core.architecture import Architecture, Metadata, Weakening
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
-from rackproof.core.evidence import PROOFS, Measurement, NodeInfo, RunInfo
+from rackproof.core.evidence import Measurement, NodeInfo, RunInfo
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict
@@ -19,21 +19,21 @@ from rackproof.core.verdict import EVIDENCE, RUN, Verdict
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
 Part = Literal["check", "criterion"]
-"""What a run of one stage is judged by."""
+"""Verdicts that judge a run of one stage."""
 
 PAIRS = 5
-"""Pairs that are spelled out: pairs cannot be folded, and a rack of a thousand nodes has half a million."""
+"""Maximum number of listed pairs: pairs cannot be folded, and a rack of a thousand nodes has half a million."""
 
 
 def headline(outcome: Outcome, architecture: Metadata) -> str:
-    """The outcome, and against which file: ``CERTIFIED against our-pod, which weakens 3 criteria of …``."""
+    """Outcome and architecture: ``CERTIFIED against our-pod, which weakens 3 criteria of …``."""
     weaker = weakens(architecture.weakened, (architecture.compared_with or "").partition(" ")[0])
     edited = ", edited after it was published" if architecture.edited else ""
     return f"{outcome} against {architecture.id}{f', which {weaker}' if weaker else ''}{edited}"
 
 
 def origin(architecture: Metadata) -> str:
-    """Whether the kit publishes the architecture, and otherwise what it extends."""
+    """Whether the kit publishes the architecture, or what it extends."""
     if architecture.compared_with is not None:
         changed_copy = architecture.compared_with.split()[0] == architecture.id
         return f"{'a copy of' if changed_copy else 'extends'} {architecture.compared_with}"
@@ -52,26 +52,22 @@ def weakening_text(weakening: Weakening) -> str:
 
 
 def broken_evidence(verdicts: Iterable[Verdict]) -> str | None:
-    """Why the evidence cannot be relied on, in one sentence; None where it is whole."""
+    """Why the evidence is not intact, in one sentence; None if it is."""
     for verdict in verdicts:
         if verdict.id == EVIDENCE and verdict.status is Status.INVALID:
-            return f"The evidence is not whole: {verdict.message}."
+            return f"The evidence is not intact: {verdict.message}."
     return None
 
 
-def caveats(run: RunInfo, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """What happened to the run, and what it does not prove; for the top of the page."""
-    lines = [
+def caveats(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """Limits of the run, and events during it, for the top of the page."""
+    return tuple(
         _sentence(verdict.message)
         if verdict.subject == "rack"
         else f"{subject_text(verdict.subject)}: {verdict.message}."
         for verdict in verdicts
         if verdict.id.startswith(RUN) and verdict.id != EVIDENCE and verdict.status is not Status.PASS
-    ]
-    unproven = [name for name in PROOFS if name not in run.proofs]
-    if unproven:
-        lines.append(f"Recorded by an older kit: not proven: {', '.join(unproven)}.")
-    return tuple(lines)
+    )
 
 
 def _sentence(text: str) -> str:
@@ -79,27 +75,29 @@ def _sentence(text: str) -> str:
 
 
 def part_statement(part: Part, outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
-    """The result of the checks alone, or of the criteria alone: ``All 375 checks passed``."""
+    """Result of the checks alone or the criteria alone: ``All 375 checks passed``."""
     required = [v for v in verdicts if v.required and v.kind == part and not v.id.startswith(RUN)]
-    seen = Counter(v.status for v in required)
+    counts = Counter(v.status for v in required)
     total = len(required)
-    one, many, fine, other = {
+    singular, plural, success, other_part = {
         "check": ("check", "checks", "passed", "benchmarks"),
         "criterion": ("criterion", "criteria", "met", "checks"),
     }[part]
-    noun = one if total == 1 else many
+    noun = singular if total == 1 else plural
     if outcome is Outcome.PASSED:
-        warned = f", {seen[Status.WARN]} of them with a warning" if seen[Status.WARN] else ""
-        return f"All {total} {noun} {fine}{warned}. Without the {other} nothing is certified."
-    others = [v for v in verdicts if v.required and (v.kind != part or v.id.startswith(RUN))]
-    of_run = sorted((v for v in others if v.status.rank > Status.WARN.rank), key=lambda v: -v.status.rank)
+        warned = f", {counts[Status.WARN]} of them with a warning" if counts[Status.WARN] else ""
+        return f"All {total} {noun} {success}{warned}. Without the {other_part} nothing is certified."
+    run_verdicts = [v for v in verdicts if v.required and (v.kind != part or v.id.startswith(RUN))]
+    of_run = sorted((v for v in run_verdicts if v.status.rank > Status.WARN.rank), key=lambda v: -v.status.rank)
     parts = [
-        f"{seen[status]} of {total} {noun} {word}{where}"
+        f"{counts[status]} of {total} {noun} {word}{where}"
         for status, word in ((Status.FAIL, "failed"), (Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
-        if seen[status]
+        if counts[status]
         for where in [f", on {fold_subjects(v.subject for v in required if v.status is status)}"]
     ]
-    return "; ".join([*parts, *(f"{v.title}: {v.message}" for v in of_run[:1])] or [f"No {one} was required"]) + "."
+    return (
+        "; ".join([*parts, *(f"{v.title}: {v.message}" for v in of_run[:1])] or [f"No {singular} was required"]) + "."
+    )
 
 
 def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
@@ -107,15 +105,17 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
     if broken := broken_evidence(verdicts):
         return broken
     required = [v for v in verdicts if v.required]
-    seen = Counter(v.status for v in required)
+    counts = Counter(v.status for v in required)
     total = _plural(len(required), "required verdict")
     if not required:
         return "The architecture requires nothing of this rack, so nothing is proven."
     words = ((Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
-    no_number = " and ".join(f"{seen[s]} {'is' if seen[s] == 1 else 'are'} {word}" for s, word in words if seen[s])
+    no_number = " and ".join(
+        f"{counts[s]} {'is' if counts[s] == 1 else 'are'} {word}" for s, word in words if counts[s]
+    )
     if outcome is Outcome.NOT_CERTIFIED:
         where = fold_subjects(v.subject for v in required if v.status is Status.FAIL)
-        text = f"{seen[Status.FAIL]} of {total} failed, on {where}"
+        text = f"{counts[Status.FAIL]} of {total} failed, on {where}"
         return f"{text}; of the others {no_number}." if no_number else f"{text}."
     if outcome is Outcome.INCOMPLETE:
         if not no_number:
@@ -123,7 +123,7 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
         return f"Nothing failed, but not all of {total} have a usable result: {no_number}."
     passed = f"All {total} passed" if len(required) > 1 else "The one required verdict passed"
     changed = sum(v.changed is not None for v in required)
-    remarks = [f"{seen[Status.WARN]} of them with a warning"] if seen[Status.WARN] else []
+    remarks = [f"{counts[Status.WARN]} of them with a warning"] if counts[Status.WARN] else []
     remarks += [f"{changed} of them against a bar that the site has changed"] if changed else []
     return ", ".join([passed, *remarks]) + "."
 
@@ -154,6 +154,13 @@ def validators_statements(run: RunInfo) -> tuple[str, ...]:
     if run.own_validators is None:
         return ()
     return (f"Checked by the site's validators in {run.own_validators} (sha256 {run.validators}), not by the kit's.",)
+
+
+STATED: Final = (
+    "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"
+    " and load of the controller; and that records and outputs were not rewritten together: a signature shows that"
+)
+"""What no raw output gives: reading the evidence again does not prove it."""
 
 
 def fold_subjects(subjects: Iterable[str]) -> str:

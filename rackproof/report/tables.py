@@ -1,4 +1,4 @@
-"""Measurements as tables: the content of rows and columns; the templates do the layout."""
+"""Measurements as tables: rows and columns; templates do the layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rackproof.report.statements import fold_subjects, subject_text
 T = TypeVar("T")
 
 ROWS = 250
-"""Rows of one table. The worst are kept; a line below the table counts the others."""
+"""Maximum number of rows of one table, the worst; a line below the table counts the others."""
 
 _SHORT = {
     "storage.read_bandwidth": "read",
@@ -52,7 +52,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``status`` is the worst verdict on this number, None without a criterion."""
+    """``status`` is the worst verdict on the number; None without a criterion."""
 
     text: str
     note: str = ""
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``remarks`` are the reasons of absent numbers."""
+    """``remarks``: reasons of absent numbers."""
 
     title: str
     caption: str
@@ -78,11 +78,11 @@ class Table:
     rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
     omitted: str = ""
-    """The phrase of ``limited`` about the rows that are not shown."""
+    """The phrase of ``limited`` about omitted rows."""
 
     @property
     def groups(self) -> tuple[tuple[str, int], ...]:
-        """(title, how many columns) of the row above the column titles; empty when no column has a group."""
+        """(title, number of columns) of the row above the column titles; empty without groups."""
         if not any(c.group for c in self.columns):
             return ()
         return tuple((title, len(list(run))) for title, run in groupby(c.group for c in self.columns))
@@ -93,17 +93,17 @@ def short_name(metric: str) -> str:
 
 
 def storage_tables(certificate: Certificate) -> tuple[Table, ...]:
-    """One table a storage: a row for each client and for the rack, a column for each metric."""
+    """One table per storage: rows are clients and the rack, columns are metrics."""
     of_storage: dict[str, list[MeasurementSummary]] = {s.name: [] for s in certificate.architecture.storages}
     for m in certificate.measurements:
         if m.metric.startswith("storage."):
             of_storage.setdefault(m.labels.get("storage", ""), []).append(m)
-    known = {s.name: s for s in certificate.architecture.storages}
+    storages = {s.name: s for s in certificate.architecture.storages}
     tables = []
     for name, group in of_storage.items():
         if not group:
             continue
-        s = known.get(name)
+        s = storages.get(name)
         about = [s.class_, s.fstype, f"over {s.transport.upper()}" if s.transport else "", s.mountpoint] if s else []
         tables.append(
             _matrix(certificate, group, name or "unnamed", ", ".join(a for a in about if a), "Client", _workload)
@@ -120,7 +120,7 @@ def link_table(certificate: Certificate) -> Table | None:
         rail = m.labels.get("rail")
         return f"{short_name(m.metric)}, rail {rail}" if several_rails and rail is not None else short_name(m.metric)
 
-    return _matrix(certificate, group, "Between nodes", "one row a pair", "Pair", column) if group else None
+    return _matrix(certificate, group, "Between nodes", "one row per pair", "Pair", column) if group else None
 
 
 def collective_table(certificate: Certificate) -> Table | None:
@@ -159,7 +159,7 @@ def other_table(certificate: Certificate) -> Table | None:
 
 def _workload(m: MeasurementSummary) -> str:
     block = m.labels.get("block_bytes", "")
-    # Latency has no block label: it belongs to the random reads in the column beside it.
+    # Latency has no block label: it is that of the random reads in the next column.
     return " ".join(part for part in (short_name(m.metric), bytes_text(block) if block else "") if part)
 
 
@@ -177,10 +177,7 @@ def _matrix(
     row: Callable[[MeasurementSummary], str] | None = None,
     over: Callable[[MeasurementSummary], str] = lambda m: "",
 ) -> Table:
-    """Rows are subjects in the order of the inventory unless ``row`` is given.
-
-    Several measurements in one cell (labels should prevent that) are all shown.
-    """
+    """Rows are subjects in the order of the inventory, or as ``row`` says. A cell shows all of its measurements."""
     by_subject = row is None
     row = row or (lambda m: m.subject)
     order = {metric: i for i, metric in enumerate(METRICS)}
@@ -204,8 +201,8 @@ def _matrix(
         for key in columns:
             summaries = cells[name].get(key, [])
             line.append(_cell(summaries, about))
-            what = " ".join(part for part in key[:2] if part)
-            remarks += [f"{subject_text(name)}, {what}: {m.reason}" for m in summaries if m.median is None]
+            title = " ".join(part for part in key[:2] if part)
+            remarks += [f"{subject_text(name)}, {title}: {m.reason}" for m in summaries if m.median is None]
         rows.append(Row(subject_text(name), tuple(line)))
         statuses[subject_text(name)] = max((c.status for c in line if c.status), key=lambda s: s.rank, default=None)
     shown, omitted = limited(rows, lambda r: statuses[r.title])
@@ -238,7 +235,7 @@ def _spread(m: MeasurementSummary) -> str:
 
 
 def _sampling(group: Iterable[MeasurementSummary]) -> str:
-    """Caption that explains the numbers and the small print in the cells."""
+    """Caption that explains numbers and small print."""
     counts = sorted({len(m.samples) for m in group if m.samples})
     if not counts or counts == [1]:
         return ""
@@ -252,7 +249,7 @@ def _order(nodes: Sequence[str]) -> Callable[[str], tuple[bool, int, str]]:
 
 
 def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], str]:
-    """The worst ``ROWS`` rows in their order, and a phrase about the others, empty without others."""
+    """The worst ``ROWS`` rows in order, and a phrase about omitted ones, or an empty one."""
     if len(rows) <= ROWS:
         return list(rows), ""
 

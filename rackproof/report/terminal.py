@@ -14,13 +14,13 @@ from rich.text import Text
 
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE
+from rackproof.core.visible import one_line
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
 from rackproof.report.statements import area_of, area_order, broken_evidence, weakening_text
-from rackproof.report.text import one_line
 
 FINDINGS = 10
-"""Findings shown on the terminal; the page has all."""
+"""Maximum number of findings on the terminal; the page has all."""
 
 _STYLE = {
     Status.PASS: "green",
@@ -38,9 +38,9 @@ _OUTCOME_STYLE = {
 
 
 def summary(certificate: Certificate, console: Console, page: str | PathLike[str] | None = None) -> None:
-    """Print counts by area, the worst findings and the outcome. ``page`` is the path of the HTML certificate, if any.
+    """Print counts by area, the worst findings and the outcome. ``page``: path of the HTML certificate.
 
-    Everything is ``Text``, so that output of a node is never parsed as markup.
+    All output is ``Text``, so that text from nodes is never parsed as markup.
     """
     encode = _Encoder(console.encoding)
     if broken := broken_evidence(certificate.verdicts):
@@ -56,7 +56,7 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
 
 
 def _print_part(certificate: Certificate, console: Console, encode: _Encoder) -> None:
-    """The result of a run of one stage: a line, no box, since nothing is certified."""
+    """Print the result of a run of one stage: a line without a box, because nothing is certified."""
     console.print(Text(encode(certificate.statement), f"bold {_OUTCOME_STYLE[certificate.outcome]}"), soft_wrap=True)
     arch = certificate.architecture
     console.print(Text(encode(f"against {arch.id} {arch.version} ({arch.title})"), "dim"), soft_wrap=True)
@@ -138,7 +138,7 @@ def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
     arch = certificate.architecture
     head = certificate.headline if arch.differs else certificate.outcome.value
-    # the first line has the statement already where the evidence is not whole
+    # if the evidence is not intact, the first line already has the statement
     hints = [v.hint for v in certificate.verdicts if v.id == EVIDENCE and broken_evidence([v])]
     text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(hints[0] if hints else certificate.statement))
     origin = f", {arch.origin}" if arch.origin else ""
@@ -149,7 +149,7 @@ def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
     for weakening in arch.weakened[:FINDINGS]:
         text.append(f"\n{encode(weakening_text(weakening))}", style="yellow")
     if len(arch.weakened) > FINDINGS:
-        text.append(f"\nand {len(arch.weakened) - FINDINGS} more that are weaker", style="yellow")
+        text.append(f"\nand {len(arch.weakened) - FINDINGS} more weaker values", style="yellow")
     if arch.changed:
         changed = f"Bars changed by the site: {', '.join(bar.id for bar in arch.changed)}"
         text.append(f"\n{encode(changed)}", style="yellow")

@@ -15,12 +15,12 @@ from rackproof.report.statements import fold_subjects, item_of, name_of, subject
 from rackproof.report.tables import Cell, Row, bytes_text, limited
 
 NODE_COLUMNS = 6
-"""Racks of at most this many nodes get one column a node in the tables of checks."""
+"""Maximum number of nodes with a column each in the tables of checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionRow:
-    """``items`` are the items of one subject with the same result: 0 wrong values at every message size."""
+    """``items``: items of one subject with the same result, e.g. 0 wrong values at every message size."""
 
     subject: str
     items: tuple[str, ...]
@@ -47,9 +47,9 @@ class CriterionGroup:
     source: str
     reason: str
     share_of: str
-    """Ceiling of which the number is a share, or ceiling of an absolute bar; empty without one."""
+    """Ceiling that the number is a share of, or ceiling of an absolute threshold; empty without one."""
     published: str
-    """The published bar; empty unless the site has changed it."""
+    """The published threshold; empty unless the site has changed it."""
     claims: tuple[str, ...]
     """Published claims that the criterion checks."""
     rows: tuple[CriterionRow, ...]
@@ -108,7 +108,7 @@ def _level_text(v: Verdict) -> str:
 
 
 def _item_text(v: Verdict) -> str:
-    """The item of a criterion, sizes in bytes with a unit."""
+    """Item of a criterion; sizes in bytes with a unit."""
     sizes = {v.labels.get("bytes"), v.labels.get("block_bytes")}
     return " ".join(bytes_text(part) if part in sizes else part for part in item_of(v.id).split(","))
 
@@ -130,11 +130,11 @@ def _folded_items(rows: Iterable[CriterionRow]) -> list[CriterionRow]:
 
 @dataclass(frozen=True, slots=True)
 class CheckGroup:
-    """One check; its rows are its items, or one row without a title."""
+    """One check; rows are its items, or one row without a title."""
 
     id: str
     title: str
-    """Empty when the verdicts have no common title other than the id."""
+    """Empty if the verdicts have no common title except the id."""
     protects: str
     required: bool
     rows: tuple[Row, ...]
@@ -168,13 +168,13 @@ def check_table(verdicts: Iterable[Verdict], nodes: Sequence[str]) -> CheckTable
 
 
 def _passed_steps_in_one(items: Mapping[str, list[Verdict]]) -> dict[str, list[Verdict]]:
-    """Steps after which every node passed share one row; a run has tens of them."""
+    """Merge the steps that all nodes passed into one row; a run has tens of steps."""
     passed = {step: group for step, group in items.items() if all(v.status is Status.PASS for v in group)}
     if len(passed) < 2:
         return dict(items)
     last = list({v.subject: v for group in passed.values() for v in group}.values())
-    rest = {step: group for step, group in items.items() if step not in passed}
-    return {**rest, f"{len(passed)} steps": last}
+    others = {step: group for step, group in items.items() if step not in passed}
+    return {**others, f"{len(passed)} steps": last}
 
 
 def _check_group(name: str, items: Mapping[str, Sequence[Verdict]], rows: tuple[Row, ...]) -> CheckGroup:
@@ -208,7 +208,7 @@ def _folded(group: Sequence[Verdict]) -> tuple[Cell, ...]:
 
 
 def checks_by_node(certificate: Certificate) -> tuple[tuple[str, dict[str, tuple[int, int, Status | None]]], ...]:
-    """For each node and module of checks: number of passed checks, number of all, and the worst status."""
+    """Passed checks, all checks and the worst status, by node and module of checks."""
     grouped: dict[str, dict[str, list[Verdict]]] = {name: {} for name in certificate.node_names}
     for v in certificate.verdicts:
         if v.kind == "check":

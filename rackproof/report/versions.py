@@ -28,16 +28,16 @@ def versions_seen(run: RunInfo, measurements: Iterable[Measurement]) -> tuple[Ve
     A condition is a version when its key is ``versions`` (a mapping), ``version`` (of the metric's benchmark), ends in
     ``_version`` or is the name of a tool.
     """
-    seen: dict[tuple[str, str], set[str]] = {}
+    places: dict[tuple[str, str], set[str]] = {}
     for component, version in {"rackproof": run.rackproof, **run.controller}.items():
-        seen.setdefault((component, version), set()).add(CONTROLLER)
+        places.setdefault((component, version), set()).add(CONTROLLER)
     for m in measurements:
         for key, value in m.conditions.items():
             for component, version in _named(key, value, m.metric):
-                seen.setdefault((component, version), set()).update(m.members)
+                places.setdefault((component, version), set()).update(m.members)
     return tuple(
         VersionSeen(component=component, version=version, where=tuple(sorted(where)))
-        for (component, version), where in sorted(seen.items())
+        for (component, version), where in sorted(places.items())
     )
 
 

@@ -12,10 +12,10 @@ class Display(Protocol):
         """A stage begins."""
 
     def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
-        """A step of the current stage begins; ``left_s`` is the estimated rest of the stage."""
+        """A step of the current stage begins; ``left_s``: estimated seconds until the stage ends."""
 
     def waiting(self, text: str) -> None:
-        """Nodes that have not answered for a while, and what they are asked."""
+        """Nodes that have not answered for a while, and the command that they run."""
 
     def line(self, text: str) -> None:
         """A line to print now."""

@@ -1,4 +1,4 @@
-"""Identities of the nodes: recorded when a run begins or is resumed, and after every stage."""
+"""Record the nodes' identities, at the start and at each resume of a run, and after every stage."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
 from rackproof.remote.command import CommandResult
 
 _TIMEOUTS_S = (30.0, 120.0)
-"""Of the first and of the last attempt: a node that was under load may be slow to answer."""
+"""Time limits of the first and the last attempt: a node after load may be slow."""
 
 
 def record_identities(session: Session, nodes: Collection[str]) -> dict[str, NodeIdentity]:
-    """Ask the nodes who they are, all at once, and record the answers; a node that is silent was lost."""
+    """Read the identities of all nodes at once, and record them. Silent nodes are lost."""
     identities: dict[str, NodeIdentity] = {}
     results: dict[str, CommandResult] = {}
     for timeout_s in _TIMEOUTS_S:
@@ -26,12 +26,11 @@ def record_identities(session: Session, nodes: Collection[str]) -> dict[str, Nod
             session.lose(node, result.why)
             continue
         try:
-            machine_id, boot_id, serial = parse_identity(result.stdout)
+            machine = parse_identity(result.stdout)
         except ParseError:
-            continue  # the judge misses its identity
+            continue  # the judge reports the missing identity
         identities[node] = NodeIdentity(
-            node=node, machine_id=machine_id, boot_id=boot_id, serial=serial,
-            host_key=session.fleet[node].host_key, raw=session.outputs(result),
+            node=node, host_key=session.fleet[node].host_key, raw=session.outputs(result), **machine._asdict()
         )  # fmt: skip
         session.store.append(Kind.IDENTITY, identities[node])
     return identities

@@ -1,4 +1,4 @@
-"""Plan a deploy without changing anything: every node's operations with their exact commands."""
+"""Plan a deploy without changes: all nodes' operations with their exact commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan_deploys(
 ) -> list[RackPlan]:
     """One plan per inventory (a file, or ``@recording/DIR``), all in one pyinfra process.
 
-    Raises InventoryError when no plan can be made; a single failed plan has an ``error``.
+    Raises InventoryError without any plan; a single failed plan has an ``error``.
     """
     path = str(kit.deploy_file(deploy))
     for inventory in inventories:
@@ -40,7 +40,7 @@ def plan_deploys(
     request = {"inventories": list(inventories), "deploy": path, "limit": list(limit), "data": list(data)}
     try:
         completed = subprocess.run(
-            [sys.executable, "-m", "rackproof.configure.plan_reader"],
+            [sys.executable, "-P", "-m", "rackproof.configure.plan_reader"],
             input=json.dumps(request),
             env={**os.environ, "PYINFRA_PROGRESS": "off"},
             capture_output=True,

@@ -1,8 +1,8 @@
 """Record the facts that a deploy's plan reads.
 
-pyinfra plans on the recordings so far and lists the missing commands; these run on all nodes, in one round trip each,
-and pyinfra plans again, until nothing is missing. Facts are thus read by the validators' reader, over its
-connections, and the recording has exactly what ``pyinfra @recording/DIR`` reads.
+pyinfra plans on the current recordings and lists missing commands; these run on all nodes, in one round trip per node,
+and pyinfra plans again, until none is missing. So the validators' reader and connections are used, and the recording
+has exactly the commands of ``pyinfra @recording/DIR``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 
 from rackproof import kit
+from rackproof.core.texts import file_name
 from rackproof.remote.collect import fetch
 from rackproof.remote.pyinfra_recording import ASKED_FILE
 from rackproof.remote.recording import Recording
@@ -28,11 +29,11 @@ ROUNDS = 8
 """Maximum length of a chain of facts that depend on each other."""
 TIMEOUT_S = 600.0
 MODES = (False, True)
-"""Values of ``--diff``: a plan with differences also reads the content of files; a recording serves both."""
+"""Values of ``--diff``: a plan with differences also reads contents of files; a recording must serve both."""
 
 
 def ask_plan(context: Context, deploy: str) -> str | None:
-    """Record what the plan of a deploy reads on the selected nodes. Returns why it cannot be planned, in one line.
+    """Record the facts of a deploy's plan on the selected nodes. Returns why it cannot be planned, in one line.
 
     The plan contains the selected nodes only. Raises InventoryError for an unknown deploy file.
     """
@@ -64,7 +65,7 @@ def _ask(context: Context, fleet: Fleet, planner: _Planner, diff: bool) -> str |
         ]
         if lost:
             return lost[0]
-    return f"the plan still misses facts after {ROUNDS} rounds"
+    return f"the plan still needs further facts after {ROUNDS} rounds"
 
 
 class _Planner:
@@ -79,7 +80,7 @@ class _Planner:
         for node in context.rack.nodes:
             if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
                 recording = Recording(node, context.readers[node.name].used)
-                (self._folder / f"{node.name}.json").write_text(recording.to_json(), encoding="utf-8")
+                (self._folder / f"{file_name(node.name)}.json").write_text(recording.to_json(), encoding="utf-8")
         missing_file = self._folder / "asked.jsonl"
         missing_file.unlink(missing_ok=True)
         complaint = self._answer({"diff": diff})
@@ -125,7 +126,7 @@ def _planner(context: Context, deploy: str, folder: Path) -> Iterator[_Planner]:
     with (
         (folder / "stderr").open("w", encoding="utf-8") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", "rackproof.configure.question_reader"],
+            [sys.executable, "-P", "-m", "rackproof.configure.question_reader"],
             env={**os.environ, ASKED_FILE: str(folder / "asked.jsonl"), "PYINFRA_PROGRESS": "off"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

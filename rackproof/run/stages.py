@@ -9,15 +9,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
+from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, EventKind, Kind, Record
 from rackproof.core.history import History, history_of
+from rackproof.core.judging.again import starved_steps
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import EvidenceWriteError, RunError
@@ -25,7 +26,8 @@ from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of,
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore, read_records
 from rackproof.remote.ssh import Fleet
-from rackproof.run.converge import INTERRUPTED, converge
+from rackproof.run.converge import converge, goes_on
+from rackproof.run.deploy_outcome import INTERRUPTED
 from rackproof.run.display import STAGES, Display
 from rackproof.run.identity import record_identities
 from rackproof.run.rack_lock import RELEASE_S, take_rack
@@ -56,27 +58,29 @@ class Run:
     validators: Path | None = None
     """Folder of validators; None for the kit's own."""
     take_over: str | None = None
-    """A run that is known to be dead, from which nodes are taken."""
+    """A run that has ended, from which nodes are taken."""
     _before: History | None = None
-    """What happened in the parts before this one."""
+    """History of the previous parts."""
+    left: str = ""
+    """Operations that continue on nodes after an interrupted deploy."""
 
     def execute(self) -> list[Record]:
         """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
         steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
         seconds = earlier_seconds(self.folder.parent, self.rack.source)
         if self.resume:
-            # Before the store opens the folder: a run that does not match is not modified.
+            # Before the store opens the folder, so that a run that does not match is not modified.
             records = read_records(self.folder)
             info = info_of(records)
             check_resumable(info, self.rack, self.architecture, self.profile)
             if info.validators != digest_of(validators_folder(self.validators)):
-                raise RunError(f"{info.run}: its validators are others than when it began; start a new run")
+                raise RunError(f"{info.run}: its validators have changed since it began; start a new run")
             self._before = history_of(records, self.architecture.model, info.nodes)
         with EvidenceStore(self.folder) as store, Fleet(self.rack) as fleet:
             fleet.on_wait = self.display.waiting
             session = Session(self.rack, self.architecture.model, fleet, store)
             try:
-                self._begin(session, self._finished(steps))
+                self._begin(session, self._finished(session.store, steps))
                 for gap in self._gaps(steps):
                     self._say(gap)
                     store.append(Kind.NOTE, {"text": gap})
@@ -91,7 +95,7 @@ class Run:
         return read_records(self.folder)
 
     def _gaps(self, steps: Sequence[Step]) -> list[str]:
-        """What the benchmarks will not measure, before they begin."""
+        """Gaps of the benchmarks, before they begin."""
         model = self.architecture.model
         return plan_gaps(model, self.profile, self.rack, steps) if "bench" in self.stages else []
 
@@ -103,8 +107,13 @@ class Run:
             session.event(EventKind.RESUMED, f"resumed; finished before: {finished_before}")
             return
         session.store.raw(self.architecture.text.encode())
-        info = run_info(self.folder, self.rack, self.architecture, self.profile)
-        session.store.append(Kind.RUN, info.model_copy(update=self._proof_of_checks(session.store)))
+        info = run_info(
+            self.folder, self.rack, self.architecture, self.profile,
+            inventory_data=store_inventory(session.store, self.rack),
+            validators=digest_of(validators_folder(self.validators)),
+            own_validators=str(self.validators) if self.validators is not None else None,
+        )  # fmt: skip
+        session.store.append(Kind.RUN, info)
         if self.selection.description:
             session.event(EventKind.NARROWED, f"validation {self.selection.description}")
 
@@ -116,7 +125,7 @@ class Run:
             "bench": lambda: self._bench(session, steps, done.steps),
         }
         for name in self.stages:
-            done = self._finished(steps)
+            done = self._finished(session.store, steps)
             if name in done.stages:
                 self.display.line(f"{name}: finished before")
                 continue
@@ -127,19 +136,11 @@ class Run:
                 if name != "connect":
                     record_identities(session, session.answering)
 
-    def _finished(self, steps: Sequence[Step]) -> Finished:
-        """What need not be done again; what this part has recorded so far may have opened more."""
+    def _finished(self, store: EvidenceStore, steps: Sequence[Step]) -> Finished:
+        """Finished stages and steps; records of this part may have reopened some."""
         if not self.resume:
             return Finished()
-        return finished(read_records(self.folder), self.architecture.model, steps)
-
-    def _proof_of_checks(self, store: EvidenceStore) -> dict[str, Any]:
-        """Fields of RunInfo with which the checks can be evaluated again without the rack."""
-        return {
-            "inventory_data": store_inventory(store, self.rack),
-            "validators": digest_of(validators_folder(self.validators)),
-            "own_validators": str(self.validators) if self.validators is not None else None,
-        }
+        return finished(store.records, self.architecture.model, steps)
 
     @contextmanager
     def _stage(self, session: Session, name: str, estimate_s: float | None) -> Iterator[dict[str, bool]]:
@@ -164,7 +165,7 @@ class Run:
         self.display.line(text)
 
     def _lock(self, session: Session, wait_s: float = RELEASE_S) -> None:
-        """Take the nodes that answer; after this run's deploy its connections may take a moment to end."""
+        """Lock the nodes that answer; the connections of this run's deploy may take a moment to end."""
         nodes = [name for name in session.answering if self.selection.has_node(name)]
         take_rack(session.fleet, nodes, self.folder.name, self._say, self.take_over, wait_s)
 
@@ -178,28 +179,20 @@ class Run:
         for name, answer in answers.items():
             if not answer.ok:
                 self._say(f"{name}: {answer.why}")
-            session.store.append(
-                Kind.CHECK,
-                CheckResult(
-                    check="node.reachable", node=name, message=answer.why if not answer.ok else "answers",
-                    outcome=CheckOutcome.PASSED if answer.ok else CheckOutcome.UNMEASURED,
-                    protects="A node that does not answer cannot be measured.", raw=session.outputs(answer),
-                    hint="Check its power, its management network and its host key; then run again with --resume.",
-                ),
-            )  # fmt: skip
+            session.store.append(Kind.CHECK, reachable_check(name, lost.get(name), session.outputs(answer)))
         if not lost:
             self._say(f"{fold(answers)} answer")
         return not lost
 
     def _identify(self, session: Session, nodes: Sequence[str]) -> None:
-        """Record who the nodes are; name those that are other machines than before, and lost ones that are back."""
+        """Record the nodes' identities; name exchanged nodes, and lost ones that answer again."""
         before = self._before
         for name, identity in record_identities(session, nodes).items():
-            _, known = before.identities.get(name, (-1, None)) if before else (-1, None)
-            if known is not None and (differences := ", ".join(identity.differences(known))):
-                self._say(f"{name} is another machine than before and begins anew: {differences}")
-            elif known is not None and known.boot_id != identity.boot_id:
-                self._say(f"{name} has rebooted since it was seen last; it is validated again")
+            _, earlier = before.identities.get(name, (-1, None)) if before else (-1, None)
+            if earlier is not None and (differences := ", ".join(identity.differences(earlier))):
+                self._say(f"{name} is another machine than before, so it starts again: {differences}")
+            elif earlier is not None and earlier.boot_id != identity.boot_id:
+                self._say(f"{name} has rebooted in the meantime; it is validated again")
         for name in before.lost_now() if before else ():
             if name in session.answered:
                 session.event(EventKind.BACK, "answered again", name)
@@ -218,8 +211,7 @@ class Run:
         if changes_nodes and plan.record.reason != INTERRUPTED:
             outcomes.append(converge(self.rack, data=data, on_line=show))
         for outcome in outcomes:
-            raw = tuple(session.store.output(text) for text in (outcome.stdout, outcome.stderr) if text)
-            session.store.append(Kind.DEPLOY, outcome.record.model_copy(update={"raw": raw}))
+            outcome.keep(session.store)
         for name in {name for outcome in outcomes for name in outcome.rebooted}:
             session.fleet[name].forget()
         last = outcomes[-1].record
@@ -228,6 +220,7 @@ class Run:
         changes = sum(len(node.changed) for node in last.nodes)
         self._say(last.reason or ("no changes" if not changes else f"{changes} changes in {last.elapsed_s:.0f} s"))
         if last.reason == INTERRUPTED:
+            self.left = goes_on(last)
             raise KeyboardInterrupt
         return last.ok
 
@@ -267,9 +260,22 @@ class Run:
             log.info("step %s", step.id)
             self.display.step(step.title, index + 1, len(steps), left)
 
-        run_steps(session, self.folder.name, steps, done, self._say, show)
+        def starved() -> dict[str, str]:
+            return starved_steps(self.architecture.model, session.store.records)
+
+        run_steps(session, steps, done, self._say, show, starved)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
+
+
+def reachable_check(node: str, why: str | None, raw: tuple[str, ...]) -> CheckResult:
+    """Whether a node answers, or why not."""
+    return CheckResult(
+        check=REACHABLE, node=node, message="answers" if why is None else why, raw=raw,
+        outcome=CheckOutcome.PASSED if why is None else CheckOutcome.UNMEASURED,
+        protects="A node that does not answer cannot be measured.",
+        hint="Check its power, its management network and its host key; then run again with --resume.",
+    )  # fmt: skip
 
 
 def deploy_checks(record: DeployRecord) -> list[CheckResult]:
@@ -290,7 +296,7 @@ def deploy_checks(record: DeployRecord) -> list[CheckResult]:
         results.append(
             CheckResult(
                 check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
-                protects="A node with an incomplete configuration fails later, in another place.",
+                protects="An incompletely configured node fails later, at another place.",
                 hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read the first error.",
             )
         )  # fmt: skip

@@ -20,6 +20,8 @@ NO_ANSWER = frozenset({UNMEASURED})
 """The check must be unmeasured."""
 NO_GOOD_ANSWER = frozenset({UNMEASURED, FAILED})
 """Other text instead of the answer: the check may fail or be unmeasured, but must not pass."""
+ANY_ANSWER = frozenset(CheckOutcome)
+"""Some commands fail on healthy machines."""
 NO_BAD_ANSWER = frozenset({PASSED, UNMEASURED})
 """The answer is complete: the check may pass or be unmeasured, but must not fail."""
 
@@ -32,6 +34,14 @@ class Damage:
     title: str
     allowed: frozenset[CheckOutcome]
     change: Callable[[CommandResult], CommandResult]
+    words: str = ""
+    """What the program says, which the message of a check that does not pass must repeat."""
+
+    def unclear(self, message: str) -> str:
+        """What the message of a check that did not pass lacks; empty where it is clear."""
+        if _STATUS_FIRST.match(message):
+            return "the cause or the program first"
+        return "" if self.words in message or _REFERENCE.search(message) else f"{self.words!r}"
 
 
 def _says(text: str) -> Callable[[CommandResult], CommandResult]:
@@ -79,11 +89,23 @@ def _warned(result: CommandResult) -> CommandResult:
     return replace(result, stderr=_PERL.encode() + result.stderr)
 
 
+def _refused_beside(result: CommandResult) -> CommandResult:
+    if _SILENT.search(result.command) or not _STATUS.search(result.stdout):
+        return result
+    return replace(result, stdout=b"status 5\n", stderr=f"tool: {_CAUSE}\n".encode())
+
+
 def _killed(result: CommandResult) -> CommandResult:
     half = _cut(0.5)(result)
     return replace(half, rc=137, stderr=b"Killed\n")
 
 
+_STATUS_FIRST = re.compile(r"(?i)(?:[\w./ -]+: )*exit status \d|not finished")
+_REFERENCE = re.compile(r"; see [a-z_]+\.[a-z_0-9]+$")
+"""The check with the cause."""
+_SILENT = re.compile(r"2>&1|2>/dev/null|grep -s")
+"""Of commands without error output."""
+_CAUSE = "cannot open the frobnicator: Unknown error 999"
 _PERL = 'perl: warning: Setting locale failed.\nperl: warning: Falling back to the standard locale ("C").\n'
 _BANNER = "Authorised use only!\nAll activity is logged.\n"
 
@@ -110,10 +132,15 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("lost", "Connection lost", NO_ANSWER, lambda r: replace(r, rc=None, error="connection lost")),
     Damage(
         "no-tool", "The program is not installed", NO_ANSWER,
-        lambda r: replace(r, rc=127, stdout=b"", stderr=b"sh: 1: tool: not found\n"),
+        lambda r: replace(r, rc=127, stdout=b"", stderr=b"sh: 1: tool: not found\n"), "tool is not installed",
     ),
     Damage("no-tool-said", "The program is not installed, in the answer", NO_GOOD_ANSWER,
            _status(b"sh: 1: tool: not found\n", 127)),
+    Damage("refused", "The program fails and says why", NO_GOOD_ANSWER,
+           lambda r: replace(r, rc=1, stdout=b"", stderr=f"Starting.\ntool: {_CAUSE}\n\n".encode()), _CAUSE),
+    Damage("refused-said", "The program fails and says why, in the answer", ANY_ANSWER,
+           _status(f"Starting.\ntool: {_CAUSE}\n".encode(), 5), _CAUSE),
+    Damage("refused-beside", "The program fails and says why, beside the answer", ANY_ANSWER, _refused_beside, _CAUSE),
     Damage("killed", "Ended by the kernel for lack of memory, half its output printed", NO_GOOD_ANSWER, _killed),
     Damage("error-with-status-0", "An error, and exit status 0", NO_GOOD_ANSWER,
            _says("Error: unable to determine the device handle: Unknown Error\n")),

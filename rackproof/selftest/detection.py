@@ -11,7 +11,8 @@ from rackproof.core.nearest import suggestion
 from rackproof.errors import SelfTestError
 from rackproof.selftest.catalogue import FaultFile, read_catalogue
 from rackproof.selftest.damage import DAMAGES
-from rackproof.selftest.partial_trial import Accepted, read_accepted, try_partials
+from rackproof.selftest.load_checks import has_load_states, load_checks
+from rackproof.selftest.partial_trial import Accepted, read_accepted, try_partials, try_words
 from rackproof.selftest.trial import Finding, Mishap, Subject, try_damages, try_fault, try_variants
 from rackproof.selftest.validators import Validators, load_validators
 from rackproof.selftest.written import open_rack, racks_below
@@ -40,6 +41,8 @@ class Detection:
     """Number of damaged answers given to checks."""
     judged: int = 0
     """Values that checks judge, each left out and made N/A."""
+    words: int = 0
+    """Words of answers, each made unknown."""
     needless: list[Accepted] = field(default_factory=list)
     """Reasons for partial answers that no check needs any more."""
     alarms: list[Alarm] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Material:
 def read_material(validators: Path, faults: Path, data: Path) -> Material:
     """Load everything. ``data`` holds ``written/`` and ``recordings/``. Raises RackproofError."""
     loaded = load_validators(validators)
+    everything = loaded | load_checks()
     catalogue = read_catalogue(faults)
     names = racks_below(data)
     for stem, file in catalogue.items():
@@ -83,9 +87,13 @@ def read_material(validators: Path, faults: Path, data: Path) -> Material:
             raise SelfTestError(
                 f"{faults / stem}.yaml: rack: no {file.rack!r} below {data}; {suggestion(file.rack, names)}"
             )
-    return Material(
-        loaded, catalogue, {name: Subject(name, open_rack(data, name), loaded) for name in names}, read_accepted(faults)
-    )
+    contexts = {name: open_rack(data, name) for name in names}
+    subjects = {
+        name: Subject(name, context, everything if has_load_states(context) else loaded)
+        for name, context in contexts.items()
+    }
+    asked = everything if any(subject.validators is everything for subject in subjects.values()) else loaded
+    return Material(asked, catalogue, subjects, read_accepted(faults))
 
 
 def detect(
@@ -118,6 +126,12 @@ def detect(
         detection.judged += partials.judged
         detection.mishaps += partials.mishaps
         used |= partials.used
+    for subject in material.subjects.values():
+        unknown = try_words(subject, material.accepted, only)
+        detection.damaged += unknown.tried
+        detection.words += unknown.words
+        detection.mishaps += unknown.mishaps
+        used |= unknown.used
     if only is None:
         detection.needless = [reason for reason in material.accepted if reason not in used]
     say(f"{detection.damaged} damaged answers tried")

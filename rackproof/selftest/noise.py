@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     _rule("chronyc -n -c tracking", r"^[^,]+,\d[^,]*,\d+,(?P<n>[\d.]+),", _moves(300)),
     _rule("chronyc -n -c tracking", r"^(?:[^,]*,){4}(?P<n>-?\d+\.\d+),", _moves(0.0005, -1)),
     _rule("chronyc -n -c sources", r"^(?:[^,]*,){6}(?P<n>\d+),", _below(17)),
+    _rule("compares the clocks", r"^\S+ (?P<n>-?\d\.\d{6}) ", _moves(0.0005, -1)),
     _rule("ping ", r"mdev = (?P<n>[\d.]+)/", _moves(3, 0.01)),
     _rule("ping ", r"loss, time (?P<n>\d+)ms", _moves(20)),
     _rule("mountstats", r"^\tage:\t(?P<n>\d+)$", _grows(90_000)),
@@ -77,7 +78,7 @@ RULES: tuple[Rule, ...] = (
     _rule("loadavg", r"^(?P<n>\d+\.\d\d) ", _moves(0.4)),
     _rule("ethtool -S", rf"^ *\S*{_TRAFFIC}\S*: (?P<n>\d+)$", _grows(1 << 40)),
     _rule("statistics", rf"[rt]x_{_TRAFFIC}\S* (?P<n>\d+)$", _grows(1 << 40)),
-    _rule("hw_counters", rf"\S*{_TRAFFIC}\S*[ :=]+(?P<n>\d+)$", _grows(1 << 40)),
+    _rule("hw_counters", rf"{_TRAFFIC}\S*[ :=]+(?P<n>\d+)$", _grows(1 << 40)),
     _rule("nvme", r'"power_on_hours" ?: ?(?P<n>\d+)', _grows(200)),
     _rule("nvme", r'"data_units_(?:read|written)" ?: ?(?P<n>\d+)', _grows(1 << 30)),
     _rule("nvme", r'"host_(?:read|write)_commands" ?: ?(?P<n>\d+)', _grows(1 << 30)),
@@ -91,6 +92,12 @@ SHUFFLED_LINES = ("dpkg-query -W", "apt-config dump")
 SHUFFLED_LISTS = ("ip -j addr", "ip -j link", "rdma -j", "rdma link")
 """Commands whose JSON is a list without order."""
 _JSON = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
+
+
+def varies(result: CommandResult) -> bool:
+    """Whether ``at_another_moment`` can change the answer."""
+    marks = (*(rule.command for rule in RULES), *SHUFFLED_LINES)
+    return any(mark in result.command for mark in marks) or result.text.lstrip()[:1] in ("[", "{")
 
 
 def at_another_moment(result: CommandResult, seed: str) -> CommandResult:

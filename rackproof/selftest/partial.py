@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -48,9 +48,10 @@ class Document(Protocol):
 
 
 _NUMBER: Final = r"-?\d+(?:\.\d+)?"
-_TOKEN: Final = re.compile(r"[^\s:=,;|\"'()\[\]{}]+")
-_DIGITS: Final = re.compile(r"(?i)(?<![a-z])[0-9a-f]*\d[0-9a-f]*|\d+")
-_ABSENT: Final = re.compile(r"(?i)\"?\[?(?:N/A|Not Supported|none|null)\]?\"?|")
+_WHOLE_NUMBER: Final = re.compile(_NUMBER)
+_TOKEN: Final = re.compile(r"[^\s:=,;|\"'()\[\]{}<>]+")
+DIGITS: Final = re.compile(r"(?i)(?<![a-z])[0-9a-f]*\d[0-9a-f]*|\d+")
+ABSENT: Final = re.compile(r"(?i)\"?\[?(?:N/A|Not Supported|none|null)\]?\"?|")
 """Values that are already not available."""
 
 
@@ -63,10 +64,11 @@ class Lines:
     def places(self) -> Iterator[Place]:
         for number, line in enumerate(self.lines):
             tokens = list(_TOKEN.finditer(line))
+            alike = DIGITS.sub("#", line)
             for index, token in enumerate(tokens):
-                if index == len(tokens) - 1 or re.fullmatch(_NUMBER, token[0]):
-                    alike = f"{index} {_DIGITS.sub('#', line)}"
-                    yield Place((number, token.start(), token.end()), ((number,),), line.strip(), token[0], alike)
+                if index == len(tokens) - 1 or _WHOLE_NUMBER.fullmatch(token[0]):
+                    place = number, token.start(), token.end()
+                    yield Place(place, ((number,),), line.strip(), token[0], f"{index} {alike}")
 
     def rendered(self, edits: Edits) -> str:
         lines = list(self.lines)
@@ -129,7 +131,7 @@ class Xml:
 
     def _below(self, element: ET.Element, path: Path, around: tuple[Path, ...], tags: str) -> Iterator[Place]:
         for index, child in enumerate(element):
-            inside, names = (*path, index), f"{tags}/{_DIGITS.sub('#', child.tag)}"
+            inside, names = (*path, index), f"{tags}/{DIGITS.sub('#', child.tag)}"
             if len(child):
                 yield from self._below(child, inside, (inside, *around), names)
             else:
@@ -175,7 +177,7 @@ def sampled(document: Document) -> list[Place]:
     """Of each class the first, the middle and the last place with a value; of an XML document the middle one."""
     classes: dict[str, list[Place]] = {}
     for place in document.places():
-        if not _ABSENT.fullmatch(place.text):
+        if not ABSENT.fullmatch(place.text):
             classes.setdefault(place.alike, []).append(place)
     chosen: list[Place] = []
     for alike in classes.values():
@@ -205,35 +207,40 @@ def others(text: str) -> tuple[str, str]:
     return text.replace(bare, pair.capitalize() if bare[:1].isupper() else pair), other
 
 
-def judged(places: Sequence[Place], outcome: Callable[[Edits], CheckOutcome]) -> list[Place]:
-    """Places where another plausible value makes the check fail.
+def judged(places: Sequence[Place], outcome: Callable[[Edits, int], CheckOutcome], checks: int) -> list[list[Place]]:
+    """For each of ``checks`` checks, by number, the places where another plausible value makes it fail.
 
-    Whole groups are tried at once: where the check passes with another value in each place of a group, it judges none
-    of them.
+    Whole groups are tried at once: where a check passes with another value in each place of a group, it judges none of
+    them. All checks try a group before the next one, since they parse the same text.
     """
-    found: dict[Path, Place] = {}
-    numbers = [place for place in places if re.search(r"\d", others(place.text)[0])]
-    words = [place for place in places if place not in numbers]  # parsers refuse many words, and few numbers
-    for choice, group in ((0, numbers), (1, numbers), (0, words), (1, words)):
-        open_ones = [place for place in group if place.path not in found]
-        if choice:
-            open_ones = [place for place in open_ones if len(set(others(place.text))) > 1]
-        _search(open_ones, choice, outcome, found)
-    return list(found.values())
+    judging: list[dict[Path, Place]] = [{} for _ in range(checks)]
+    choices = [(place, others(place.text)) for place in places]
+    # parsers refuse many words, and few numbers
+    numbers = [(place, pair) for place, pair in choices if re.search(r"\d", pair[0])]
+    words = [(place, pair) for place, pair in choices if not re.search(r"\d", pair[0])]
+    for group in (numbers, words):
+        _search([(place, first) for place, (first, _) in group], range(checks), outcome, judging)
+        seconds = [(place, second) for place, (first, second) in group if second != first]
+        _search(seconds, range(checks), outcome, judging)
+    return [list(places.values()) for places in judging]
 
 
 def _search(
-    places: Sequence[Place], choice: int, outcome: Callable[[Edits], CheckOutcome], found: dict[Path, Place]
+    group: Sequence[tuple[Place, str]],
+    checks: Iterable[int],
+    outcome: Callable[[Edits, int], CheckOutcome],
+    judging: Sequence[dict[Path, Place]],
 ) -> None:
-    if not places:
-        return
-    seen = outcome({place.path: others(place.text)[choice] for place in places})
-    if seen is CheckOutcome.PASSED:
-        return
-    if len(places) == 1:
-        if seen is CheckOutcome.FAILED:
-            found[places[0].path] = places[0]
-        return
-    half = len(places) // 2
-    _search(places[:half], choice, outcome, found)
-    _search(places[half:], choice, outcome, found)
+    suspects = []
+    for check in checks:
+        edits = {place.path: value for place, value in group if place.path not in judging[check]}
+        if not edits or (seen := outcome(edits, check)) is CheckOutcome.PASSED:
+            continue
+        if len(edits) > 1:
+            suspects.append(check)
+        elif seen is CheckOutcome.FAILED:
+            judging[check] |= {place.path: place for place, _ in group if place.path in edits}
+    if suspects:
+        half = len(group) // 2
+        _search(group[:half], suspects, outcome, judging)
+        _search(group[half:], suspects, outcome, judging)

@@ -28,7 +28,9 @@ def complaints(detection: Detection) -> list[str]:
     """Missed faults, misread damage and false alarms, one line each."""
     lines = [f"missed: {finding.fault.name} on {finding.rack}: {finding.problem}" for finding in detection.missed]
     lines += [f"no fault: {check}: no fault of the catalogue makes it fail" for check in detection.untried]
-    lines += [f"needless: {', '.join(a.checks)}: no partial answer needs: {a.reason}" for a in detection.needless]
+    lines += [
+        f"needless: {', '.join(a.checks) or a.command}: no partial answer needs: {a.reason}" for a in detection.needless
+    ]
     lines += [_mishap(mishaps) for mishaps in _grouped(detection.mishaps, _mishap_key)]
     return lines + [_alarm(alarms) for alarms in _grouped(detection.alarms, _alarm_key)]
 
@@ -40,6 +42,7 @@ def summary(detection: Detection) -> list[str]:
         f"{faults - len(detection.missed)} of {faults} faults caught by the expected check",
         f"{checks - len(detection.untried)} of {checks} checks have a fault",
         f"{detection.judged} values are judged; without one of them no check passes",
+        f"{detection.words} words are made unknown; no answer passes with one, unless the reason is listed",
         f"{len(detection.mishaps)} of {detection.damaged} damaged answers misread",
         f"{len(detection.alarms)} false alarms in {detection.healthy_runs} healthy runs of"
         f" {', '.join(detection.racks)}",

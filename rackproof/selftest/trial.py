@@ -16,7 +16,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.selftest.catalogue import Fault
 from rackproof.selftest.damage import Damage
 from rackproof.selftest.mutation import Change
-from rackproof.selftest.noise import at_another_moment
+from rackproof.selftest.noise import at_another_moment, varies
 from rackproof.selftest.validators import Validators
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
@@ -28,7 +28,7 @@ _SHOWN = 80
 
 
 @dataclass(frozen=True)
-class Seen:
+class HealthyCase:
     """Result of one case on the healthy rack, and the commands that it read."""
 
     function: Function
@@ -46,19 +46,19 @@ class Subject:
     validators: Validators
 
     @cached_property
-    def healthy(self) -> dict[str, list[Seen]]:
+    def healthy(self) -> dict[str, list[HealthyCase]]:
         """Results of all cases without a fault, by node."""
-        by_node: dict[str, list[Seen]] = {}
+        by_node: dict[str, list[HealthyCase]] = {}
         for node in self.context.rack.nodes:
             reader = self.context.readers[node.name]
-            seen = by_node[node.name] = []
+            healthy = by_node[node.name] = []
             for check, function in self.validators.values():
                 for item in check.items(self.context.arch, node, self.context.rack):
                     case = Case(check, node, item)
                     with reader.tracing() as trace:
                         result = self.context.evaluate(function, case)
                     commands = dict.fromkeys(answer.command for answer in trace)
-                    seen.append(Seen(function, case, result, tuple(commands)))
+                    healthy.append(HealthyCase(function, case, result, tuple(commands)))
         return by_node
 
     def false_alarms(self) -> list[CheckResult]:
@@ -70,24 +70,31 @@ class Subject:
         """The unchanged answers of a node."""
         return self.context.readers[node]
 
-    def answers_read(self) -> Iterator[tuple[str, str, list[Seen]]]:
+    def answers_read(self) -> Iterator[tuple[str, str, list[HealthyCase]]]:
         """Node, command, and the passed checks that read its answer; each check on the first node that runs it."""
         tried: set[str] = set()
         for node, cases in self.healthy.items():
-            fresh = [seen for seen in cases if seen.case.check.id not in tried]
-            tried |= {seen.case.check.id for seen in cases}
-            by_command: dict[str, list[Seen]] = {}
-            for seen in fresh:
-                if seen.result.outcome is CheckOutcome.PASSED:
-                    for command in seen.commands:
-                        by_command.setdefault(command, []).append(seen)
+            fresh = [healthy for healthy in cases if healthy.case.check.id not in tried]
+            tried |= {healthy.case.check.id for healthy in cases}
+            by_command: dict[str, list[HealthyCase]] = {}
+            for healthy in fresh:
+                if healthy.result.outcome is CheckOutcome.PASSED:
+                    for command in healthy.commands:
+                        by_command.setdefault(command, []).append(healthy)
             yield from ((node, command, readers) for command, readers in by_command.items())
 
     def altered(self, node: str, edit: Edit) -> Context:
         """The same rack with the answers of one node changed by ``edit``."""
         answers = self.answers(node)
-        reader = RecordingReader(node, _Altered(answers, edit), known=map(edit, answers.known()))
-        return Context(self.context.rack, self.context.arch, dict(self.context.readers) | {node: reader})
+        return self._with(node, RecordingReader(node, _Altered(answers, edit), known=map(edit, answers.known())))
+
+    def answering(self, node: str, *results: CommandResult) -> Context:
+        """The same rack, one node of which gives these answers instead of its own."""
+        answers = self.answers(node)
+        return self._with(node, RecordingReader(node, _Altered(answers), known=(*answers.known(), *results)))
+
+    def _with(self, node: str, reader: RecordingReader) -> Context:
+        return Context(self.context.rack, self.context.arch, {**self.context.readers, node: reader})
 
 
 @dataclass
@@ -95,7 +102,7 @@ class _Altered:
     """Replaces the ssh connection: answers of the healthy node, changed by ``edit``."""
 
     answers: RecordingReader
-    edit: Edit
+    edit: Edit = lambda result: result
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         return self.edit(self.answers.read(command))
@@ -158,15 +165,15 @@ def try_fault(subject: Subject, fault: Fault) -> Finding:
     applied = _Applied(fault.change)
     context = subject.altered(fault.node, applied)
     results, noticed, before = [], [], []
-    for seen in subject.healthy[fault.node]:
-        if not any(change.applies(command) for change in fault.change for command in seen.commands):
+    for healthy in subject.healthy[fault.node]:
+        if not any(change.applies(command) for change in fault.change for command in healthy.commands):
             continue
-        result = context.evaluate(seen.function, seen.case)
-        if result.outcome is not seen.result.outcome:
+        result = context.evaluate(healthy.function, healthy.case)
+        if result.outcome is not healthy.result.outcome:
             noticed.append(result)
-        if seen.case.check.id == fault.check and fault.item in ("", seen.case.item):
+        if healthy.case.check.id == fault.check and fault.item in ("", healthy.case.item):
             results.append(result)
-            before.append(seen.result)
+            before.append(healthy.result)
     problem = _problem(fault, applied, results) or _already(fault, before)
     return Finding(fault, subject.name, tuple(results), tuple(noticed), problem)
 
@@ -204,15 +211,18 @@ class Mishap:
     command: str
     result: CheckResult
     place: str = ""
-    """The value that is missing, in a partial answer."""
+    """The value that is missing or unknown, in a partial answer."""
+    lacks: str = ""
+    """Words that its message lacks."""
 
     @property
     def problem(self) -> str:
         result = self.result
-        allowed = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
+        outcomes = " or ".join(sorted(outcome.value for outcome in self.damage.allowed))
+        allowed = f"{self.lacks} in the message" if self.lacks else outcomes
         detail = f": {result.message}" if result.message else ""
         command = self.command if len(self.command) <= _SHOWN else f"{self.command[:_SHOWN]}…"
-        place = f": without {self.place!r}" if self.place else ""
+        place = f": at {self.place[-_SHOWN:]!r}" if self.place else ""
         return f"{result.check}: {command}{place}: expected {allowed}, actual {result.outcome.value}{detail}"
 
 
@@ -228,31 +238,29 @@ def try_damages(subject: Subject, damages: Sequence[Damage]) -> tuple[int, list[
             bad = damage.change(answer)
             if bad == answer:
                 continue
-            context = subject.altered(node, instead(bad))
-            for seen in readers:
+            context = subject.answering(node, bad)
+            for healthy in readers:
                 tried += 1
-                result = context.evaluate(seen.function, seen.case)
-                if result.outcome not in damage.allowed:
-                    mishaps.append(Mishap(damage, subject.name, command, result))
+                result = context.evaluate(healthy.function, healthy.case)
+                lacks = "" if result.outcome is CheckOutcome.PASSED else damage.unclear(result.message)
+                if result.outcome not in damage.allowed or lacks:
+                    mishaps.append(Mishap(damage, subject.name, command, result, lacks=lacks))
     return tried, mishaps
-
-
-def instead(bad: CommandResult) -> Edit:
-    return lambda result: bad if result.command == bad.command else result
 
 
 def try_variants(subject: Subject, count: int) -> list[tuple[int, CheckResult]]:
     """Run the healthy rack with varied values. Returns results that no longer pass, each with its moment (seed)."""
     alarms = []
-    for moment in range(count):
-        for node, cases in subject.healthy.items():
-            known = {command: subject.answers(node).read(command) for seen in cases for command in seen.commands}
-            noisy = {command: at_another_moment(answer, f"{moment}") for command, answer in known.items()}
-            changed = {command for command, answer in noisy.items() if answer != known[command]}
-            context = subject.altered(node, lambda answer, noisy=noisy: noisy.get(answer.command, answer))  # type: ignore[misc]
-            for seen in cases:
-                if seen.result.outcome is CheckOutcome.PASSED and not changed.isdisjoint(seen.commands):
-                    result = context.evaluate(seen.function, seen.case)
-                    if result.outcome is not CheckOutcome.PASSED:
-                        alarms.append((moment, result))
+    for node, cases in subject.healthy.items():
+        read = dict.fromkeys(command for healthy in cases for command in healthy.commands)
+        varying = [answer for answer in map(subject.answers(node).read, read) if varies(answer)]
+        for moment in range(count):
+            noisy = {answer.command: at_another_moment(answer, f"{moment}") for answer in varying}
+            changed = {answer.command for answer in varying if answer != noisy[answer.command]}
+            context = subject.answering(node, *noisy.values())
+            for healthy in cases:
+                if healthy.result.outcome is not CheckOutcome.PASSED or changed.isdisjoint(healthy.commands):
+                    continue
+                if context.outcome(healthy.function, healthy.case) is not CheckOutcome.PASSED:
+                    alarms.append((moment, context.evaluate(healthy.function, healthy.case)))
     return alarms

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from functools import lru_cache, wraps
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from rackproof.errors import RunError, SelfTestError
+from rackproof.parse.memory import remembered
 from rackproof.validation.known import Checks, Function, load_checks
 
 Validators = Checks
@@ -36,7 +37,7 @@ def _cache_parsers(module: ModuleType) -> None:
 
 
 def _cached(parser: Function) -> Function:
-    cached = lru_cache(_CACHE_SIZE)(parser)
+    cached = remembered(_CACHE_SIZE)(parser)
 
     @wraps(parser)
     def parse(*arguments: Any, **options: Any) -> Any:

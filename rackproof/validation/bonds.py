@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from rackproof.parse.bonding import PORT_STATE, Bond, Member
 
@@ -15,16 +15,39 @@ _SETTLED: Final = ("none", "monitoring")
 """Churn states of a port that has, or has just begun, to negotiate."""
 
 
-def declared_members(data: Mapping[str, Any]) -> dict[str, int]:
-    """Bonds that the inventory declares for a node, with the number of their members."""
-    bonds = (data.get("nic_stack") or {}).get("bonds") or {}
-    return {
-        name: max(len(bond.get(key) or ()) for key in ("macs", "paths", "ports")) for name, bond in bonds.items()
-    }  # fmt: skip
+_MODES: Final = {"802.3ad": LACP, "active-backup": "active-backup", "balance-xor": "(xor)"}
+"""By the inventory's name of a mode: part of the driver's (``bond_mode_name`` in drivers/net/bonding/bond_main.c)."""
 
 
-def bond_problems(bond: Bond, members: int = 0) -> Iterator[str]:
-    """Everything that is wrong with a bond. ``members``: how many the inventory declares, 0 where it declares none."""
+class Declared(NamedTuple):
+    """What the inventory declares of a bond, in its own words."""
+
+    members: int
+    mode: str
+    hash_policy: str
+    lacp_rate: str
+
+
+def _unlike_declared(bond: Bond, declared: Declared) -> Iterator[str]:
+    """Settings that the driver reports otherwise than the inventory declares them."""
+    if _MODES[declared.mode] not in bond.mode:
+        yield f"{bond.name}: expected mode {declared.mode}, actual {bond.mode}"
+    for key, expected in _settings(declared).items():
+        if (actual := bond.settings.get(key)) is not None and actual.partition(" ")[0] != expected:
+            yield f"{bond.name}: expected {key} {expected}, actual {actual}"
+
+
+def _settings(declared: Declared) -> dict[str, str]:
+    """Settings by the driver's name for them."""
+    settings = {} if declared.mode == "active-backup" else {"Transmit Hash Policy": declared.hash_policy}
+    return settings | ({"LACP rate": declared.lacp_rate} if declared.mode == LACP else {})
+
+
+def bond_problems(bond: Bond, declared: Declared | None = None) -> Iterator[str]:
+    """Problems of a bond. ``declared``: by the inventory."""
+    if declared is not None:
+        yield from _unlike_declared(bond, declared)
+    members = declared.members if declared is not None else 0
     names = ", ".join(member.name for member in bond.members) or "none"
     if len(bond.members) < 2:
         yield f"{bond.name}: expected at least two members, actual {names}"
@@ -47,8 +70,10 @@ def bond_problems(bond: Bond, members: int = 0) -> Iterator[str]:
         yield from _lacp_problems(bond, up)
 
 
-def bond_gaps(bond: Bond) -> Iterator[str]:
-    """What the driver does not report, and a bond cannot be called healthy without."""
+def bond_gaps(bond: Bond, declared: Declared | None = None) -> Iterator[str]:
+    """Missing values in the driver's report, without which a bond is not proven healthy."""
+    if declared is not None and (unsaid := [key for key in _settings(declared) if key not in bond.settings]):
+        yield f"{bond.name}: the driver does not report {', '.join(unsaid)}"
     up = [member for member in bond.members if member.up]
     for member in up:
         if member.speed_mbps is None or member.duplex not in ("full", "half"):
@@ -72,14 +97,14 @@ def _lacp_problems(bond: Bond, up: list[Member]) -> Iterator[str]:
     for member in up:
         lacp = member.lacp
         sides = (("", lacp.actor_state, lacp.actor_churn), ("'s partner", lacp.partner_state, lacp.partner_churn))
-        for whose, state, churn in sides:
+        for owner, state, churn in sides:
             if state is not None and (wrong := _not_carrying(state)):
-                yield f"{bond.name}: expected {member.name}{whose} to carry traffic, actual {', '.join(wrong)}"
+                yield f"{bond.name}: expected {member.name}{owner} to carry traffic, actual {', '.join(wrong)}"
             if churn is not None and churn not in _SETTLED:
-                yield f"{bond.name}: expected no churn, actual {churn} on {member.name}{whose}"
+                yield f"{bond.name}: expected no churn, actual {churn} on {member.name}{owner}"
 
 
 def _not_carrying(state: int) -> list[str]:
-    """What a port's state lacks, or that it runs without a partner."""
+    """Missing flags in a port's state, and the flag of a missing partner."""
     lacks = [f"no {name}" for name in _CARRYING if not state & PORT_STATE[name]]
     return [*lacks, *(name for name in _ALONE if state & PORT_STATE[name])]

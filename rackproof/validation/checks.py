@@ -1,4 +1,4 @@
-"""Declaration of a validator, and the functions with which it reads and judges.
+"""Declaration of validators, and the functions with which they read and judge.
 
 A check is an ordinary test function. Its arguments are injected by name: ``host`` (testinfra's, of one node), ``node``
 and ``rack`` (from the inventory), ``arch`` (the reference architecture) and ``item`` (one of ``each``)::
@@ -18,14 +18,16 @@ Checks are read-only and deterministic: the same readings give the same outcome.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.failure import failure, last_words
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.answer import Answer, parse_answer
 from rackproof.remote.command import program
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.expected import items_by_key
@@ -78,11 +80,13 @@ class Check:
     required: bool
     each: Each | None
     when: When | None
+    timed: bool = False
+    """Whether the check may fail on a busy machine: see ``evaluate.result_of``."""
     tags: frozenset[str] = frozenset()
     """Tags for ``--tags``: the first part of its id, those of ``TAGS_TOO`` and its own."""
 
     def items(self, arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
-        """Items of this check on a node: ``("",)`` for a check without items, empty where it does not apply."""
+        """Items of this check on a node: ``("",)`` for a check without items, empty if it does not apply."""
         if EVERY_NODE not in self.roles and not set(self.roles) & set(node.groups):
             return ()
         if self.when is not None and not self.when(arch, node, rack):
@@ -102,16 +106,17 @@ def check(
     each: Each | None = None,
     when: When | None = None,
     required: bool = True,
+    timed: bool = False,
     tags: Iterable[str] = (),
 ) -> Callable[[Function], Function]:
     """Declare a test function as a check.
 
-    It runs on the nodes of ``roles`` for which ``when`` holds, once for each item that ``each`` gives. Without both it
-    runs where the architecture sets the key that it reads.
+    It runs on the nodes of ``roles`` that satisfy ``when``, once per item of ``each``. Without both it runs if the
+    architecture sets the key that it reads.
     """
     part = id.partition(".")[0]
     every = frozenset({part, *TAGS_TOO.get(part, ()), *tags})
-    declared = Check(id, tuple(roles), protects, hint, reads, required, each, when, every)
+    declared = Check(id, tuple(roles), protects, hint, reads, required, each, when, timed, every)
 
     def declare(function: Function) -> Function:
         unknown = set(inspect.signature(function).parameters) - GIVEN
@@ -124,12 +129,12 @@ def check(
 
 
 def always(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """For ``when``: run the check even where the architecture leaves the key empty."""
+    """For ``when``: run the check also if the architecture leaves the key empty."""
     return True
 
 
 def check_of(function: Any) -> Check | None:
-    """The declaration of a test function; None when it is no check."""
+    """The declaration of a test function; None if it is not a check."""
     declared = getattr(function, _ATTRIBUTE, None)
     return declared if isinstance(declared, Check) else None
 
@@ -143,9 +148,9 @@ def checks_in(module: Any) -> Iterator[tuple[Check, Callable[..., None]]]:
 
 
 def announce(host: Host, *commands: str) -> None:
-    """Announce the commands that a check is going to read, where none depends on another's output.
+    """Announce independent commands that a check reads.
 
-    Only an optimisation: all of them are run in one round trip.
+    Only an optimisation: they run in one round trip.
     """
     host.backend.announce(*commands)
 
@@ -153,26 +158,49 @@ def announce(host: Host, *commands: str) -> None:
 def read(host: Host, command: str, *arguments: str) -> str:
     """Standard output of a command; each ``%s`` is replaced by a quoted argument.
 
-    Raises Unmeasured when it fails or prints nothing: missing data neither passes nor fails.
+    Raises Unmeasured if it fails or prints nothing: missing data neither passes nor fails.
     """
+    return _read(host, command, *arguments)[0]
+
+
+def answered(host: Host, command: str, tool: str, *arguments: str, good: Collection[int] | None = (0,)) -> Answer:
+    """Answer to a command that ends with ``STATUS``. ``good``: accepted exit statuses; None accepts all.
+
+    Raises Unmeasured for other statuses, and for a missing program.
+    """
+    reply = parse_answer(tool, *_read(host, command, *arguments))
+    if reply.not_run or (good is not None and reply.status not in good):
+        raise Unmeasured(reply.failure)
+    return reply
+
+
+def _read(host: Host, command: str, *arguments: str) -> tuple[str, str]:
+    """Output and error output of a command that succeeded with output."""
     result = host.run(command, *arguments)
     if result.rc != 0:
-        last = result.stderr.strip().splitlines()[-1:]
-        raise Unmeasured(f"{program(command)}: exit status {result.rc}" + (f": {last[0]}" if last else ""))
-    text: str = result.stdout
-    if not text.strip():
-        raise Unmeasured(f"{program(command)}: no output")
-    return text
+        raise Unmeasured(failure(program(command), result.rc, result.stderr, result.stdout))
+    if not result.stdout.strip():
+        words = last_words(result.stderr)
+        raise Unmeasured(f"{program(command)}: no output{words and f': {words}'}")
+    return result.stdout, result.stderr
 
 
-def expect(actual: object, expected: object, what: str = "") -> None:
+def expect(actual: object, expected: object, name: str = "") -> None:
     """Fail unless they are equal."""
     if actual != expected:
-        raise AssertionError(f"{what + ': ' if what else ''}expected {shown(expected)}, actual {shown(actual)}")
+        raise AssertionError(f"{name + ': ' if name else ''}expected {shown(expected)}, actual {shown(actual)}")
+
+
+class Blames(AssertionError):
+    """A failure that another machine, ``server``, may have caused: see ``CheckResult.blames``."""
+
+    def __init__(self, message: str, server: str) -> None:
+        super().__init__(message)
+        self.server = server
 
 
 def expect_all(problems: Iterable[str]) -> None:
-    """Fail with all problems, each ``expected … actual …``, when there is one."""
+    """Fail with all problems, each ``expected … actual …``, if there are any."""
     failures = list(problems)
     if failures:
         raise AssertionError("; ".join(failures))

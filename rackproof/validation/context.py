@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rackproof import architectures
 from rackproof.core.architecture import Architecture
-from rackproof.core.evidence import CheckResult
+from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
+from rackproof.core.starvation import starved
 from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.evidence.recordings import read_recordings
 from rackproof.inventory import load_rack
-from rackproof.remote import command_cache
+from rackproof.remote import command_cache, controller
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, Gathering, Question, RecordingReader, gather
 from rackproof.remote.command import CommandResult
 from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
-from rackproof.validation.evaluate import Case, call, result_of
+from rackproof.validation.evaluate import Case, call, ending, result_of
 from rackproof.validation.selection import EVERYTHING, Selection, refuse_malformed, tags_of
+
+End = TypeVar("End", CheckResult, CheckOutcome)
 
 
 @dataclass
 class Context:
-    """Readers of all nodes of a rack. ``fleet`` is None when only recordings are read."""
+    """Readers of all nodes of a rack. ``fleet`` is None for recordings."""
 
     rack: Rack
     arch: Architecture
@@ -35,25 +38,37 @@ class Context:
     selection: Selection = EVERYTHING
     owned: bool = False
     """The fleet belongs to this context and is closed with it."""
+    starved: str = ""
+    """Why machines were starved during the validation; empty if they were not, or if unknown."""
     _gathering: Gathering | None = None
     _cache: command_cache.CommandCache | None = None
 
     def given(self, case: Case) -> dict[str, Any]:
         """Arguments of a check, by name."""
-        # A new host for each call: testinfra's hosts cache readings, and a check that reads only from a cache would
+        # A new host for each call: testinfra's hosts cache readings, and a check that reads from the cache only would
         # record no evidence.
         host = host_of(case.node.name, self.readers[case.node.name])
         return {"host": host, "node": case.node, "rack": self.rack, "arch": self.arch, "item": case.item}
 
     def evaluate(self, function: Callable[..., None], case: Case) -> CheckResult:
         """Run a check outside of pytest and return its result."""
-        error: Exception | None = None
-        with self.readers[case.node.name].tracing() as seen:
+        return self._tried(
+            function, case, lambda error, results: result_of(case, self.arch, error, results, self.starved)
+        )
+
+    def outcome(self, function: Callable[..., None], case: Case) -> CheckOutcome:
+        """Run a check outside of pytest and return its outcome."""
+        return self._tried(function, case, lambda error, results: ending(case, error, results, self.starved)[0])
+
+    def _tried(
+        self, function: Callable[..., None], case: Case, end: Callable[[Exception | None, list[CommandResult]], End]
+    ) -> End:
+        with self.readers[case.node.name].tracing() as results:
             try:
                 call(function, self.given(case))
-            except Exception as raised:
-                error = raised
-        return result_of(case, self.arch, error, seen)
+            except Exception as error:  # not returned: its frames would keep it until a garbage collection
+                return end(error, results)
+            return end(None, results)
 
     def gather(self, questions: dict[str, list[Question]], subject: str = "") -> None:
         """Prefetch the commands that the questions need. ``subject`` is their cache key; see command_cache.subject_of.
@@ -65,7 +80,10 @@ class Context:
         self._cache = command_cache.load(subject) if subject else None
         kinds = {node.name: command_cache.kind_of(node) for node in self.rack.nodes}
         remembered = {n.name: self._cache.commands(n) for n in self.rack.nodes} if self._cache else {}
+        runs_rack = controller.runs_the_rack(self.rack)
+        before = controller.reading(runs_rack)
         self._gathering = gather(self.fleet, self.readers, questions, kinds=kinds, remembered=remembered)
+        self.starved = starved(controller.conditions(before, controller.reading(runs_rack), runs_rack))
 
     def remember(self) -> None:
         """Save the commands that were read, for the next run."""
@@ -81,7 +99,7 @@ class Context:
         trips = self._gathering.trips if self._gathering is not None else 0
         times = "1 round trip" if trips == 1 else f"{trips} round trips"
         note = self._cache.note if self._cache is not None else ""
-        line = f"{commands} commands, {times} a node, {misses} not prefetched"
+        line = f"{commands} commands, {times} per node, {misses} not prefetched"
         return [line, note] if note else [line]
 
     def close(self) -> None:
@@ -96,7 +114,7 @@ class Embedding:
     context: Context
     on_check: Callable[[CheckResult], object] = lambda result: None
     on_planned: Callable[[PlannedChecks], object] = lambda planned: None
-    """Called once, before anything is asked."""
+    """Called once, before the first command."""
     fatal: BaseException | None = None
     """Why the session ended early, unless pytest ended it."""
     problem: str | None = None

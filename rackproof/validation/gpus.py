@@ -25,7 +25,7 @@ def has_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def real_gpus(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """False where the inventory replays nvidia-smi (``simulated_gpus``): there is no driver to query."""
+    """False if the inventory replays nvidia-smi (``simulated_gpus``): there is no driver."""
     return has_gpus(arch, node, rack) and not node.data.get("simulated_gpus")
 
 
@@ -39,7 +39,7 @@ def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def counts_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """Also where the architecture does not say whether ECC is on, and requires ``gpu.ecc_errors`` by name."""
+    """Also for an architecture without ``ecc`` that requires ``gpu.ecc_errors`` by name."""
     by_name = "gpu.ecc_errors" in {*arch.required_checks.get("gpu", ()), *arch.required_checks.get("all", ())}
     unknown = arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc is None
     return has_ecc(arch, node, rack) or (unknown and by_name)
@@ -53,7 +53,7 @@ def promised(arch: Architecture) -> Promised:
 
 
 def report(host: Host) -> NvidiaSmi:
-    """The driver's report of all attached GPUs. Raises Unmeasured without any, and when it lacks one."""
+    """The driver's report of all attached GPUs. Raises Unmeasured if it has none, or lacks one."""
     parsed = parse_nvidia_smi(read(host, QUERY))
     if not parsed.gpus:
         raise Unmeasured("nvidia-smi lists no GPU; see gpu.count")
@@ -64,13 +64,13 @@ def report(host: Host) -> NvidiaSmi:
 
 
 def refusal(host: Host) -> str | None:
-    """nvidia-smi's error where the driver offers no GPU at all, whatever the exit status; None otherwise."""
+    """nvidia-smi's error if the driver has no GPU, regardless of the exit status; None otherwise."""
     result = host.run(QUERY)
     return parse_refusal(f"{result.stdout}\n{result.stderr}")
 
 
 def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) -> None:
-    """Fail unless every GPU has the expected value. Raises Unmeasured when a GPU reports none and no other is wrong."""
+    """Fail unless all GPUs have the expected value. Raises Unmeasured if a GPU reports none and no other is wrong."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: actual for bus, actual in values.items() if actual is not None and actual != expected}
     if wrong:
@@ -80,7 +80,7 @@ def expect_each(host: Host, expected: object, value: Callable[[Gpu], object]) ->
 
 
 def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], float | None], *, least: bool) -> None:
-    """Fail unless every GPU has at most (``least``: at least) ``limit``; otherwise as ``expect_each``."""
+    """Fail unless all GPUs have at most (``least``: at least) ``limit``; see ``expect_each``."""
     values = {gpu.bus_id: value(gpu) for gpu in report(host).gpus}
     wrong = {bus: v for bus, v in values.items() if v is not None and (v < limit if least else v > limit)}
     if wrong:

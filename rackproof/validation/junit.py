@@ -1,4 +1,4 @@
-"""Results as JUnit XML, one test case for each node × check × item. Pure.
+"""Results as JUnit XML, one test case per node × check × item. Pure.
 
 PASSED is a case without a child, FAILED a ``failure``, UNMEASURED an ``error``: never ``skipped``, which would
 leave a CI job green. An advisory check that did not pass is a passed case with its message in ``system-out``.
@@ -20,7 +20,7 @@ _TAGS: Final[Mapping[CheckOutcome, Literal["failure", "error"]]] = {
 
 
 def render_checks(results: Sequence[CheckResult], properties: Mapping[str, str] | None = None) -> str:
-    """The whole document: a suite for each node in the order of the results."""
+    """The document: one suite per node, in the order of the results."""
     nodes: dict[str, list[CheckResult]] = {}
     for result in results:
         nodes.setdefault(result.node, []).append(result)

@@ -11,7 +11,7 @@ from rackproof.parse.answer import STATUS
 from rackproof.parse.kernel_events import INTERESTING
 from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.nics import answered
+from rackproof.validation.checks import answered
 
 _DEVICES: Final = "mlx5|infiniband|WATCHDOG|AER|DPC|PCIe|pciehp|power state|retraining|Hardware Error"
 """Lines that ``rackproof.parse.device_log`` reads."""
@@ -45,9 +45,9 @@ BEGINNING_S: Final = 1.0
 
 
 def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Message, ...]:
-    """Messages of the ring buffer; where it has lost the beginning, those of the journal and then of the buffer.
+    """Messages of the ring buffer; if it has lost the beginning, the journal's followed by the buffer's.
 
-    Raises Unmeasured where neither has the beginning.
+    Raises Unmeasured if neither has the beginning.
     """
     messages = parse_kernel_log(answered(host, log[0], "dmesg").body)
     if messages[0].seconds <= BEGINNING_S:

@@ -16,7 +16,7 @@ Checks = dict[str, tuple[Check, Function]]
 
 
 def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
-    """Load every module of checks anew, by file name. Raises RunError."""
+    """Load all modules of checks again, sorted by file name. Raises RunError."""
     for path in sorted(folder.glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(f"rackproof_validators.{path.stem}", path)
         if spec is None or spec.loader is None:
@@ -30,7 +30,7 @@ def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
 
 
 def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda module: None) -> Checks:
-    """Every check by id, with its function, in file and source order; ``prepare`` is called with each module first.
+    """Checks and their functions by id, in file and source order; ``prepare`` is called with each module first.
 
     Raises RunError, also for a duplicate id.
     """
@@ -54,5 +54,5 @@ def digest_of(folder: Path) -> str:
 
 
 def known_checks(folder: Path) -> dict[str, Check]:
-    """Every check by id. Raises RunError where a validator cannot be loaded."""
+    """Checks by id. Raises RunError if a validator cannot be loaded."""
     return {id: check for id, (check, _) in load_checks(folder).items()}

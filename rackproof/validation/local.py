@@ -50,8 +50,8 @@ def own_node(rack: Rack, name: str) -> Node:
     matches = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
     if len(matches) == 1:
         return matches[0]
-    what = "no node" if not matches else f"{len(matches)} nodes"
-    raise InventoryError(f"{rack.source}: {what} named '{name}' like this machine; give --role and --architecture")
+    count = "no node" if not matches else f"{len(matches)} nodes"
+    raise InventoryError(f"{rack.source}: {count} named '{name}' like this machine; give --role and --architecture")
 
 
 def local_context(
@@ -62,17 +62,17 @@ def local_context(
     if role is not None:
         if architecture is None:
             raise InventoryError("--role needs --architecture: without an inventory none is known")
-        here = Node(node or host_name().partition(".")[0], (role,))
-        rack = Rack("this machine", (here,))
+        local_node = Node(node or host_name().partition(".")[0], (role,))
+        rack = Rack("this machine", (local_node,))
     else:
         rack, rack_architecture = read_rack(rack_file or RACK_FILE)
         named = architecture or rack_architecture
-        here = own_node(rack, node or host_name())
+        local_node = own_node(rack, node or host_name())
     arch = architectures.load(str(named)).model
     if role is not None:
         _known_role(arch, role)
-    context = live_context(rack, arch, LocalFleet(rack, here.name, limit_s))
-    return context, here
+    context = live_context(rack, arch, LocalFleet(rack, local_node.name, limit_s))
+    return context, local_node
 
 
 def _known_role(arch: Architecture, role: str) -> None:

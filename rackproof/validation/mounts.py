@@ -1,7 +1,7 @@
 """Readings of a storage's mounts, shared by the storage validators.
 
-Only ``statfs`` accesses a mount, with a timeout: a dead server is detected in seconds. Everything else is read from
-/proc and /sys, which do not depend on the server.
+Only ``statfs`` accesses a mount, with a timeout: a dead server is detected in seconds. Other values are read from
+/proc and /sys, independently of the server.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Storage
 from rackproof.core.rack import Rack
 from rackproof.parse.answer import STATUS, Answer, parse_answer
+from rackproof.parse.mounted import server_of
 from rackproof.parse.mounts import Mount, NfsMount, find_mount, parse_mountinfo, parse_mountstats
 from rackproof.parse.statfs import END_OF_MOUNTS, parse_statfs_answers
 from rackproof.remote.recording import Unmeasured
@@ -25,9 +26,9 @@ INODES_FORMAT = "%c %d"
 
 
 def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
-    """All mounts of the storage. Raises Unmeasured when one is not mounted."""
-    seen = parse_mountinfo(read(host, MOUNTINFO))
-    mounts = [(mountpoint, find_mount(seen, mountpoint)) for mountpoint in storage.mountpoints]
+    """All mounts of the storage. Raises Unmeasured if one is not mounted."""
+    table = parse_mountinfo(read(host, MOUNTINFO))
+    mounts = [(mountpoint, find_mount(table, mountpoint)) for mountpoint in storage.mountpoints]
     missing = [mountpoint for mountpoint, mount in mounts if mount is None]
     if missing:
         raise Unmeasured(f"{missing[0]} is not mounted; see mount.mounted")
@@ -35,10 +36,10 @@ def mounts_of(host: Host, storage: Storage) -> tuple[Mount, ...]:
 
 
 def nfs_of(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
-    """NFS mounts of the storage, with the client's statistics. Raises Unmeasured when one is missing."""
+    """NFS mounts of the storage with the client's statistics. Raises Unmeasured if one is missing."""
     announce(host, MOUNTINFO, MOUNTSTATS)
     mounts_of(host, storage)
-    # Where mounts are stacked, the last one is visible.
+    # Of stacked mounts the last one is visible.
     by_point = {mount.mountpoint: mount for mount in parse_mountstats(read(host, MOUNTSTATS))}
     for mountpoint in storage.mountpoints:
         if mountpoint not in by_point:
@@ -46,17 +47,17 @@ def nfs_of(host: Host, storage: Storage) -> tuple[NfsMount, ...]:
     return tuple(by_point[mountpoint] for mountpoint in storage.mountpoints)
 
 
-def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, Answer]:
+def statfs(host: Host, storage: Storage, fields: str = STATFS_FORMAT) -> dict[str, Answer]:
     """Output of ``stat -f`` by mount point."""
     points = storage.mountpoints
-    one = f"timeout -k 2 {storage.stat_timeout_s:g} stat -f -c '{asked}' --"
+    stat = f"timeout -k 2 {storage.stat_timeout_s:g} stat -f -c '{fields}' --"
     if len(points) == 1:
-        command = f"{one} {shlex.quote(points[0])} 2>&1{STATUS}"
+        command = f"{stat} {shlex.quote(points[0])} 2>&1{STATUS}"
     else:
         # In parallel: several dead servers cost one timeout. Each line is written atomically.
         words = " ".join(shlex.quote(point) for point in points)
         command = (
-            f'for m in {words}; do {{ r=$({one} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait;'
+            f'for m in {words}; do {{ r=$({stat} "$m" 2>&1); echo "$m status $? $r"; }} & done; wait;'
             f" echo {END_OF_MOUNTS}"
         )
     announce(host, MOUNTINFO, command)
@@ -65,19 +66,31 @@ def statfs(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str
     answers = {points[0]: parse_answer("stat", output)} if len(points) == 1 else parse_statfs_answers(output, points)
     for answer in answers.values():
         if answer.not_run:
-            raise Unmeasured(f"stat: {answer.body.strip() or 'not found'}")
+            raise Unmeasured(answer.failure)
     return answers
 
 
-def answering(host: Host, storage: Storage, asked: str = STATFS_FORMAT) -> dict[str, str]:
-    """``stat -f`` output of every mount. Raises Unmeasured when one does not respond."""
-    answers = statfs(host, storage, asked)
+def answering(host: Host, storage: Storage, rack: Rack, fields: str = STATFS_FORMAT) -> dict[str, str]:
+    """``stat -f`` output of all mounts. Raises Unmeasured if one does not respond."""
+    answers = statfs(host, storage, fields)
     for mountpoint, answer in answers.items():
         if answer.status != 0:
-            raise Unmeasured(f"{mountpoint} does not answer; see mount.answers")
+            raise Unmeasured(no_answer(host, storage, rack, mountpoint))
     return {mountpoint: answer.body for mountpoint, answer in answers.items()}
 
 
+def no_answer(host: Host, storage: Storage, rack: Rack, mountpoint: str) -> str:
+    """Message about a mount that does not answer, with its server."""
+    server = servers_of(host, storage, rack).get(mountpoint, "")
+    return f"{server and f'{server}: '}{mountpoint} does not answer; see mount.answers"
+
+
+def servers_of(host: Host, storage: Storage, rack: Rack) -> dict[str, str]:
+    """``storage-01 (10.77.0.11)`` by mount point, for NFS, whose mounts have one server."""
+    mounts = mounts_of(host, storage) if storage.class_ == "nfs" else ()
+    return {mount.mountpoint: rack.at(server_of(mount)) for mount in mounts}
+
+
 def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
-    """Addresses that the storage may be mounted from; empty where neither architecture nor inventory names any."""
+    """Allowed addresses of the storage's servers; empty if neither architecture nor inventory names any."""
     return rack.storage_addresses(storage.servers, storage.server_role, storage.managed)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +11,6 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
-from rackproof.parse import ParseError
-from rackproof.parse.answer import Answer, parse_answer
 from rackproof.parse.gids import GidTable
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port, parse_ports
 from rackproof.remote.recording import Unmeasured
@@ -42,10 +39,10 @@ def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) 
 def judge_ports(
     selected: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
 ) -> None:
-    """Fail unless ``good`` accepts the value of every selected port. A value of None is not reported.
+    """Fail unless ``good`` accepts the values of all selected ports. None: the port does not report it.
 
-    Raises Unmeasured when no port is wrong but one is missing or reports no value, and when the inventory names no
-    ports and it is ambiguous which of the candidates are meant.
+    Raises Unmeasured if no port is wrong but one is missing or reports no value, and if the inventory names no ports
+    and the candidates are ambiguous.
     """
     if not selected.ports:
         raise Unmeasured("none of these ports exists; see nic.count")
@@ -78,7 +75,7 @@ def expect_ports(selected: ExpectedPorts, expected: object, value: Callable[[Por
 
 
 def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: Callable[[Port], object]) -> None:
-    """Fail unless each port has the value of its rail; a single value applies to all ports."""
+    """Fail unless all ports have the value of their rail; a single value applies to all."""
     if not selected.named:
         raise Unmeasured("the inventory does not name these ports, so their order is unknown")
     if selected.missing or len(selected.ports) != selected.wanted:
@@ -94,39 +91,20 @@ def expect_in_order(selected: ExpectedPorts, wanted: tuple[object, ...], value: 
         raise Unmeasured(f"no value reported for {', '.join(silent)}")
 
 
-def answered(host: Host, command: str, tool: str, good: Collection[int] = (0,)) -> Answer:
-    """Output of a command that ends with STATUS; raises Unmeasured when it failed."""
-    answer = parse_answer(tool, read(host, command))
-    if answer.not_run:
-        raise Unmeasured(f"{tool}: not found on the node")
-    if answer.timed_out:
-        raise Unmeasured(f"{tool}: no answer in time")
-    if answer.status not in good:
-        raise Unmeasured(f"{tool}: {answer.failure}")
-    return answer
-
-
-def version_numbers(tool: str, version: str) -> tuple[int, ...]:
-    """``28.39.1002`` as comparable numbers."""
-    if not re.fullmatch(r"\d+(\.\d+)*", version):
-        raise ParseError(tool, f"no version: {version!r}")
-    return tuple(map(int, version.split(".")))
-
-
 @dataclass(frozen=True, slots=True)
 class ExpectedPorts:
     """The ports that match an entry of the architecture."""
 
     ports: tuple[Port, ...]
-    """In the order of the rails where the inventory names them."""
+    """In the order of rails if the inventory names them."""
     wanted: int
     """Expected number of ports."""
     missing: tuple[str, ...] = ()
     """Names without a port."""
     among: int = 0
-    """0 when the ports are named; otherwise the number of ports that all purposes with this speed expect together."""
+    """0 for named ports; otherwise the total number of ports that all purposes with this speed expect."""
     unexpected: tuple[Port, ...] = ()
-    """Unexpected ports of the link layer, when ports are not named."""
+    """Unexpected ports of the link layer, if ports are not named."""
 
     @property
     def named(self) -> bool:
@@ -170,9 +148,9 @@ ROCE_V2: Final = "RoCE v2"
 
 
 def wrong_gid(port: Port, table: GidTable, index: int) -> str | None:
-    """Message about an index that does not hold a RoCE v2 GID of the port's interface; empty where it does.
+    """Message about an index without a RoCE v2 GID of the port's interface; empty for a correct index.
 
-    None where the port has no table or the entry names no interface.
+    None if the port has no table or the entry names no interface.
     """
     entries = {place[2]: gid for place, gid in table.items() if place[:2] == (port.device, port.number)}
     entry = entries.get(index)

@@ -9,19 +9,19 @@ from rackproof.parse import ParseError
 from rackproof.parse.pci_links import PciLink
 
 DISPLAY: Final = "0x03"
-"""Classes of GPUs, which slow their links down while they are idle."""
+"""Class prefix of GPUs, which reduce the speed of idle links."""
 GPU_LANES: Final = 8
-"""Fewest lanes of a GPU; the display controller of a BMC has one."""
+"""Minimum lanes of a GPU; the display controller of a BMC has one."""
 
 
 def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
     """Links below the capability of both ends, as ``SLOT: expected … actual …``.
 
-    Raises ParseError when the two listings have different devices, or a link is not known wholly.
+    Raises ParseError if the listings have different devices, or a link is only partly known.
     """
     if links.keys() != above.keys() or not {parent for parent in above.values() if parent} <= links.keys():
         raise ParseError("readlink", "lists different devices than /sys/bus/pci/devices")
-    problems, partly, known = [], list[str](), 0
+    problems, partly, complete = [], list[str](), 0
     for slot, link in sorted(links.items()):
         parent = links.get(above[slot] or "")
         # Root ports and downstream ports of a switch report the link below them: every other level of the tree is the
@@ -31,7 +31,7 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
         if not (link.width and link.width_can and link.speed and link.speed_can):
             partly += [slot] if link.width or link.width_can or link.speed or link.speed_can else []
             continue
-        known += 1
+        complete += 1
         width = min(link.width_can, parent.width_can or link.width_can)
         if link.width < width:
             problems.append(f"{slot}: expected x{width}, actual x{link.width}")
@@ -42,13 +42,13 @@ def degraded(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> l
             problems.append(f"{slot}: expected {speed:g} GT/s, actual {link.speed:g} GT/s")
     if partly and not problems:
         raise ParseError("grep", f"the kernel reports only a part of the links of {', '.join(partly)}")
-    if not known:
+    if not complete:
         raise ParseError("grep", "the kernel reports no link of any PCI device")
     return problems
 
 
 def idle(links: Mapping[str, PciLink], above: Mapping[str, str | None]) -> list[str]:
-    """GPUs whose links are slower than both ends can, as idle GPUs lower them: their speed cannot be judged."""
+    """GPUs with links below the capability of both ends: idle GPUs reduce them, so their speed cannot be judged."""
     slow = []
     for slot, link in sorted(links.items()):
         parent = links.get(above.get(slot) or "")

@@ -34,7 +34,7 @@ from rackproof.validation.selection import refuse_unknown
 
 _VALIDATION = "rackproof-validation"
 _CASE = "rackproof_case"
-_seen: pytest.StashKey[Iterable[CommandResult]] = pytest.StashKey()
+_results: pytest.StashKey[Iterable[CommandResult]] = pytest.StashKey()
 _RAN_TO_THE_END = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -49,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--tags", metavar="TAGS", help="checks with one of these tags only, e.g. gpu,storage")
     group.addoption("--rackproof-junit", metavar="FILE", help="write JUnit XML, one case for each node and check")
-    group.addoption("--rackproof-results", metavar="FILE", help="write every result to FILE, one JSON object a line")
-    group.addoption("--record", metavar="DIR", help="write what was read to DIR, one recording a node")
+    group.addoption("--rackproof-results", metavar="FILE", help="write all results to FILE, one JSON object per line")
+    group.addoption("--record", metavar="DIR", help="write recordings of the results to DIR, one per node")
     group.addoption(
         "--from", dest="recordings", metavar="DIR", help="read recordings in DIR, or those of a run; connect to nothing"
     )
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)
-    config.addinivalue_line("filterwarnings", "default")  # -W error is for a project's tests, not for validators
+    config.addinivalue_line("filterwarnings", "default")  # -W error is for tests, not for validators
     if config.getoption("tbstyle", "auto") == "auto":
         option.tbstyle, option.reportchars = "no", ""  # no tracebacks and no summary of them; see terminal.py
     config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
@@ -163,7 +163,7 @@ class Validation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Order checks by node, as in the inventory. Drop the empty parameter sets of checks that apply to no node."""
+        """Order checks by node, in inventory order. Drop empty parameter sets of checks that apply to no node."""
         order = {node.name: index for index, node in enumerate(self.context.rack.nodes)}
         items[:] = [item for item in items if isinstance(_parameter(item), Case)]
         items.sort(key=lambda item: order[_case(item).node.name])
@@ -185,7 +185,7 @@ class Validation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Prefetch the readings of the selected checks, all nodes at once."""
+        """Prefetch the commands of the selected checks, on all nodes at once."""
         if not session.config.option.collectonly and not self._broken:
             questions: dict[str, list[Question]] = {}
             checks: dict[str, Any] = {}
@@ -209,8 +209,8 @@ class Validation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        with self.context.readers[_case(item).node.name].tracing() as seen:
-            item.stash[_seen] = seen
+        with self.context.readers[_case(item).node.name].tracing() as results:
+            item.stash[_results] = results
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -223,7 +223,7 @@ class Validation:
         error = call.excinfo.value if call.excinfo else None
         if isinstance(error, EvidenceWriteError):
             self._abort(error)
-        result = result_of(_case(item), self.context.arch, error, item.stash[_seen])
+        result = result_of(_case(item), self.context.arch, error, item.stash[_results], self.context.starved)
         report.rackproof = result  # type: ignore[attr-defined]
         report.outcome = "passed" if result.outcome is CheckOutcome.PASSED else "failed"
         if report.outcome == "failed" and self._config.getoption("tbstyle", "no") == "no":
@@ -279,8 +279,8 @@ class Validation:
         if self._config.option.record and not self._config.option.collectonly:
             try:
                 readers = self.context.readers
-                seen = [Recording(node, readers[node.name].used) for node in self.context.rack.nodes]
-                write_recordings(Path(self._config.option.record), seen)
+                recordings = [Recording(node, readers[node.name].used) for node in self.context.rack.nodes]
+                write_recordings(Path(self._config.option.record), recordings)
             except RackproofError as error:
                 self._abort(error)
         if self._config.option.rackproof_junit and not self._config.option.collectonly:

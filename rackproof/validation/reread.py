@@ -14,14 +14,25 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.evidence import CheckOutcome, CheckResult, CommandRecord, Kind, Record, RunInfo, canonical
+from rackproof.core.evidence import (
+    CheckOutcome,
+    CheckResult,
+    CommandRecord,
+    EventKind,
+    Kind,
+    Record,
+    RunInfo,
+    canonical,
+)
+from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RunError
 from rackproof.evidence.store import EvidenceStore
-from rackproof.remote.collect import NOT_RECORDED, RecordingReader
+from rackproof.read_file import read_bytes
+from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import public_data
-from rackproof.remote.redaction import redact_data
+from rackproof.remote.redaction import redact_data, redact_json
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
 from rackproof.validation.known import Checks, Function
@@ -29,9 +40,7 @@ from rackproof.validation.survey import cases
 from rackproof.version_sets import LOCK_KEY, lock_path
 
 STAGE: Final = "validate"
-_NO_CHECK: Final = "this kit has no such check for the node"
-_OTHER_VALIDATORS: Final = (_NO_CHECK, NOT_RECORDED)
-"""Reasons that only other validators than the run's can cause."""
+_NO_CHECK: Final = "recorded as passed, there is no such check for the node"
 
 Output = Callable[[str], bytes]
 """A stored output by its sha256. Raises RunError where it is missing or was changed."""
@@ -39,12 +48,10 @@ Output = Callable[[str], bytes]
 
 @dataclass
 class Reread:
-    """What reading the checks of a run again found."""
+    """Result of reading the checks of a run again."""
 
     faults: dict[int, str] = field(default_factory=dict)
     """Why answers do not give a recorded result, by the ``seq`` of its record."""
-    unproven: dict[int, str] = field(default_factory=dict)
-    """Why results can be neither proven nor disproven, by ``seq``; complete evidence of this kit has none."""
     read: int = 0
 
 
@@ -53,6 +60,8 @@ class _Stage:
     answers: dict[str, dict[str, CommandRecord]] = field(default_factory=dict)
     """By node and command; of two answers to one command the first counts, as it did for the check."""
     results: dict[str, list[tuple[int, CheckResult]]] = field(default_factory=dict)
+    plan: tuple[int, PlannedChecks] | None = None
+    """With the ``seq`` of its record; None for a part that was narrowed, which plans less."""
 
 
 def reread(
@@ -61,9 +70,8 @@ def reread(
     """Read all checks of a run's validations again. ``architecture`` is the run's own, ``checks`` are the kit's.
 
     Results are compared with the declaration of their check (whether it is required, what it reads and expects), and
-    those that passed with their answers. Where the run recorded its inventory's data, a result that cannot be read
-    again is a fault too, unless the kit's validators (``digest``) are not the run's. Raises RunError where the run has
-    no first record.
+    those that passed with their answers; one that cannot be read again is a fault too. ``digest`` is that of the
+    validators that declare ``checks``. Raises RunError where the run has no first record.
     """
     with TemporaryDirectory() as scratch:
         return _reread(records, output, architecture, checks, digest, Path(scratch))
@@ -72,7 +80,7 @@ def reread(
 def _reread(
     records: Iterable[Record], output: Output, architecture: Architecture, checks: Checks, digest: str, scratch: Path
 ) -> Reread:
-    found = Reread()
+    reread = Reread()
     info: RunInfo | None = None
     rack: Rack | None = None
     planned: dict[tuple[str, str, str], tuple[Function, Case]] = {}
@@ -88,18 +96,23 @@ def _reread(
                 (case.check.id, case.item, case.node.name): (function, case)
                 for function, case in cases(Context(rack, architecture, {}), checks)
             }
+        if stage.plan is not None and info.validators == digest:
+            seq, plan = stage.plan
+            if left_out := sorted(planned.keys() - set(plan.cases())):
+                check, item, node = left_out[0]
+                what = f"{check}[{item}]" if item else check
+                reread.faults[seq] = f"it lacks {len(left_out)} checks of the validators, the first: {what} on {node}"
         for node, results in stage.results.items():
-            _node(found, results, stage.answers.get(node, {}), Context(rack, architecture, {}), planned, output)
-    if info is not None and info.inventory_data:
-        for seq, why in list(found.unproven.items()):
-            if info.validators == digest or not why.startswith(_OTHER_VALIDATORS):
-                del found.unproven[seq]
-                found.faults[seq] = f"recorded as passed, its recorded answers do not show it: {why}"
-    return found
+            _node(reread, results, stage.answers.get(node, {}), Context(rack, architecture, {}), planned, output)
+    if info is not None and info.validators != digest:
+        way_out = f"--validators {info.own_validators}" if info.own_validators else f"rackproof {info.rackproof}"
+        for seq, why in reread.faults.items():
+            reread.faults[seq] = f"{why}; its validators were others than these: judge it with {way_out}"
+    return reread
 
 
 def store_inventory(store: EvidenceStore, rack: Rack) -> dict[str, str]:
-    """Store each node's inventory data as an output, without secrets and access details; sha256 names by node.
+    """Store each node's groups and data as an output, without secrets and access details; sha256 names by node.
 
     A version set is stored too; its path is replaced by the name of its output. Raises EvidenceWriteError.
     """
@@ -108,8 +121,8 @@ def store_inventory(store: EvidenceStore, rack: Rack) -> dict[str, str]:
         data = redact_data(public_data(node.data))
         with contextlib.suppress(InventoryError, OSError):
             if (path := lock_path(node, rack.source)) is not None:
-                data[LOCK_KEY] = store.output(path.read_bytes())
-        names[node.name] = store.output(canonical(data))
+                data[LOCK_KEY] = store.output(read_bytes(path))
+        names[node.name] = store.output(canonical({"groups": node.groups, "data": data}))
     return names
 
 
@@ -118,10 +131,9 @@ def rack_of(info: RunInfo, output: Output, scratch: Path) -> Rack:
     nodes = []
     for node in info.nodes:
         data: dict[str, Any] = {"virtual": node.virtual, "simulated_gpus": node.simulated_gpus}
-        if name := info.inventory_data.get(node.name):
-            with contextlib.suppress(RunError):  # named by the verdict on the evidence
-                data = json.loads(output(name))
-                _restore_version_set(data, output, scratch)
+        with contextlib.suppress(RunError, KeyError):  # named by the verdict on the evidence
+            data = json.loads(output(info.inventory_data[node.name]))["data"]
+            _restore_version_set(data, output, scratch)
         nodes.append(Node(node.name, node.groups, data))
     return Rack(info.inventory, tuple(nodes))
 
@@ -136,10 +148,15 @@ def _restore_version_set(data: dict[str, Any], output: Output, scratch: Path) ->
 def _stages(records: Iterable[Record]) -> Iterator[_Stage | RunInfo]:
     """The run, and each validation with results."""
     stage: _Stage | None = None
+    narrowed = False
     for record in records:
         match record.kind:
             case Kind.RUN:
                 yield RunInfo.model_validate(record.body)
+            case Kind.EVENT if record.body["event"] in (EventKind.NARROWED, EventKind.RESUMED):
+                narrowed = record.body["event"] == EventKind.NARROWED
+            case Kind.PLANNED if stage is not None and not narrowed:
+                stage.plan = record.seq, PlannedChecks.model_validate(record.body)
             case Kind.STAGE:
                 if stage is not None and stage.results:
                     yield stage
@@ -156,7 +173,7 @@ def _stages(records: Iterable[Record]) -> Iterator[_Stage | RunInfo]:
 
 
 def _node(
-    found: Reread,
+    reread: Reread,
     results: Sequence[tuple[int, CheckResult]],
     answers: Mapping[str, CommandRecord],
     context: Context,
@@ -178,16 +195,14 @@ def _node(
     reader = RecordingReader(name, known=known)
     context.readers[name] = reader
     for seq, result in results:
-        found.read += 1
+        reread.read += 1
         if (result.check, result.item, name) not in planned:
-            found.unproven[seq] = _NO_CHECK
+            if result.outcome is CheckOutcome.PASSED:
+                reread.faults[seq] = _NO_CHECK
             continue
         function, case = planned[result.check, result.item, name]
-        again = context.evaluate(function, case)
-        if fault := _difference(result, again):
-            found.faults[seq] = fault
-        elif result.outcome is CheckOutcome.PASSED and again.outcome is not CheckOutcome.PASSED:
-            found.unproven[seq] = again.message
+        if fault := _difference(result, context.evaluate(function, case)):
+            reread.faults[seq] = fault
 
 
 def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
@@ -196,10 +211,17 @@ def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
         says = {True: "required", False: "not required"}
         return f"recorded as {says[recorded.required]}, the check is {says[again.required]}"
     for what, one, other in (("reads", recorded.reads, again.reads), ("expected", recorded.expected, again.expected)):
-        if one != other and not (what == "expected" and one is None):
+        if one != other:
             return f"recorded {what} {_short(one)}, the architecture gives {_short(other)}"
-    if recorded.outcome is CheckOutcome.PASSED and again.outcome is CheckOutcome.FAILED:
-        return f"recorded as passed, its recorded answers fail: {again.message}"
+    if recorded.outcome is not CheckOutcome.PASSED:
+        return None
+    if again.outcome is not CheckOutcome.PASSED:
+        does = "fail" if again.outcome is CheckOutcome.FAILED else "do not show it"
+        return f"recorded as passed, its recorded answers {does}: {again.message}"
+    for name in sorted(CheckResult.model_fields.keys() - {"elapsed_s"}):
+        one, other = getattr(recorded, name), getattr(again, name)
+        if one != other and one != redact_json(other):
+            return f"recorded {name} {_short(one)}, its recorded answers give {_short(other)}"
     return None
 
 

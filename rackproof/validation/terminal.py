@@ -10,6 +10,8 @@ from rackproof.core.rack import fold
 _WORD = {CheckOutcome.PASSED: "PASS", CheckOutcome.FAILED: "FAIL", CheckOutcome.UNMEASURED: "UNMEASURED"}
 _STYLE = {CheckOutcome.FAILED: {"red": True, "bold": True}, CheckOutcome.UNMEASURED: {"yellow": True}}
 
+RACK = "rack"
+"""Subject of results about all nodes together."""
 Line = tuple[str, dict[str, bool]]
 
 
@@ -40,7 +42,7 @@ def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]
             yield from _block(fold(result.node for result in same), same[0])
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in CheckOutcome}
     words = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) or "nothing was checked"
-    yield f"{len({result.node for result in results})} nodes: {words}", {}
+    yield f"{len({result.node for result in results} - {RACK})} nodes: {words}", {}
     if limited:
         yield f"{limited}: the rest of the rack was not checked", {}
 

@@ -18,8 +18,11 @@ LIMIT_S = 480  # far above what a slow emulated rack needs (180), far below fore
 
 
 def test_plain_pytest_gives_the_same(converged: Rack, command: Command) -> None:
-    """Of one node and without its containers, which take minutes of an emulated processor."""
-    narrowed = ("--limit", "gpu-02", "-k", "not container and not slurm")
+    """Of one node and without its containers, which take minutes of an emulated processor.
+
+    Its clock alone can only be compared with the host's, which the rack does not follow.
+    """
+    narrowed = ("--limit", "gpu-02", "-k", "not container and not slurm and not time_compared")
     result = command("pytest", "validators/", "--inventory", INVENTORY, "-q", *narrowed)
     assert result.returncode == 0, result.stdout[-4000:]
     assert " passed" in result.stdout

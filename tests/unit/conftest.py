@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.unit import warm_python as warm
+from tests.unit.sampling import sample
+
 # No test says how fast a machine is. The same examples every time, so that a change is what makes a test fail;
 # RACKPROOF_EXPLORE=1 looks for new ones.
-settings.register_profile(
-    "rackproof",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="RACKPROOF_EXPLORE" not in os.environ,
-)
+EXPLORE = "RACKPROOF_EXPLORE" in os.environ
+for name, examples in (("rackproof", 100 if EXPLORE else 25), ("exhaustive", 100)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=not EXPLORE,
+    )
 settings.load_profile("rackproof")
 
 
@@ -25,14 +33,49 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before ``-m`` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``few(n)``, all cases but a sample of n are ``exhaustive``."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, whole in cases.items():
+        marker = whole[0].get_closest_marker("few")
+        chosen = sample(whole, marker.args[0], seed=name) if marker is not None else whole
+        for item in whole:
+            if item not in chosen:
+                item.add_marker(pytest.mark.exhaustive)
+
+
+gc.set_threshold(50_000, 50)  # as ``rackproof.cli.main``
+
+
 def pytest_collection_finish() -> None:
     """What collecting made stays until the end: the collector need not go through it again and again."""
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def separate_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, scope="session")
+def without_waiting_for_disks() -> Iterator[None]:
+    """No test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def separate_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tests use a cache folder of their own, not the user's."""
     folder = tmp_path_factory.getbasetemp() / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def warm_python() -> Iterator[None]:
+    """Python processes that the kit starts with ``subprocess.run`` are forked from one that has pyinfra loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", warm.run)
+        yield

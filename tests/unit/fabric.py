@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from rackproof.bench.proven_collectives import asked_of
+from rackproof.bench.collective_reader import requested_by
 from rackproof.core.collective import busbw_factor, least_received
 from rackproof.parse.port_counters import BEGINS
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import said
+from rackproof.remote.command import program as first_program
+from tests.unit.fakes import reply
 
 DATA = Path(__file__).parents[1] / "data" / "tools"
 MTU = 9000
@@ -42,6 +43,8 @@ class FabricNodes:
     delay_ms: dict[str, float] = field(default_factory=dict)
     retries: int = 0
     """Of every RDMA test."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """How many times longer collectives of MPI take, by port."""
     hostnames: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     """Counters that no node has."""
@@ -52,9 +55,9 @@ class FabricNodes:
     )
 
     def answer(self, node: str, command: str) -> CommandResult | None:
-        program = command.split()[0]
+        program = first_program(command)
         if command.startswith(BEGINS):
-            return said(node, command, self._counters(node, command))
+            return reply(node, command, self._counters(node, command))
         if program == "ping":
             return self._ping(node, command)
         if program == "mpirun":
@@ -64,12 +67,12 @@ class FabricNodes:
         return None
 
     def _finish(self, node: str, command: str, text: str) -> CommandResult:
-        program = command.split()[0]
+        program = first_program(command)
         text = self.edit(program, text)
         if self.attempts.get(program):
             text = self.attempts[program].pop(0)(text)
         complaint = self.complaints[program].pop(0) if self.complaints.get(program) else ""
-        return said(node, command, text, rc=self.status.get(program, 0), err=complaint)
+        return reply(node, command, text, rc=self.status.get(program, 0), err=complaint)
 
     def _peer(self, command: str) -> str | None:
         return self.addresses.get(shlex.split(command)[-1])
@@ -136,33 +139,34 @@ class FabricNodes:
         text = f"\n--- {match[2]} ping statistics ---\n{sent} packets transmitted, {sent - lost} received, x\n"
         if lost < sent:
             text += f"rtt min/avg/max/mdev = {fastest:.3f}/{fastest + 2:.3f}/{fastest + 30:.3f}/0.300 ms\n"
-        return said(node, command, self.edit("ping", text), rc=1 if lost == sent else 0)
+        return reply(node, command, self.edit("ping", text), rc=1 if lost == sent else 0)
 
     def _collective(self, command: str) -> str:
-        asked = asked_of(command)
+        asked = requested_by(command)
         hosts = [self.hostnames.get(host, host) for host in asked.hosts for _ in range(asked.ranks_per_node)]
         received = sum(
             (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), asked.ranks_per_node)
             for size in asked.sizes
         )
         for host in asked.hosts:
-            self.counts[host, self.way("fabric0")]["rx_bytes"] += received
+            self.counts[host, self.way(asked.interface or "fabric0")]["rx_bytes"] += received
         if "_perf" in command:
             return self._nccl(asked.op, command, hosts)
         rows = []
+        time_us = self.slow.get(asked.interface or "", 1.0) * (1000.0 + next(self.serial) / 1000)
         for size in asked.sizes:
-            alg = size / 1000.0 / 1e3
+            alg = size / time_us / 1e3
             rows.append(
-                {"bytes": size, "time_us": 1000.0, "algbw_GBps": alg,
+                {"bytes": size, "time_us": time_us, "algbw_GBps": alg,
                  "busbw_GBps": alg * busbw_factor(asked.op, len(hosts)), "wrong": 0,
-                 "samples_us": [1000.0] * asked.iterations}
+                 "samples_us": [time_us] * asked.iterations}
             )  # fmt: skip
         document = {"rackproof_collectives": 1, "engine": "mpi", "op": asked.op, "ranks": len(hosts), "hosts": hosts,
                     "dtype": "float32", "warmup": asked.warmup, "mpi": "Open MPI v5.0.7", "results": rows}  # fmt: skip
         return json.dumps(document) + "\n"
 
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:
-        asked = asked_of(command)
+        asked = requested_by(command)
         low, high, pid = asked.sizes[0], asked.sizes[-1], next(self.serial)
         lines = [
             f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 4(factor) warmup iters: {asked.warmup}"

@@ -6,24 +6,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rackproof.architectures import load
+from rackproof.bench.user import SETUP
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import NodeUnreachable
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
+from rackproof.parse.identity import IDENTITY_COMMAND
 from rackproof.remote.command import CommandResult
-from tests.unit.looks import Machine, look_of
+from tests.unit.load_answers import Machine, load_answer
 
 Answer = Callable[[str, str], CommandResult | None]
 
 
-def said(
+def reply(
     node: str, command: str, out: str | bytes = b"", rc: int | None = 0, err: str = "", error: str | None = None
 ) -> CommandResult:
     return CommandResult(node, command, rc, out.encode() if isinstance(out, str) else out, err.encode(), 0.1, 1, error)
+
+
+def identity_answer(node: str, machine: int, boot: int = 0, more: str = "") -> CommandResult:
+    """What ``IDENTITY_COMMAND`` prints on one of several machines after one of its boots."""
+    text = (
+        f"/etc/machine-id:{machine:032x}\n"
+        f"/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}-4000-8000-000000000000\n"
+        f"/sys/class/dmi/id/product_serial:SN{machine}\n"
+    )
+    return reply(node, IDENTITY_COMMAND, text + more)
 
 
 @dataclass
@@ -43,6 +55,27 @@ class FakeServer:
 
 
 @dataclass
+class FakePipe:
+    """An end of a relay that carries nothing."""
+
+    dead: bool
+    alive: bool = True
+    why: str = "it does not answer"
+
+    def skip_to(self, mark: bytes, timeout_s: float) -> bool:
+        return not self.dead
+
+    def read(self, count: int) -> bytes:
+        return b""
+
+    def write(self, data: bytes) -> bool:
+        return not self.dead
+
+    def close(self) -> None:
+        self.alive = False
+
+
+@dataclass
 class FakeConnection:
     fleet: FakeFleet
     node: Node
@@ -51,24 +84,32 @@ class FakeConnection:
     def host_key(self) -> str:
         return f"ssh-ed25519 SHA256:{self.node.name}"
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
+    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
         name = self.node.name
         self.fleet.asked.append((name, command))
+        self.fleet.users.append((name, command, user))
         if name in self.fleet.dead:
-            return said(name, command, rc=None, error="connection lost")
-        answer = self.fleet.answer(name, command) or look_of(self.fleet.machines, name, command)
-        return said(name, command) if answer is None else answer
+            return reply(name, command, rc=None, error="connection lost")
+        answer = self.fleet.answer(name, command) or load_answer(self.fleet.machines, name, command)
+        if answer is None and command == SETUP:
+            return reply(name, command, "uid 990 gid 991\n")
+        return reply(name, command) if answer is None else answer
 
     @contextmanager
-    def serving(self, command: str, timeout_s: float) -> Iterator[FakeServer]:
+    def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[FakeServer]:
         if self.node.name in self.fleet.dead:
             raise NodeUnreachable(self.node.name, "connection lost")
         self.fleet.asked.append((self.node.name, command))
+        self.fleet.users.append((self.node.name, command, user))
         result = self.fleet.answer(self.node.name, command)
-        yield FakeServer(command, result or said(self.node.name, command, rc=None, error="did not end by itself"))
+        yield FakeServer(command, result or reply(self.node.name, command, rc=None, error="did not end by itself"))
 
-    def put(self, data: bytes, path: str, mode: int = 0o644) -> None:
+    def put(self, data: bytes, path: str, user: str = "") -> None:
         self.fleet.files[self.node.name, path] = data
+
+    def pipe(self, command: str, timeout_s: float, user: str = "") -> FakePipe:
+        self.fleet.users.append((self.node.name, command, user))
+        return FakePipe(self.node.name in self.fleet.dead)
 
 
 @dataclass
@@ -79,9 +120,17 @@ class FakeFleet:
     answer: Answer
     dead: set[str] = field(default_factory=set)
     asked: list[tuple[str, str]] = field(default_factory=list)
+    users: list[tuple[str, str, str]] = field(default_factory=list)
+    """Node, command and its prefix for another user."""
     machines: dict[str, Machine] = field(default_factory=dict)
-    """Which answer looks of ``bench.guard``."""
+    """Which answer ``guard.sh``."""
     files: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
     def __getitem__(self, name: str) -> FakeConnection:
         return FakeConnection(self, self.rack.node(name))

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from rackproof.bench.container_reader import LAYOUT, job_of
 from rackproof.bench.fio_clients import launch_command
-from rackproof.bench.fio_reader import launches
-from rackproof.bench.proven_containers import LAYOUT, job_of
+from rackproof.bench.fio_launch import launches
 from rackproof.bench.storage_commands import AFTER, drop_and_state, state_after, state_of
 from rackproof.core.architecture import Architecture, FioJob, Storage
 from rackproof.core.fiojob import layout_of, render, render_layout
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import said
+from tests.unit import transfer_answers
+from tests.unit.fakes import reply
 
 RATES = {"read": 60.0e6, "write": 50.0e6, "randread": 4.0e6}
 """B/s of every client."""
 RAM = 1026392064
+JOB = FioJob(rw="read", block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=5)
 
 _TIMES = count(1_795_314_000)
 """Seconds: no two runs print the same."""
@@ -50,6 +52,13 @@ class StorageNodes:
     """Share of a file that has blocks."""
     counted: float = 1.0
     """Share of the bytes that the counters see."""
+    transport: str | None = None
+    """In use by a parallel file system; None: the architecture's."""
+    transport_after: str | None = None
+    ports: Mapping[str, float] = field(default_factory=lambda: {"kernel": 1.0, "rdma": 1.0, "wire": 1.1})
+    """Share of the bytes that each kind of port counter sees; without an entry nothing counts."""
+    clients_rc: int = 0
+    """Exit status of the clients' own tools."""
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     """Sizes by node and path."""
     moved: dict[tuple[str, str], list[int]] = field(default_factory=dict)
@@ -57,7 +66,7 @@ class StorageNodes:
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if asked := state_of(command):
-            return said(node, command, self._state(node, command, *asked))
+            return reply(node, command, self._state(node, command, *asked))
         if "fio --output-format=json --eta=never --name=" in command:
             job = job_of(command)
             writes = job["name"] == LAYOUT
@@ -67,11 +76,11 @@ class StorageNodes:
             document["jobs"] = [entry]
             if not writes:
                 self.change({"client_stats": [entry]})
-            return said(node, command, json.dumps(document), 0 if writes else self.rc)
+            return reply(node, command, json.dumps(document), 0 if writes else self.rc)
         for launch in launches([CommandResult(node, command, 0)]):
             text = self._fio(launch.clients, launch.jobs)
             writes = all(job["name"].endswith("-layout") for job in launch.jobs.values())
-            return said(node, command, text if writes else f"{self.before}{text}", 0 if writes else self.rc)
+            return reply(node, command, text if writes else f"{self.before}{text}", 0 if writes else self.rc)
         return None
 
     def _storage(self, text: str) -> Storage:
@@ -95,9 +104,25 @@ class StorageNodes:
         if storage.class_ == "local":
             lines += ["-- device", "/dev/nvme0n1", "-- block"]
             lines += [f"1 0 {read // 512} 0 1 0 {written // 512} 0 0 0 0"]
+        if storage.class_ == "parallel":
+            lines += self._transfer(storage, command, after, read, written)
         lines += ["-- files"]
         lines += [f"{size} {int(size * self.allocated) // 512} 512 {path}" for path, size in files.items()]
         return "\n".join([*lines, "-- end", ""])
+
+    def _transfer(self, storage: Storage, command: str, after: bool, read: int, written: int) -> list[str]:
+        """What the client of a parallel file system tells."""
+        used = self.transport if self.transport is not None else storage.transport or "tcp"
+        if after and self.transport_after is not None:
+            used = self.transport_after
+        status = f"status {self.clients_rc}"
+        lines = ["-- dfuse", *transfer_answers.dfuse(storage).split("\n")] if storage.fstype == "fuse.daos" else []
+        lines += ["-- transport", *transfer_answers.transport(storage.fstype, used).splitlines(), status]
+        if (text := transfer_answers.counters(storage.fstype, storage.source, read, written)) is not None:
+            lines += ["-- counters", *text.splitlines(), status]
+        kinds = {name: (int(read * share), int(written * share)) for name, share in self.ports.items()}
+        text = transfer_answers.ports(kinds["kernel"], kinds.get("wire"), kinds.get("rdma"))
+        return [*lines, "-- ports", *text.splitlines(), "status 1"] if "echo -- ports" in command else lines
 
     def _fio(self, clients: Mapping[str, str], jobs: Mapping[str, Mapping[str, str]]) -> str:
         entries = []
@@ -154,7 +179,7 @@ def _source(storage: Storage, addresses: tuple[str, ...]) -> str:
         return "/dev/nvme0n1"
     if storage.class_ == "nfs":
         return f"{addresses[0]}:{storage.source}"
-    return f"client@1234.{storage.source}=/"
+    return transfer_answers.source_of(storage)
 
 
 def mountinfo(storage: Storage, addresses: tuple[str, ...]) -> str:
@@ -192,7 +217,7 @@ def recorded_run(nodes: StorageNodes, name: str, job: FioJob, clients: Mapping[s
     layout = layout_of([job])
 
     def launch(text: Callable[[str], str]) -> tuple[str, str]:
-        return next(iter(clients)), launch_command({node: (address, text(node)) for node, address in clients.items()})
+        return next(iter(clients)), launch_command({node: text(node) for node in clients})
 
     commands = [
         launch(lambda node: render_layout(f"{name}-layout", layout, folders[node][0])),

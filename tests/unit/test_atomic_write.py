@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -80,3 +81,28 @@ def test_a_concurrent_reader_sees_the_old_or_the_new_content(tmp_path: Path) -> 
     assert {len(text) for text in seen} <= {5000}
     assert all(len(set(text)) == 1 for text in seen)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "socket"])
+def test_only_a_regular_file_is_replaced(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "results.xml"
+    with socket.socket(socket.AF_UNIX) as server:
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "link":
+            path.symlink_to("/dev/null")
+        else:
+            server.bind(str(path))
+        with pytest.raises(OSError, match="it is no regular file"):
+            replace_file(path, "content")
+    assert not path.is_file()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results.xml"]
+
+
+def test_a_link_to_a_file_or_to_nothing_becomes_a_file(tmp_path: Path) -> None:
+    for target in ("there", "nowhere"):
+        (tmp_path / "there").write_text("kept")
+        path = tmp_path / f"link-to-{target}"
+        path.symlink_to(tmp_path / target)
+        replace_file(path, "new")
+        assert (path.read_text(), path.is_symlink(), (tmp_path / "there").read_text()) == ("new", False, "kept")

@@ -32,9 +32,9 @@ def test_a_rack_that_is_slower_all_over_is_as_fair_as_before() -> None:
     assert (value.id, value.change, value.before, value.after) == ("local.fairness", Change.SAME, 100.0, 100.0)
     (line,) = lines(comparison)
     assert (line.change, line.worst) == (Change.SAME, value)
-    # that each of them is slower is said all the same, but not of fairness
+    # each of them is named as slower all the same, but fairness is not
     text = text_of(comparison)
-    assert "numbers without a criterion of their own: 2 worse" in text
+    assert "numbers without a criterion: 2 worse" in text
     assert comparison.exit_status == 1
 
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit import warm_python
+
 ROOT = Path(__file__).resolve().parents[2]
 GPU, STORAGE = {"@fake/gpu-01", "@fake/gpu-02"}, {"@fake/storage-01"}
 
 
 def pyinfra(*options: str, fake: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-m", "pyinfra", *options, "tests/unit/configure/fake_inventory.py", "deploys/cluster.py"],
         cwd=ROOT,
         env={**os.environ, "RACKPROOF_FAKE": fake},

@@ -57,6 +57,15 @@ def test_twins_are_the_same_whatever_they_are_called() -> None:
     assert len(differences(ONE, TWO, everything=True)) > 5
 
 
+@pytest.mark.parametrize("command", ["cat /proc/modules", "lsmod"])
+def test_modules_that_ss_loads_are_no_difference(command: str) -> None:
+    before = "nfs 4096 1 - Live 0x0\n"
+    loaded = "inet_diag 4096 1 tcp_diag, Live 0x0\ntcp_diag 4096 0 - Live 0x0\nunix_diag 4096 0 - Live 0x0\n"
+    assert quiet(command, loaded + before) == quiet(command, before)
+    assert quiet(command, "nfsd 4096 1 - Live 0x0\n" + before) != quiet(command, before)
+
+
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("command", "change", "line"),
     [
@@ -217,7 +226,10 @@ def test_each_ones_own_name_is_not_a_difference_and_a_wrong_one_is() -> None:
 
 def test_a_question_that_only_one_was_asked_and_another_end_are_differences() -> None:
     one, two = recording("gpu-01", a="x\n", b="y\n"), recording("gpu-01", a="x\n", c="z\n")
-    assert differences(one, two) == [Difference("b", ("- asked here only",)), Difference("c", ("+ asked here only",))]
+    assert differences(one, two) == [
+        Difference("b", ("- recorded here only",)),
+        Difference("c", ("+ recorded here only",)),
+    ]
     failed = replace(one, results={**one.results, "a": CommandResult("gpu-01", "a", 1, b"x\n", b"oops\n")})
     hung = replace(one, results={**one.results, "a": CommandResult("gpu-01", "a", None, b"x\n", error="not finished")})
     assert [d.lines[1:] for d in differences(one, failed)] == [("+! exit status 1", "+! oops", " x")]
@@ -271,7 +283,7 @@ def test_two_files_are_two_nodes(tmp_path: Path) -> None:
 def test_recordings_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     assert ran(tmp_path)[0] == 2  # click's own; the command turns it into 3
     result = CliRunner().invoke(diff, [str(tmp_path), str(tmp_path)])
-    assert "no recording there" in str(result.exception)
+    assert "the folder has no recordings" in str(result.exception)
 
 
 def test_the_mark_is_one_word() -> None:

@@ -13,13 +13,19 @@ from hypothesis import strategies as st
 
 from rackproof.cli.diff import diff
 from rackproof.core.rack import Node
+from rackproof.parse.block import DRIVES
 from rackproof.remote.command import CommandResult
 from rackproof.remote.drift import DMI, PACKAGES, QUESTIONS, SYSCTL, deviations, facts_of
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_folder, write_recordings
 
-LINKS = [{"ifname": "lo", "link_type": "loopback", "mtu": 65536}] + [
-    {"ifname": f"rail{k}", "link_type": "ether", "mtu": 9000} for k in range(8)
+from .parse import tool_output
+
+LINKS = [
+    {"ifindex": k, "ifname": name, "link_type": kind, "mtu": mtu, "operstate": "UP", "flags": ["UP"]}
+    for k, (name, kind, mtu) in enumerate(
+        [("lo", "loopback", 65536), *((f"rail{rail}", "ether", 9000) for rail in range(8))], 1
+    )
 ]
 HEALTHY = {
     "uname -r": "6.8.0-51-generic\n",
@@ -29,9 +35,9 @@ HEALTHY = {
     PACKAGES: "package chrony installed 4.5-1\npackage nvidia-driver-580 installed 580.95.05-1\n",
     SYSCTL: "vm.swappiness = 1\nnet.ipv4.tcp_rmem = 4096\t131072\t67108864\n",
     "cd /sys/class/infiniband 2>/dev/null && grep -sH '' */fw_ver */hca_type": "mlx5_0/fw_ver:28.43.2566\nmlx5_0/x:y\n",
-    "ethtool -i eno1; echo status $?": "driver: bnxt_en\nfirmware-version: 229.1.123.0 (pkg 22.91)\nstatus 0\n",
-    "for f in model firmware_rev; do cat x; done": "nvme nvme0\n model X\n firmware_rev E2MU200\n",
-    "nvidia-smi -q -x": "<driver_version>580.95.05</driver_version><vbios_version>96.00.BC</vbios_version>",
+    "ethtool -i eno1; echo status $?": tool_output("ethtool-driver-mlx5.txt") + "status 0\n",
+    DRIVES: tool_output("drives.txt"),
+    "nvidia-smi -q -x": tool_output("nvidia-smi-590-2gpu.xml"),
 }
 
 
@@ -64,10 +70,10 @@ def rack(odd: Recording, count: int = 32) -> list[Recording]:
         ("chrony installed", "chrony half-configured", "package chrony half-configured, others 4.5-1"),
         ("swappiness = 1", "swappiness = 60", "sysctl vm.swappiness 60, others 1"),
         ("28.43.2566", "28.39.1002", "firmware of mlx5_0 28.39.1002, others 28.43.2566"),
-        ("229.1.123.0 (pkg 22.91)", "229.0", "firmware of eno1 229.0, others 229.1.123.0 (pkg 22.91)"),
-        ("E2MU200", "E2MU110", "firmware of nvme0 E2MU110, others E2MU200"),
-        ("<driver_version>580.95.05", "<driver_version>575.1", "GPU driver 575.1, others 580.95.05"),
-        ("96.00.BC", "96.00.A1", "VBIOS 96.00.A1, others 96.00.BC"),
+        ("28.44.1036", "28.39", "firmware of eno1 28.39 (MT_0000000834), others 28.44.1036 (MT_0000000834)"),
+        ("GDC5602Q", "GDC5302Q", "firmware of nvme0 GDC5302Q, others GDC5602Q"),
+        ("<driver_version>590.48.01", "<driver_version>575.1", "GPU driver 575.1, others 590.48.01"),
+        ("96.00.A5.00.03", "96.00.A1", "VBIOS 96.00.A1, others 96.00.A5.00.03"),
     ],
 )  # fmt: skip
 def test_one_node_of_many_is_named_in_one_line(old: str, new: str, expected: str) -> None:

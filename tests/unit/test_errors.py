@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from functools import cache
 from pathlib import Path
 
 import rackproof.errors
+from tests.unit.sources import tree_of
 
 PACKAGE = Path(rackproof.errors.__file__).parent
 ROOT = "RackproofError"
@@ -29,11 +31,15 @@ def drawn() -> dict[str, tuple[str, str]]:
     return tree
 
 
+@cache
 def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
-    """Exception classes of the package by name: their bases and their module. ``_Private`` ones are left out."""
+    """Exception classes of the package by name: their bases and their module.
+
+    ``_Private`` ones, failures of checks, which are no errors, and errors of the terminal's streams are left out.
+    """
     classes: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
                 classes.setdefault(node.name, []).append((bases, path.relative_to(PACKAGE).as_posix()))
@@ -41,7 +47,7 @@ def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
     def is_exception(name: str) -> bool:
         builtin = getattr(builtins, name, None)
         if isinstance(builtin, type):
-            return issubclass(builtin, Exception)
+            return issubclass(builtin, Exception) and builtin not in (AssertionError, OSError)
         return any(is_exception(base) for bases, _ in classes.get(name, ()) for base in bases)
 
     names = {

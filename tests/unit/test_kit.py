@@ -10,6 +10,7 @@ import pytest
 
 from rackproof import kit
 from rackproof.errors import InventoryError
+from tests.unit.refusals import error_of
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -64,9 +65,7 @@ def test_deploys_of_the_working_directory_come_first(installed: Path) -> None:
     ],
 )
 def test_an_unknown_deploy_file_is_refused_with_the_nearest(installed: Path, name: str, hint: str) -> None:
-    with pytest.raises(InventoryError) as caught:
-        kit.deploy_file(name)
-    assert str(caught.value) == f"{name}: no such deploy file; {hint}"
+    assert error_of(InventoryError, kit.deploy_file, name) == f"{name}: no such deploy file; {hint}"
 
 
 def test_an_absent_inventory_is_refused_with_examples(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

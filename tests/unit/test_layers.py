@@ -10,41 +10,44 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources import tree_of
+
 PACKAGE = Path(__file__).parents[2] / "rackproof"
 
 LAYERS: dict[str, set[str]] = {
     # From the ground up: what each part of the package imports, all of it from above its own line.
     "errors": set(),
     "atomic_write": set(),
+    "read_file": set(),
     "shell": set(),
     "core": {"errors"},
     "parse": {"core", "errors"},
     "kit": {"core", "errors"},
-    "architectures": {"core", "errors", "kit"},
-    "version_sets": {"core", "errors"},
+    "architectures": {"core", "errors", "kit", "read_file"},
+    "version_sets": {"core", "errors", "read_file"},
     "inventory_reader": {"core", "errors"},
     "inventory": {"core", "errors", "kit"},
-    "inventories": {"core", "errors", "parse"},
-    "remote": {"atomic_write", "core", "errors", "kit", "shell"},
+    "inventories": {"core", "errors", "parse", "read_file"},
+    "remote": {"atomic_write", "core", "errors", "kit", "parse", "read_file", "shell"},
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
-    "evidence": {"architectures", "atomic_write", "core", "errors", "remote"},
+    "evidence": {"architectures", "atomic_write", "core", "errors", "read_file", "remote"},
     "configure": {"architectures", "core", "errors", "kit", "parse", "remote", "shell", "version_sets"},
     "bench": {"core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
-        "version_sets",
+        *("read_file", "version_sets"),
     },
     "run": {
         *("architectures", "bench", "configure", "core", "errors", "evidence", "kit", "parse", "remote"),
         "validation",
     },
-    "selftest": {"architectures", "core", "errors", "remote", "validation"},
+    "selftest": {"architectures", "bench", "core", "errors", "parse", "remote", "validation"},
     "cli": {
         *("architectures", "atomic_write", "bench", "configure", "core", "errors", "evidence", "inventory", "kit"),
-        *("lab", "parse", "remote", "report", "run", "selftest", "validation", "version_sets"),
+        *("lab", "parse", "read_file", "remote", "report", "run", "selftest", "validation", "version_sets"),
     },
-    "__main__": {"cli"},
+    "__main__": {"cli", "remote"},
 }
 
 PURE: dict[str, set[str]] = {
@@ -94,7 +97,7 @@ def imports(path: Path) -> frozenset[str]:
 
 def _imports(path: Path) -> Iterator[str]:
     module = ["rackproof", *path.relative_to(PACKAGE).with_suffix("").parts]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -159,7 +162,7 @@ def test_the_core_and_the_parsers_are_pure(part: str) -> None:
         name = path.relative_to(PACKAGE)
         outside = {imported.split(".")[0] for imported in imports(path)} - {"rackproof"}
         impure |= {f"{name} imports {module}" for module in outside - PURE_STDLIB - PURE[part]}
-        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
         names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
         impure |= {f"{name} calls {called}" for called in names & SIDE_EFFECTS}
     assert impure == set()
@@ -190,13 +193,13 @@ def test_the_package_imports_no_deploy() -> None:
     """Neither by a statement nor by the name of a module in a string."""
     for path in PACKAGE.rglob("*.py"):
         assert not any(name.split(".")[0] == "deploys" for name in imports(path)), path
-        strings = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+        strings = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)]
         assert not [text for text in strings if isinstance(text, str) and text.startswith("deploys.")], path
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOYS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_deploy_imports_pyinfra_the_package_and_deploys_that_it_brings(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     assert {module.split(".")[0] for module in modules} <= {

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackproof.architectures import load
 from rackproof.core.architecture import Architecture, Criterion, LinkShare, Reduce, Severity, SourceStatus, Statistic
+from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge
@@ -341,7 +343,9 @@ def test_lossless_settings_of_the_ethernet_fabric(models: dict[str, Architecture
     assert roce.fabric.kind == "roce"
     assert roce.fabric.lossless is not None
     assert (roce.fabric.lossless.pfc_priority, roce.fabric.lossless.ecn) == (3, True)
-    assert {"fabric.pfc", "fabric.ecn"} <= {entry.check for entry in expected_checks(roce)}
+    assert (roce.fabric.lossless.trust, roce.fabric.lossless.traffic_class) == ("dscp", 106)
+    checks = {"fabric.pfc", "fabric.ecn", "fabric.trust", "fabric.dscp_priority", "fabric.tos", "fabric.traffic_class"}
+    assert checks <= {entry.check for entry in expected_checks(roce)}
     assert roce.roles["gpu"].expect.cpu is None
     assert {nic.link_layer for nic in roce.roles["gpu"].expect.nics} == {"Ethernet"}
     for id_ in ("nvidia-dgx-h100", "nvidia-dgx-b200", "nvidia-gb200-nvl72"):
@@ -439,3 +443,29 @@ def test_one_memory_module_of_32_is_missed(name: str) -> None:
     least = memory.installed_gb * (1 - memory.tolerance_pct / 100)
     of_the_kernel = 1 - 1 / 64  # 64 B for each page of 4 KiB it keeps for itself
     assert memory.installed_gb * of_the_kernel * 31 / 32 < least < memory.installed_gb * of_the_kernel
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, None),
+        ({"trust": None}, "nothing puts RoCE into priority 3"),
+        ({"trust": "pcp"}, "nothing puts RoCE into priority 3"),
+        ({"dscp_priority": {48: 6}}, "no DSCP means priority 3"),
+        ({"tos": None, "traffic_class": None}, "no connection has a DSCP of priority 3: say tos and traffic_class 106"),
+        ({"tos": 0}, "0 is DSCP 0, which does not mean priority 3"),
+        ({"traffic_class": 192}, "192 is DSCP 48, which does not mean priority 3"),
+        ({"pfc_priority": 4}, "no DSCP means priority 4"),
+        ({"pfc_priority": None, "trust": None}, None),
+    ],
+)
+def test_pfc_on_a_priority_that_nothing_is_put_into_is_a_contradiction(
+    models: dict[str, Architecture], changes: dict[str, Any], problem: str | None
+) -> None:
+    roce = models["hgx-h100-roce"]
+    assert roce.fabric is not None
+    assert roce.fabric.lossless is not None
+    lossless = roce.fabric.lossless.model_copy(update=changes)
+    spoilt = roce.model_copy(update={"fabric": roce.fabric.model_copy(update={"lossless": lossless})})
+    messages = [entry.message for entry in problems(spoilt) if entry.path[:2] == ("fabric", "lossless")]
+    assert any(problem in message for message in messages) if problem else messages == []

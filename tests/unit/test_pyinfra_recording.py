@@ -26,7 +26,8 @@ from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_folder, write_recordings
 from rackproof.run.plan_questions import ask_plan
 from rackproof.validation.context import Context
-from tests.unit.fakes import FakeFleet, said, virtual_rack
+from tests.unit import warm_python
+from tests.unit.fakes import FakeFleet, reply, virtual_rack
 from tests.unit.test_recording_collect import Shell, Shells, Unreachable
 
 DEPLOY = """\
@@ -72,12 +73,12 @@ NODES = tuple(
 
 def context_of(*shells: Shell, nodes: tuple[Node, ...] = NODES) -> Context:
     fleet: Any = Shells(*shells)
-    readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=10) for node in nodes}
+    readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=60) for node in nodes}
     return Context(Rack("inv.py", nodes), virtual_rack(), readers, fleet)
 
 
 def pyinfra(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-m", "pyinfra", *arguments],
         cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=120, check=False,
@@ -149,7 +150,10 @@ def test_nothing_can_be_changed(recorded: Path, deploy: str, host: str) -> None:
 
 @pytest.mark.parametrize(
     ("inventory", "complaint"),
-    [("@recording", "which recordings? @recording/DIR"), ("@recording/none", "none: no recording there")],
+    [
+        ("@recording", "the folder of recordings is missing; use @recording/DIR"),
+        ("@recording/none", "none: the folder has no recordings"),
+    ],
 )
 def test_a_folder_without_recordings_is_refused(recorded: Path, inventory: str, complaint: str) -> None:
     done = pyinfra(recorded, "--dry", inventory, "deploy.py")
@@ -196,10 +200,10 @@ def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(
     def answer(node: str, command: str) -> CommandResult:
         asked = shlex.split(command)[-1]
         lines: list[str] = next((lines for words, lines in responses[node].items() if words in asked), [])
-        return said(node, command, "".join(f"{line}\n" for line in lines))
+        return reply(node, command, "".join(f"{line}\n" for line in lines))
 
     fleet: Any = FakeFleet(Rack("inv.py", nodes), answer)
-    readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=10) for node in nodes}
+    readers = {node.name: RecordingReader(node.name, fleet[node.name], timeout_s=60) for node in nodes}
     assert ask_plan(Context(fleet.rack, virtual_rack(), readers, fleet), "deploys/cluster.py") is None
     write_recordings(tmp_path, [Recording(node, readers[node.name].used) for node in nodes])
 
@@ -254,7 +258,7 @@ def test_what_the_checks_ask_is_recorded_node_by_node(here: Path, monkeypatch: p
     status, output = ran(monkeypatch, context, "all")
     assert status == 0
     assert output.splitlines()[:3] == ["gpu-01: 2 commands", "gpu-02: 2 commands", "storage-01: 3 commands"]
-    assert output.endswith("3 recordings in rec\n")
+    assert output.endswith("3 recordings in rec, 1 secret redacted\n")
     assert [list(recording.results) for recording in read_folder(here / "rec")] == [
         ["echo one", "echo one two"],
         ["echo one", "echo one two"],

@@ -20,6 +20,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import SCHEMA, Recording, by_command
 from rackproof.remote.recording_folder import COMPRESSED_FROM, read_folder, read_recording, write_recordings
 from rackproof.remote.redaction import redacted
+from tests.unit.refusals import error_of
 
 NODE = Node("gpu-01", ("gpu",), {"virtual": True, "fabric_addresses": ["10.0.0.1/24"]})
 ENDED = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"", 0.123, 20.0)
@@ -66,9 +67,7 @@ def changed(change: Callable[[dict[str, Any]], object], stamp: bool = False) -> 
 
 
 def refusal(text: str, name: str = "rec/gpu-01.json") -> str:
-    with pytest.raises(RunError) as refused:
-        Recording.from_json(text, name)
-    message = str(refused.value)
+    message = error_of(RunError, Recording.from_json, text, name)
     assert message.startswith(f"{name}: ")
     assert "\n" not in message
     return message.removeprefix(f"{name}: ")
@@ -89,6 +88,8 @@ def refusal(text: str, name: str = "rec/gpu-01.json") -> str:
         (lambda d: d["commands"][0].update(stdout=[1]), "TypeError"),
         (lambda d: d.update(commands=[1]), "TypeError"),
         (lambda d: d.update(groups=float("nan")), "TypeError"),
+        (lambda d: d["commands"][0].update(rc=float("nan")), "rc nan of 'uname -r'"),
+        (lambda d: d["commands"][0].update(stdout=[float("nan")]), "TypeError"),
     ],
 )
 def test_a_damaged_recording_is_refused_in_one_line(change: Callable[[dict[str, Any]], object], complaint: str) -> None:
@@ -157,7 +158,7 @@ def test_a_recording_that_was_cut_off_is_refused(data: st.DataObject) -> None:
 
 def test_a_truncated_file_is_reported() -> None:
     text = written(ENDED, HUNG)
-    assert refusal(text[: len(text) // 2]).startswith("truncated: the recording ends in the middle, in line ")
+    assert refusal(text[: len(text) // 2]).startswith("truncated: the recording ends in line ")
 
 
 def test_secrets_are_not_written_and_the_sha256_covers_the_written_text() -> None:
@@ -207,16 +208,16 @@ def test_a_large_recording_is_compressed_and_the_same_twice(tmp_path: Path) -> N
     write_recordings(tmp_path, [small])
     assert [file.name for file in tmp_path.iterdir()] == ["gpu-01.json"]
     path.write_bytes(first[: len(first) // 2])
-    with pytest.raises(RunError, match=r"gpu-01\.json\.gz: truncated or damaged: "):
+    with pytest.raises(RunError, match=r"gpu-01\.json\.gz: cannot be read: truncated or damaged: "):
         read_recording(path)
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no recording there"):
+    with pytest.raises(RunError, match="the folder has no recordings"):
         read_folder(tmp_path)
     write_recordings(tmp_path, [Recording(NODE, by_command([ENDED]))])
     (tmp_path / "copy.json").write_bytes((tmp_path / "gpu-01.json").read_bytes())
-    with pytest.raises(RunError, match=r"a second recording of gpu-01, beside copy\.json"):
+    with pytest.raises(RunError, match=r"a second recording of gpu-01, besides copy\.json"):
         read_folder(tmp_path)
     (tmp_path / "copy.json").write_bytes(b"\xff")
     with pytest.raises(RunError, match=r"copy\.json: cannot be read"):
@@ -238,3 +239,37 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
         write_recordings(tmp_path, [Recording(NODE, by_command([HUNG]))])
     assert (tmp_path / "gpu-01.json").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["gpu-01.json"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", "..", "@docker/debian:13"])
+def test_a_name_leads_no_recording_out_of_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "recordings"
+    (path,) = write_recordings(folder, [recording(name)])
+    assert path.resolve().parent == folder.resolve()
+    assert [recorded.node.name for recorded in read_folder(folder)] == [name]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["recordings"]
+
+
+def test_two_names_that_give_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"its file would be that of a/b: a-b\.json"):
+        write_recordings(tmp_path, [recording("a/b"), recording("a-b")])
+
+
+def test_secrets_of_an_inventory_are_left_out_at_any_depth() -> None:
+    data = {
+        "password": "one", "ssh_key": "two",
+        "site": {"password": "three", "port": 1, "deep": [{"api_key": "four", "user": "ann", "tokens": ["five"]}]},
+        "node": {"users": [{"name": "ann", "password_from": "VARIABLE"}]},
+        "storage_client": {"cephfs": {"secret": {"environment": "CEPH"}}},
+        "gpu": {"repository": {"source": "https://a", "key": {"url": "https://a/key", "sha256": "0"}}},
+    }  # fmt: skip
+    document = json.loads(Recording(Node("n", ("gpu",), data)).to_json())
+    assert not any(word in json.dumps(document["data"]) for word in ("one", "two", "three", "four", "five"))
+    assert document["data"] == {
+        "site": {"port": 1, "deep": [{"user": "ann"}]},
+        **{key: data[key] for key in ("node", "storage_client", "gpu")},
+    }
+
+
+def recording(name: str) -> Recording:
+    return Recording(Node(name, ("gpu",)), by_command([CommandResult(name, "true", 0, b"")]))

@@ -100,18 +100,21 @@ def ask(commands: list[str], timeout_s: float = 60, shell: str = "sh") -> dict[s
     return {result.command: result for result in unpack("gpu-01", commands, timeout_s, answer.stdout)}
 
 
+LIMIT_S = 5
+"""Long enough for the quick commands of a slow host."""
+OVER = f"not finished within {LIMIT_S} s"
 QUICK = [f"echo quick; : {k}" for k in range(9)]
 
 
 def test_commands_that_hang_cost_only_their_own_time() -> None:
     hanging = ["sleep 600", "sleep 601"]
     began = time.monotonic()
-    results = ask([*hanging, *QUICK], 2)
+    results = ask([*hanging, *QUICK], LIMIT_S)
     assert time.monotonic() - began < 300
     for command in hanging:
-        assert results[command].error == "not finished within 2 s"
+        assert results[command].error == OVER
         assert results[command].rc is None
-        assert results[command].elapsed_s >= 2
+        assert results[command].elapsed_s >= LIMIT_S
     assert [results[command].stdout for command in QUICK] == [b"quick\n"] * 9
 
 
@@ -122,10 +125,10 @@ def test_a_program_that_hung_once_is_not_asked_again(tmp_path: Path, monkeypatch
     monkeypatch.setattr(batch, "MOST_WORKERS", 2)
     hanging = [f"timeout -k 2 300 vendor-smi -q {k}" for k in range(8)]
     began = time.monotonic()
-    results = ask([*hanging, *QUICK], 2)
+    results = ask([*hanging, *QUICK], LIMIT_S)
     assert time.monotonic() - began < 300
     errors = [results[command].error for command in hanging]
-    assert errors[0] == "not finished within 2 s"
+    assert errors[0] == OVER
     assert errors[-1] == "vendor-smi is not asked again: it did not finish before"
     assert set(errors) == {errors[0], errors[-1]}
     assert [results[command].stdout for command in QUICK] == [b"quick\n"] * 9
@@ -170,9 +173,9 @@ def test_slow_commands_get_no_company_where_every_processor_is_busy(
 def test_a_command_that_cannot_be_ended_is_left_behind() -> None:
     stuck = "trap '' TERM; i=0; while [ $i -lt 60 ]; do i=$((i + 1)); sleep 1; done"
     began = time.monotonic()
-    results = ask(["echo a", stuck, *QUICK], 2)
+    results = ask(["echo a", stuck, *QUICK], LIMIT_S)
     assert time.monotonic() - began < 60
-    assert results[stuck].error == "not finished within 2 s"
+    assert results[stuck].error == OVER
     assert all(results[command].rc == 0 for command in ["echo a", *QUICK])
 
 
@@ -237,10 +240,19 @@ def test_time_on_the_node_is_never_negative() -> None:
 
 
 def test_nothing_stays_on_the_node() -> None:
-    before = subprocess.run("ls -d /dev/shm/rackproof.* /tmp/rackproof.*", shell=True, capture_output=True, check=False)  # noqa: S602
+    """Folders of other tests beside this one go by themselves."""
+
+    def folders() -> set[Path]:
+        return {path for parent in ("/dev/shm", "/tmp") for path in Path(parent).glob("rackproof.*")}
+
+    before = folders()
     Shell("gpu-01").run("sh -s", 60, script(["echo x"], 5))
-    after = subprocess.run("ls -d /dev/shm/rackproof.* /tmp/rackproof.*", shell=True, capture_output=True, check=False)  # noqa: S602
-    assert after.stdout == before.stdout
+    left = folders() - before
+    deadline = time.monotonic() + 60
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left &= folders()
+    assert not left
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import logging
+import os
 import re
+import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote, quote_plus
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rackproof.cli import runs
 from rackproof.core.evidence import Kind
 from rackproof.evidence.store import EvidenceStore, read_raw, read_records
+from rackproof.remote import redaction
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import MARK, redact, redact_bytes, redacted
-from rackproof.run.converge import Transcript
+from rackproof.run.deploy_outcome import Printed, outcome_of
+from tests.unit.secret_forms import FORMS
 
+SAMPLES = os.environ.get("RACKPROOF_SAMPLES")
 NVME = "ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n"
 CEPHX = "AQ" + "Bvz1FnAAAAABAAj8dWYb2mP3TSKlK0VJkzXg=="
 WG = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="
@@ -138,6 +150,85 @@ def test_a_private_key_that_was_cut_off_goes_as_well() -> None:
     assert cut.endswith("\nother text\n")
 
 
+def test_there_are_many_forms() -> None:
+    assert len({text for text, _ in FORMS}) >= 200
+
+
+@pytest.mark.parametrize(("text", "secret"), FORMS)
+def test_no_form_of_a_secret_stays(text: str, secret: str) -> None:
+    hidden = redact(f"first\n{text}\nthe last\n")
+    assert secret not in hidden
+    assert MARK in hidden
+    assert hidden.startswith("first\n")
+    assert hidden.endswith("\nthe last\n")
+    assert hidden.count("\n") == text.count("\n") + 3
+    assert redact(hidden) == hidden
+
+
+@pytest.mark.parametrize("text", [text for text, _ in FORMS if text.startswith(("{", '"'))])
+def test_a_json_document_stays_one(text: str) -> None:
+    try:
+        json.loads(text)
+    except ValueError:
+        return
+    json.loads(redact(text))
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(redaction, "_known_pattern", None)
+    yield lambda secret: redaction.know([secret])
+    redaction._redact_short.cache_clear()
+
+
+@pytest.mark.parametrize("secret", ["correct-horse", "pa$$ 'w\"o\\rd", "Grüße & Küsse", "s3cr&t<x>/?"])
+def test_a_secret_of_the_inventory_goes_in_every_encoding(known: Callable[[str], None], secret: str) -> None:
+    known(secret)
+    data = secret.encode()
+    in_json, in_html = json.dumps(secret), escape(secret, {'"': "&quot;"})
+    texts = [
+        *(secret, in_json[1:-1], json.dumps(in_json)[3:-3], repr(secret)[1:-1], shlex.quote(secret), data.hex()),
+        *(quote(secret), quote_plus(secret), escape(secret), in_html, re.sub(r"([^\w])", r"\\\1", secret)),
+        *(base64.b64encode(before + data + b":after").decode() for before in (b"", b"u", b"us", b"user:")),
+        base64.urlsafe_b64encode(b"user:" + data).decode(),
+    ]
+    for text in texts:
+        assert MARK in redact(f"it was {text} then"), text
+        assert redact(f"it was {text} then").count(" ") >= 3
+
+
+@pytest.mark.parametrize("secret", ["root", "ubuntu", "calvin", "123456", "gpu-01"[:3]])
+def test_a_word_that_occurs_by_chance_is_kept(known: Callable[[str], None], secret: str) -> None:
+    known(secret)
+    assert redact(f"it was {secret} then") == f"it was {secret} then"
+
+
+def test_the_inventory_names_secrets_at_any_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPS_PASSWORD", "from the environment")
+    data = {
+        "ssh_password": "one", "ssh_user": "x", "_sudo_password": "two", "ssh_port": 22,
+        "users": [{"name": "ops", "password_from": "OPS_PASSWORD"}], "bmc": {"password": "three", "address": "x"},
+    }  # fmt: skip
+    assert list(redaction.secrets_of(data)) == ["one", "two", "from the environment", "three"]
+
+
+def test_records_of_evidence_and_lines_of_logs_have_no_secret(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        record = store.append(Kind.NOTE, {"text": 'refused: "password": "hunter2"'})
+    assert record.body == {"text": f'refused: "password": "{MARK}"'}
+    assert b"hunter2" not in (tmp_path / "evidence.jsonl").read_bytes()
+    line = logging.LogRecord("rackproof", logging.INFO, "", 0, "token=%s", ("hunter2",), None)
+    assert runs._OneLine("%(message)s").format(line) == f"token={MARK}"
+
+
+@pytest.mark.skipif(not SAMPLES or not Path(SAMPLES).is_dir(), reason="RACKPROOF_SAMPLES names no folder of outputs")
+def test_no_output_of_real_hardware_is_damaged() -> None:
+    files = [path for path in Path(SAMPLES or "").rglob("*") if path.is_file()]
+    assert len(files) > 70
+    assert [path.name for path in files if redact_bytes(path.read_bytes()) != path.read_bytes()] == []
+
+
 @pytest.mark.parametrize("line", INNOCENT.splitlines())
 def test_text_without_a_secret_is_kept(line: str) -> None:
     assert redact(line) == line
@@ -210,10 +301,11 @@ def test_a_result_without_a_secret_is_the_same_object() -> None:
 
 
 def test_messages_of_pyinfra_are_redacted() -> None:
-    transcript = Transcript(["gpu-01"])
-    for line in ("--> Starting operation: Mount", "    [gpu-01] mount: secret=hunter2 refused", "    [gpu-01] Error"):
-        transcript.feed(line)
-    assert transcript.nodes["gpu-01"].reason == f"Mount: mount: secret={MARK} refused"
+    lines = b"--> Starting operation: Mount\n    [gpu-01] mount: secret=hunter2 refused\n    [gpu-01] Error\n"
+    printed = Printed("inv.py", "deploy", False, 0, None, 1.0, b'{"message": "token=abc\\" \\u00e9"}', lines)
+    (node,) = outcome_of(printed.without_secrets(), ["gpu-01"]).nodes
+    assert node.reason == f"Mount: mount: secret={MARK} refused"
+    assert json.loads(printed.without_secrets().stdout) == {"message": f'token={MARK}" é'}
 
 
 def test_evidence_has_no_secret_and_hashes_cover_the_redacted_text(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackproof.core.rack import Node
-from rackproof.remote.command import bounded, portable, tied
+from rackproof.remote.command import bounded, portable, program, tied
 from rackproof.remote.ssh import Connection, sudo_of
 
 NASTY = r"""printf '%s|' 'a!b' "it's" '\' "\\" '{x,y}' '~' '*' '$HOME' "$((1+1))" '^x' '%1' '#' ';' '&' `echo q`"""
@@ -52,3 +52,35 @@ def test_sudo_precedes_the_whole_command_when_the_inventory_sets_it() -> None:
     assert Connection(Node("a", (), {"_sudo": True})).sudo == "sudo -n "
     assert bounded("id", 5, "sudo -n ").startswith("sudo -n env LC_ALL=C timeout ")
     assert tied("id", 5, "sudo -n ").startswith("sudo -n sh -c ")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("nvidia-smi -q -x", "nvidia-smi"),
+        ("timeout -k 2 5 LC_ALL=C chronyc -n tracking", "chronyc"),
+        ("cd /mnt/x && podman run --rm image true", "podman"),
+        ("d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && printf %s '[a]\nb' > \"$d/x\" && fio --client=a,1", "fio"),
+        ("timeout -k 5 100 runuser -u rackproof -- /usr/local/bin/tool -- true", "/usr/local/bin/tool"),
+        ("for m in /a /b; do mountpoint -q $m || exit 1; done\nstat -c %s /a", "stat"),
+        ("sync; echo 3 > /proc/sys/vm/drop_caches", "sync"),
+        ("a 'quote that is not closed", "a"),
+        ("cat /proc/mounts", "cat"),
+        ("uname -srm; . /etc/os-release && echo \"$NAME\"; nproc", "nproc"),
+        ("running() {\n  read -r x </proc/loadavg\n}\nstate() {\n  running\n  date +%s\n}\nstate\n", "date"),
+        ("cd /sys/class/net 2>/dev/null && grep -sH '' */ifindex; echo status $?", "grep"),
+        ("timeout -k 2 20 stat -f -c '%S %b' -- /mnt/nfs 2>&1; echo status $?", "stat"),
+        ("for m in /a; do { r=$(timeout 5 stat -f \"$m\" 2>&1); echo \"$m $r\"; } & done; wait", "stat"),
+        ("if command -v dpkg >/dev/null; then dpkg-query -W; else rpm -q x; fi", "dpkg-query"),
+        ("! ip link show x && [ -e y ]", "ip"),
+        ("for d in /sys/*; do [ ! -e \"$d\" ] || echo \"$d\"; done", "sh"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_command_is_named_by_its_program(command: str, name: str) -> None:
+    assert program(command) == name
+
+
+@given(st.text(max_size=60))
+def test_every_command_has_a_name_and_none_an_error(command: str) -> None:
+    assert isinstance(program(command), str)

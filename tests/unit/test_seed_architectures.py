@@ -11,13 +11,14 @@ from rackproof.architectures import load
 from rackproof.core.architecture import Architecture, Criterion, Curve, LinkShare, Outlier, SourceStatus
 from rackproof.core.architecture.claims import standings
 from rackproof.core.architecture.entries import SPREADS
-from rackproof.core.evidence import NodeInfo, RunInfo
+from rackproof.core.evidence import NodeInfo
 from rackproof.core.judging.judge import judge
 from rackproof.core.metrics import METRICS
 from rackproof.core.sizing.answers import memo
 from rackproof.core.sizing.inputs import Choice, inputs_of
 from rackproof.core.status import Status
 from rackproof.core.units import same_dimension
+from tests.unit.judging import info_of_nodes
 
 FOLDER = Path(__file__).parents[2] / "architectures"
 NAMES = (
@@ -27,6 +28,7 @@ NAMES = (
     "hpe-apollo6500-weka",
     "weka-inference-nvme-dram",
 )
+
 FILES = {name: load(name, [FOLDER]).model for name in NAMES}
 CLAIMS = {
     f"{letter}{number}" for letter, last in {"A": 12, "B": 9, "C": 10, "T": 20}.items() for number in range(1, last + 1)
@@ -185,10 +187,7 @@ def test_sources_are_documents_and_proposals_are_called_so(file: Architecture) -
 def test_nothing_passes_without_evidence(file: Architecture) -> None:
     groups = [(role, file.roles[role].count) for role in file.roles]
     nodes = tuple(NodeInfo(name=f"{role}-{n}", groups=(role,)) for role, count in groups for n in range(count.min))
-    run = RunInfo(
-        run="r", started="2026-01-01T00:00:00Z", rackproof="0", inventory="i", architecture=file.metadata.id,
-        architecture_sha256="0", profile="full", nodes=nodes,
-    )  # fmt: skip
+    run = info_of_nodes(nodes, profile="full")
     verdicts = [v for v in judge(file, run, [], []).verdicts if not v.id.startswith("rack.count")]
     assert {v.status for v in verdicts} == {Status.UNMEASURED}
     assert {entry.id for entry in entries(file)} <= {v.id.split("[")[0] for v in verdicts}

@@ -4,6 +4,7 @@ import pytest
 
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UNITS, UnitError, check, convert, factor, same_dimension, sign
+from tests.unit.refusals import error_of
 
 
 @pytest.mark.parametrize(
@@ -67,9 +68,7 @@ def test_different_things_do_not_convert(a: str, b: str) -> None:
     ],
 )
 def test_unknown_units_are_refused_with_the_nearest(unit: str, hint: str) -> None:
-    with pytest.raises(UnitError) as caught:
-        check(unit)
-    assert str(caught.value).startswith(f"unknown unit '{unit}'; {hint}")
+    assert error_of(UnitError, check, unit).startswith(f"unknown unit '{unit}'; {hint}")
     with pytest.raises(UnitError):
         same_dimension(unit, "MB/s")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.machine import machine_here
@@ -11,29 +9,20 @@ from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
 from rackproof.configure.render import templates
-from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
-from rackproof.errors import InventoryError
+from rackproof.core.machine import Machine
+from rackproof.core.updaters import UPDATERS
 
-UPDATERS = {
-    "debian": ("apt-daily.timer", "apt-daily-upgrade.timer"),
-    "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-makecache.timer"),
-}
 CHRONY = {"debian": ("/etc/chrony/chrony.conf", "chrony.service"), "rhel": ("/etc/chrony.conf", "chronyd.service")}
 """File and service by family."""
+LEAP_LIST_SINCE_DEBIAN = 13
+"""The first Debian with chrony 4.6."""
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 KERNEL_SERVICE = "rackproof-kernel.service"
 SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-
-
-def node_inputs(site: Site) -> NodeInputs:
-    """Raises DeployError when the inventory cannot be used."""
-    try:
-        return read_inputs(site.node, NodeInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
 
 
 def family() -> str:
@@ -46,7 +35,19 @@ def frozen(site: Site) -> bool:
     return site.architecture.system.unattended_upgrades == "frozen"
 
 
-def time_files(site: Site, family: str) -> tuple[Entry, ...]:
+def leap_seconds(machine: Machine | None) -> str:
+    """chrony's directive for the source of leap seconds, as the release's own chrony.conf has it.
+
+    ``leapseclist`` came with chrony 4.6 (chrony's NEWS); an older chronyd does not start with it. Debian 12 has 4.3,
+    Ubuntu 22.04 4.2 and 24.04 4.5, RHEL 9 began with 4.1. Every chronyd knows ``leapsectz``, and ignores, with a
+    warning, a time zone that tzdata lacks; Debian 13's tzdata lacks ``right/UTC``.
+    """
+    if machine is not None and machine.os_id == "debian" and int(machine.major or 0) >= LEAP_LIST_SINCE_DEBIAN:
+        return "leapseclist /usr/share/zoneinfo/leap-seconds.list"
+    return "leapsectz right/UTC"
+
+
+def time_files(site: Site, family: str, machine: Machine | None) -> tuple[Entry, ...]:
     """Without a time server in the rack and without upstreams chrony.conf is left to the site."""
     path, service = CHRONY[family]
     server, upstreams = site.first(site.architecture.system.time.server_role), site.settings.time_upstreams
@@ -61,43 +62,30 @@ def time_files(site: Site, family: str) -> tuple[Entry, ...]:
         upstreams=upstreams,
         subnets=("all",) if alone else site.fabric_subnets,
         virtual=site.settings.virtual,
+        leap_seconds=leap_seconds(machine),
     )
     return (RemoteFile(path, text, restart=(service,)),)
 
 
-def files(site: Site, family: str = "debian", inputs: NodeInputs | None = None) -> tuple[Entry, ...]:
+def files(
+    site: Site, family: str = "debian", inputs: NodeInputs | None = None, machine: Machine | None = None
+) -> tuple[Entry, ...]:
     system = site.architecture.system
     inputs = inputs or NodeInputs()
     apt = "/etc/apt/apt.conf.d/99-rackproof"
     own: tuple[Entry, ...] = ()
     if family == "debian":
-        own = (RemoteFile(apt, templates.text(apt)) if frozen(site) else Absent(apt),)
+        own = (rendered(apt) if frozen(site) else Absent(apt),)
     return (
-        *time_files(site, family),
-        RemoteFile(
-            "/etc/security/limits.d/60-rackproof.conf",
-            templates.text("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
-        ),
-        RemoteFile(
-            "/etc/systemd/system.conf.d/60-rackproof.conf",
-            templates.text("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
-        ),
-        RemoteFile(
-            "/etc/sysctl.d/60-rackproof.conf",
-            templates.text(
-                "/etc/sysctl.d/60-rackproof.conf",
-                architecture=site.architecture.metadata.id,
-                sysctl=system.sysctl,
-            ),
-        ),
-        RemoteFile(
+        *time_files(site, family, machine),
+        rendered("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
+        rendered("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
+        rendered("/etc/sysctl.d/60-rackproof.conf", architecture=site.architecture.metadata.id, sysctl=system.sysctl),
+        rendered(
             f"/etc/systemd/system/{KERNEL_SERVICE}",
-            templates.text(
-                f"/etc/systemd/system/{KERNEL_SERVICE}",
-                values=kernel_patterns(site, inputs)
-                | hugepages_at_boot(system.hugepages or {})
-                | ({CLOCK_SOURCE: system.clock_source} if system.clock_source else {}),
-            ),
+            values=kernel_patterns(site, inputs)
+            | hugepages_at_boot(system.hugepages or {})
+            | ({CLOCK_SOURCE: system.clock_source} if system.clock_source else {}),
         ),
         *own,
     )
@@ -114,13 +102,13 @@ def kernel_patterns(site: Site, inputs: NodeInputs | None = None) -> dict[str, s
     return values
 
 
-def updates(site: Site, family: str = "debian") -> tuple[Unit, ...]:
-    return tuple(Unit(timer, enabled=None, running=None, masked=frozen(site)) for timer in UPDATERS[family])
+def updates(*, masked: bool, family: str = "debian") -> tuple[Unit, ...]:
+    return tuple(Unit(name, enabled=None, running=None, masked=masked) for name in UPDATERS[family])
 
 
 def units(site: Site, family: str = "debian") -> tuple[Unit, ...]:
     """Includes the updaters where they are allowed, so that they are unmasked again."""
-    allowed = () if frozen(site) else updates(site, family)
+    allowed = () if frozen(site) else updates(masked=False, family=family)
     return (Unit(CHRONY[family][1]), Unit(KERNEL_SERVICE), *allowed)
 
 
@@ -129,11 +117,8 @@ _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
 
 
 def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """In the notation of limits.conf: memory in KiB. Raises DeployError when inventory and architecture contradict."""
-    try:
-        limits = promised.limits(site.architecture.system, inputs)
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    """In the notation of limits.conf: memory in KiB. Raises DeclarationError for a contradiction."""
+    limits = promised.limits(site.architecture.system, inputs)
     return {name: str(value) for name, value in limits.items() if value is not None}
 
 

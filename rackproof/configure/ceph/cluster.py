@@ -25,7 +25,7 @@ CLIENT_KEYRING = "/etc/ceph/ceph.client.rackproof.keyring"
 
 @dataclass(frozen=True, slots=True)
 class CephPlan:
-    """What one cluster is made of. All identifiers follow from the server, so clients need not ask for them."""
+    """Parts of one cluster. All identifiers follow from the server, so clients need not ask for them."""
 
     node: str
     address: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 
 def serves_ceph(site: Site) -> bool:
@@ -22,7 +22,7 @@ def why_nothing(site: Site) -> str | None:
 
 def cluster_plan(site: Site) -> ceph.CephPlan:
     if site.architecture.ceph is None:
-        raise DeployError(f"{site.node.name}: the architecture has no section ceph")
+        raise DeclarationError("the architecture has no section ceph")
     return site.ceph_plan(site.architecture.ceph)
 
 
@@ -32,10 +32,11 @@ def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
     return (
         RemoteDirectory("/etc/ceph"),
         RemoteDirectory(ceph.NO_MODULES),
-        RemoteFile(
+        rendered(
             "/etc/ceph/ceph.conf",
-            templates.text("/etc/ceph/ceph.conf", plan=plan, no_modules=ceph.NO_MODULES),
             restart=tuple(f"{service}.service" for service in plan.services),
+            plan=plan,
+            no_modules=ceph.NO_MODULES,
         ),
         RemoteFile(
             ceph.BOOTSTRAP,
@@ -50,7 +51,7 @@ def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
             ),
             mode="755",
         ),
-        RemoteFile(osd, templates.text(osd)),
+        rendered(osd),
         *(
             RemoteFile(f"/etc/systemd/system/ceph-{daemon}@.service.d/rackproof.conf", templates.text(patient))
             for daemon in ("mon", "mgr", "mds")

@@ -17,6 +17,9 @@ One program, ``rackproof-container``, runs a command in a container as the user 
 
 from __future__ import annotations
 
+import re
+import shlex
+
 PROGRAM = "/usr/local/bin/rackproof-container"
 ROOT = "/var/lib/rackproof/host-root"
 
@@ -33,15 +36,19 @@ SHARED = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/libibverbs.d")
 def root_script(mountpoints: tuple[str, ...]) -> str:
     """Create the empty root. It holds no data; creating it again changes nothing."""
     lines = ["set -eu", "umask 022", f"mkdir -p {ROOT}", f"cd {ROOT}"]
-    places = [*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)]
-    lines.append(f"mkdir -p -- {' '.join(places)}")
+    places = _places(mountpoints)
+    lines.append(f"mkdir -p -- {shlex.join(places)}")
     lines += [f"[ -L {name} ] || ln -s {target} {name}" for name, target in LINKS.items()]
     lines.append(f"touch -- {' '.join(FILES)}")
-    lines.append(f"echo {' '.join(places)} > .complete")
+    lines.append(f"echo {shlex.join(places)} > .complete")
     return "\n".join(lines)
 
 
-def root_state(mountpoints: tuple[str, ...]) -> str:
-    """Shell test: the root is complete, and for these mounts."""
-    places = " ".join([*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)])
-    return f'[ "$(cat {ROOT}/.complete 2>/dev/null)" = "{places}" ]'
+def state_command(mountpoints: tuple[str, ...]) -> str:
+    """Shell text that prints ``yes`` where the root is complete, and for these mounts, otherwise ``no``."""
+    places = re.sub(r'(["$`\\])', r"\\\1", " ".join(_places(mountpoints)))
+    return f'if [ "$(cat {ROOT}/.complete 2>/dev/null)" = "{places}" ]; then echo yes; else echo no; fi; '
+
+
+def _places(mountpoints: tuple[str, ...]) -> list[str]:
+    return [*DIRECTORIES, *(path.lstrip("/") for path in mountpoints)]

@@ -26,6 +26,8 @@ PACKAGES = {
 """By family and runtime. enroot's own packages are downloads; here is what they need. RHEL always has curl."""
 FOREIGN = {"rhel": ("docker-ce", "containerd.io")}
 """By family: packages that its own repositories do not have."""
+ENROOT_RUNTIME = "/run/enroot"
+"""Users make their own folders below it, so it has the mode of /tmp; /run is empty at every boot."""
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
@@ -131,11 +133,16 @@ def enroot_conf(inputs: ContainerInputs) -> str:
     base = inputs.enroot_data
     return (
         "# Written by rackproof.\n"
-        f"ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)\n"
+        f"ENROOT_RUNTIME_PATH {ENROOT_RUNTIME}/user-$(id -u)\n"
         f"ENROOT_CACHE_PATH {base}/cache-$(id -u)\n"
         f"ENROOT_DATA_PATH {base}/data-$(id -u)\n"
         "ENROOT_MOUNT_HOME no\nENROOT_RESTRICT_DEV no\nENROOT_ROOTFS_WRITABLE yes\nENROOT_REMAP_ROOT no\n"
     )
+
+
+def enroot_tmpfiles() -> str:
+    """tmpfiles.d(5): without a login session, as in a job, no XDG_RUNTIME_DIR is there for enroot's default."""
+    return f"# Written by rackproof.\nd {ENROOT_RUNTIME} 1777 root root -\n"
 
 
 def enroot_mounts(mountpoints: tuple[str, ...]) -> str:

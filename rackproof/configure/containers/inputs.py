@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Path
+
+Registry = Annotated[str, StringConstraints(pattern=r"^(https?://)?[A-Za-z0-9][A-Za-z0-9.:_/-]*$")]
 
 
 class ContainerInputs(Inputs):
@@ -16,7 +19,7 @@ class ContainerInputs(Inputs):
     KEY: ClassVar = "containers"
     DOWNLOADS: ClassVar = True
 
-    registry_mirrors: tuple[str, ...] = ()
+    registry_mirrors: tuple[Registry, ...] = ()
     """URLs (docker) or hosts (podman) that are asked before docker.io. Default: none."""
     log_max_mib: int = Field(default=100, ge=1)
     """MiB of one log file of a container. Docker's own default is no limit, which fills /var in a long training."""
@@ -34,7 +37,7 @@ class ContainerInputs(Inputs):
     useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
     """How many. Source: subuid(5), useradd's default."""
-    image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._/:@-]+$")
+    image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""
     repository: Repository | None = None
@@ -42,9 +45,9 @@ class ContainerInputs(Inputs):
     family uses its own packages. Default: none; the version set may bring them instead."""
     packages: tuple[Download, ...] = ()
     """Packages of enroot and pyxis, which no distribution has."""
-    pyxis_library: str = Field(default="/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so", pattern=r"^/[^\s]+$")
+    pyxis_library: Path = "/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so"
     """The Slurm plugin, as its package installs it."""
-    enroot_data: str = Field(default="/var/lib/enroot", pattern=r"^/[A-Za-z0-9._/-]+$")
+    enroot_data: Path = "/var/lib/enroot"
     """Absolute path below which enroot keeps unpacked images: a local drive. Default: that of its own packages."""
 
     @model_validator(mode="after")

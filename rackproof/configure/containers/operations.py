@@ -12,8 +12,7 @@ from rackproof.configure.containers import downloads as plans
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.inputs import Download
 from rackproof.configure.operation import Commands, ask, operation, record
-from rackproof.configure.rollback.journal import later
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journaled
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.plan import Change
 
@@ -56,13 +55,8 @@ def container_user(inputs: ContainerInputs, folders: Sequence[str]) -> Commands:
         containers.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
     """
     actual = ask(facts.ContainerUser, f"the user {inputs.user}", inputs=inputs, folders=tuple(folders))
-    lines = user.plan(inputs, folders, actual)
-    if lines:
-        record(user.changes(inputs, folders, actual))
-        ranges = [later(path) for path in user.ranges(inputs, actual)]
-        yield StringCommand(journal_here().before((), "\n".join(("set -eu", *lines)), ranges))
-    else:
-        host.noop(f"user {inputs.user} and its folders are there")
+    plan = user.plan(inputs, folders, actual)
+    yield from journaled(plan, f"user {inputs.user} and its folders are there")
 
 
 @operation()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from rackproof.configure import facts
@@ -17,7 +16,7 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Containers
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError
 
 
 def applies(site: Site) -> bool:
@@ -30,43 +29,36 @@ def why_nothing(site: Site) -> str | None:
 
 
 def inputs_here(site: Site) -> ContainerInputs:
-    """Raises DeployError."""
+    """Raises DeclarationError."""
     declared = site.architecture.containers
-    try:
-        chosen = read_inputs(site.node, ContainerInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    chosen = read_inputs(site.node, ContainerInputs)
     if declared and declared.runtime == "enroot" and not chosen.packages:
-        raise DeployError(
-            f"{site.node.name}: containers.packages: no distribution has enroot; give URL and sha256 of its packages"
-        )
+        raise DeclarationError("containers.packages: no distribution has enroot; give URL and sha256 of its packages")
     return chosen
 
 
 def check_sources(site: Site, names: list[str], family: str, inputs: ContainerInputs) -> None:
-    """Raises DeployError for packages that are not installed and that no known repository has."""
+    """Raises DeclarationError for packages that are not installed and that no known repository has."""
     missing = daemon.without_source(names, family, inputs)
     if not missing:
         return
-    installed = host.get_fact(facts.InstalledPackages, packages_wanted=names, family=family)
+    installed = host.get_fact(facts.InstalledPackages, packages=names, family=family)
     # Packages of the node's image need no repository.
     if installed is not None and not set(missing) <= installed:
-        raise DeployError(
-            f"{site.node.name}: containers.repository: RHEL's family has no {' and no '.join(missing)}; give source"
+        raise DeclarationError(
+            f"containers.repository: RHEL's family has no {' and no '.join(missing)}; give source"
             " and key (url and sha256) of a repository that has, or name it in the version set"
         )
 
 
 def mountpoints(site: Site) -> tuple[str, ...]:
-    """Mount points of the shared storage in containers. Raises DeployError for storage that is not mounted here."""
+    """Mount points of the shared storage in containers. Raises DeclarationError for storage not mounted here."""
     declared = site.architecture.containers
     paths: list[str] = []
     mounted = site.client_storage()
     for name in declared.bridge if declared else ():
         if name not in mounted:
-            raise DeployError(
-                f"{site.node.name}: containers.bridge: {name} is not mounted on {', '.join(site.node.groups)}"
-            )
+            raise DeclarationError(f"containers.bridge: {name} is not mounted on {', '.join(site.node.groups)}")
         paths += mounted[name].mountpoints
     return tuple(dict.fromkeys(paths))
 
@@ -115,6 +107,8 @@ def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str
             RemoteFile("/etc/enroot/enroot.conf", daemon.enroot_conf(chosen)),
             RemoteFile("/etc/enroot/mounts.d/60-rackproof.fstab", daemon.enroot_mounts(mountpoints(site))),
             RemoteDirectory(chosen.enroot_data, mode="1777"),
+            RemoteFile("/etc/tmpfiles.d/rackproof-enroot.conf", daemon.enroot_tmpfiles()),
+            RemoteDirectory(daemon.ENROOT_RUNTIME, mode="1777"),
         ]
         slurm = site.architecture.slurm
         if slurm and slurm.pyxis:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu import runtimes
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.plan import stack_of
-from rackproof.configure.render import templates
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
-from rackproof.errors import InventoryError
 
 
 def applies(site: Site) -> bool:
-    """Whether the node has real GPUs and hands them out to containers. Raises DeployError."""
+    """Whether the node has real GPUs and hands them out to containers. Raises DeclarationError."""
     if not site.has_role("gpu"):
         return False
-    stack = stack_of(site)
+    stack = read_inputs(site.node, GpuStack)
     runtimes_with_gpus = handing_out(site, stack)
     return site.real_gpus is not None and bool(runtimes_with_gpus or stack.container_toolkit is not None)
 
 
 def handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    """Runtimes that give GPUs to containers on this node. Raises DeployError."""
-    try:
-        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    """Runtimes that give GPUs to containers on this node. Raises DeclarationError."""
+    return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
 
 
 def owned(site: Site) -> tuple[str, ...]:
@@ -36,5 +30,4 @@ def owned(site: Site) -> tuple[str, ...]:
 
 
 def cdi_unit() -> RemoteFile:
-    path = f"/etc/systemd/system/{runtimes.CDI_SERVICE}"
-    return RemoteFile(path, templates.text(path))
+    return rendered(f"/etc/systemd/system/{runtimes.CDI_SERVICE}")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.rollback.journal import later
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.sections import sections_of
@@ -53,8 +55,8 @@ def parse_state(lines: Sequence[str]) -> UserState:
     )
 
 
-def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> tuple[str, ...]:
-    """Shell lines; none when nothing is missing. Raises Refused."""
+def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> ScriptPlan:
+    """What is missing. Raises Refused."""
     if state.uid is not None and state.uid != inputs.uid:
         raise Refused(
             f"user {inputs.user} has the number {state.uid} here, expected {inputs.uid}: set containers.uid to it on"
@@ -63,49 +65,35 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> t
     if state.uid is None and state.holder is not None:
         raise Refused(f"the number {inputs.uid} belongs to {state.holder} here: choose another containers.uid")
     name, lines = shlex.quote(inputs.user), []
+    changes: list[Change] = []
     if state.uid is None:
+        changes.append(Change(what=f"user {inputs.user}", why="no such user"))
         lines.append(
             f"getent group {name} >/dev/null || groupadd -g {inputs.uid} {name}; "
             f"useradd -u {inputs.uid} -g {name} -d {HOME} -m -s /bin/sh -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 {name}"
         )
-    for file in ranges(inputs, state):
+    held = {"/etc/subuid": state.subuid, "/etc/subgid": state.subgid}
+    files = [file for file, ranges in held.items() if ranges != (_range(inputs),)]
+    for file in files:
+        changes.append(Change(what=file, why=f"not the range {_range(inputs)}"))
         lines.append(
             # grep's status 1: no other users. A worse one must not lose theirs.
             f"{{ [ ! -f {file} ] || grep -v ^{name}: {file} || [ $? -eq 1 ] || exit 1;"
             f" echo {_range(inputs)}; }} > {file}.rackproof-new"
             f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
         )
-    there = dict(state.folders)
+    owners = dict(state.folders)
     for folder in folders:
-        if there.get(folder) != str(inputs.uid):
+        if owners.get(folder) != str(inputs.uid):
             path = shlex.quote(folder)
+            why = f"owner {owners[folder]} becomes {inputs.uid}" if folder in owners else "absent"
+            changes.append(Change(what=folder, why=why))
             lines.append(
                 f"timeout -k 2 60 install -d -m 755 -o {inputs.uid} -g {inputs.uid} -- {path} || "
                 f"{{ echo {shlex.quote(f'{folder}: cannot be given to {inputs.user}; does the server squash root?')}"
                 " >&2; exit 1; }"
             )
-    return tuple(lines)
-
-
-def changes(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> list[Change]:
-    """What ``plan`` changes."""
-    account = [Change(what=f"user {inputs.user}", why="no such user")] if state.uid is None else []
-    owners = dict(state.folders)
-    return [
-        *account,
-        *(Change(what=file, why=f"not the range {_range(inputs)}") for file in ranges(inputs, state)),
-        *(
-            Change(what=folder, why=f"owner {owners[folder]} becomes {inputs.uid}" if folder in owners else "absent")
-            for folder in folders
-            if owners.get(folder) != str(inputs.uid)
-        ),
-    ]
-
-
-def ranges(inputs: ContainerInputs, state: UserState) -> tuple[str, ...]:
-    """Files without the user's range of subordinate ids, or with another one."""
-    held = {"/etc/subuid": state.subuid, "/etc/subgid": state.subgid}
-    return tuple(file for file, have in held.items() if have != (_range(inputs),))
+    return ScriptPlan(tuple(lines), tuple(changes), (), tuple(map(later, files)))
 
 
 def _range(inputs: ContainerInputs) -> str:

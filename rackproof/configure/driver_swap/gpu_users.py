@@ -67,9 +67,12 @@ def parse_use(lines: Sequence[str]) -> Use:
     )
 
 
+REBOOTS: Final = ("the node reboots",)
+
+
 def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | None:
-    """Why ``due`` must not be replaced now, and the remedy; None when it may. ``drains``: the deploy itself drains the
-    node in Slurm; otherwise it must already be drained."""
+    """Why ``due`` must not be replaced now, or the node not reboot (``REBOOTS``), and the remedy; None when it may.
+    ``drains``: the deploy itself drains the node in Slurm; otherwise it must already be drained."""
     obstacles = []
     if use.programs:
         obstacles.append(f"programs on the GPUs: {some(use.programs, SHOWN)}")
@@ -78,7 +81,7 @@ def obstacle(use: Use, due: Sequence[str], drains: bool) -> tuple[str, str] | No
     if not use.jobs_known:
         obstacles.append("jobs unknown: slurmd runs, and Slurm's controller does not answer about this node")
     if not drains and use.node is not None and not use.node.withdrawn:
-        obstacles.append("not drained in Slurm, so the next job would meet two versions")
+        obstacles.append("not drained in Slurm, so the next job would meet two versions, or a node that goes down")
     if not obstacles:
         return None
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
 from rackproof.configure.gpu import install, packages
@@ -23,7 +22,6 @@ from rackproof.configure.versions.state import PackageState, is_installed
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.versions import LockedPackage
-from rackproof.errors import InventoryError
 
 
 def why_nothing(site: Site) -> str | None:
@@ -31,7 +29,7 @@ def why_nothing(site: Site) -> str | None:
 
 
 def has_adapters(site: Site) -> bool:
-    """Whether the deploy manages drivers of real adapters here. Raises DeployError when the inventory contradicts
+    """Whether the deploy manages drivers of real adapters here. Raises DeclarationError when the inventory contradicts
     itself."""
     fabric = site.architecture.fabric
     return fabric is not None and fabric.kind != "soft-roce" and uses_adapters_here(site)
@@ -76,7 +74,7 @@ def pending_swaps(
 ) -> tuple[str, ...] | None:
     """Replacements on the current node, one sentence each; None when a fact could not be read.
 
-    ``installed`` and ``drivers``: the node's answers. Raises DeployError when the inventory contradicts itself.
+    ``installed`` and ``drivers``: the node's answers. Raises DeclarationError when the inventory contradicts itself.
     """
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
@@ -119,8 +117,6 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     try:
         inputs = read_inputs(site.node, GpuStack)
         choice = choose(machine, declared, inputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
     except UnsupportedGpu:
         return None  # reported by preflight
     driver_packages = packages.node_packages(machine, choice, inputs, declared, None, release).driver

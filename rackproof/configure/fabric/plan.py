@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import link_files
-from rackproof.configure.nic.declared import Declared, nic_stack
+from rackproof.configure.nic.declared import Declared
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.render import templates
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
+from rackproof.core.machine import Machine
 from rackproof.core.port_names import rail_alias
+from rackproof.errors import DeclarationError
 
 IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 
 def check_soft_roce(site: Site) -> None:
-    """Raises DeployError where the inventory declares ports, bonds or VLANs, which Soft-RoCE does not have."""
-    stack = nic_stack(site.node)
+    """Raises DeclarationError where the inventory declares ports, bonds or VLANs, which Soft-RoCE does not have."""
+    stack = read_inputs(site.node, NicStack)
     if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(stack, key)]:
-        raise DeployError(
-            f"{site.node.name}: nic_stack.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
+        raise DeclarationError(
+            f"nic.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"
             " this one is soft-roce: take it out, or correct the architecture"
         )
 
@@ -31,9 +34,18 @@ def why_nothing(site: Site) -> str | None:
     return None if site.architecture.fabric else "the architecture has no fabric"
 
 
-def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
+WAIT_UNIT = "/etc/systemd/system/systemd-networkd-wait-online@.service"
+WAIT_UNIT_SINCE = 251
+"""The first systemd with the unit for one port (its NEWS)."""
+OLDER_SYSTEMD = {("ubuntu", "22.04"): 249}
+"""Supported releases without it."""
+
+
+def files(site: Site, declared: Declared | None = None, machine: Machine | None = None) -> tuple[Entry, ...]:
     """``declared``: real adapters; None for Soft-RoCE."""
     entries: list[Entry] = []
+    if machine and OLDER_SYSTEMD.get((machine.os_id, machine.os_version), WAIT_UNIT_SINCE) < WAIT_UNIT_SINCE:
+        entries.append(rendered(WAIT_UNIT))
     if declared:
         entries += _real_ports(site, declared)
     else:
@@ -41,10 +53,10 @@ def files(site: Site, declared: Declared | None = None) -> tuple[Entry, ...]:
             entries += [_network_file(port, "link"), _network_file(port, "network", route=None, vlans=())]
     if sysctl := port_sysctl(declared.addressed() if declared else site.ports):
         conf = "/etc/sysctl.d/61-rackproof-fabric.conf"
-        entries.append(RemoteFile(conf, templates.text(conf, sysctl=sysctl)))
+        entries.append(rendered(conf, sysctl=sysctl))
     if site.ports:
-        # Without rails the names would lead to addresses that the node does not reach: they are left to the site.
-        names = hosts_block(site.fabric_addresses(), site.fabric.interface_prefix)
+        # Without rails some names would lead to addresses that the node does not reach: they are left to the site.
+        names = hosts_block(site.fabric_addresses(), _control_addresses(site), site.fabric.interface_prefix)
         entries.append(RemoteFile("/etc/hosts", names, block=True))
     return tuple(entries)
 
@@ -68,19 +80,16 @@ def _real_ports(site: Site, declared: Declared) -> list[Entry]:
             vlans = vlans_of(declared.stack, port.name)
             entries.append(_network_file(port, "network", route=route, vlans=vlans))
     if named_by_guid:
-        entries.append(RemoteFile(IPOIB_RULES, templates.text(IPOIB_RULES, ports=named_by_guid)))
+        entries.append(rendered(IPOIB_RULES, ports=named_by_guid))
     return entries
 
 
 def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
-    """Routes by port. Raises DeployError when the inventory's gateways do not fit the rails."""
+    """Routes by port. Raises DeclarationError when the inventory's gateways do not fit the rails."""
     others = [
         declared_port.port for declared_port in declared.ports if not declared_port.rail and declared_port.port.address
     ]
-    try:
-        return rail_routes(site.ports, declared.stack, bool(site.fabric.rail_tables), others)
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    return rail_routes(site.ports, declared.stack, bool(site.fabric.rail_tables), others)
 
 
 def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
@@ -107,9 +116,16 @@ def units(ports: tuple[Port, ...], declared: Declared | None = None) -> tuple[Un
 
 
 def known_names(site: Site) -> dict[str, list[str]]:
-    """Every node with its other names: its name on every rail, and the addresses there."""
-    prefix = site.fabric.interface_prefix
+    """Every node with its other names: its name on every rail, and its addresses."""
+    prefix, control = site.fabric.interface_prefix, _control_addresses(site)
     return {
-        name: [*(rail_alias(name, prefix, rail) for rail in range(len(addresses))), *addresses]
+        name: [
+            *(rail_alias(name, prefix, rail) for rail in range(len(addresses))),
+            *dict.fromkeys((*addresses, *filter(None, (control[name],)))),
+        ]
         for name, addresses in site.fabric_addresses().items()
     }
+
+
+def _control_addresses(site: Site) -> dict[str, str | None]:
+    return {node.name: node.control_address(site.fabric.kind) for node in site.rack.nodes}

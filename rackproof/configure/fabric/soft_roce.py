@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.render import templates
-from rackproof.configure.shared_files import boot_modules
+from rackproof.configure.files import Entry
+from rackproof.configure.shared_files import boot_modules, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 
@@ -15,13 +14,10 @@ def files(site: Site) -> tuple[Entry, ...]:
     fabric = site.fabric
     return (
         boot_modules("rdma", "Soft-RoCE", MODULES, load_now=True),
-        RemoteFile(
+        rendered(
             "/etc/systemd/system/rackproof-rxe@.service",
-            templates.text(
-                "/etc/systemd/system/rackproof-rxe@.service",
-                rdma_prefix=fabric.rdma_prefix,
-                interface_prefix=fabric.interface_prefix,
-            ),
+            rdma_prefix=fabric.rdma_prefix,
+            interface_prefix=fabric.interface_prefix,
         ),
     )
 

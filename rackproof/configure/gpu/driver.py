@@ -119,7 +119,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | No
     if fabric_manager and source == "distribution" and (machine.os_id == "debian" or nvlink5):
         raise UnsupportedGpu(
             f"{machine.label} has no fabric manager{' with NVLSM' if nvlink5 else ''} among its own packages, and the"
-            " GPUs are joined by NVSwitches: gpu_stack.source: cuda"
+            " GPUs are joined by NVSwitches; inventory: gpu.source: cuda"
         )
     return Choice(
         source=source,
@@ -151,7 +151,9 @@ def _check_os(machine: Machine) -> None:
 
 def _source(machine: Machine, stack: GpuStack, locked: Locked | None, declared: Gpu, switched: bool) -> Source:
     if machine.family == "rhel" and stack.source == "distribution":
-        raise UnsupportedGpu(f"{machine.label} has no driver of NVIDIA among its own packages: gpu_stack.source: cuda")
+        raise UnsupportedGpu(
+            f"{machine.label} has no driver of NVIDIA among its own packages; inventory: gpu.source: cuda"
+        )
     if stack.source:
         return stack.source
     if locked is not None:
@@ -172,8 +174,8 @@ def _branch(
     promised = exact_version(declared.driver)
     if requested and promised and "." in requested and requested != promised:
         raise UnsupportedGpu(
-            f"driver {requested} is to be installed ({'gpu_stack.driver' if stack.driver else 'version set'}) and"
-            f" gpu.driver of the architecture promises {promised}: make them one"
+            f"driver {requested} is to be installed ({'inventory: gpu.driver' if stack.driver else 'version set'})"
+            f" and gpu.driver of the architecture promises {promised}: make them one"
         )
     if requested and promised and "." not in requested:
         requested = promised if promised.split(".")[0] == requested else requested
@@ -182,7 +184,7 @@ def _branch(
     branch = int(requested.split(".")[0]) if requested else own or max(DEFAULT_BRANCH, _major(oldest) or 0)
     if own is not None and branch != own:
         raise UnsupportedGpu(
-            f"{machine.label} has drivers of branch {own} only, {branch} is asked for: gpu_stack.source: cuda"
+            f"{machine.label} has drivers of branch {own} only, {branch} is asked for; inventory: gpu.source: cuda"
         )
     if oldest and _numbers(oldest)[:1] > (branch,):
         raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
@@ -210,7 +212,7 @@ def _flavour(
             " serves both; take one kind out of the node"
         )
     asked: Flavour | None = stack.flavour if stack.flavour != "auto" else locked.flavour if locked else None
-    who = "gpu_stack.flavour" if stack.flavour != "auto" else "the version set"
+    who = "the inventory's gpu.flavour" if stack.flavour != "auto" else "the version set"
     if asked == "open" and closed:
         raise UnsupportedGpu(
             f"GPU {closed} does not work with open kernel modules, for which {who} asks (nvidia-smi would say: No"
@@ -232,7 +234,9 @@ def _flavour(
     if flavour == "open" and branch < FIRST_OPEN:
         raise UnsupportedGpu(f"branch {branch} has no open kernel modules; {FIRST_OPEN} is the first that has")
     if flavour == "proprietary" and branch > PROPRIETARY_UNTIL:
-        raise UnsupportedGpu(f"branch {branch} has no proprietary kernel modules any more: gpu_stack.flavour: open")
+        raise UnsupportedGpu(
+            f"branch {branch} has no proprietary kernel modules any more; inventory: gpu.flavour: open"
+        )
     if dmabuf and not dmabuf_usable(machine, "open"):
         raise UnsupportedGpu(
             f"gpu.gpudirect: dmabuf needs Linux 5.12, the running kernel is {machine.kernel}: promise peermem"
@@ -243,7 +247,9 @@ def _flavour(
             " peermem"
         )
     if flavour == "open" and stack.module_options.get("NVreg_EnableGpuFirmware") == "0":
-        raise UnsupportedGpu("NVreg_EnableGpuFirmware=0 (gpu_stack.module_options) with open modules, which need GSP")
+        raise UnsupportedGpu(
+            "NVreg_EnableGpuFirmware=0 (the inventory's gpu.module_options) with open modules, which need GSP"
+        )
     return flavour
 
 
@@ -253,7 +259,7 @@ def _check_precompiled(machine: Machine, source: Source, flavour: Flavour) -> No
     if machine.family == "rhel" and flavour == "proprietary":
         return
     hint = {
-        "ubuntu": "Ubuntu's archive has them: gpu_stack.source: distribution",
+        "ubuntu": "Ubuntu's archive has them; inventory: gpu.source: distribution",
         "debian": "Debian has none: enrol the key of DKMS (mokutil --import), or switch Secure Boot off",
     }.get(machine.os_id, "NVIDIA signs proprietary ones only: enrol the key of DKMS, or switch Secure Boot off")
     raise UnsupportedGpu(f"no precompiled {flavour} modules for {machine.label} from the {source} packages; {hint}")
@@ -290,9 +296,9 @@ def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | N
     if not machine.secure_boot or not choice.dkms or key_enrolled:
         return None
     if machine.os_id == "ubuntu":
-        ready = "modules that Ubuntu has signed (gpu_stack: {source: distribution, precompiled: true})"
+        ready = "modules that Ubuntu has signed (gpu: {source: distribution, precompiled: true})"
     elif machine.family == "rhel":
-        ready = "modules that NVIDIA signed (gpu_stack: {precompiled: true}, proprietary ones, its key enrolled)"
+        ready = "modules that NVIDIA signed (gpu: {precompiled: true}, proprietary ones, its key enrolled)"
     else:
         ready = "no signed modules exist for this system"
     return (

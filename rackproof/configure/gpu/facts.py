@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackproof.configure.facts import Answer, complete
+from rackproof.configure.facts import Answer, answer, complete
 from rackproof.configure.gpu import runtimes, state, storage
 
 
@@ -19,21 +19,12 @@ class GpuFacts(Answer[state.GpuState]):
         return state.parse_state(lines, *self.asked)
 
 
-class GdsCheck(Answer[str]):
-    """What ``gdscheck -p`` prints; empty where it is not installed."""
+GdsCheck = answer(
+    "GdsCheck",
+    f"{{ {storage.GDSCHECK}; }} 2>&1; case $? in 127) echo 127;; esac",
+    lambda lines: "" if lines and lines[-1] == "127" else "\n".join(lines) + "\n",
+)
+"""What ``gdscheck -p`` prints; empty where it is not installed."""
 
-    def command(self) -> str:
-        return complete(f"{{ {storage.GDSCHECK}; }} 2>&1; case $? in 127) echo 127;; esac")
-
-    def parse(self, lines: list[str]) -> str:
-        return "" if lines and lines[-1] == "127" else "\n".join(lines) + "\n"
-
-
-class Runtimes(Answer[runtimes.RuntimeState]):
-    """How container runtimes hand out GPUs."""
-
-    def command(self) -> str:
-        return complete(runtimes.state_command())
-
-    def parse(self, lines: list[str]) -> runtimes.RuntimeState:
-        return runtimes.parse_state(lines)
+Runtimes = answer("Runtimes", runtimes.state_command, runtimes.parse_state)
+"""How container runtimes hand out GPUs."""

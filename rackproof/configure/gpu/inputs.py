@@ -1,4 +1,4 @@
-"""The inventory's ``gpu_stack``: how the GPU stack is installed, and what only the site knows.
+"""The inventory's ``gpu``: how the GPU stack is installed, and what only the site knows.
 
 What is promised (driver, persistence, MIG, power limit, GPUDirect, …) is in the architecture.
 """
@@ -11,26 +11,33 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rackproof.configure.inputs import Repository
 from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Host, Name, Option, Value
 
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.+:~^-]*$")]
 DriverVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]+){0,2}$")]
-Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
-Option = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+$")]
-Plain = Annotated[str, StringConstraints(pattern=r"^[^\s\"'\\]+$")]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\n]*$")]
 
 
 class Imex(Inputs):
     """NVLink across the nodes of a rack (GB200, GB300)."""
 
-    nodes: tuple[str, ...] = ()
-    """Addresses of all nodes of the NVLink domain. Default: every GPU node of the inventory, on rail 0."""
+    domain: Name | None = None
+    """Name of the NVLink domain, usually the rack: GPU nodes with the same name share memory. Default: one domain of
+    all GPU nodes of the inventory, where these have no more GPUs than one NVLink switch system joins (72)."""
+    nodes: tuple[Host, ...] = ()
+    """Instead: addresses of all nodes of the domain. Default: their ``management_address``, else rail 0 (NVIDIA, IMEX
+    guide, deployment models: the list names the compute nodes of one NVLink domain)."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Imex:
+        if self.domain and self.nodes:
+            raise ValueError("give either domain or nodes")
+        return self
 
 
 class GpuStack(Inputs):
-    """``gpu_stack`` in the inventory's data of a group or node."""
+    """``gpu`` in the inventory's data of a group or node."""
 
-    KEY: ClassVar = "gpu_stack"
+    KEY: ClassVar = "gpu"
     DOWNLOADS: ClassVar = True
 
     source: Literal["distribution", "cuda"] | None = None
@@ -45,7 +52,9 @@ class GpuStack(Inputs):
     ones), instead of DKMS; Secure Boot accepts them without an enrolled key."""
     driver: DriverVersion | None = None
     """Branch (``580``) or exact version (``580.126.20``). Default: the version set's, else the architecture's."""
-    generations: dict[Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4}$")], str] = Field(default_factory=dict)
+    generations: dict[Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4}$")], Name] = Field(
+        default_factory=dict
+    )
     """PCI device id: generation, for GPUs that the kit does not know."""
     repository: Repository | None = None
     """Where packages come from without a version set: with ``source: cuda`` all of them, with ``distribution``
@@ -53,9 +62,9 @@ class GpuStack(Inputs):
     hold: bool = True
     """Packages that were installed with a version are held (apt-mark hold, dnf versionlock): unattended upgrades that
     replace a running driver are a common failure."""
-    headers: tuple[Word, ...] = ()
+    headers: tuple[Name, ...] = ()
     """Packages with the headers of the running kernel. Default: linux-headers-$(uname -r), or kernel-devel."""
-    module_options: dict[Option, Plain] = Field(default_factory=dict)
+    module_options: dict[Option, Value] = Field(default_factory=dict)
     """Options of the module nvidia: ``NVreg_RestrictProfilingToAdminUsers: "0"``. Default: none, the driver's own."""
     persistenced: bool | None = None
     """Whether nvidia-persistenced runs. Default: as the architecture promises, and on where it has no value."""
@@ -68,10 +77,11 @@ class GpuStack(Inputs):
     nccl: PackageVersion | None = None
     """Version of the packages, with CUDA's: ``2.27.5-1+cuda12.9``. Default: none."""
     dcgm: bool | None = None
-    """DCGM 4 and its service. Default: where the architecture promises a diagnosis (``gpu.dcgm_level``)."""
+    """DCGM 4 and its service. Default: where the architecture promises a diagnosis (``gpu.dcgm_level``), or has
+    ``dcgmi`` among its programs and NVIDIA's repository is there."""
     dcgm_cuda: Literal[12, 13] | None = None
     """The CUDA that DCGM's packages are built for. Default: 13 from driver branch 580 on (CUDA 13 needs it)."""
-    dcgm_exporter: Word | None = None
+    dcgm_exporter: Name | None = None
     """A unit that profiles GPUs through DCGM all the time. Only one client may profile: where both this and the
     diagnosis of ``gpu.dcgm_level`` are declared, plans say so."""
     gdrcopy: bool = False
@@ -81,10 +91,10 @@ class GpuStack(Inputs):
     driver 570, CUDA 12.8)."""
     cufile: dict[str, Any] = Field(default_factory=dict)
     """Further sections of /etc/cufile.json, merged over the kit's: ``properties: {max_direct_io_size_kb: 16384}``."""
-    nccl_conf: dict[Option, Line] = Field(default_factory=dict)
+    nccl_conf: dict[Option, Value] = Field(default_factory=dict)
     """Lines of /etc/nccl.conf; they override those derived from the architecture's fabric. An empty value removes a
     line."""
-    nccl_hca: tuple[Plain, ...] | None = None
+    nccl_hca: tuple[Value, ...] | None = None
     """RDMA devices of collectives. Default: the architecture's ports of the purpose ``compute``, so that the
     front-end's adapters are left out; without any, the fabric's."""
     reset_gpus: bool = False
@@ -99,7 +109,7 @@ class GpuStack(Inputs):
     runtimes: tuple[Literal["docker", "containerd", "podman"], ...] = ()
     """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification. Default: that of the
     architecture where it promises GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
-    packages: tuple[Word, ...] = ()
+    packages: tuple[Name, ...] = ()
     """Further packages from the same repository."""
 
     @field_validator("module_options")

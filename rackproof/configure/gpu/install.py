@@ -96,12 +96,16 @@ def plan_driver(target: WantedDriver, state: GpuState) -> DriverPlan:
     missing = tuple(
         package for package in target.packages if not package.satisfied_by(state.packages.get(package.name))
     )
-    # Missing packages may change the driver: the script compares the fabric manager then.
-    install = missing or _as_the_driver(target, state)
+    follow = followers(target)
+    if set(missing) <= set(follow):
+        # Otherwise the missing ones may change the driver, and the script compares versions behind them.
+        missing = _as_the_driver(target, follow, state) or missing
+    install = missing
     for package in install:
         have = state.packages.get(package.name)
         reasons.append(f"install {package.name} {package.version or ''}".rstrip() + (f" over {have}" if have else ""))
-    versioned = [package.name for package in target.packages if package.version is not None]
+    # A branch moves with its releases; its packages are held where the exact version is declared.
+    versioned = [package.name for package in target.packages if package.version is not None and target.choice.version]
     hold = tuple(name for name in versioned if target.hold and name not in state.held)
     stream = target.stream if target.stream and target.stream != state.stream else None
     if stream:
@@ -197,16 +201,20 @@ def dmabuf_problem(state: GpuState) -> str | None:
     )
 
 
-def fabric_manager(target: WantedDriver) -> Package | None:
-    kinds = ("nvidia-fabricmanager", "nvidia-fabric-manager")
-    return next((package for package in target.packages if package.name.startswith(kinds)), None)
+FOLLOWERS: Final = ("nvidia-fabricmanager", "nvidia-fabric-manager", "libnvidia-nscq", "nvidia-imex")
+"""Beginnings of the names of packages that must be of the driver's version: no NVSwitch and no NVLink domain is set up
+otherwise (NVIDIA, guides of Fabric Manager and IMEX)."""
 
 
-def _as_the_driver(target: WantedDriver, state: GpuState) -> tuple[Package, ...]:
-    """The fabric manager in the driver's version, where only a branch is declared and the versions differ."""
-    manager = fabric_manager(target)
-    have = state.packages.get(manager.name) if manager else None
-    if manager is None or manager.version is not None or have is None or state.available is None:
+def followers(target: WantedDriver) -> tuple[Package, ...]:
+    return tuple(package for package in target.packages if package.name.startswith(FOLLOWERS))
+
+
+def _as_the_driver(target: WantedDriver, follow: Iterable[Package], state: GpuState) -> tuple[Package, ...]:
+    """Followers in the installed driver's version, where only a branch is declared and they differ or are missing."""
+    if target.choice.version is not None or state.available is None:
         return ()
-    wanted_ = Package(manager.name, f"{state.available.version}-*")
-    return () if wanted_.satisfied_by(have) else (wanted_,)
+    if state.available.version.split(".")[0] != str(target.choice.branch):
+        return ()
+    same = (Package(package.name, f"{state.available.version}-*") for package in follow)
+    return tuple(package for package in same if not package.satisfied_by(state.packages.get(package.name)))

@@ -20,7 +20,7 @@ from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.rollback.journal import file_line
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journal_here, journaled
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.architecture import Gpu
@@ -29,21 +29,6 @@ from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.gdscheck import parse_gdscheck
-
-
-@operation()
-def refused(reason: str) -> Commands:
-    """Refuse this node; the others go on.
-
-    + reason: one line
-
-    **Example:**
-
-    .. code:: python
-
-        gpu.refused(name="Machine", reason="PCI devices could not be read")
-    """
-    raise Refused(reason)
 
 
 @operation()
@@ -268,7 +253,7 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriv
     """Load nvidia-fs, and refuse a node where gdscheck does not report every promised file system as supported.
 
     + declared: GPUs of the architecture
-    + stack: the inventory's ``gpu_stack``
+    + stack: the inventory's ``gpu``
     + target: desired driver (``install.WantedDriver``)
     + machine: the node's operating system and devices
 
@@ -324,8 +309,4 @@ def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     """
     actual = ask(facts.Runtimes, "the container runtimes")
     plan = runtime_plans.plan(wanted, actual, installing=not state.is_executing, owned=owned)
-    record_reasons(plan.reasons)
-    if plan:
-        yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
-    else:
-        host.noop("container runtimes hand out GPUs")
+    yield from journaled(plan, "container runtimes hand out GPUs")

@@ -60,7 +60,12 @@ def driver(machine: Machine, choice: Choice) -> tuple[Package, ...]:
 
 
 def _versioned(choice: Choice, names: Iterable[str]) -> tuple[Package, ...]:
-    return tuple(Package(name, f"{choice.version}-*" if choice.version else None) for name in names)
+    """In the driver's version, or of its branch: NVIDIA's repository has all branches under the same names.
+
+    A distribution's packages have the branch in their names, or only one.
+    """
+    of_branch = f"{choice.branch}.*" if choice.source == "cuda" else None
+    return tuple(Package(name, f"{choice.version}-*" if choice.version else of_branch) for name in names)
 
 
 def _debian_driver(choice: Choice) -> tuple[Package, ...]:
@@ -163,6 +168,16 @@ def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> t
 
 def wants_dcgm(stack: GpuStack, declared: Gpu) -> bool:
     return stack.dcgm if stack.dcgm is not None else declared.dcgm_level is not None
+
+
+def with_dcgm(stack: GpuStack, choice: Choice, programs: Collection[str], locked: bool) -> GpuStack:
+    """The stack with DCGM where ``dcgmi`` is among the architecture's programs.
+
+    Not where it could not be installed: NVIDIA's repository has it, no distribution's; with a version set (``locked``)
+    it comes from there or not at all.
+    """
+    has_it = not locked and (choice.source == "cuda" or stack.repository is not None)
+    return stack.model_copy(update={"dcgm": True}) if stack.dcgm is None and "dcgmi" in programs and has_it else stack
 
 
 def _gds(stack: GpuStack) -> tuple[Package, ...]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyinfra import logger
-from pyinfra.api.exceptions import DeployError
 from pyinfra.context import host
 
-from rackproof.configure import settings
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
 from rackproof.configure.gpu import packages as names
@@ -18,20 +16,23 @@ from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.inputs import Repository
 from rackproof.configure.package_transaction.transaction import Package
-from rackproof.configure.render import templates
-from rackproof.configure.shared_files import boot_modules
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import boot_modules, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here, platform_here
 from rackproof.core.architecture import Gpu, Nic
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
-from rackproof.errors import DeclarationError, InventoryError
+from rackproof.core.rack import fold
+from rackproof.errors import DeclarationError
 
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """The kernel's own drivers for the same devices; nova_core exists from kernel 6.15 on."""
+LARGEST_DOMAIN = 72
+"""GPUs that NVLink switches join: GB200 and GB300 NVL72 (NVIDIA, architecture documents of both)."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
 """File systems to which cuFile opens RDMA connections of its own: it needs this node's addresses."""
 
@@ -80,27 +81,17 @@ def proves_storage(site: Site) -> bool:
     return site.real_gpus is not None and bool(site.real_gpus.gds)
 
 
-def stack_of(site: Site) -> GpuStack:
-    """Raises DeployError: a contradiction in the inventory stops the run before anything is touched."""
-    try:
-        return settings.read_inputs(site.node, GpuStack)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
-
-
 def plan_of(site: Site, machine: Machine) -> Plan:
-    """Raises DeployError where the declaration contradicts itself, UnsupportedGpu where this node cannot have it."""
+    """Raises DeclarationError for a contradiction, UnsupportedGpu where this node cannot have it."""
     declared = site.architecture.gpu
     if declared is None:
-        raise DeployError(f"{site.node.name}: the architecture has no GPUs")
-    stack = stack_of(site)
-    try:
-        settings_ = tuning.tuning(declared, stack)
-    except DeclarationError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+        raise DeclarationError("the architecture has no GPUs")
+    stack = read_inputs(site.node, GpuStack)
+    settings_ = tuning.tuning(declared, stack)
     platform = platform_here()
     component = platform.components.driver if platform else None
     choice = choose(machine, declared, stack, component)
+    stack = names.with_dcgm(stack, choice, site.architecture.tools.programs, component is not None)
     kernel = platform.components.kernel if platform else None
     release = kernel.version if kernel and kernel.version != machine.kernel else None
     node_packages = names.node_packages(
@@ -118,15 +109,10 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         tuning=settings_,
         versions=component is not None,
         release=release,
-        toolkit=bool(names.container_toolkit(stack, _handing_out(site, stack))),
+        toolkit=bool(
+            names.container_toolkit(stack, runtimes.handing_out(site.architecture.containers, site.node.groups, stack))
+        ),
     )
-
-
-def _handing_out(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    try:
-        return runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
 
 
 def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
@@ -206,18 +192,20 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     boot = [name.replace("_", "-") for name in (*modules(plan), *fs)]
     nodes = "/etc/nvidia-imex/nodes_config.cfg"
     entries: list[Entry] = [
-        _file("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
+        rendered("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
         boot_modules("gpu", "GPUs", boot),
         *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
         *_persistence(plan),
         *_settings(plan),
     ]
     if choice.fabric_manager:
-        entries.append(_file(f"/etc/systemd/system/{FABRIC_UNIT}.d/rackproof.conf", pci_switches=choice.switches > 0))
+        entries.append(
+            rendered(f"/etc/systemd/system/{FABRIC_UNIT}.d/rackproof.conf", pci_switches=choice.switches > 0)
+        )
     if choice.imex:
-        entries.append(_file(nodes, restart=("nvidia-imex.service",), nodes=imex_nodes(site, stack)))
+        entries.append(rendered(nodes, restart=("nvidia-imex.service",), nodes=imex_nodes(site, stack)))
     lines = nccl_settings(site, declared, stack)
-    entries.append(_file(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
+    entries.append(rendered(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
     if declared.gds:
         rdma = RDMA_FILE_SYSTEMS.intersection(declared.gds)
         addresses = tuple(str(address.ip) for address in site.settings.fabric_addresses) if rdma else ()
@@ -225,15 +213,11 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _file(path: str, restart: tuple[str, ...] = (), mode: str = "644", **values: object) -> RemoteFile:
-    return RemoteFile(path, templates.text(path, **values), restart=restart, mode=mode)
-
-
 def _persistence(plan: Plan) -> tuple[Entry, ...]:
     path = "/etc/systemd/system/nvidia-persistenced.service.d/rackproof.conf"
     if not plan.persistenced:
         return (Absent(path, restart=("nvidia-persistenced.service",)),)
-    return (_file(path, restart=("nvidia-persistenced.service",)),)
+    return (rendered(path, restart=("nvidia-persistenced.service",)),)
 
 
 def _settings(plan: Plan) -> tuple[Entry, ...]:
@@ -241,17 +225,34 @@ def _settings(plan: Plan) -> tuple[Entry, ...]:
     if not plan.tuning and not plan.persistenced:
         return (Absent(service), Absent(tuning.SCRIPT))
     return (
-        _file(service, persistenced=plan.persistenced),
-        _file(tuning.SCRIPT, restart=(tuning.SERVICE,), mode="755", tuning=plan.tuning),
+        rendered(service, persistenced=plan.persistenced),
+        rendered(tuning.SCRIPT, restart=(tuning.SERVICE,), mode="755", tuning=plan.tuning),
     )
 
 
 def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    """Addresses of the NVLink domain."""
+    """Addresses of the NVLink domain. Raises DeclarationError where it is not clear which nodes are in it."""
     if stack.imex.nodes:
         return stack.imex.nodes
-    addresses = (node.fabric_address(0) for node in site.rack.group("gpu"))
-    return tuple(address for address in addresses if address is not None)
+    members = site.rack.group("gpu")
+    domains = {node.name: read_inputs(node, GpuStack).imex.domain for node in members}
+    if None in domains.values() and set(domains.values()) != {None}:
+        undeclared = fold([name for name, domain in domains.items() if domain is None])
+        raise DeclarationError(f"gpu.imex.domain: {undeclared} has none, other GPU nodes have one: name all")
+    gpus = len(domains) * (site.architecture.gpu.count if site.architecture.gpu else 0)
+    if stack.imex.domain is None and gpus > LARGEST_DOMAIN:
+        raise DeclarationError(
+            f"gpu.imex.domain: {len(domains)} GPU nodes with {gpus} GPUs are more than one NVLink domain"
+            f" ({LARGEST_DOMAIN} at most): name each node's domain, e.g. its rack"
+        )
+    addresses = {
+        node.name: node.management_address or node.fabric_address()
+        for node in members
+        if domains[node.name] == stack.imex.domain
+    }
+    if missing := [name for name, address in addresses.items() if address is None]:
+        raise DeclarationError(f"gpu.imex: {fold(missing)}: no address; give management_address, or imex.nodes")
+    return tuple(address for address in addresses.values() if address is not None)
 
 
 def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:

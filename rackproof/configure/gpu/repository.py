@@ -25,6 +25,15 @@ OWN_DRIVER_PACKAGES = (
 repository is there for the tools."""
 
 
+def pinned(choice: Choice) -> str | None:
+    """The driver's version in apt's notation, or its branch, as NVIDIA's packages ``nvidia-driver-pinning-…`` pin them
+    (driver installation guide, version locking); RHEL's module streams do it there. A distribution has one branch under
+    one name."""
+    if choice.version:
+        return f"{choice.version}-*"
+    return f"{choice.branch}.*" if choice.source == "cuda" else None
+
+
 def entries(machine: Machine, choice: Choice, repository: Repository | None) -> tuple[RemoteFile, ...]:
     """The repository, where something comes from it, and apt's pins: the whole driver comes from one source."""
     family, cuda = machine.family, choice.source == "cuda"
@@ -38,7 +47,7 @@ def entries(machine: Machine, choice: Choice, repository: Repository | None) -> 
         own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
         beside = repository is not None and not cuda
         text = templates.text(
-            PINS, unwanted=own if cuda else "l=NVIDIA CUDA", version=choice.version, own_first=beside,
+            PINS, unwanted=own if cuda else "l=NVIDIA CUDA", pinned=pinned(choice), own_first=beside,
             driver=OWN_DRIVER_PACKAGES if beside else DRIVER_PACKAGES,
         )  # fmt: skip
         entries_.append(RemoteFile(PINS, text))

@@ -12,9 +12,12 @@ from typing import Final
 from rackproof import shell
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.rollback.journal import Later, later, mark_lines
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.architecture import Containers
-from rackproof.errors import InventoryError, Refused
+from rackproof.core.plan import Change
+from rackproof.errors import DeclarationError, Refused
 from rackproof.parse.containers import parse_containerd_runtime, parse_docker_runtimes
+from rackproof.parse.sections import sections_of
 
 CDI: Final = "/etc/cdi/nvidia.yaml"
 CDI_SERVICE: Final = "rackproof-cdi.service"
@@ -42,12 +45,12 @@ def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ..
 
 
 def handing_out(declared: Containers | None, groups: Collection[str], stack: GpuStack) -> tuple[str, ...]:
-    """Runtimes that give GPUs to containers on a node of these roles. Raises InventoryError."""
+    """Runtimes that give GPUs to containers on a node of these roles. Raises DeclarationError."""
     own = owned(declared, groups)
     here = declared.runtime if declared and not own and set(declared.roles) & set(groups) else None
     if here in CONFIGURED and here in stack.runtimes:
-        raise InventoryError(
-            f"gpu_stack.runtimes: {here}: the architecture declares it without GPUs, and two deploys would write its"
+        raise DeclarationError(
+            f"gpu.runtimes: {here}: the architecture declares it without GPUs, and two deploys would write its"
             " configuration; promise containers.nvidia_runtime or containers.cdi"
         )
     return stack.runtimes or own
@@ -63,7 +66,6 @@ def with_runtime(declared: Containers | None, wanted: Sequence[str], owned: Coll
 class RuntimeState:
     docker: bool | None
     """Docker has the runtime; None where Docker is not installed or does not answer."""
-    docker_cgroup: str
     containerd: bool | None
     containerd_systemd: bool
     """Control groups of containers with NVIDIA's runtime are systemd's."""
@@ -82,20 +84,11 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> RuntimeState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    parts: list[list[str]] = [[]]
-    for line in lines:
-        if line == "--":
-            parts.append([])
-        else:
-            parts[-1].append(line.strip())
-    if len(parts) != 5:
-        raise ValueError(f"expected 5 sections, actual {len(parts)}")
-    docker, containerd, cdi, driver, toolkit = parts
+    docker, containerd, cdi, driver, toolkit = sections_of([line.strip() for line in lines], 5)
     known = parse_docker_runtimes(docker[0]) if docker and docker[0].startswith("{") else frozenset()
     handed_out, by_systemd = parse_containerd_runtime(containerd[1:], RUNTIME)
     return RuntimeState(
         docker=None if not docker else RUNTIME in known,
-        docker_cgroup=docker[1] if len(docker) > 1 else "",
         containerd=None if not containerd else handed_out,
         containerd_systemd=by_systemd,
         cdi_version=cdi[0].removeprefix("libcuda.so.") if cdi else "",
@@ -104,24 +97,7 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimePlan:
-    lines: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    later: tuple[Later, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.lines)
-
-    @property
-    def script(self) -> str:
-        return "\n".join(("set -eu", 'fail() { echo "$1" >&2; exit 1; }', *self.lines))
-
-
-def plan(
-    wanted: Sequence[str], state: RuntimeState, installing: bool = False, owned: Sequence[str] = ()
-) -> RuntimePlan:
+def plan(wanted: Sequence[str], state: RuntimeState, installing: bool = False, owned: Sequence[str] = ()) -> ScriptPlan:
     """Commands that make runtimes hand out GPUs. ``installing``: runtimes and toolkit are installed later in the same
     run. ``owned``: runtimes whose configuration another deploy writes, with the toolkit in it; they need a restart at
     most.
@@ -148,11 +124,12 @@ def plan(
             f"systemctl restart {CDI_SERVICE} || fail 'nvidia-ctk cdi generate failed: journalctl -u {CDI_SERVICE}'",
             f"[ -s {CDI} ] || fail '{CDI} was not written'",
         ]
-    return RuntimePlan(
+    return ScriptPlan(
         tuple(lines),
-        tuple(reasons),
+        tuple(Change(what=reason) for reason in reasons),
         mark_lines([f"restart:{name}.service" for name in configured]),
         tuple(entry for name in configured for entry in CONFIGURED[name]),
+        head=('fail() { echo "$1" >&2; exit 1; }',),
     )
 
 

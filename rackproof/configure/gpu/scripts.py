@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rackproof.configure.files import PENDING, REBOOT
-from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, WantedDriver, fabric_manager
+from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, WantedDriver, followers
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
 from rackproof.configure.package_transaction.transaction import (
     ROOM_MIB,
@@ -131,10 +131,8 @@ def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Pol
         prepare = _non_free_lines(plan.install[0].name, machine)
     hold = held_by(plan.install, plan.hold, machine.family, target.hold)
     if plan.install or prepare or hold:
-        # Where only a branch is declared, a fabric manager that was upgraded alone is downgraded to the driver's
-        # version.
-        manager = fabric_manager(target)
-        downgrades = [manager.name] if manager and manager.version is None else []
+        # Where only a branch is declared, a follower that was upgraded alone is downgraded to the driver's version.
+        downgrades = [] if target.choice.version else [package.name for package in followers(target)]
         lines.append(transaction(plan.install, hold, machine.family, policy, prepare, downgrades))
     if plan.initramfs or plan.install:
         lines += _initramfs_lines(target.stamp, machine)
@@ -202,23 +200,21 @@ def _fabric_unit_lines() -> list[str]:
     ]
 
 
-def _fabric_manager_lines(target: WantedDriver, machine: Machine) -> list[str]:
-    """Compare the fabric manager with the driver: it sets up no NVSwitch where their versions differ.
-
-    The version set compares its own.
-    """
-    manager = fabric_manager(target)
-    if manager is None:
-        return []
-    name = shlex.quote(manager.name)
-    ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
-    if machine.family == "debian":
-        ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
-    return [
-        f'fm=$({ask} 2>/dev/null) || fail "{name}: no version to be read"',
-        f'[ "$fm" = "$want" ] || fail "{name} is $fm, the module nvidia is $want: without the same version no NVSwitch'
-        ' is set up; declare the exact one (gpu_stack: {driver: $want}), and put both on the mirror"',
-    ]
+def _follower_lines(target: WantedDriver, machine: Machine) -> list[str]:
+    """Compare the followers with the driver. The version set compares its own."""
+    lines = []
+    for package in followers(target):
+        name = shlex.quote(package.name)
+        ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
+        if machine.family == "debian":
+            ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
+        lines += [
+            f'follower=$({ask} 2>/dev/null) || fail "{name}: no version to be read"',
+            f'[ "$follower" = "$want" ] || fail "{name} is $follower, the module nvidia is $want: without the same'
+            " version no NVSwitch is set up; declare the exact one (gpu: {driver: $want} in the inventory), and put"
+            ' both on the mirror"',
+        ]
+    return lines
 
 
 def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> list[str]:
@@ -245,7 +241,7 @@ def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> li
             f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
             f' declared is branch {choice.branch}"'
         )
-    lines += _fabric_manager_lines(target, machine)
+    lines += _follower_lines(target, machine)
     licence = f"case $({modinfo} -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
     lines += [
         licence,

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
@@ -115,7 +116,7 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
         "power_cap_w": POWER_CAP_W,
     }
     answers = [
-        RemoteFile(f"{RECORDINGS}/{name}", templates.text(f"{RECORDINGS}/{name}", **values))
+        rendered(f"{RECORDINGS}/{name}", **values)
         for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
     ]
     program = templates.text(PROGRAM, recordings=RECORDINGS)

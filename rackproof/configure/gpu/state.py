@@ -30,7 +30,7 @@ MODULES: Final = (
 STAMP: Final = "/var/lib/rackproof/gpu-initramfs"
 """sha256 of what was in modprobe.d when the kit last had the initial file system rebuilt."""
 SMI_TIMEOUT_S: Final = 60
-"""nvidia-smi hangs for ever on a GPU that has fallen off the bus."""
+"""nvidia-smi hangs forever on a GPU that has fallen off the bus."""
 FABRIC_UNIT: Final = "nvidia-fabricmanager.service"
 
 _KEYS: Final = "/var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"

@@ -67,7 +67,7 @@ def tuning(declared: Gpu, stack: GpuStack) -> Tuning:
         raise DeclarationError("gpu.mig_profiles: partitions need gpu.mig: Enabled")
     if stack.locked_clocks_mhz and clocks is not None:
         raise DeclarationError(
-            "gpu_stack.locked_clocks_mhz: the architecture promises clocks (gpu.clocks), and locked ones hold GPUs down"
+            "the inventory has gpu.locked_clocks_mhz, the architecture gpu.clocks: locked clocks hold GPUs down"
         )
     return Tuning(
         power_limit_w=declared.power_limit_w,

@@ -30,8 +30,8 @@ SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".typed", ".j2", ".css", "
 NOT_NEEDED = ("pyinfra",)
 """Dependencies that only the controller needs."""
 DATA_KEYS = (
-    "fabric_addresses", "fabric_second_addresses", "nic_ports", "simulated_gpus", "virtual", "command_timeout_s",
-    "containers",
+    "fabric_addresses", "fabric_second_addresses", "management_address", "nic_ports", "simulated_gpus", "virtual",
+    "command_timeout_s", "containers",
 )  # fmt: skip
 """Keys of the inventory's data that checks read. Others are not copied to nodes: they may be confidential."""
 STAMP = "installed"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof import architectures
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.health_check import kit
 from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.render import templates
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
-from rackproof.errors import RackproofError
 
 PROGRAM = kit.PROGRAM
 SERVICE = "rackproof-health.service"
@@ -30,20 +28,8 @@ def with_python_of(inputs: HealthInputs, family: str) -> HealthInputs:
     return inputs
 
 
-def inputs_here(site: Site) -> HealthInputs:
-    """Raises DeployError."""
-    try:
-        return kit.inputs_of(site.node, site.settings.virtual)
-    except RackproofError as error:
-        raise DeployError(str(error)) from None
-
-
 def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, ...]:
     unit = f"/etc/systemd/system/{SERVICE}"
-    try:
-        rack = kit.rack_file(site.rack, ARCHITECTURE)
-    except RackproofError as error:
-        raise DeployError(str(error)) from None
     program = templates.text(
         PROGRAM,
         node=site.node.name,
@@ -54,19 +40,16 @@ def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, .
     )
     return (
         RemoteDirectory("/etc/rackproof"),
-        RemoteFile("/etc/rackproof/rack.yaml", rack),
+        RemoteFile("/etc/rackproof/rack.yaml", kit.rack_file(site.rack, ARCHITECTURE)),
         RemoteFile(f"/etc/rackproof/{ARCHITECTURE}", architecture),
         RemoteFile(PROGRAM, program, mode="755"),
-        RemoteFile(unit, templates.text(unit, time_limit=chosen.time_limit_s)),
+        rendered(unit, time_limit=chosen.time_limit_s),
     )
 
 
 @lru_cache(maxsize=4)
 def wanted_kit(chosen: HealthInputs) -> kit.Kit:
-    try:
-        return kit.Kit(kit.archive(), kit.requirements(), chosen)
-    except RackproofError as error:
-        raise DeployError(str(error)) from None
+    return kit.Kit(kit.archive(), kit.requirements(), chosen)
 
 
 def architecture_id(site: Site) -> str:
@@ -76,7 +59,4 @@ def architecture_id(site: Site) -> str:
 @lru_cache(maxsize=4)
 def architecture_text(identifier: str) -> str:
     """The architecture with everything that it extends, as one file."""
-    try:
-        return architectures.load(identifier).text
-    except RackproofError as error:
-        raise DeployError(str(error)) from None
+    return architectures.load(identifier).text

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyinfra.api.exceptions import DeployError
-from pyinfra.context import host
-
 from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
@@ -18,8 +15,9 @@ from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be
 from rackproof.configure.nic.stack import Source
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
+from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.configure.versions.repositories import mirrored
-from rackproof.configure.versions.site import platform_here, version_inputs
+from rackproof.configure.versions.site import platform_here
 from rackproof.core.architecture import Architecture, Nic
 from rackproof.core.architecture.expectations import role_with
 from rackproof.core.machine import Machine
@@ -27,7 +25,7 @@ from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.core.versions.models import Components, NetworkStack
 from rackproof.core.versions.select import applies
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError
 
 FirmwareWanted = tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]
 """Purpose, names or PCI addresses of its ports, version, settings."""
@@ -70,28 +68,17 @@ class Declared:
         return "NetworkManager" if self.family == "rhel" else "networkd"
 
 
-def nic_stack(node: Node) -> NicStack:
-    """The inventory's ``nic_stack``. Raises DeployError, one line."""
-    try:
-        return read_inputs(node, NicStack)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
-
-
 def declared_here() -> Declared:
-    """What is declared for the node that pyinfra is at. Raises DeployError, one line, for a contradiction."""
+    """What is declared for the node that pyinfra is at. Raises DeclarationError, one line, for a contradiction."""
     site = here()
     machine = machine_here()
     if machine is not None and machine.family not in ("debian", "rhel"):
-        raise DeployError(f"{host.name}: {machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
+        raise DeclarationError(f"{machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
     components, family = platform.components if platform else None, machine.family if machine else "debian"
-    declared = declare(site, nic_stack(site.node), components, family, machine)
+    declared = declare(site, read_inputs(site.node, NicStack), components, family, machine)
     fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
-    try:
-        ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
     return replace(declared, ports=ports, drivers=needs_drivers(declared.stack, ports, machine))
 
 
@@ -113,12 +100,10 @@ def network_of(components: Components | None, site: Site, machine: Machine | Non
 def declare(
     site: Site, stack: NicStack, components: Components | None, family: str, machine: Machine | None
 ) -> Declared:
-    """What is declared about software, without ports. Raises DeployError where inventory and version set contradict."""
+    """Declared software, without ports. Raises DeclarationError where inventory and version set contradict."""
     network = network_of(components, site, machine)
     if stack.source and network and stack.source != network.stack:
-        raise DeployError(
-            f"{site.node.name}: nic_stack.source is {stack.source}, the version set has {network.stack}: correct one"
-        )
+        raise DeclarationError(f"nic.source is {stack.source}, the version set has {network.stack}: correct one")
     source: Source = stack.source or (network.stack if network else "inbox")
     nics = nics_of(site.architecture, site.node)
     role = role_with(site.architecture, site.node.groups, "pcie")
@@ -136,9 +121,9 @@ def declare(
 
 
 def locked_firmware(node: Node, stack: NicStack, components: Components | None) -> Locked:
-    """Locked firmware of adapters, with URLs of the site's mirror. Raises DeployError for an unknown model."""
+    """Locked firmware of adapters, with URLs of the site's mirror. Raises DeclarationError for an unknown model."""
     entries = components.nic_firmware if components else ()
-    version_settings = version_inputs(node)
+    version_settings = read_inputs(node, VersionInputs)
     images = {
         **{
             entry.psid: Image(version=entry.version, url=entry.file.url, sha256=entry.file.sha256)
@@ -153,9 +138,9 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
     }
     locked = Locked(entries, at_site, stack.adapters, version_settings.proxy)
     if unknown := unknown_models(locked):
-        raise DeployError(
-            f"{node.name}: versions_lock: nic_firmware: no adapter is called {', '.join(unknown)}; known are"
-            f" {known_models()} and the names in nic_stack.adapters"
+        raise DeclarationError(
+            f"versions_lock: nic_firmware: no adapter is called {', '.join(unknown)}; known are"
+            f" {known_models()} and the names in nic.adapters"
         )
     return locked
 
@@ -169,9 +154,9 @@ def uses_adapters(site: Site, stack: NicStack) -> bool:
 def uses_adapters_here(site: Site) -> bool:
     """``uses_adapters`` for the node that pyinfra is at, including adapters that its version set applies to.
 
-    Raises DeployError.
+    Raises DeclarationError.
     """
-    stack = nic_stack(site.node)
+    stack = read_inputs(site.node, NicStack)
     if uses_adapters(site, stack):
         return True
     platform, machine = platform_here(), machine_here()
@@ -181,7 +166,7 @@ def uses_adapters_here(site: Site) -> bool:
 def set_means(components: Components, site: Site, stack: NicStack, machine: Machine) -> bool:
     """Whether the version set has drivers or firmware for a supported adapter of the machine.
 
-    Raises DeployError for an unknown model.
+    Raises DeclarationError for an unknown model.
     """
     functions = [
         device
@@ -216,19 +201,19 @@ def rail_nic(nics: Sequence[Nic], rails: Sequence[Port], node: Node) -> Nic | No
 
 
 def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
-    """Names of the ports in inventory and architecture. Raises DeployError."""
+    """Names of the ports in inventory and architecture. Raises DeclarationError."""
     try:
         named = names_by_purpose(node.data).get(nic.purpose, ())
     except ValueError as error:
-        raise DeployError(f"{node.name}: {error}") from None
+        raise DeclarationError(str(error)) from None
     return named or nic.interfaces or nic.ports
 
 
 def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:
     """Declared firmware, purpose by purpose.
 
-    Only an entry for the rails may leave out which ports it is about: the inventory names the rails. Raises DeployError
-    for any other entry that does.
+    Only an entry for the rails may leave out which ports it is about: the inventory names the rails. Raises
+    DeclarationError for any other entry that does.
     """
     nics = nics_of(site.architecture, site.node)
     rails = rail_nic(nics, site.ports, site.node)

@@ -27,12 +27,12 @@ class DeclaredPort:
     """The architecture's entry for the port's purpose."""
     lossless: bool
     """Whether ``fabric.lossless`` applies to this port."""
-    said: NodePort | None = None
+    entry: NodePort | None = None
     """The inventory's entry; None for a rail."""
 
     @property
     def rail(self) -> bool:
-        return self.said is None
+        return self.entry is None
 
     @property
     def of_nvidia(self) -> bool:
@@ -43,7 +43,7 @@ class DeclaredPort:
 def declared_ports(
     fabric: Fabric, stack: NicStack, rails: Sequence[Port], nics: Sequence[Nic], rail_nic: Nic | None
 ) -> tuple[DeclaredPort, ...]:
-    """Rails first. Raises ValueError, one line, where inventory and architecture contradict themselves or each other.
+    """Rails first. Raises DeclarationError, one line, where inventory and architecture contradict.
 
     ``rail_nic``: the entry of ``nics`` that is about the rails.
     """
@@ -55,8 +55,8 @@ def declared_ports(
             declared.append(
                 _other(fabric, stack, name, node_port, _nic_of(node_port, nics, rail_nic), bond_of.get(name))
             )
-        except (ValueError, DeclarationError) as error:
-            raise ValueError(f"nic_stack.ports.{name}: {error}") from None
+        except DeclarationError as error:
+            raise DeclarationError(f"nic.ports.{name}: {error}") from None
     _once(declared, stack)
     _bonds_agree(declared)
     _all_promised(declared, nics, rail_nic)
@@ -78,9 +78,9 @@ def _members(stack: NicStack) -> dict[str, str]:
     for name, bond in stack.bonds.items():
         for port in bond.ports:
             if port not in stack.ports:
-                raise ValueError(f"nic_stack.bonds.{name}.ports: {port}: {suggestion(port, stack.ports)}")
+                raise DeclarationError(f"nic.bonds.{name}.ports: {port}: {suggestion(port, stack.ports)}")
             if port in names:
-                raise ValueError(f"nic_stack.bonds.{name}.ports: {port} is a member of {names[port]}, too")
+                raise DeclarationError(f"nic.bonds.{name}.ports: {port} is a member of {names[port]}, too")
             names[port] = name
         again = [
             port
@@ -88,8 +88,8 @@ def _members(stack: NicStack) -> dict[str, str]:
             if (node_port.mac and node_port.mac in bond.macs) or (node_port.path and node_port.path in bond.paths)
         ]
         if again:
-            raise ValueError(
-                f"nic_stack.bonds.{name}: {', '.join(again)} of nic_stack.ports is a member: name the members there"
+            raise DeclarationError(
+                f"nic.bonds.{name}: {', '.join(again)} of nic.ports is a member: name the members there"
                 f" (bonds: {{{name}: {{ports: [{', '.join(again)}, …]}}}})"
             )
     return names
@@ -101,12 +101,12 @@ def _nic_of(node_port: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> N
     by_purpose = {nic.purpose: nic for nic in nics}
     nic = by_purpose.get(node_port.purpose)
     if nic is None:
-        raise ValueError(
+        raise DeclarationError(
             f"purpose: the architecture has no {node_port.purpose} in its nics"
             f" ({suggestion(node_port.purpose, by_purpose)}); leave it out where the architecture names no port"
         )
     if nic is rail_nic:
-        raise ValueError(f"purpose: {node_port.purpose} is that of the rails (fabric_paths, fabric_macs)")
+        raise DeclarationError(f"purpose: {node_port.purpose} is that of the rails (fabric_paths, fabric_macs)")
     return nic
 
 
@@ -120,9 +120,9 @@ def _other(
     if bond is not None:
         _may_be_member(node_port, bond, infiniband)
     if infiniband and node_port.lossless:
-        raise ValueError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
+        raise DeclarationError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
     if node_port.lossless and fabric.lossless is None:
-        raise ValueError("lossless: the architecture says nothing in fabric.lossless; say it there")
+        raise DeclarationError("lossless: the architecture says nothing in fabric.lossless; say it there")
     lossless = bool(node_port.rdma) if node_port.lossless is None else node_port.lossless
     mtu = None
     if not infiniband:
@@ -133,9 +133,9 @@ def _other(
     for vlan in vlans:
         if infiniband or bond:
             what = "InfiniBand has partitions (pkeys), no VLANs" if infiniband else f"say parent: {bond}"
-            raise ValueError(f"it is the parent of nic_stack.vlans.{vlan}: {what}")
+            raise DeclarationError(f"it is the parent of nic.vlans.{vlan}: {what}")
         if mtu and (stack.vlans[vlan].mtu or 0) > mtu:
-            raise ValueError(f"MTU {stack.vlans[vlan].mtu} of nic_stack.vlans.{vlan} is more than its {mtu}")
+            raise DeclarationError(f"MTU {stack.vlans[vlan].mtu} of nic.vlans.{vlan} is more than its {mtu}")
     port = Port(
         name=name,
         rdma=node_port.rdma or "",
@@ -155,7 +155,7 @@ def _mac(mac: str | None, infiniband: bool) -> str | None:
     if infiniband and len(mac) > ETHERNET_MAC_LENGTH:
         return mac[-GUID_LENGTH:]
     if infiniband or len(mac) != ETHERNET_MAC_LENGTH:
-        raise ValueError(
+        raise DeclarationError(
             f"mac: {mac} is no address of {'an InfiniBand' if infiniband else 'an Ethernet'} port; link_layer says"
             " which it is (Ethernet: six bytes, InfiniBand: the GUID, eight)"
         )
@@ -164,27 +164,27 @@ def _mac(mac: str | None, infiniband: bool) -> str | None:
 
 def ipoib_mtu(declared_port: DeclaredPort, fabric: Fabric) -> int:
     """Bytes, of an InfiniBand port's interface. The architecture's MTU is the path's, which the subnet manager sets."""
-    if declared_port.said is not None and declared_port.said.mtu:
-        return declared_port.said.mtu
+    if declared_port.entry is not None and declared_port.entry.mtu:
+        return declared_port.entry.mtu
     return fabric.mtu if fabric.kind == "infiniband" else ports.DATAGRAM_MTU_MAX
 
 
 def _may_be_member(node_port: NodePort, bond: str, infiniband: bool) -> None:
     if infiniband:
-        raise ValueError(f"it is a member of {bond}: {NO_INFINIBAND_BONDS}")
+        raise DeclarationError(f"it is a member of {bond}: {NO_INFINIBAND_BONDS}")
     if node_port.address:
-        raise ValueError(f"address: it is a member of {bond}, which has the address: leave it out, or the bond")
+        raise DeclarationError(f"address: it is a member of {bond}, which has the address: leave it out, or the bond")
     if node_port.rdma:
-        raise ValueError(
+        raise DeclarationError(
             f"rdma: it is a member of {bond}, whose ports have one RDMA device together, named by the driver:"
             " leave it out, and say lossless: true where RoCE runs over the bond"
         )
 
 
 def _one(key: str, inventory: Value | None, architecture: Value | None) -> Value | None:
-    """The value of one or both sides. Raises ValueError where both have one and they differ."""
+    """The value of one or both sides. Raises DeclarationError where both have one and they differ."""
     if inventory is not None and architecture is not None and inventory != architecture:
-        raise ValueError(f"{key}: {inventory} is said here, {architecture} of its purpose or port: correct one")
+        raise DeclarationError(f"{key}: {inventory} here, {architecture} for its purpose or port: correct one")
     return architecture if inventory is None else inventory
 
 
@@ -200,14 +200,14 @@ def _once(declared: Sequence[DeclaredPort], stack: NicStack) -> None:
                     f"rail {declared_port.port.name}" if declared_port.rail else declared_port.port.name
                     for declared_port in those
                 )
-                raise ValueError(f"nic_stack.ports: {what} {value} is said of {named}: correct one")
+                raise DeclarationError(f"nic.ports: {what} {value} is declared for {named}: correct one")
     for name in (*stack.bonds, *stack.vlans):
         if name in stack.ports:
-            raise ValueError(f"nic_stack: {name} is the name of a port and of a bond or a VLAN")
+            raise DeclarationError(f"nic: {name} is the name of a port and of a bond or a VLAN")
 
 
 def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
-    """RoCE over a bond needs all members on one adapter. Raises ValueError."""
+    """RoCE over a bond needs all members on one adapter. Raises DeclarationError."""
     members: dict[str, list[DeclaredPort]] = {}
     for declared_port in declared:
         if declared_port.port.bond:
@@ -215,32 +215,32 @@ def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
     for bond, those in members.items():
         without = [declared_port.port.name for declared_port in those if not declared_port.lossless]
         if without and len(without) < len(those):
-            raise ValueError(
-                f"nic_stack.bonds.{bond}: lossless is not said of {', '.join(without)}: say it of all, or none"
+            raise DeclarationError(
+                f"nic.bonds.{bond}: lossless is not declared for {', '.join(without)}: declare it for all, or none"
             )
         adapters = {declared_port.port.path.rpartition(".")[0] for declared_port in those if declared_port.port.path}
         if not without and len(adapters) > 1:
-            raise ValueError(
-                f"nic_stack.bonds.{bond}: lossless is said, and its members are of {len(adapters)} adapters: RoCE runs"
-                " over a bond of one adapter's ports only; bond those, or leave out lossless"
+            raise DeclarationError(
+                f"nic.bonds.{bond}: lossless is declared, and its members are of {len(adapters)} adapters: RoCE"
+                " runs over a bond of one adapter's ports only; bond those, or leave out lossless"
             )
 
 
 def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
-    """Every promise about ports has a named port that it is set on. Raises ValueError."""
+    """Every promise about ports has a named port that it is set on. Raises DeclarationError."""
     for nic in nics:
         if nic is rail_nic:
             continue
         named = [declared_port.port.name for declared_port in declared if declared_port.nic is nic]
         if named and len(named) != nic.count:
-            raise ValueError(
-                f"nic_stack.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
+            raise DeclarationError(
+                f"nic.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
                 f" {', '.join(named)}: name all of them, or leave out the purpose"
             )
         promised = [key for key in LOST_AT_BOOT if getattr(nic, key) is not None]
         if promised and not named:
-            raise ValueError(
-                f"nic_stack.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
+            raise DeclarationError(
+                f"nic.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
                 f" none is named: name each with purpose: {nic.purpose} (mac or path): no other deploy sets it; or,"
                 " where these are the rails, name them in the architecture (nics.*.interfaces)"
             )
@@ -264,20 +264,20 @@ def settings(
 
 
 def _settings_of(declared_port: DeclaredPort, fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, str]:
-    if declared_port.said is None:
+    if declared_port.entry is None:
         of_rail = ports.infiniband_settings if declared_port.infiniband else ports.roce_settings
         return of_rail(fabric, stack, declared_port.nic, nvidia)
     values: dict[str, str] = {}
     if declared_port.infiniband:
-        key, mode = f"nic_stack.ports.{declared_port.port.name}: mtu", ports.ipoib_mode(stack, declared_port.nic)
+        key, mode = f"nic.ports.{declared_port.port.name}: mtu", ports.ipoib_mode(stack, declared_port.nic)
         values = ports.ipoib_settings(key, ipoib_mtu(declared_port, fabric), mode, nvidia)
     elif declared_port.lossless:
         values = ports.lossless_settings(fabric.lossless, stack, nvidia)
         if declared_port.port.bond:
             values = {key: value for key, value in values.items() if key not in ports.CONNECTIONS}
     nic = declared_port.nic
-    request = declared_port.said.max_read_request or (nic.max_read_request if nic else None)
-    ordering = declared_port.said.relaxed_ordering
+    request = declared_port.entry.max_read_request or (nic.max_read_request if nic else None)
+    ordering = declared_port.entry.relaxed_ordering
     if ordering is None and nic:
         ordering = nic.relaxed_ordering
     return values | ports.pcie_values(request, ordering)

@@ -74,7 +74,7 @@ def _unknown(device: Pci) -> str:
         )
     return (
         f"{device.address}: unknown network adapter {device.ids}; if mlx5 drives it, say"
-        f" nic_stack: {{adapters: {{'{device.ids}': NAME}}}} in the inventory"
+        f" nic: {{adapters: {{'{device.ids}': NAME}}}} in the inventory"
     )
 
 

@@ -2,100 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from rackproof.configure.facts import Answer, complete
+from rackproof.configure.facts import answer
 from rackproof.configure.nic import firmware, links, ports, stack
-from rackproof.parse.bonding import Bond, parse_bonds
+from rackproof.parse.bonding import parse_bonds
 from rackproof.parse.link_counters import BASELINE, parse_baseline
+from rackproof.parse.pci_links import SLOT
 from rackproof.parse.routes import Route, Rule, parse_routes, parse_rules
+from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
 
+PortStates = answer("PortStates", ports.state_command, ports.parse_states)
+"""Settings in force on ports, from /sys, mlnx_qos or dcb, ethtool and the PCI configuration."""
 
-class PortStates(Answer[dict[str, ports.PortState]]):
-    """Settings in force on ports, from /sys, mlnx_qos or dcb, ethtool and the PCI configuration."""
+FirmwareStates = answer("FirmwareStates", firmware.state_command, firmware.parse_state)
+"""Versions and settings of firmware, the boot, and pending marks."""
 
-    def command(self, names: Sequence[str]) -> str:
-        return complete(ports.state_command(names))
-
-    def parse(self, lines: list[str]) -> dict[str, ports.PortState]:
-        return ports.parse_states(lines)
-
-
-class FirmwareStates(Answer[firmware.FirmwareState]):
-    """Versions and settings of firmware, the boot, and pending marks."""
-
-    def command(self, wanted: Sequence[firmware.WantedFirmware]) -> str:
-        return complete(firmware.state_command(wanted))
-
-    def parse(self, lines: list[str]) -> firmware.FirmwareState:
-        return firmware.parse_state(lines)
+StackState = answer("StackState", stack.state_command, stack.parse_state)
+"""Loaded and installed drivers, and what would lose its connection without them."""
 
 
-class StackState(Answer[stack.StackState]):
-    """Loaded and installed drivers, and what would lose its connection without them."""
-
-    def command(self) -> str:
-        return complete(stack.state_command())
-
-    def parse(self, lines: list[str]) -> stack.StackState:
-        return stack.parse_state(lines)
+def _slots(lines: Sequence[str]) -> dict[str, str]:
+    parts = (line.split() for line in lines)
+    # A virtio or USB device has other names.
+    return {name: slot for name, slot in parts if SLOT.fullmatch(slot)}
 
 
-class Slots(Answer[dict[str, str]]):
-    """PCI address by interface or RDMA device."""
+Slots = answer(
+    "Slots",
+    "for d in /sys/class/infiniband/*/device /sys/class/net/*/device; do"
+    ' [ -e "$d" ] || continue; n=${d%/device}; s=$(cd -P "$d" && pwd); echo "${n##*/} ${s##*/}"; done',
+    _slots,
+)
+"""PCI address by interface or RDMA device."""
 
-    def command(self) -> str:
-        return complete(
-            "for d in /sys/class/infiniband/*/device /sys/class/net/*/device; do"
-            ' [ -e "$d" ] || continue; n=${d%/device}; s=$(cd -P "$d" && pwd); echo "${n##*/} ${s##*/}"; done'
-        )
+Foreign = answer("Foreign", links.foreign_command, links.parse_foreign)
+"""Files of other tools that name ports."""
 
-    def parse(self, lines: list[str]) -> dict[str, str]:
-        parts = {}
-        for line in lines:
-            name, slot = line.split()
-            if firmware.SLOT.fullmatch(slot):  # a virtio or USB device has other names
-                parts[name] = slot
-        return parts
-
-
-class Foreign(Answer[tuple[tuple[str, str], ...]]):
-    """Files of other tools that name ports."""
-
-    def command(self, names: Mapping[str, Sequence[str]]) -> str:
-        return complete(links.foreign_command(names))
-
-    def parse(self, lines: list[str]) -> tuple[tuple[str, str], ...]:
-        return links.parse_foreign(lines)
+Bonds = answer(
+    "Bonds",
+    'for f in /proc/net/bonding/*; do [ ! -e "$f" ] || { echo "bond ${f##*/}"; cat "$f"; }; done',
+    lambda lines: {bond.name: bond for bond in parse_bonds(text_from(lines))},
+)
+"""Bonds as the kernel has them."""
 
 
-class Bonds(Answer[dict[str, Bond]]):
-    """Bonds as the kernel has them."""
-
-    def command(self) -> str:
-        return complete('for f in /proc/net/bonding/*; do [ ! -e "$f" ] || { echo "bond ${f##*/}"; cat "$f"; }; done')
-
-    def parse(self, lines: list[str]) -> dict[str, Bond]:
-        return {bond.name: bond for bond in parse_bonds(text_from(lines))}
+def _tables(lines: list[str]) -> tuple[tuple[Rule, ...], tuple[Route, ...]]:
+    rules, routes = sections_of(lines, 2)
+    return parse_rules(text_from(rules)), parse_routes(text_from(routes))
 
 
-class RailTables(Answer[tuple[tuple[Rule, ...], tuple[Route, ...]]]):
-    """Rules and routes of IPv4."""
+RailTables = answer("RailTables", "ip -j -4 rule show; echo --; ip -j -4 route show table all", _tables)
+"""Rules and routes of IPv4."""
 
-    def command(self) -> str:
-        return complete("ip -j -4 rule show; echo --; ip -j -4 route show table all")
-
-    def parse(self, lines: list[str]) -> tuple[tuple[Rule, ...], tuple[Route, ...]]:
-        split = lines.index("--")
-        return parse_rules("\n".join(lines[:split])), parse_routes("\n".join(lines[split + 1 :]))
-
-
-class LinkBaseline(Answer[bool]):
-    """Whether the baseline of link counters was taken in this boot."""
-
-    def command(self) -> str:
-        return complete(BASELINE)
-
-    def parse(self, lines: list[str]) -> bool:
-        return parse_baseline(text_from(lines)) is not None
+LinkBaseline = answer("LinkBaseline", BASELINE, lambda lines: parse_baseline(text_from(lines)) is not None)
+"""Whether the baseline of link counters was taken in this boot."""

@@ -10,17 +10,18 @@ from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
-from rackproof.configure.nic.script_plan import ScriptPlan
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.flint import parse_flint_query
 from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
-from rackproof.parse.text import text_from
+from rackproof.parse.pci_links import SLOT
+from rackproof.parse.sections import blocks_of, sections_of
+from rackproof.parse.text import text_from, version_numbers
 
 MEMORY: Final = "/var/lib/rackproof/nic"
 """One file an adapter, with the boot in which its settings were written: tells a reboot that had no effect."""
-SLOT: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 class FirmwareProblem(Refused):
@@ -86,7 +87,7 @@ class AdapterState:
     psid: str | None = None
     values: Mapping[str, Value] | None = None
     """None where mlxconfig does not report them."""
-    said: str = ""
+    output: str = ""
     """Output of the tools that could not be read."""
     written_in: str | None = None
     """Boot in which the kit wrote the settings."""
@@ -121,23 +122,16 @@ def state_command(wanted: Sequence[WantedFirmware]) -> str:
 
 def parse_state(lines: Sequence[str]) -> FirmwareState:
     """Answer of ``state_command``; what a tool did not report is None. Raises ValueError on anything else."""
-    first = list(lines).index("--")
-    second = list(lines).index("--", first + 1)
-    if first != 1:
-        raise ValueError("no boot id")
+    (boot,), pending, *sections, end = sections_of(lines)
     adapters: dict[str, AdapterState] = {}
-    rest = list(lines[second + 1 :])
-    while rest:
-        head = rest[0].split()
-        if len(head) != 2 or head[0] != "adapter" or not SLOT.fullmatch(head[1]) or head[1] in adapters:
-            raise ValueError(f"no adapter: {rest[0]!r}")
-        end = rest.index("--")
-        flint, settings = rest.index("--flint"), rest.index("--settings")
-        if not 0 < flint < settings < end:
-            raise ValueError(f"sections of {head[1]} are in disorder")
-        adapters[head[1]] = _adapter(head[1], rest[1:flint], rest[flint + 1 : settings], rest[settings + 1 : end])
-        rest = rest[end + 1 :]
-    return FirmwareState(lines[0], frozenset(lines[first + 1 : second]), adapters)
+    for section in sections:
+        blocks = blocks_of("firmware", "(adapter .+|--flint|--settings)", section)
+        first, *others = (head for head, _ in blocks)
+        slot = first.removeprefix("adapter ")
+        if end or others != ["--flint", "--settings"] or not SLOT.fullmatch(slot) or slot in adapters:
+            raise ValueError(f"not the answer of an adapter: {section[:1]!r}")
+        adapters[slot] = _adapter(slot, *(body for _, body in blocks))
+    return FirmwareState(boot, frozenset(pending), adapters)
 
 
 def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: Sequence[str]) -> AdapterState:
@@ -161,7 +155,7 @@ def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: S
         stored=firmware.stored if firmware else None,
         psid=firmware.psid if firmware else None,
         values=values,
-        said=answer,
+        output=answer,
         written_in=memory[0].strip() if memory else None,
     )
 
@@ -173,13 +167,9 @@ def good_version(actual: str | None, wanted: str) -> bool:
     if not wanted.startswith(">="):
         return actual == wanted.strip()
     try:
-        return _numbers(actual) >= _numbers(wanted[2:])
+        return version_numbers("firmware", actual) >= version_numbers("firmware", wanted[2:].strip())
     except ValueError:
         return False
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.strip().split("."))
 
 
 def plan_firmware(
@@ -193,13 +183,16 @@ def plan_firmware(
     lines: list[str] = []
     changes: list[Change] = []
     problems: list[str] = []
-    for each in wanted:
-        adapter = state.adapters.get(each.slot)
+    for declared in wanted:
+        adapter = state.adapters.get(declared.slot)
         if adapter is None:
-            problems.append(f"{each.name} ({each.slot}): no answer about its firmware")
+            problems.append(f"{declared.name} ({declared.slot}): no answer about its firmware")
             continue
         try:
-            for plan in (_version_plan(each, adapter, state, images, proxy), _settings_plan(each, adapter, state)):
+            for plan in (
+                _version_plan(declared, adapter, state, images, proxy),
+                _settings_plan(declared, adapter, state),
+            ):
                 lines += plan.lines
                 changes += plan.changes
         except FirmwareProblem as error:
@@ -218,7 +211,7 @@ def _version_plan(
     if adapter.running is None:
         raise FirmwareProblem(
             f"{who}: firmware {wanted.version} is declared and no tool says what it has"
-            f" ({adapter.said or 'nothing'}); install mft (flint) or mstflint"
+            f" ({adapter.output or 'nothing'}); install mft (flint) or mstflint"
         )
     reason = f"NIC firmware of {wanted.name}"
     if good_version(adapter.stored, wanted.version):
@@ -230,7 +223,7 @@ def _version_plan(
     if image is None:
         raise FirmwareProblem(
             f"{who}: firmware: expected {wanted.version}, actual {adapter.running} (PSID {adapter.psid}); write it with"
-            f" flint -d {wanted.slot} -i FILE burn, or declare nic_stack: {{firmware_images: {{{adapter.psid}:"
+            f" flint -d {wanted.slot} -i FILE burn, or declare nic: {{firmware_images: {{{adapter.psid}:"
             " {version, url, sha256}}} and the deploy does"
         )
     if not good_version(image.version, wanted.version):
@@ -269,7 +262,7 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
     who = f"{wanted.name} ({wanted.slot})"
     if adapter.values is None:
         raise FirmwareProblem(
-            f"{who}: firmware settings are declared and mlxconfig does not tell them ({adapter.said or 'nothing'});"
+            f"{who}: firmware settings are declared and mlxconfig does not tell them ({adapter.output or 'nothing'});"
             " install mft (mlxconfig) or mstflint (mstconfig)"
         )
     unknown = [name for name in wanted.settings if name not in adapter.values]

@@ -1,43 +1,27 @@
-"""How adapters are set up: the inventory's mapping ``nic_stack``."""
+"""How adapters are set up: the inventory's mapping ``nic``."""
 
 from __future__ import annotations
 
-import re
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rackproof.configure.network import ETHERNET_MAC_LENGTH
 from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Interface, Line, Mac, OwnInterface, PathId, RdmaName, Sha256, Url, Version, Words
 
-Mac = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+$", to_lower=True)]
-Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 PciIds = Annotated[str, StringConstraints(pattern=r"^15b3:[0-9a-f]{4}$")]
 Psid = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9_]{6,16}$")]
 PartitionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,31}$")]
 Pkey = Annotated[int, Field(ge=1, le=0x7FFF)]
 EightNumbers = Annotated[tuple[int, ...], Field(min_length=8, max_length=8)]
-INTERFACE_LENGTH = 15
-"""Characters of an interface's name, of the kernel's IFNAMSIZ."""
-
-
-def _interface_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or len(name) > INTERFACE_LENGTH:
-        raise ValueError(
-            f"an interface's name has at most {INTERFACE_LENGTH} letters, digits, '_', '.' and '-', actual {name!r}"
-        )
-    return name
-
-
-PortName = Annotated[str, AfterValidator(_interface_name)]
 
 
 class Image(Inputs):
     """Firmware of one kind of board."""
 
-    version: str
+    version: Version
     """As ``flint query`` prints it: ``28.43.2566``."""
     url: Url
     """Of the ``.bin`` file for exactly this PSID (not a zip)."""
@@ -74,12 +58,12 @@ class NodePort(Inputs):
     is not renamed.
     """
 
-    purpose: str | None = None
+    purpose: Words | None = None
     """Name of such ports in the architecture's ``nics``, whose entry then holds for this one. Default: none, the
     architecture has no entry for it."""
     mac: Mac | None = None
     """Permanent MAC address; of an InfiniBand port also its GUID, the last eight bytes."""
-    path: str | None = None
+    path: PathId | None = None
     """Instead: udev's ID_PATH, ``pci-0000:29:00.0``."""
     link_layer: Literal["Ethernet", "InfiniBand"] | None = None
     """Default: the architecture's for the purpose; where it has none, Ethernet."""
@@ -89,7 +73,7 @@ class NodePort(Inputs):
     """Bytes, of the interface. Default: on Ethernet the bond's of a member, else the architecture's of the purpose,
     else as the driver has it; on InfiniBand the fabric's where that is InfiniBand, else 4092, the most in datagram
     mode."""
-    rdma: PortName | None = None
+    rdma: RdmaName | None = None
     """Name of its RDMA device. Default: none, it keeps the kernel's. Not of a bond's members: the ports of one adapter
     have one device together there, which the driver names."""
     lossless: bool | None = None
@@ -109,7 +93,7 @@ class NodePort(Inputs):
 
 NO_INFINIBAND_BONDS = (
     "InfiniBand ports are not bonded here (the kernel knows active-backup alone for IPoIB); give each an address of its"
-    " own in nic_stack.ports"
+    " own in nic.ports"
 )
 
 
@@ -118,10 +102,10 @@ class Bond(Inputs):
 
     macs: tuple[Mac, ...] = ()
     """Permanent MAC addresses of the members."""
-    paths: tuple[str, ...] = ()
+    paths: tuple[PathId, ...] = ()
     """Instead: udev's ID_PATH of the members, ``pci-0000:29:00.0``."""
-    ports: tuple[PortName, ...] = ()
-    """Instead: names of the members in ``nic_stack.ports``, which hold the settings of each port."""
+    ports: tuple[Interface, ...] = ()
+    """Instead: names of the members in ``nic.ports``, which hold the settings of each port."""
     address: IPv4Interface | None = None
     """With prefix length; none where only VLANs carry addresses."""
     mtu: int = Field(default=9000, ge=576, le=9978)
@@ -150,7 +134,7 @@ class Bond(Inputs):
 class Vlan(Inputs):
     """A tagged network on a rail, another port or a bond."""
 
-    parent: PortName
+    parent: Interface
     """The port or bond that it runs over."""
     id: int = Field(ge=1, le=4094)
     """Tag, 1 to 4094."""
@@ -163,7 +147,7 @@ class Vlan(Inputs):
 class NicStack(Inputs):
     """Inputs about adapters, which differ from site to site."""
 
-    KEY: ClassVar = "nic_stack"
+    KEY: ClassVar = "nic"
     DOWNLOADS: ClassVar = True
 
     source: Literal["doca", "mlnx_ofed", "inbox"] | None = None
@@ -175,7 +159,7 @@ class NicStack(Inputs):
     drivers_by: Literal["reboot", "restart"] = "reboot"
     """How new drivers come into force. Default: with the reboot at the end; ``restart`` restarts openibd, which
     interrupts every RDMA connection of the node and is refused while a file system or a drive uses it."""
-    adapters: dict[PciIds, str] = Field(default_factory=dict)
+    adapters: dict[PciIds, Line] = Field(default_factory=dict)
     """Kinds of adapters that the kit does not know yet, by PCI ids: ``{"15b3:1031": ConnectX-10}``. Default: none."""
     firmware_images: dict[Psid, Image] = Field(default_factory=dict)
     """Firmware that may be written to boards of a PSID; goes before the version set's ``nic_firmware``. Default: none,
@@ -220,11 +204,11 @@ class NicStack(Inputs):
     """Destinations behind ``rail_gateways``, in each rail's own table. Default: everything."""
     rail_table: int = Field(default=100, ge=1, le=32000)
     """Number of rail 0's routing table; rail k has this plus k. Default: 100."""
-    ports: dict[PortName, NodePort] = Field(default_factory=dict)
+    ports: dict[OwnInterface, NodePort] = Field(default_factory=dict)
     """Ports that are no rails, by the names that they are given. Default: none."""
-    bonds: dict[PortName, Bond] = Field(default_factory=dict)
+    bonds: dict[Interface, Bond] = Field(default_factory=dict)
     """Bonds of ports that are no rails. Default: none."""
-    vlans: dict[PortName, Vlan] = Field(default_factory=dict)
+    vlans: dict[Interface, Vlan] = Field(default_factory=dict)
     """Tagged networks. Default: none."""
     zero_link_counters: bool = False
     """Whether counters of link errors and flaps begin at zero after the deploy (``mlxlink --pc`` where it

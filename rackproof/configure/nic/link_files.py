@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.nic import links, ports
 from rackproof.configure.nic.declared import Declared
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
+from rackproof.errors import DeclarationError
 
 
 def link_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     """Bonds, VLANs and interfaces of partitions, for the node's network service."""
     stack = declared.stack
-    try:
-        links.check_parents(stack, site.ports)
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    links.check_parents(stack, site.ports)
     render = _keyfiles if declared.manager == "NetworkManager" else _networkd
     return (*render(site, declared), *_children(site, declared))
 
@@ -83,9 +79,8 @@ def _children(site: Site, declared: Declared) -> list[Entry]:
     entries: list[Entry] = []
     for child in declared.stack.pkeys:
         if child.addresses and len(child.addresses) != len(site.ports):
-            raise DeployError(
-                f"{site.node.name}: nic_stack.pkeys: expected {len(site.ports)} addresses, one a rail, actual"
-                f" {len(child.addresses)}"
+            raise DeclarationError(
+                f"nic.pkeys: expected {len(site.ports)} addresses, one a rail, actual {len(child.addresses)}"
             )
         for port, address in zip(site.ports, child.addresses, strict=False):
             name = f"{port.name}.{ports.full_key(child.pkey)}"

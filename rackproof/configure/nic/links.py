@@ -9,12 +9,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from ipaddress import IPv4Interface
+from operator import or_
 from typing import Final, Literal
 from uuid import NAMESPACE_URL, uuid5
 
+from rackproof.configure.carriers import Touched
 from rackproof.configure.network import Link, Port, PortProblem, find_link
 from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, Bond, NicStack
+from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond as BondState
 from rackproof.parse.routes import Route, Rule
 
@@ -60,11 +64,12 @@ def rail_routes(
 
     ``always``: every rail has one. ``others``: ports that are no rails, whose numbers follow the rails'.
 
-    Raises ValueError, one line, when the gateways are not one a rail; a node without rails may have those of its group.
+    Raises DeclarationError, one line, when the gateways are not one a rail; a node without rails may have those of
+    its group.
     """
     if ports and stack.rail_gateways and len(stack.rail_gateways) != len(ports):
-        raise ValueError(
-            f"nic_stack.rail_gateways: expected {len(ports)} entries, one a rail, actual {len(stack.rail_gateways)}"
+        raise DeclarationError(
+            f"nic.rail_gateways: expected {len(ports)} entries, one a rail, actual {len(stack.rail_gateways)}"
         )
     shared = {name for names in shared_subnets((*ports, *others)).values() for name in names}
     routes = {}
@@ -72,7 +77,7 @@ def rail_routes(
         interface, rail = IPv4Interface(port.address), number < len(ports)
         gateway = stack.rail_gateways[number] if rail and stack.rail_gateways else None
         if gateway is not None and gateway not in interface.network:
-            raise ValueError(f"nic_stack.rail_gateways: {gateway} is not in {interface.network} of {port.name}")
+            raise DeclarationError(f"nic.rail_gateways: {gateway} is not in {interface.network} of {port.name}")
         if gateway is None and port.name not in shared and not (rail and always):
             continue
         routes[port.name] = RailRoute(
@@ -138,20 +143,20 @@ def vlans_of(stack: NicStack, parent: str) -> tuple[str, ...]:
 
 
 def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
-    """Raises ValueError, one line: a VLAN without a parent, or a bond with a rail's name."""
+    """Raises DeclarationError, one line: a VLAN without a parent, or a bond with a rail's name."""
     rails = {port.name for port in ports}
     known = {*rails, *stack.bonds, *stack.ports}
     for name in (*stack.bonds, *stack.vlans):
         if name in rails:
-            raise ValueError(f"nic_stack: {name} is the name of a rail")
+            raise DeclarationError(f"nic: {name} is the name of a rail")
     for name, vlan in stack.vlans.items():
         if vlan.parent not in known:
-            raise ValueError(f"nic_stack.vlans.{name}: {vlan.parent} is neither a rail, a port nor a bond of this node")
+            raise DeclarationError(f"nic.vlans.{name}: {vlan.parent} is neither a rail, a port nor a bond of this node")
     for name, bond in stack.bonds.items():
         members = set(bond.macs) | set(bond.paths)
         taken = [port.name for port in ports if (port.mac or port.path) in members]
         if taken:
-            raise ValueError(f"nic_stack.bonds.{name}: {', '.join(taken)} is a rail; rails are not bonded")
+            raise DeclarationError(f"nic.bonds.{name}: {', '.join(taken)} is a rail; rails are not bonded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,8 @@ class Upper:
     """Mode of a bond."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of a bond, named as the kernel's driver does."""
+    parent: str | None = None
+    """Of a VLAN."""
 
 
 def uppers(stack: NicStack) -> tuple[Upper, ...]:
@@ -174,7 +181,10 @@ def uppers(stack: NicStack) -> tuple[Upper, ...]:
     bonds = (_bond(name, bond, stack.members(name)) for name, bond in stack.bonds.items())
     parents: dict[str, int | None] = {name: port.mtu for name, port in stack.ports.items()}
     parents |= {name: bond.mtu for name, bond in stack.bonds.items()}
-    vlans = (Upper(name, vlan.mtu or parents.get(vlan.parent), str(vlan.address)) for name, vlan in stack.vlans.items())
+    vlans = (
+        Upper(name, vlan.mtu or parents.get(vlan.parent), str(vlan.address), parent=vlan.parent)
+        for name, vlan in stack.vlans.items()
+    )
     return (*bonds, *vlans)
 
 
@@ -204,6 +214,14 @@ class UpperChange:
     reasons: tuple[str, ...]
     anew: bool = False
     """An existing bond keeps its mode, its settings and foreign members whatever its file says."""
+    joining: tuple[str, ...] = ()
+    """Members that are not in the bond yet, or not in the new one."""
+
+    @property
+    def touched(self) -> Touched:
+        """Devices that ``apply_uppers`` disturbs: networkd configures the parent of a new VLAN anew."""
+        parent = frozenset({self.upper.parent} if self.upper.parent else ())
+        return Touched(down=frozenset({self.upper.name, *self.joining}), reconfigured=parent)
 
 
 def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
@@ -213,7 +231,7 @@ def members_of(upper: Upper, links: Sequence[Link]) -> tuple[str, ...]:
         for k, (mac, path) in enumerate(upper.members, 1)
     ]
     if wrong := [link.name for link in members if link.infiniband]:
-        raise PortProblem(f"nic_stack.bonds.{upper.name}: {', '.join(wrong)}: {NO_INFINIBAND_BONDS}")
+        raise PortProblem(f"nic.bonds.{upper.name}: {', '.join(wrong)}: {NO_INFINIBAND_BONDS}")
     return tuple(link.name for link in members)
 
 
@@ -226,6 +244,7 @@ def plan_uppers(
     for upper in wanted:
         reasons: list[str] = []
         only_anew: list[str] = []
+        joining: tuple[str, ...] = ()
         members = members_of(upper, links)
         link, bond = by_name.get(upper.name), bonds.get(upper.name)
         if upper.mode:
@@ -233,11 +252,13 @@ def plan_uppers(
                 if other.name != upper.name and (theirs := {member.name for member in other.members} & set(members)):
                     raise PortProblem(f"{upper.name}: {', '.join(sorted(theirs))} belongs to {other.name}")
             members_now = {member.name for member in bond.members} if bond else set()
-            if missing := [name for name in members if name not in members_now]:
-                reasons.append(f"without {', '.join(missing)}")
+            joining = tuple(name for name in members if name not in members_now)
+            if joining:
+                reasons.append(f"without {', '.join(joining)}")
             only_anew = _other_settings(upper, bond) if bond else []
             if extra := sorted(members_now - set(members)):
                 only_anew.append(f"with {', '.join(extra)}")
+            joining = members if only_anew else joining
             reasons += only_anew
             reasons += [
                 f"MTU {by_name[name].mtu} of {name} becomes {upper.mtu}"
@@ -254,8 +275,17 @@ def plan_uppers(
             if not link.up:
                 reasons.append("down")
         if reasons:
-            changes.append(UpperChange(upper, members, tuple(reasons), anew=bool(only_anew)))
+            changes.append(UpperChange(upper, members, tuple(reasons), bool(only_anew), joining))
     return tuple(changes)
+
+
+def touched(changes: Sequence[UpperChange]) -> Touched:
+    return reduce(or_, (change.touched for change in changes), Touched())
+
+
+def with_paths(wanted: Sequence[Upper]) -> bool:
+    """Whether members are identified by their paths."""
+    return any(path for upper in wanted for _, path in upper.members)
 
 
 def _other_settings(upper: Upper, bond: BondState) -> list[str]:
@@ -278,10 +308,12 @@ def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
         if manager == "NetworkManager":
             lines.append(f"nmcli --wait 60 connection up {shlex.quote(connection_id(change.upper.name))} >/dev/null")
             for k, member in enumerate(change.members, 1):
+                if member not in change.joining:
+                    continue
                 connection = shlex.quote(connection_id(f"{change.upper.name}-{k}"))
                 lines.append(f"nmcli --wait 60 connection up {connection} ifname {shlex.quote(member)} >/dev/null")
         else:
-            for member in change.members:
+            for member in change.joining:
                 # The bonding driver takes no port that is up.
                 lines += [
                     f"ip link set dev {shlex.quote(member)} down",
@@ -302,8 +334,8 @@ def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
                 test = f"! grep -qF {begin} {report} || grep -qF {whole} {report}"
                 lines.append(_wait(test, change.upper.name, f"does not report {key}: {value}"))
         if change.upper.mtu:
-            for each in (change.upper.name, *change.members):
-                lines.append(f"ip link set dev {shlex.quote(each)} mtu {change.upper.mtu}")
+            for name in (change.upper.name, *change.members):
+                lines.append(f"ip link set dev {shlex.quote(name)} mtu {change.upper.mtu}")
         if change.upper.address:
             test = (
                 f"ip -4 -o addr show dev {shlex.quote(change.upper.name)}"

@@ -136,7 +136,7 @@ def compare(adapters: Sequence[Adapter], state: FirmwareState, locked: Locked) -
         who = f"{adapter.kind} at {adapter.slot}"
         actual = state.adapters.get(adapter.slot)
         if actual is None or actual.running is None or actual.psid is None:
-            answer = (actual.said if actual else "") or "nothing"
+            answer = (actual.output if actual else "") or "nothing"
             wrong.append(f"{who}: firmware: no tool says what it has ({answer}); install mft (flint) or mstflint")
             continue
         expected = locked_version(actual.psid, adapter.kind, locked)

@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
 from rackproof.configure import facts as common
-from rackproof.configure import kernel, network
+from rackproof.configure import kernel, network, operations
+from rackproof.configure.carriers import Touched, of_driver
 from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, firmware, links, locked_firmware, ports, stack
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons, required
-from rackproof.configure.rollback.journal import value_line
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journaled
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import udev
+from rackproof.parse.pci_links import SLOT
 
 
 @operation()
-def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others: Sequence[DeclaredPort] = ()) -> None:
-    """Refuse a node with an unknown adapter, without a rail's adapter, or whose ports another tool manages as well.
+def adapters(
+    wanted: Sequence[network.Port],
+    declared: Mapping[str, str],
+    others: Sequence[DeclaredPort] = (),
+    uppers: Sequence[links.Upper] = (),
+    addresses: Sequence[str] = (),
+) -> None:
+    """Refuse a node with an unknown adapter, without a rail's adapter, whose ports another tool manages as well, or
+    that would lose an ssh session, the default route or an undeclared address.
 
     + wanted: ports of the rails
-    + declared: kinds of adapters that the inventory names, by PCI ids (``nic_stack.adapters``)
+    + declared: kinds of adapters that the inventory names, by PCI ids (``nic.adapters``)
     + others: ports that are no rails; none of them may be in use under another name
+    + uppers: bonds and VLANs
+    + addresses: all declared addresses of the node
 
     Changes nothing.
 
@@ -41,17 +52,30 @@ def adapters(wanted: Sequence[network.Port], declared: Mapping[str, str], others
     machine = required(machine_here(), "the machine")
     known = devices.adapters(machine, declared)
     missing = devices.missing_rails([port.path for port in wanted if port.path], machine, known)
-    missing = missing or devices.missing_adapters(adapter_paths(others), "nic_stack.ports", machine, known)
+    missing = missing or devices.missing_adapters(adapter_paths(others), "nic.ports", machine, known)
     if missing or (wanted and not known):
         raise Refused(missing or "no network adapter of NVIDIA's (15b3) in this machine; correct the inventory")
     everyone = (*wanted, *(declared_port.port for declared_port in others))
-    present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in everyone))
+    by_path = any(port.path for port in everyone) or links.with_paths(uppers)
+    present = ask(common.Links, "the network interfaces", with_paths=by_path)
     if problem := network.in_use([declared_port.port for declared_port in others], present):
         raise Refused(problem)
+    with suppress(network.PortProblem):  # refused, or waited for, by the operation on ports
+        operations.keep_up(network.touched(network.plan_ports(everyone, present)), addresses)
+    with suppress(network.PortProblem):
+        operations.keep_up(_touched_by(uppers, present), addresses)
     foreign = ask(facts.Foreign, "who else manages the ports", names=network.words_of(everyone, present))
     if problem := links.foreign_problem(foreign):
         raise Refused(problem)
     host.noop(f"{len(known)} adapter functions, all known")
+
+
+def _touched_by(uppers: Sequence[links.Upper], present: Sequence[network.Link]) -> Touched:
+    """Devices that bonds and VLANs disturb. Raises PortProblem."""
+    if not uppers:
+        return Touched()
+    bonds = ask(facts.Bonds, "the bonds")
+    return links.touched(links.plan_uppers(uppers, present, bonds))
 
 
 @operation()
@@ -70,20 +94,17 @@ def remove_drivers(source: stack.Source, version: str | None, allowed: bool) -> 
     """
     installed = ask(facts.StackState, "the state of the adapters' drivers")
     plan = stack.plan_removal(source, version, installed, allowed)
-    if plan:
-        record(plan.changes)
-        yield StringCommand(plan.script)
-    else:
-        host.noop("no other drivers are installed")
+    yield from journaled(plan, "no other drivers are installed")
 
 
 @operation()
-def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Commands:
+def drivers(source: stack.Source, dkms: Sequence[str], restart: bool, addresses: Sequence[str] = ()) -> Commands:
     """Load the drivers that are installed for the running kernel, or mark that a reboot loads them.
 
     + source: where the drivers come from
     + dkms: DKMS modules that must be built for the running kernel
     + restart: whether openibd may be restarted now, which ends every RDMA connection; otherwise the reboot loads them
+    + addresses: all declared addresses of the node
 
     **Example:**
 
@@ -106,19 +127,19 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool) -> Command
         else:
             host.noop(f"drivers ({source}) wait for the reboot, which brings another kernel")
         return
-    if not plan:
-        host.noop(f"drivers ({source}) are in force")
-        return
-    record(plan.changes)
-    yield StringCommand(plan.script)
+    if stack.restarts(source, installed, restart):
+        carried = ask(common.Carriers, operations.CARRIED)
+        operations.keep_up(of_driver(stack.DRIVER, carried), addresses)
+    yield from journaled(plan, f"drivers ({source}) are in force")
 
 
 @operation()
-def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Commands:
+def rail_ports(wanted: Sequence[network.Port], manager: links.Manager, addresses: Sequence[str] = ()) -> Commands:
     """Name, size and address the rails and other ports, now and without a reboot.
 
     + wanted: ports as declared
     + manager: the node's network service (``networkd``, ``NetworkManager``)
+    + addresses: declared addresses of the node beside the ports' own
 
     A port that only a reboot brings (another link type, other drivers) is waited for instead of refused.
 
@@ -137,6 +158,7 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager) -> Comman
         host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
+        operations.keep_up(network.touched(changes), [*addresses, *(port.address for port in wanted)])
         record(port.change for port in changes)
         yield StringCommand(network.apply_script(changes, manager))
     else:
@@ -162,9 +184,7 @@ def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
     elif state.is_executing and (waiting := _reboots()):
         host.noop(f"values of ports wait for the reboot ({', '.join(waiting)})")
     else:
-        record(setting.change for setting in plan)
-        kept = [value_line(setting.path, setting.expected) for setting in plan]
-        yield StringCommand(journal_here().before(kept, kernel.write_script(plan)))
+        yield from journaled(kernel.write_plan(plan), "")
 
 
 def _reboots(drivers_only: bool = False) -> tuple[str, ...]:
@@ -194,16 +214,18 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
     elif state.is_executing and (waiting := _reboots()):
         host.noop(f"tables of rails wait for the reboot ({', '.join(waiting)})")
     else:
+        operations.keep_up(Touched(reconfigured=frozenset(missing)), ())
         record(Change(what=port, why=reason) for port, reason in missing.items())
         yield StringCommand(links.apply_routes(missing, wanted, manager))
 
 
 @operation()
-def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Commands:
+def upper_links(wanted: Sequence[links.Upper], manager: links.Manager, addresses: Sequence[str] = ()) -> Commands:
     """Bring bonds and VLANs up from files that an earlier operation wrote.
 
     + wanted: bonds and VLANs as declared
     + manager: the node's network service
+    + addresses: declared addresses of the node beside those of bonds and VLANs
 
     **Example:**
 
@@ -211,8 +233,7 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
 
         nic.upper_links(name="Bonds and VLANs", wanted=links.uppers(stack), manager="networkd")
     """
-    with_paths = any(path for upper in wanted for _, path in upper.members)
-    present = ask(common.Links, "the network interfaces", with_paths=with_paths)
+    present = ask(common.Links, "the network interfaces", with_paths=links.with_paths(wanted))
     bonds = ask(facts.Bonds, "the bonds")
     try:
         changes = links.plan_uppers(wanted, present, bonds)
@@ -222,6 +243,8 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager) -> Comman
         host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
         return
     if changes:
+        own = [upper.address for upper in wanted if upper.address]
+        operations.keep_up(links.touched(changes), [*addresses, *own])
         record(Change(what=change.upper.name, why="; ".join(change.reasons)) for change in changes)
         yield StringCommand(links.apply_uppers(changes, manager))
     else:
@@ -268,7 +291,7 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
 
         nic.port_settings(name="Port settings", wanted={"rail0": {"pfc": "0,0,0,1,0,0,0,0"}})
     """
-    states = ask(facts.PortStates, "the state of the ports", names=list(wanted))
+    states = ask(facts.PortStates, "the state of the ports", ports=list(wanted))
     wrong = {
         name: reasons
         for name, values in wanted.items()
@@ -372,7 +395,7 @@ def _slots_of(
     unknown = []
     for purpose, names, version, settings in wanted:
         for k, name in enumerate(names):
-            slot = name if firmware.SLOT.fullmatch(name) else known.get(name)
+            slot = name if SLOT.fullmatch(name) else known.get(name)
             if slot is None:
                 unknown.append(f"{name} ({purpose})")
                 continue

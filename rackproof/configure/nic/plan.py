@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pyinfra import logger
-from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.network import Port
 from rackproof.configure.nic import declared_ports, infiniband, link_files, links, ports, stack
 from rackproof.configure.nic.declared import Declared, uses_adapters_here
 from rackproof.configure.render import templates
-from rackproof.configure.shared_files import boot_modules
+from rackproof.configure.shared_files import boot_modules, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
@@ -22,7 +21,7 @@ ACS_UNIT = "rackproof-acs.service"
 
 
 def why_nothing(site: Site) -> str | None:
-    """Raises DeployError where the inventory contradicts itself."""
+    """Raises DeclarationError where the inventory contradicts itself."""
     fabric = site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
         return f"the architecture has {'Soft-RoCE' if fabric else 'no fabric'}, no adapters"
@@ -32,20 +31,25 @@ def why_nothing(site: Site) -> str | None:
 def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
     """Settings, by name, that ports and bonds that RoCE runs over forget at boot; those without any are left out.
 
-    Raises DeployError where architecture and inventory contradict.
+    Raises DeclarationError where architecture and inventory contradict.
     """
     fabric = site.fabric
     runs = declared.stack.subnet_manager
     if fabric.subnet_manager is not None and fabric.subnet_manager != runs and (site.ports or runs):
         # The inventory decides where it runs; the architecture only that it runs nowhere, or everywhere.
-        raise DeployError(
-            f"{site.node.name}: fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
-            f" nic_stack.subnet_manager {str(runs).lower()}: correct one"
+        raise DeclarationError(
+            f"fabric.subnet_manager is {str(fabric.subnet_manager).lower()}, the inventory's"
+            f" nic.subnet_manager {str(runs).lower()}: correct one"
         )
-    try:
-        return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
-    except DeclarationError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
+
+
+def addresses(declared: Declared) -> tuple[str, ...]:
+    """All addresses that the inventory declares for ports, bonds, VLANs and partitions of the node."""
+    stack = declared.stack
+    own = [port.address for port in declared.addressed()]
+    own += [upper.address for upper in links.uppers(stack) if upper.address]
+    return (*own, *(str(address) for child in stack.pkeys for address in child.addresses))
 
 
 def rdma_ports(declared: Declared) -> tuple[Port, ...]:
@@ -54,7 +58,7 @@ def rdma_ports(declared: Declared) -> tuple[Port, ...]:
 
 
 def acs_unit(site: Site, declared: Declared) -> str | None:
-    """What the unit does about PCIe access control; None where nothing is declared, or the kernel command line does it.
+    """PCIe access control that the unit sets; None where nothing is declared, or the kernel command line does it.
 
     ``disable_acs_redir`` takes away redirection only: an architecture that wants all of it off gets the unit, too.
     """
@@ -76,7 +80,7 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
         conf = stack.openibd_conf(is_infiniband)
         entries += [
             RemoteDirectory("/etc/systemd/system/openibd.service.d"),
-            RemoteFile(stack.OPENIBD, templates.text(stack.OPENIBD)),
+            rendered(stack.OPENIBD),
             RemoteDirectory("/etc/infiniband"),
             RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
         ]
@@ -119,19 +123,12 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
         entries += [
             RemoteFile(NAMES, ports.script("rdma-names"), mode="755"),
             RemoteFile("/etc/rackproof/rdma-names", ports.rdma_names(named)),
-            RemoteFile(
-                f"/etc/systemd/system/{NAMES_UNIT}",
-                templates.text(f"/etc/systemd/system/{NAMES_UNIT}", names=names),
-            ),
+            rendered(f"/etc/systemd/system/{NAMES_UNIT}", names=names),
         ]
     if wanted := acs_unit(site, declared):
         entries += [
             RemoteFile(ACS, ports.script("acs"), mode="755"),
-            RemoteFile(
-                f"/etc/systemd/system/{ACS_UNIT}",
-                templates.text(f"/etc/systemd/system/{ACS_UNIT}", wanted=wanted),
-                restart=(ACS_UNIT,),
-            ),
+            rendered(f"/etc/systemd/system/{ACS_UNIT}", restart=(ACS_UNIT,), wanted=wanted),
         ]
     if declared.stack.subnet_manager:
         path = "/etc/opensm/partitions.conf" if declared.nvidia else infiniband.PARTITIONS[declared.family]

@@ -20,6 +20,13 @@ first() {
 
 say() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$2"; }
 
+# The first line of a file as the value, without a process.
+tell() {
+	line=
+	[ ! -r "$2" ] || { IFS= read -r line || :; } 2>/dev/null <"$2"
+	say "$1" "$line"
+}
+
 rdma_of() {
 	for d in "$R/sys/class/net/$1/device/infiniband/"*; do
 		[ -e "$d" ] && { printf '%s' "${d##*/}"; return; }
@@ -80,21 +87,21 @@ state_of() {
 	[ -e "$net" ] || { echo absent=yes; return; }
 	say slot "$slot"
 	say rdma "$rdma"
-	say ipoib_mode "$(first "$net/mode")"
-	say mtu "$(first "$net/mtu")"
+	tell ipoib_mode "$net/mode"
+	tell mtu "$net/mtu"
 	for child in "$R/sys/class/net/$port".*; do
 		[ -e "$child/pkey" ] && say "child.${child##*.}" yes
 	done
 	if [ "$(first "$net/type")" = 1 ]; then
 		classes
 		for point in rp np; do
-			for n in 0 1 2 3 4 5 6 7; do say "ecn.$point.$n" "$(first "$net/ecn/roce_$point/enable/$n")"; done
+			for n in 0 1 2 3 4 5 6 7; do tell "ecn.$point.$n" "$net/ecn/roce_$point/enable/$n"; done
 		done
 		say cnp_dscp "$(first "$net/ecn/roce_np/cnp_dscp" || first "$cc/np_cnp_dscp")"
 		say cnp_prio "$(first "$net/ecn/roce_np/cnp_802p_prio" || first "$cc/np_cnp_prio")"
 		if [ -n "$rdma" ]; then
-			say tos "$(first "$cma/default_roce_tos")"
-			say roce_mode "$(first "$cma/default_roce_mode")"
+			tell tos "$cma/default_roce_tos"
+			tell roce_mode "$cma/default_roce_mode"
 			say traffic_class "$(sed -n 's/^Global tclass=//p' "$R/sys/class/infiniband/$rdma/tc/1/traffic_class" 2>/dev/null)"
 		fi
 		ethtool -a "$port" 2>/dev/null | awk '$1 == "RX:" || $1 == "TX:" { print "pause_" tolower(substr($1, 1, 2)) "=" $2 }'
@@ -193,11 +200,13 @@ differing() {
 	[ -r "$R/etc/rackproof/ports/$1" ] || { echo "$1: /etc/rackproof/ports/$1 is missing"; return; }
 	found=$(state_of "$1")
 	case $found in absent=*) echo "$1: there is no such port"; return ;; esac
-	while IFS='=' read -r key value; do
-		case $key in '' | '#'*) continue ;; esac
-		actual=$(printf '%s\n' "$found" | awk -F= -v key="$key" '$1 == key { print $2; exit }')
-		[ "$actual" = "$value" ] || echo "$1: $key: expected $value, actual ${actual:-nothing}"
-	done <"$R/etc/rackproof/ports/$1"
+	printf '%s\n' "$found" | awk -v port="$1" '
+		{ key = value = $0; sub(/=.*/, "", key); if (!sub(/^[^=]*=/, "", value)) value = "" }
+		NR == FNR { if (!(key in actual)) actual[key] = value; next }
+		key == "" || key ~ /^#/ { next }
+		(actual[key] "") != (value "") { # as text
+			print port ": " key ": expected " value ", actual " (actual[key] == "" ? "nothing" : actual[key])
+		}' - "$R/etc/rackproof/ports/$1"
 }
 
 check() {

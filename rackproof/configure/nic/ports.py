@@ -12,6 +12,8 @@ from rackproof.configure.network import Port
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.errors import DeclarationError
+from rackproof.parse.sections import blocks_of
+from rackproof.parse.text import matched
 
 SCRIPT: Final = "/usr/local/sbin/rackproof-port"
 DECLARED: Final = "/etc/rackproof/ports"
@@ -30,8 +32,7 @@ def script(name: str) -> str:
     return shell.program(__name__, name)
 
 
-_KEY: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
-"""Characters of a setting's name, between dots."""
+_SETTING: Final = r"([a-z0-9_]+(?:\.[a-z0-9_]+)*)=(.*)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +64,13 @@ def state_command(ports: Sequence[str]) -> str:
 
 def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    states: dict[str, dict[str, str]] = {}
-    values: dict[str, str] | None = None
-    for line in lines:
-        if line.startswith("port ") and "=" not in line:
-            name = line.removeprefix("port ")
-            if name in states:
-                raise ValueError(f"{name} is reported twice")
-            values = states[name] = {}
-            continue
-        key, equals, value = line.partition("=")
-        if values is None or not equals or not all(part and set(part) <= _KEY for part in key.split(".")):
-            raise ValueError(f"no setting of a port: {line!r}")
-        values[key] = value
-    return {name: PortState(name, values) for name, values in states.items()}
+    states: dict[str, PortState] = {}
+    for name, body in blocks_of("ports", "port ([^=]+)", lines):
+        if name in states:
+            raise ValueError(f"{name} is reported twice")
+        settings = (matched("ports", _SETTING, line, "a setting of a port") for line in body)
+        states[name] = PortState(name, {setting[1]: setting[2] for setting in settings})
+    return states
 
 
 def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
@@ -108,7 +102,7 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
             if not nvidia:
                 raise DeclarationError(
                     "fabric.lossless.ecn: the distribution's driver has no switch for ECN of a class; put DOCA into the"
-                    " version set, or say nic_stack: {ecn_by_firmware: true} and firmware_settings ROCE_CC_PRIO_MASK_P1"
+                    " version set, or say nic: {ecn_by_firmware: true} and firmware_settings ROCE_CC_PRIO_MASK_P1"
                 )
             chosen = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
             values |= {f"ecn.{point}.{n}": str(int(lossless.ecn)) for n in chosen for point in ("rp", "np")}
@@ -129,14 +123,14 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
     if stack.prio2buffer:
         if not nvidia:
             raise DeclarationError(
-                "nic_stack.prio2buffer: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
+                "nic.prio2buffer: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
                 " version set, or take the key out of the inventory"
             )
         values["prio2buffer"] = ",".join(map(str, stack.prio2buffer))
     if stack.buffer_size:
         if not nvidia:
             raise DeclarationError(
-                "nic_stack.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
+                "nic.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
                 " version set, or take the key out of the inventory"
             )
         values["buffer_size"] = ",".join(map(str, stack.buffer_size))

@@ -11,11 +11,12 @@ from typing import Final, Literal
 
 from rackproof import shell
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
-from rackproof.configure.nic.script_plan import ScriptPlan
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.dkms import Dkms, parse_dkms_status
 from rackproof.parse.mounts import parse_proc_mounts
+from rackproof.parse.sections import keyed_lines, sections_of
 
 Source = Literal["doca", "mlnx_ofed", "inbox"]
 
@@ -72,39 +73,25 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> StackState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    split = list(lines).index("--")
-    ofed: str | None = None
-    kernel = ""
-    modules: dict[str, Module] = {}
-    dkms: list[str] = []
-    users: list[str] = []
-    openibd = False
-    for line in lines[:split]:
-        word, _, rest = line.partition(" ")
-        if word == "ofed":
-            ofed = rest.strip().rstrip(":") or None
-        elif word == "kernel":
-            kernel = rest
-        elif word == "module":
-            name, loaded, installed, path = rest.split(maxsplit=3)
-            modules[name] = Module(_text(loaded), _text(installed), _text(path) or "")
-        elif word == "dkms":
-            dkms.append(rest)
-        elif word == "mount":
-            if user := _user(rest):
-                users.append(user)
-        elif word == "nvme":
-            name, kind = rest.split()
-            if kind == "rdma":
-                users.append(f"{name} (NVMe over RDMA)")
-        elif word == "openibd":
-            openibd = True
-        else:
-            raise ValueError(f"unexpected line {line!r}")
-    if not kernel or set(modules) != set(MODULES):
+    stack, pending = sections_of(lines, 2)
+    answers = keyed_lines("drivers", stack, ("ofed", "kernel", "module", "dkms", "mount", "nvme", "openibd"))
+    modules = {}
+    for line in answers.get("module", ()):
+        name, loaded, installed, path = line.split(maxsplit=3)
+        modules[name] = Module(_text(loaded), _text(installed), _text(path) or "")
+    if not any(answers.get("kernel", ())) or set(modules) != set(MODULES):
         raise ValueError("no kernel, or not every module")
+    drives = (line.split() for line in answers.get("nvme", ()))
+    users = [user for line in answers.get("mount", ()) if (user := _user(line))]
+    users += [f"{drive} (NVMe over RDMA)" for drive, transport in drives if transport == "rdma"]
     return StackState(
-        ofed, kernel, modules, parse_dkms_status(dkms), tuple(users), openibd, frozenset(lines[split + 1 :])
+        ofed="".join(answers.get("ofed", ())).strip().rstrip(":") or None,
+        kernel=answers["kernel"][0],
+        modules=modules,
+        dkms=parse_dkms_status(answers.get("dkms", ())),
+        users=tuple(users),
+        openibd="openibd" in answers,
+        pending=frozenset(pending),
     )
 
 
@@ -135,7 +122,7 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
     wanted = "the distribution's drivers" if source == "inbox" else f"OFED {version}"
     if not allowed:
         raise StackProblem(
-            f"OFED {state.ofed} is installed and {wanted} declared: both cannot be; say nic_stack: {{remove_old: true}}"
+            f"OFED {state.ofed} is installed and {wanted} declared: both cannot be; say nic: {{remove_old: true}}"
             " and it is removed first, with everything that was built against it"
         )
     if state.users:
@@ -162,6 +149,8 @@ def _same_release(installed: str, wanted: str) -> bool:
     return actual == wanted or actual.startswith((f"{wanted}-", f"{wanted}."))
 
 
+DRIVER: Final = "mlx5_core"
+"""Driver of the devices that a restart of openibd takes down."""
 REASON: Final = "drivers of the network adapters"
 
 
@@ -185,7 +174,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
             raise StackProblem(
                 "NVIDIA's drivers are declared and none are installed: name them in the version set"
                 " (components: {network: …} in versions.lock.yaml), bring them with the image, or say"
-                " nic_stack: {source: inbox}"
+                " nic: {source: inbox}"
             )
         if not core.vendor and core.path != "(builtin)":
             raise StackProblem(
@@ -205,7 +194,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
         if state.users:
             raise StackProblem(
                 f"{named}: openibd cannot be restarted while {', '.join(state.users)} may use RDMA: unmount there, or"
-                " say nic_stack: {drivers_by: reboot}"
+                " say nic: {drivers_by: reboot}"
             )
         message = shlex.quote("openibd did not come up with the new drivers; see: journalctl -u openibd")
         return ScriptPlan(

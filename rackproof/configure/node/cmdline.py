@@ -7,15 +7,18 @@ to other tools' files, so no argument is written twice.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
+from rackproof.configure.rollback.journal import GRUB, file_line, grubby_line, mark_lines
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Change
-from rackproof.errors import Refused
+from rackproof.errors import DeclarationError, Refused
 from rackproof.parse.sections import keyed_lines
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
@@ -101,11 +104,11 @@ def wanted(
 ) -> WantedArguments:
     """Declared arguments, and proposals that contradict none of them.
 
-    Raises ValueError when an argument is required and forbidden.
+    Raises DeclarationError when an argument is required and forbidden.
     """
     for argument in (*required, *huge):
         if clash := next((other for other in forbidden if _is(argument, other)), None):
-            raise ValueError(f"kernel argument {argument} is required, and {clash} is forbidden")
+            raise DeclarationError(f"kernel argument {argument} is required, and {clash} is forbidden")
     groups = {"iommu", "iommu.passthrough", "intel_iommu", "amd_iommu"}
     taken = {name_of(argument) for argument in (*required, *forbidden)}
     if taken & groups:  # an argument about the IOMMU replaces all proposals about it
@@ -162,22 +165,6 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
 # Plan
 
 
-@dataclass(frozen=True, slots=True)
-class CmdlinePlan:
-    script: str = ""
-    """Empty when nothing differs."""
-    reasons: tuple[str, ...] = ()
-    reboot: bool = False
-    """The running kernel does not have what the next one will."""
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        reboot = REASON if self.reboot else None
-        if not self.reasons and reboot:
-            return (Change(what="the running kernel has other arguments", reboot=reboot),)
-        return tuple(Change(what=reason, reboot=reboot) for reason in self.reasons)
-
-
 def dropin_text(want: WantedArguments) -> str:
     """Shell text that grub-mkconfig reads: removes own and forbidden arguments, then appends required ones."""
     patterns = [*want.forbidden, *_replaced(want.required)]
@@ -222,7 +209,7 @@ def _replaced(required: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
+def plan(want: WantedArguments, loader: BootLoader) -> ScriptPlan:
     """Differences, for the next boot and for the running kernel.
 
     Raises Refused when a change is needed and the boot loader is unknown.
@@ -236,7 +223,7 @@ def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
                 f"kernel arguments: expected {', '.join(now)}; no grubby and no update-grub here to set them with."
                 " Set them in this machine's boot loader by hand and reboot"
             )
-        return CmdlinePlan()
+        return ScriptPlan()
     lines: list[str] = []
     if owned or menu or (want and not loader.entries):
         lines += _grub(want) if loader.tool == "grub" else _grubby(want, loader)
@@ -249,8 +236,23 @@ def plan(want: WantedArguments, loader: BootLoader) -> CmdlinePlan:
     if stale:
         lines.append(f"printf '%s\\n' {shlex.join(stale)} >>{shlex.quote(MARK)}")
     if not lines:
-        return CmdlinePlan(reboot=loader.marked)
-    return CmdlinePlan("\n".join(("set -eu", "export LC_ALL=C", *lines)), (*menu, *owned), bool(now or stale))
+        return ScriptPlan()
+    reboot = REASON if now or stale else None
+    changes = tuple(Change(what=reason, reboot=reboot) for reason in (*menu, *owned))
+    kept = _kept(want, loader) if changes else ()
+    if reboot and not changes:
+        changes = (Change(what="the running kernel has other arguments", reboot=reboot),)
+    return ScriptPlan(tuple(lines), changes, kept, head=("export LC_ALL=C",))
+
+
+def _kept(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:
+    """What a rollback restores: the kit's own file; without one (grubby) the arguments."""
+    marks = mark_lines((f"{REBOOT}{REASON}", *((GRUB,) if loader.tool == "grub" else ())))
+    if loader.tool == "grub":
+        text = dropin_text(want) if want else None
+        return (*marks, file_line(DROPIN, text and hashlib.sha256(text.encode()).hexdigest()))
+    note = " ".join(want.required) + "\n"
+    return (*marks, grubby_line(), file_line(NOTE, hashlib.sha256(note.encode()).hexdigest()))
 
 
 def _owned(want: WantedArguments, loader: BootLoader) -> tuple[str, ...]:

@@ -9,13 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints, field_validator
 
 from rackproof.configure.settings import Inputs
-from rackproof.core.architecture.system import Token
-from rackproof.errors import InventoryError
-
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
-Limit = Literal["unlimited"] | Annotated[int, Field(gt=0)]
-Path = Annotated[str, StringConstraints(pattern=r"^/[^\s\"'\\]*[^/\s\"'\\]$")]
+from rackproof.core.architecture.node import Limit, Service, distinct
+from rackproof.core.texts import Environment, FsLabel, KernelArgument, Line, Name, Path, UserName
+from rackproof.errors import DeclarationError
 
 _HASH = re.compile(r"^\$(?:y|gy|7|2[abxy]|6|5)\$[./A-Za-z0-9$,=+-]+$")
 
@@ -23,39 +19,39 @@ _HASH = re.compile(r"^\$(?:y|gy|7|2[abxy]|6|5)\$[./A-Za-z0-9$,=+-]+$")
 class User(Inputs):
     """One account. Its files and further groups are left alone."""
 
-    name: Name
+    name: UserName
     """Of the account."""
     uid: int | None = Field(default=None, ge=1000, lt=65534)
     """The same number on every node, or files on shared storage change their owner. Default: the next free one."""
-    groups: tuple[Name, ...] = ()
+    groups: tuple[UserName, ...] = ()
     """Added to its groups; a missing group is made."""
     shell: Path = "/bin/bash"
     """Login shell. Default: the distribution's."""
     ssh_keys: tuple[Line, ...] = ()
     """Public keys, one line each. Empty leaves the user's file alone."""
-    password_from: str | None = None
+    password_from: Environment | None = None
     """Environment variable, where the deploy runs, with a password's hash (``mkpasswd -m yescrypt``). The hash is
     never shown. Default: no password is set."""
     sudo: Line | None = None
     """Rights after the name in sudoers: ``ALL=(ALL) NOPASSWD: ALL``. Default: none."""
 
     def password_hash(self) -> str | None:
-        """Raises InventoryError when the variable is unset, or holds something else than a hash."""
+        """Raises DeclarationError when the variable is unset, or holds something else than a hash."""
         if self.password_from is None:
             return None
         value = os.environ.get(self.password_from)
         if not value:
-            raise InventoryError(f"user {self.name}: password_from: {self.password_from} is not set where this runs")
+            raise DeclarationError(f"user {self.name}: password_from: {self.password_from} is not set where this runs")
         if not _HASH.match(value):
             where = f"user {self.name}: password_from: {self.password_from}"
-            raise InventoryError(f"{where} holds no hash; make one with mkpasswd -m yescrypt")
+            raise DeclarationError(f"{where} holds no hash; make one with mkpasswd -m yescrypt")
         return value
 
 
 class NodeInputs(Inputs):
     KEY: ClassVar = "node"
 
-    kernel_arguments: tuple[Token, ...] = ()
+    kernel_arguments: tuple[KernelArgument, ...] = ()
     """Further arguments of the kernel, beside the architecture's ``system.cmdline_required``."""
     proposals: tuple[Literal["iommu", "numa_balancing", "init_on_alloc", "acs_redirection"], ...] = (
         "iommu",
@@ -83,12 +79,14 @@ class NodeInputs(Inputs):
     """Processes of a login and of a service. Default: the distribution's."""
     stack: Limit | None = None
     """Stack of a login and of a service, KiB. Default: the distribution's."""
-    limited_services: tuple[Line, ...] = ("slurmd.service", "containerd.service")
+    limited_services: tuple[Service, ...] = ("slurmd.service", "containerd.service")
     """Services that get the limits in a drop-in: their own unit files set others, which win over the manager's."""
-    tuned_base: Line = "throughput-performance"
+    tuned_base: Name = "throughput-performance"
     """What the profile ``rackproof`` includes, where the architecture names that as ``system.tuned_profile``.
     Source: Oracle's HPC images."""
-    timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$")] | None = None
+    timezone: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$")] | None = (
+        None
+    )
     """As timedatectl lists them: ``Etc/UTC``. Default: as it is."""
     irq_affinity: bool = True
     """Whether interrupts of network adapters are moved to processors beside them; only where the architecture has
@@ -106,16 +104,9 @@ class NodeInputs(Inputs):
     role's ``scratch`` takes precedence over this and the three below."""
     scratch_fstype: Literal["xfs", "ext4"] = "xfs"
     """Source: AzHPC images and Oracle's stack use XFS."""
-    scratch_label: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,12}$")] = "rp-scratch"
+    scratch_label: FsLabel = "rp-scratch"
     """Name of the array and of its file system."""
     scratch_chunk_kib: int = Field(default=512, ge=4, le=65536)
     """Stripe of one drive, KiB. Default: mdadm's."""
 
-    @field_validator("users")
-    @classmethod
-    def _once(cls, users: tuple[User, ...]) -> tuple[User, ...]:
-        for attribute in ("name", "uid"):
-            values = [value for user in users if (value := getattr(user, attribute)) is not None]
-            if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"{attribute} {twice} is there twice")
-        return users
+    _each_user_once = field_validator("users")(distinct)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
+from typing import Any
 
 from rackproof.configure.base.plan import service_limits
 from rackproof.configure.files import Absent, Entry, RemoteFile
@@ -12,12 +12,12 @@ from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
 from rackproof.configure.render import templates
-from rackproof.configure.shared_files import boot_modules, drive_unit
+from rackproof.configure.shared_files import boot_modules, drive_unit, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture.expectations import role_with
 from rackproof.core.machine import Machine
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError
 
 OWN_PROFILE = "rackproof"
 IRQ_SERVICE = "rackproof-irq-affinity.service"
@@ -28,24 +28,18 @@ TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned
 
 
 def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
-    """The inputs with the users that the architecture promises. Raises DeployError when they contradict each other."""
-    try:
-        return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    """The inputs with the users that the architecture promises. Raises DeclarationError for a contradiction."""
+    return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
 
 
 def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """Password hashes by user. Raises DeployError when one cannot be read."""
-    try:
-        hashes = {user.name: user.password_hash() for user in inputs.users}
-    except InventoryError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    """Password hashes by user. Raises DeclarationError when one cannot be read."""
+    hashes = {user.name: user.password_hash() for user in inputs.users}
     return {name: value for name, value in hashes.items() if value is not None}
 
 
 def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.WantedArguments:
-    """Raises DeployError when an argument is required and forbidden."""
+    """Raises DeclarationError when an argument is required and forbidden."""
     system = site.architecture.system
     required = [*system.cmdline_required, *inputs.kernel_arguments]
     if inputs.idle_limit == "cmdline":
@@ -53,12 +47,9 @@ def arguments(site: Site, inputs: NodeInputs, machine: Machine) -> cmdline.Wante
         if machine.cpu_vendor == "GenuineIntel":
             required.append("intel_idle.max_cstate=1")
     proposed = () if site.settings.virtual else cmdline.proposals(machine, inputs.proposals)
-    try:
-        return cmdline.wanted(
-            required, system.cmdline_forbidden, proposed, cmdline.hugepage_arguments(system.hugepages or {})
-        )
-    except ValueError as error:
-        raise DeployError(f"{site.node.name}: {error}") from None
+    return cmdline.wanted(
+        required, system.cmdline_forbidden, proposed, cmdline.hugepage_arguments(system.hugepages or {})
+    )
 
 
 def settings(site: Site, inputs: NodeInputs) -> Settings:
@@ -114,14 +105,14 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
 
 
 def _services(
-    wanted: bool, service: str, script: str, of_script: dict[str, object], of_unit: dict[str, object]
+    wanted: bool, service: str, script: str, of_script: dict[str, Any], of_unit: dict[str, Any]
 ) -> list[Entry]:
     unit = f"/etc/systemd/system/{service}"
     if not wanted:
         return [Absent(unit), Absent(script)]
     return [
-        RemoteFile(script, templates.text(script, **of_script), mode="755", restart=(service,)),
-        RemoteFile(unit, templates.text(unit, **of_unit), restart=(service,)),
+        rendered(script, mode="755", restart=(service,), **of_script),
+        rendered(unit, restart=(service,), **of_unit),
     ]
 
 
@@ -140,24 +131,20 @@ def units(site: Site, inputs: NodeInputs) -> tuple[Unit, ...]:
 
 
 def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
-    """None without ``scratch_drives`` and without a promise. Raises DeployError when the drives cannot be used."""
+    """None without ``scratch_drives`` and without a promise. Raises DeclarationError when the drives cannot be used."""
     drives = site.settings.scratch_drives
-    name = site.node.name
     role = role_with(site.architecture, site.node.groups, "scratch")
-    try:
-        inputs = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
-    except InventoryError as error:
-        raise DeployError(f"{name}: {error}") from None
+    inputs = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
     if not drives:
         return None
     if len(drives) < 2:
-        raise DeployError(f"{name}: scratch_drives: a RAID0 has at least two drives, the inventory names {drives[0]}")
+        raise DeclarationError(f"scratch_drives: a RAID0 has at least two drives, the inventory names {drives[0]}")
     if bad := next((drive for drive in drives if not drive.startswith("/dev/disk/by-")), None):
-        raise DeployError(
-            f"{name}: scratch_drives: {bad} is another drive after the next reboot; name it by /dev/disk/by-id"
+        raise DeclarationError(
+            f"scratch_drives: {bad} is another drive after the next reboot; name it by /dev/disk/by-id"
         )
     if twice := next((drive for drive in drives if drives.count(drive) > 1), None):
-        raise DeployError(f"{name}: scratch_drives: {twice} is there twice")
+        raise DeclarationError(f"scratch_drives: {twice} is there twice")
     return Scratch(drives, inputs.scratch_path, inputs.scratch_label, inputs.scratch_fstype, inputs.scratch_chunk_kib)
 
 
@@ -174,7 +161,7 @@ def scratch_mount(array: Scratch) -> DesiredMount:
         required=("noatime",),
         forbidden=("ro",),
         network=False,
-        seen="/dev/md*",
+        source_pattern="/dev/md*",
     )
 
 

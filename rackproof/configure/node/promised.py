@@ -11,11 +11,11 @@ from typing import Any
 from rackproof.configure.node.inputs import NodeInputs, User
 from rackproof.core.architecture import Limits, Scratch, System
 from rackproof.core.architecture.expectations import NOTHING
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError
 
 
 def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
-    """Value by name in limits.conf; None leaves a limit alone. Raises InventoryError for a contradiction."""
+    """Value by name in limits.conf; None leaves a limit alone. Raises DeclarationError for a contradiction."""
     promised = system.limits or Limits.model_construct()
     limits: dict[str, int | str | None] = {"memlock": system.limits_memlock}
     for name in ("nofile", "nproc", "stack"):
@@ -30,7 +30,7 @@ def limited_services(system: System, inputs: NodeInputs) -> tuple[str, ...]:
 
 
 def users(system: System, inputs: NodeInputs) -> tuple[User, ...]:
-    """Accounts to make. Raises InventoryError for a contradiction."""
+    """Accounts to make. Raises DeclarationError for a contradiction."""
     own = {user.name: user for user in inputs.users}
     joined: dict[str, User] = {}
     for user in system.users:
@@ -40,22 +40,22 @@ def users(system: System, inputs: NodeInputs) -> tuple[User, ...]:
             for key in ("uid", "groups", "shell", "ssh_keys", "sudo")
         }
         joined[user.name] = has.model_copy(update=values)
-    everybody = (*joined.values(), *(user for user in inputs.users if user.name not in joined))
-    numbers = [user.uid for user in everybody if user.uid is not None]
+    accounts = (*joined.values(), *(user for user in inputs.users if user.name not in joined))
+    numbers = [user.uid for user in accounts if user.uid is not None]
     if twice := next((uid for uid in numbers if numbers.count(uid) > 1), None):
-        raise InventoryError(f"node.users: uid {twice} is another account's in the architecture's system.users")
-    return everybody
+        raise DeclarationError(f"node.users: uid {twice} is another account's in the architecture's system.users")
+    return accounts
 
 
 def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], inputs: NodeInputs) -> NodeInputs:
     """The inventory's ``scratch_…`` with what the architecture promises of the array.
 
-    Raises InventoryError for a contradiction, and where the drives are too many or too few.
+    Raises DeclarationError for a contradiction, and where the drives are too many or too few.
     """
     if promised is None:
         return inputs
     if len(drives) != promised.drives:
-        raise InventoryError(
+        raise DeclarationError(
             f"scratch_drives: the architecture promises an array of {promised.drives} drives, the inventory names"
             f" {len(drives) or 'none'}; name them by /dev/disk/by-id"
         )
@@ -91,7 +91,7 @@ def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key
     if promised in NOTHING:
         return given
     if key in inputs.model_fields_set and given != promised:
-        raise InventoryError(
+        raise DeclarationError(
             f"{where}: the architecture's {promise} says {promised}, the inventory {given}; say it once"
         )
     return promised

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rackproof import shell
 from rackproof.configure import drives
 from rackproof.configure.drives import ForeignDrive
+from rackproof.parse.sections import blocks_of, keyed_lines
 
 _BLANK_BYTES = 1 << 20
 
@@ -64,28 +65,18 @@ def state_command(scratch: Scratch) -> str:
 
 def parse_state(lines: Sequence[str]) -> ScratchState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    sections: list[tuple[str, list[str]]] = []
-    for line in lines:
-        if line.startswith("member ") or line == "array":
-            sections.append((line.removeprefix("member "), []))
-        elif not sections:
-            raise ValueError(f"not about an array: {line!r}")
-        else:
-            sections[-1][1].append(line)
-    if not sections or sections[-1][0] != "array":
+    *drives_asked, (head, array_lines) = blocks_of("scratch array", "(member .+|array)", lines) or [("", [])]
+    if head != "array":
         raise ValueError("nothing about the array")
     members = []
-    for asked, body in sections[:-1]:
+    for asked, body in drives_asked:
         state = drives.parse_state(body)
         # blkid says HOST:NAME for a member; the host is "any" where the array is to be taken on every host.
         array = state.label.rpartition(":")[2] if state.type == "linux_raid_member" else ""
-        members.append(Member(asked, state, array))
-    answers: dict[str, list[str]] = {}
-    for line in sections[-1][1]:
-        key, equals, value = line.partition("=")
-        if not equals:
-            raise ValueError(f"not about an array: {line!r}")
-        answers.setdefault(key, []).append(value.strip())
+        members.append(Member(asked.removeprefix("member "), state, array))
+    answers = keyed_lines(
+        "scratch array", map(str.strip, array_lines), ("active", "type", "label", "zero", "mounted"), "="
+    )
     return ScratchState(
         members=tuple(members),
         active="active" in answers,

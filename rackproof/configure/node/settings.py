@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
+from rackproof.configure.rollback.journal import INITRAMFS, Later, later, mark_lines, unit_line
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.sections import keyed_lines
@@ -101,21 +103,15 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsPlan:
-    lines: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
-
-    @property
-    def script(self) -> str:
-        return "\n".join(("set -eu", "export LC_ALL=C", *self.lines))
+TUNED = ("/etc/tuned/active_profile", "/etc/tuned/profile_mode")
+"""Where tuned-adm writes down what was chosen."""
 
 
 def module_reason(name: str) -> str:
     return f"module {name} is in use"
 
 
-def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
+def plan(wanted: Settings, actual: SettingsState) -> ScriptPlan:
     """Differences. Raises Refused when a setting is impossible on this node."""
     lines: list[str] = []
     changes: list[Change] = []
@@ -137,7 +133,24 @@ def plan(wanted: Settings, actual: SettingsState) -> SettingsPlan:
         _hugepages(size, count, actual, do)
     if wanted.irq_affinity and actual.irq_strays:
         do(f"{len(actual.irq_strays)} interrupts", IRQ_SCRIPT)
-    return SettingsPlan(tuple(lines), tuple(changes))
+    kept, unknown = _kept({change.what for change in changes})
+    return ScriptPlan(tuple(lines), tuple(changes), tuple(kept), tuple(unknown), head=("export LC_ALL=C",))
+
+
+def _kept(changed: Collection[str]) -> tuple[list[str], list[Later]]:
+    """What a rollback restores. The time zone stays."""
+    kept: list[str] = []
+    unknown: list[Later] = []
+    if "swap off" in changed:
+        kept.append(unit_line("swap.target"))
+    if any(what.startswith("tuned profile") for what in changed):
+        kept += [*mark_lines(("restart:tuned.service",)), unit_line("tuned.service")]
+        unknown += [later(path) for path in TUNED]
+    if FORBIDDEN in changed:
+        kept += mark_lines((INITRAMFS,))
+        # Until the initial file systems are made again the list has a line more, and stays so where that fails.
+        unknown.append(later(BLACKLIST))
+    return kept, unknown
 
 
 def _tuned(profile: str) -> list[str]:

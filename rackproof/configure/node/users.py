@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from rackproof import shell
 from rackproof.configure.node.inputs import User
 from rackproof.configure.rollback.journal import Later, file_line, later_keys
+from rackproof.configure.script_plan import ScriptPlan
+from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse.accounts import parse_passwd_entry
+from rackproof.parse.sections import blocks_of, keyed_lines
 
 SUDOERS = "/etc/sudoers.d"
 
@@ -44,17 +47,9 @@ def state_command(names: Sequence[str]) -> str:
 
 def parse_state(lines: Sequence[str]) -> dict[str, Account]:
     """Answer of ``state_command``, without accounts that do not exist. Raises ValueError on anything else."""
-    blocks: list[tuple[str, dict[str, list[str]]]] = []
-    for line in lines:
-        key, _, value = line.partition(" ")
-        if key == "user":
-            blocks.append((value, {}))
-        elif key in ("groups", "password", "key", "sudo") and blocks:
-            blocks[-1][1].setdefault(key, []).append(value)
-        else:
-            raise ValueError(f"not about an account: {line!r}")
     accounts = {}
-    for line, values in blocks:
+    for line, body in blocks_of("accounts", "user (.+)", lines):
+        values = keyed_lines("accounts", body, ("groups", "password", "key", "sudo"))
         entry = parse_passwd_entry(line)
         if len(values.get("groups", ())) != 1 or len(values.get("password", ())) != 1:
             raise ValueError(f"not an account: {line!r}")
@@ -70,20 +65,12 @@ def parse_state(lines: Sequence[str]) -> dict[str, Account]:
     return accounts
 
 
-@dataclass(frozen=True, slots=True)
-class UserPlan:
-    script: str = ""
-    stdin: str = ""
-    """Names and hashes for chpasswd: no argument, no file, nothing that is logged."""
-    reasons: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    """Rights, for the journal."""
-    later: tuple[Later, ...] = ()
-    """Keys, for the journal. The accounts themselves are no part of a rollback."""
+def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, Account]) -> ScriptPlan:
+    """Differences; names and hashes are the script's input. ``hashes`` by user.
 
-
-def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, Account]) -> UserPlan:
-    """Differences. ``hashes`` by user. Raises Refused when an account has another uid than declared."""
+    A rollback restores rights and keys; the accounts themselves are no part of it. Raises Refused when an account has
+    another uid than declared.
+    """
     lines: list[str] = []
     reasons: list[str] = []
     passwords: list[str] = []
@@ -112,8 +99,14 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, 
             lines += steps
     if passwords:
         lines.append("chpasswd -e")
-    script = "\n".join(("set -eu", "umask 022", *lines)) if lines else ""
-    return UserPlan(script, "".join(f"{line}\n" for line in passwords), tuple(reasons), tuple(kept), tuple(keys))
+    return ScriptPlan(
+        tuple(lines),
+        tuple(Change(what=reason) for reason in reasons),
+        tuple(kept),
+        tuple(keys),
+        head=("umask 022",),
+        stdin="".join(f"{line}\n" for line in passwords),
+    )
 
 
 def _digest(text: str) -> str:
@@ -140,16 +133,13 @@ def _account(user: User, has: Account | None) -> list[str]:
 
 
 def _keys(name: str, absent: Sequence[str]) -> list[str]:
-    """Appended to the existing keys; the file is replaced atomically."""
+    """Appended to the existing keys, as the user: a link in the user's home leads no further than the user can go."""
     quoted = shlex.quote(name)
-    text = shlex.quote("".join(f"{key}\n" for key in absent))
+    text = "".join(f"{key}\n" for key in absent)
+    write = shell.script(__name__, "add_keys", text=text)
     return [
-        f'h=$(getent passwd {quoted} | cut -d: -f6); g=$(id -gn {quoted}); f="$h/.ssh/authorized_keys"',
-        f'install -d -m 700 -o {quoted} -g "$g" "$h/.ssh"',
-        # Never through a symlink of the account's owner.
-        'rm -f "$f.rackproof-new"; set -C',
-        f'{{ [ ! -e "$f" ] || sed -e "\\$a\\\\" "$f"; printf %s {text}; }} >"$f.rackproof-new"; set +C',
-        f'chmod 600 "$f.rackproof-new" && chown -h {quoted}:"$g" "$f.rackproof-new" && mv -f "$f.rackproof-new" "$f"',
+        f"h=$(getent passwd {quoted} | cut -d: -f6)",
+        f'(cd / && runuser -u {quoted} -- sh -c {shlex.quote(write)} add_keys "$h")',
     ]
 
 

@@ -19,7 +19,8 @@ rp_lock_holder() {
         case $rp_device in *:"$rp_inode") ;; *) continue ;; esac
         # Inode numbers repeat on other file systems: the process must have this very file open.
         for rp_fd in "/proc/$rp_pid/fd"/*; do
-          [ "$(readlink -- "$rp_fd")" != "$rp_f" ] || rp_holder=$rp_pid
+          # shellcheck disable=SC3013 # dash and busybox have -ef; readlink would be a process for each of thousands
+          [ ! "$rp_fd" -ef "$rp_f" ] || rp_holder=$rp_pid
         done
       done </proc/locks
       rp_pid=$rp_holder

@@ -56,8 +56,8 @@ rp_first_line() {
   grep -E "$1" | sed -n '1s/^[ -]*//p'
 }
 rp_refused() {
-  # Ends the transaction. What the lists' update complained of counts only where packages are missing: a repository
-  # of someone else that is out of order explains nothing else.
+  # Ends the transaction. Errors of the lists' update count only where packages are missing: a broken foreign
+  # repository explains nothing else.
   printf '%s\n' "$rp_said" >&2
   case $rp_said in
   *'No space left on device'* | *'enough free space'* | *'more space needed on'* | *'more space on the'*)

@@ -13,7 +13,6 @@ from pyinfra.context import host
 from rackproof.configure import facts
 from rackproof.configure.ceph.cluster import CephPlan
 from rackproof.configure.drives import Drive
-from rackproof.configure.fact_prefetch import Kept
 from rackproof.configure.network import words_of
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.facts import Foreign
@@ -34,29 +33,11 @@ class Claims:
     ceph: CephPlan | None = None
 
 
-class DriveAhead(facts.DriveState):
-    def command(self, device: str) -> str:
-        return Kept(super().command(device))
-
-
-class ScratchAhead(ScratchArray):
-    def command(self, array: Scratch) -> str:
-        return Kept(super().command(array))
-
-
-class CephAhead(facts.CephState):
-    def command(self) -> str:
-        return Kept(super().command())
-
-
-class LinksAhead(facts.Links):
-    def command(self, with_paths: bool) -> str:
-        return Kept(super().command(with_paths))
-
-
-class ForeignAhead(Foreign):
-    def command(self, names: Mapping[str, Sequence[str]]) -> str:
-        return Kept(super().command(names))
+DriveAhead = facts.kept(facts.DriveState)
+ScratchAhead = facts.kept(ScratchArray)
+CephAhead = facts.kept(facts.CephState)
+LinksAhead = facts.kept(facts.Links)
+ForeignAhead = facts.kept(Foreign)
 
 
 def claimed(claims: Claims) -> list[Problem]:
@@ -66,7 +47,7 @@ def claimed(claims: Claims) -> list[Problem]:
         state = host.get_fact(DriveAhead, device=drive.device)
         problems += [unread(f"drive {drive.device}")] if state is None else checks.drive_problems(drive, state)
     if array := claims.scratch:
-        members = host.get_fact(ScratchAhead, array=array)
+        members = host.get_fact(ScratchAhead, scratch=array)
         problems += [unread("scratch drives")] if members is None else checks.scratch_problems(array, members)
     if plan := claims.ceph:
         problems += _of_ceph(plan)

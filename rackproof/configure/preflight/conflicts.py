@@ -11,7 +11,7 @@ from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import CONTRADICTION
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.storage.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClients
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
@@ -26,7 +26,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
     given = read_inputs(node, NodeInputs)
     stack = read_inputs(node, GpuStack)
     clients = read_inputs(node, StorageClients)
-    nic_stack = read_inputs(node, NicStack)
+    nic = read_inputs(node, NicStack)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
     mounted = [storage for role in node.groups for storage in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}
@@ -38,7 +38,7 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         cmdline=cmdline,
         driver_options={key: str(value) for key, value in stack.module_options.items()},
         nccl={key: str(value) for key, value in stack.nccl_conf.items()},
-        switch_cnp_dscp=nic_stack.switch_cnp_dscp,
+        switch_cnp_dscp=nic.switch_cnp_dscp,
         gds=any(asked.get(storage.fstype, False) for storage in mounted),
         secure_boot=machine.secure_boot if machine is not None else None,
         nfs_driver=clients.nfs.driver if any(storage.class_ == "nfs" for storage in mounted) else None,
@@ -47,10 +47,8 @@ def choices_of(node: Node, machine: Machine | None, architecture: Architecture) 
         weka_cores_named=bool(weka and weka.cores),
         slurm_kept=len(read_inputs(node, SlurmInputs).cpu_spec_list) if works else None,
         roles=tuple(node.groups),
-        nic_source=nic_stack.source,
-        pci_settings=tuple(
-            key for key in ("max_read_request", "relaxed_ordering") if getattr(nic_stack, key) is not None
-        ),
+        nic_source=nic.source,
+        pci_settings=tuple(key for key in ("max_read_request", "relaxed_ordering") if getattr(nic, key) is not None),
     )
 
 

@@ -31,6 +31,7 @@ from rackproof.configure.preflight.problem import (
     PreflightInputs,
 )
 from rackproof.configure.preflight.state import NodeState
+from rackproof.configure.slurm.cluster import CGROUP_V2_SINCE, V1_ARGUMENT, cgroup_problem
 from rackproof.configure.versions.install import NoRoom, plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture, Gpu
@@ -140,6 +141,20 @@ def nic_problems(
                     yield Problem("nic.model", what, "change the adapter, or correct the model in the architecture")
 
 
+def slurm_problems(
+    machine: Machine, architecture: Architecture, packages: Sequence[LockedPackage]
+) -> Iterator[Problem]:
+    """For a node that runs slurmd. ``packages``: of its version set."""
+    locked = {package.name: package.version for package in packages}
+    arguments = (*machine.cmdline, *architecture.system.cmdline_required)
+    if what := cgroup_problem(machine, locked, arguments):
+        remedy = (
+            f"lock a slurmd of {CGROUP_V2_SINCE} or newer in the version set, or put {V1_ARGUMENT} into"
+            " system.cmdline_required; accept this with the reason where another repository has a newer Slurm"
+        )
+        yield Problem("slurm.cgroups", what, remedy)
+
+
 def driver_problems(source: Source, version: str | None, state: StackState, allowed: bool) -> Iterator[Problem]:
     """Another OFED than the declared one, which must be removed first."""
     try:
@@ -194,7 +209,7 @@ def other_port_problems(
 ) -> Iterator[Problem]:
     """Ports other than rails that lack an adapter, or are in use under another name. ``named``: as ``nic_problems``."""
     try:
-        missing = missing_adapters(adapter_paths(declared), "nic_stack.ports", machine, adapters(machine, named))
+        missing = missing_adapters(adapter_paths(declared), "nic.ports", machine, adapters(machine, named))
     except UnknownAdapter:
         missing = None  # reported by nic_problems
     if missing:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from pyinfra.api.exceptions import DeployError
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.context import host
@@ -46,55 +45,37 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
-from rackproof.configure.versions.site import packages_here, platform_here, version_inputs, versions_here
+from rackproof.configure.versions.inputs import VersionInputs
+from rackproof.configure.versions.site import packages_here, platform_here, versions_here
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.versions import stage_components
 from rackproof.core.versions.conflicts import RULES
-from rackproof.errors import InventoryError, Refused
+from rackproof.errors import Refused
 
 RECORDED = "recording_file"
 """Key of a node's data in recorded racks."""
 
 
-class PreflightState(facts.Answer[NodeState]):
-    """Facts of preflight that no other operation reads."""
+PreflightState = facts.answer("PreflightState", state_command, parse_state)
+"""Facts of preflight that no other operation reads."""
 
-    def command(self, paths: Sequence[str], mountpoints: Sequence[str]) -> str:
-        return facts.complete(state_command(paths, mountpoints))
-
-    def parse(self, lines: list[str]) -> NodeState:
-        return parse_state(lines)
-
-
-class Security(facts.Answer[security.SecurityState]):
-    """SELinux, firewalld and AppArmor."""
-
-    def command(self) -> str:
-        return facts.complete(security.COMMAND)
-
-    def parse(self, lines: list[str]) -> security.SecurityState:
-        return security.parse_state(lines)
+Security = facts.answer("Security", security.COMMAND, security.parse_state)
+"""SELinux, firewalld and AppArmor."""
 
 
 def preflight_inputs(site: Site) -> PreflightInputs:
-    """The inventory's ``preflight``. Raises DeployError, one line."""
-    try:
-        inputs = read_inputs(site.node, PreflightInputs)
-        check_accepted(inputs.accept, RULES)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    """The inventory's ``preflight``. Raises DeclarationError, one line."""
+    inputs = read_inputs(site.node, PreflightInputs)
+    check_accepted(inputs.accept, RULES)
     return inputs
 
 
 def read_all_inputs(site: Site) -> None:
-    """Validate every mapping of the current node's data, also those read later. Raises DeployError, one line."""
-    try:
-        for model in MODELS.values():
-            read_inputs(site.node, model)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    """Validate every mapping of the current node's data, also those read later. Raises DeclarationError, one line."""
+    for model in MODELS.values():
+        read_inputs(site.node, model)
 
 
 _rack_problems: WeakKeyDictionary[Inventory, tuple[Problem, ...]] = WeakKeyDictionary()
@@ -111,17 +92,14 @@ def of_rack(site: Site) -> tuple[Problem, ...]:
 
 
 def of_vendors(site: Site) -> tuple[Problem, ...]:
-    """Conflicts between architecture, version set and the inventory's choices. Raises DeployError."""
+    """Conflicts between architecture, version set and the inventory's choices. Raises DeclarationError."""
     platform = platform_here()
-    try:
-        choices = choices_of(site.node, machine_here(), site.architecture)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    choices = choices_of(site.node, machine_here(), site.architecture)
     return tuple(conflict_problems(site.architecture, platform.components if platform else None, choices))
 
 
 def of_versions() -> tuple[Problem, ...]:
-    """Contradictions within the current node's version set. Raises DeployError when it cannot be read."""
+    """Contradictions within the current node's version set. Raises DeclarationError when it cannot be read."""
     versions = versions_here()
     return tuple(contradiction_problems(versions)) if versions is not None else ()
 
@@ -129,7 +107,7 @@ def of_versions() -> tuple[Problem, ...]:
 def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem, ...]:
     """All problems of the current node; an unreadable fact is a problem too.
 
-    Raises DeployError when the inventory contradicts itself.
+    Raises DeclarationError when the inventory contradicts itself.
     """
     machine = machine_here()
     mounts = site.client_mounts()
@@ -145,16 +123,13 @@ def of_node(site: Site, given: PreflightInputs, claims: Claims) -> tuple[Problem
 
 
 def _forbidden(site: Site, machine: Machine | None) -> tuple[Problem, ...]:
-    """Problems with SELinux, firewalld and AppArmor. Raises DeployError."""
+    """Problems with SELinux, firewalld and AppArmor. Raises DeclarationError."""
     if machine is None or not security.concerned(machine, site.architecture, site.node):
         return ()
     answer = host.get_fact(Security)
     if answer is None:
         return (unread("SELinux, firewalld and AppArmor"),)
-    try:
-        slurm = read_inputs(site.node, SlurmInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    slurm = read_inputs(site.node, SlurmInputs)
     ports = declared_here().addressed() if pending.has_adapters(site) else site.ports
     return tuple(security.problems(answer, site.architecture, site.node, ports, slurm))
 
@@ -169,7 +144,7 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
     state: PackageState | None = None
     drivers: Drivers | None = None
     if packages:
-        policy = version_inputs(site.node).policy
+        policy = read_inputs(site.node, VersionInputs).policy
         state = host.get_fact(PackageStates, names=[package.name for package in packages], family=machine.family)
         problems += (
             [unread("installed packages")]
@@ -212,6 +187,8 @@ def judged(
         problems += node_checks.os_problems(machine)
         problems += node_checks.secure_boot_problems(machine, site.architecture)
         problems += _hardware(site, machine)
+        if site.in_slurm:
+            problems += node_checks.slurm_problems(machine, site.architecture, packages_here("all"))
     if state is None:
         problems.append(unread("name, clock, free space, package manager and mounts"))
     else:
@@ -225,17 +202,14 @@ def judged(
 
 def _hardware(site: Site, machine: Machine) -> list[Problem]:
     problems: list[Problem] = []
-    try:
-        if declared := site.real_gpus:
-            stack = read_inputs(site.node, GpuStack)
-            platform = platform_here()
-            locked = cast("LockedDriver | None", platform.components.driver if platform else None)
-            problems += node_checks.gpu_problems(machine, declared, stack, locked)
-        if pending.has_adapters(site):
-            nic_stack = read_inputs(site.node, NicStack)
-            problems += node_checks.nic_problems(machine, site.architecture, site.node, nic_stack.adapters)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    if declared := site.real_gpus:
+        stack = read_inputs(site.node, GpuStack)
+        platform = platform_here()
+        locked = cast("LockedDriver | None", platform.components.driver if platform else None)
+        problems += node_checks.gpu_problems(machine, declared, stack, locked)
+    if pending.has_adapters(site):
+        nic = read_inputs(site.node, NicStack)
+        problems += node_checks.nic_problems(machine, site.architecture, site.node, nic.adapters)
     return problems
 
 

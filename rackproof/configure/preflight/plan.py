@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rackproof.configure.base.plan import node_inputs
 from rackproof.configure.ceph.plan import cluster_plan, serves_ceph
+from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.plan import scratch_array
 from rackproof.configure.preflight import operations
 from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.preflight.problem import PreflightInputs, RackStopped, divided
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
-from rackproof.configure.storage.plan import local_drive
+from rackproof.configure.storage_client.plan import local_drive
 from rackproof.configure.storage_server.plan import export_drive
 from rackproof.core.plan import Problem
 
@@ -35,9 +36,9 @@ def check_node(site: Site, inputs: PreflightInputs, claims: Claims) -> None:
 
 
 def claims_of(site: Site) -> Claims:
-    """Drives that the deploys of this node's roles write to. Raises DeployError when the inventory names none."""
+    """Drives that the deploys of this node's roles write to. Raises DeclarationError when the inventory names none."""
     drives = [export_drive(site)] if site.served("nfs") else []
     if local := local_drive(site):
         drives.append(local)
     ceph = cluster_plan(site) if serves_ceph(site) else None
-    return Claims(tuple(drives), scratch_array(site, node_inputs(site)), ceph)
+    return Claims(tuple(drives), scratch_array(site, read_inputs(site.node, NodeInputs)), ceph)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, StringConstraints
 from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.settings import Inputs
 from rackproof.core.nearest import suggestion
 from rackproof.core.plan import Problem
+from rackproof.core.texts import Name, Prose
 from rackproof.errors import InventoryError
 
 UNREAD: Final = "answer"
@@ -28,11 +29,11 @@ NEVER: Final = {
     HELD: "take the node: --data take_over=RUN",  # the other run would continue
     CONTRADICTION: "correct the set (rackproof versions check)",
     ROOM: "lower versions.free_mib",
-    OTHER_DRIVERS: "set nic_stack: {remove_old: true}",
+    OTHER_DRIVERS: "set nic: {remove_old: true}",
     FOREIGN_DRIVE: "empty the drive, or name another",
     FOREIGN_PORT: "remove the ports from the other tool's files",
-    PORT_IN_USE: "remove the addresses, or remove the port from nic_stack.ports",
-    MISSING_PORT: "correct nic_stack.ports",
+    PORT_IN_USE: "remove the addresses, or remove the port from nic.ports",
+    MISSING_PORT: "correct nic.ports",
 }
 """Checks that cannot be accepted: a later operation would stop there."""
 CHECKS: Final = {
@@ -42,7 +43,7 @@ CHECKS: Final = {
     "clock.offset": "certificates and credentials that are not valid yet, or expired",
     "disk.free": "an installation that fails half-way on a full disk",
     FOREIGN_DRIVE: "formatting a drive that holds data of others",
-    "gpu.busy": "jobs that fail because their driver or network stack is replaced",
+    "gpu.busy": "jobs that fail because their driver or network stack is replaced, or their node reboots",
     "gpu.inventory": "a missing GPU or NVSwitch, or another model than ordered",
     "gpu.supported": "a driver that does not support the GPU or the operating system",
     "host.firewall": "services that other nodes cannot reach, which resembles many other faults",
@@ -67,6 +68,7 @@ CHECKS: Final = {
     HELD: "two runs that overwrite each other's changes on one node",
     "os.architecture": "packages that do not exist for the processor",
     "os.kernel": "a kernel that drivers no longer support",
+    "slurm.cgroups": "a slurmd that exits because it does not know the node's control groups",
     "os.supported": "packages and files that do not exist for the operating system",
     "packages.broken": "a package manager that refuses every installation",
     "packages.lock": "waiting for another run of the package manager",
@@ -80,17 +82,20 @@ def unread(what: str) -> Problem:
     return Problem(UNREAD, f"{what}: expected an answer, actual none that can be read", "run its command by hand")
 
 
+Folder = Annotated[str, StringConstraints(pattern=r"^/([A-Za-z0-9@+_=:,.~-]+(/[A-Za-z0-9@+_=:,.~-]+)*)?$")]
+
+
 class PreflightInputs(Inputs):
     """The inventory's mapping ``preflight``."""
 
     KEY: ClassVar = "preflight"
 
-    accept: dict[str, str] = Field(default_factory=dict)
+    accept: dict[Name, Prose] = Field(default_factory=dict)
     """By id of a check: the reason why its problems are accepted. Default: none are."""
     stop: Literal["node", "rack"] = "node"
     """What a problem of one node stops: ``node``, while the others go on, or the whole ``rack`` before any change.
     Default: the node, because in a rack of hundreds one always has a problem."""
-    free_mib: dict[str, NonNegativeInt] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
+    free_mib: dict[Folder, NonNegativeInt] = Field(default_factory=lambda: {"/": 1024, "/var": 1024, "/boot": 128})
     """MiB that must be free, by path. Default: packages and initramfs of an ordinary update; a version set needs more
     (``versions.free_mib``)."""
     max_clock_offset_s: float = Field(default=30.0, gt=0)

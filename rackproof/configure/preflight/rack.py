@@ -33,13 +33,13 @@ def _keys(rack: Rack) -> Iterator[Problem]:
 
 
 OF_STACK = {"fabric_addresses": ("address",), "fabric_macs": ("mac", "macs")}
-"""By key of the rails: equivalent keys of ``nic_stack``'s ports, bonds and VLANs."""
+"""By key of the rails: equivalent keys of ``nic``'s ports, bonds and VLANs."""
 
 
 def _values(node: Node, key: str) -> tuple[str, ...]:
     """Values of the rails and of the node's other ports."""
     values = _listed(node.data.get(key))
-    stack = node.data.get("nic_stack")
+    stack = node.data.get("nic")
     for kind in ("ports", "bonds", "vlans"):
         named = stack.get(kind) if isinstance(stack, Mapping) else None
         for inputs in named.values() if isinstance(named, Mapping) else ():
@@ -60,7 +60,7 @@ def _twice(rack: Rack, key: str, id_: str, remedy: str) -> Iterator[Problem]:
     for value, names in holders.items():
         if len(names) > 1:
             of = fold(names) if len(set(names)) > 1 else f"{names[0]}, {len(names)} times"
-            yield Problem(id_, f"{key}, nic_stack: {value} is expected once, actual {of}", remedy)
+            yield Problem(id_, f"{key}, nic: {value} is expected once, actual {of}", remedy)
 
 
 def _reached_twice(rack: Rack) -> Iterator[Problem]:

@@ -11,13 +11,16 @@ from weakref import WeakKeyDictionary
 import gevent
 from pyinfra import logger
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
-from pyinfra.api.command import FunctionCommand, StringCommand
+from pyinfra.api.command import FunctionCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 from pyinfra.connectors.util import clear_askpass_cache, remove_any_sudo_askpass_file
 from pyinfra.context import host, state
 
-from rackproof.configure.facts import Answer, complete
+from rackproof.configure.driver_swap.facts import DriverUse
+from rackproof.configure.driver_swap.gpu_users import REBOOTS, obstacle
+from rackproof.configure.fact_prefetch import MayDisconnect
+from rackproof.configure.facts import answer, complete
 from rackproof.configure.machine import forget_machine
 from rackproof.configure.operation import Commands, ask, note, operation, record, record_pending_reboot, record_reboot
 from rackproof.configure.reboot import reasons
@@ -30,14 +33,8 @@ from rackproof.errors import Refused
 OWN_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Reasons(Answer[reasons.RebootState]):
-    """Boot id, kernels, and reasons for a reboot."""
-
-    def command(self) -> str:
-        return complete(reasons.state_command())
-
-    def parse(self, lines: list[str]) -> reasons.RebootState:
-        return reasons.parse_state(lines)
+Reasons = answer("Reasons", reasons.state_command, reasons.parse_state)
+"""Boot id, kernels, and reasons for a reboot."""
 
 
 _failed: WeakKeyDictionary[State, list[str]] = WeakKeyDictionary()
@@ -52,15 +49,18 @@ def reboot(
     slurm: bool = False,
     health_check: str | None = None,
     exchanges: bool = False,
+    accepted: bool = False,
 ) -> Commands:
     """Report why the node needs a reboot; if reboots are allowed, reboot it once and check that the reasons are gone.
 
     + mode: whether reboots are allowed; ``FINISH`` returns nodes to Slurm that ``ALLOWED_TWO_PASSES`` left drained
     + inputs: time limits, batches and allowed failures
     + kernel: release that must run afterwards
-    + slurm: drain the node in Slurm first
+    + slurm: drain the node in Slurm first; otherwise a node with programs on its GPUs, with jobs, or that takes jobs
+      of a Slurm that the kit does not manage, is refused
     + health_check: program that must succeed before the node returns to Slurm
     + exchanges: the node has a driver that a run may replace, so any mode returns it to Slurm
+    + accepted: the inventory accepts that running programs are disturbed
 
     **Example:**
 
@@ -102,6 +102,10 @@ def reboot(
             f"{reasons.REQUIRED}{'; '.join(why)}; this is the machine that the deploy runs on:"
             " reboot it by hand, or run the deploy from another one"
         )
+    if state.is_executing and not (slurm or accepted):
+        use = ask(DriverUse, "programs and jobs of the node", node=host.name)
+        if busy := obstacle(use, REBOOTS, drains=False):
+            raise Refused("; ".join(busy))
     before = _failed.setdefault(host.state, [])
     if len(before) > inputs.max_failures:
         raise Refused(f"not rebooted: the reboot of {', '.join(before)} failed (reboot.max_failures)")
@@ -165,7 +169,7 @@ class PyinfraLine:
             return False, ""
         try:
             good, output = self.host.run_shell_command(
-                StringCommand(command),
+                MayDisconnect(command),
                 print_output=False,
                 print_input=False,
                 _timeout=int(limit_s) + 1,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyinfra.api.exceptions import DeployError
-
+from rackproof.configure.driver_swap.gpu_users import BUSY
+from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
 from rackproof.core.reboot_mode import Mode
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 
 SPARE_S = 900
 """Added to the time limit of the operation: for reading facts and resuming the node in Slurm."""
 
 
 def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str, Any]:
-    """Arguments of ``operations.reboot``; ``mode`` is the command line's. Raises DeployError for an unknown mode."""
+    """Arguments of ``operations.reboot``; ``mode``: the command line's. Raises DeclarationError for an unknown one."""
     slurm, works = site.architecture.slurm, site.in_slurm
     return {
         "mode": mode_of(site, inputs, mode),
@@ -26,36 +26,34 @@ def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str
         "slurm": works,
         "health_check": slurm.health_check if slurm and works else None,
         "exchanges": site.real_gpus is not None,
+        "accepted": BUSY in preflight_inputs(site).accept,
         "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
     }
 
 
 def mode_of(site: Site, inputs: RebootInputs, mode: object = None) -> Mode:
-    """The command line's mode; without one, what the inventory allows. Raises DeployError for an unknown mode."""
+    """The command line's mode; without one, what the inventory allows. Raises DeclarationError for an unknown mode."""
     if mode is None:
         return Mode.ALLOWED if inputs.allowed else Mode.REFUSED
     try:
         return Mode(mode)
     except ValueError:
-        raise DeployError(f"{site.node.name}: reboot_mode: expected allowed or refused, actual {mode!r}") from None
+        raise DeclarationError(f"reboot_mode: expected allowed or refused, actual {mode!r}") from None
 
 
 def reboot_inputs(site: Site, serial: object = None) -> RebootInputs:
     """The inventory's ``reboot``, with the command line's ``serial``.
 
-    Raises DeployError when the inventory cannot be used, or has different batches for different nodes.
+    Raises DeclarationError when the inventory cannot be used, or has different batches for different nodes.
     """
-    try:
-        inputs = [read_inputs(node, RebootInputs) for node in site.rack.nodes]
-        own = read_inputs(site.node, RebootInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
+    inputs = [read_inputs(node, RebootInputs) for node in site.rack.nodes]
+    own = read_inputs(site.node, RebootInputs)
     for name in ("serial", "max_failures"):
         if len({getattr(node_inputs, name) for node_inputs in inputs}) > 1:
-            raise DeployError(f"reboot.{name}: must be the same for every node: batches are of the whole rack")
+            raise InventoryError(f"reboot.{name}: must be the same for every node: batches are of the whole rack")
     if serial is None:
         return own
     try:
         return RebootInputs.model_validate({**own.model_dump(), "serial": int(str(serial))})
     except ValueError:
-        raise DeployError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None
+        raise InventoryError(f"reboot_serial: expected a number of nodes, actual {serial!r}") from None

@@ -72,6 +72,7 @@ rp_home() {
 }
 rp_keys() {
   rp_stop=$(rp_home "$1")  # the home stays with its user
+  [ ! -L "$rp_stop/.ssh" ] || rp_fail "$rp_stop/.ssh is a link: the keys of $1"
   rp_file "$rp_stop/.ssh/authorized_keys" later -
   rp_stop=
 }

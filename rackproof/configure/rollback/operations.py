@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from pyinfra import logger
 from pyinfra.api.command import StringCommand
-from pyinfra.api.exceptions import DeployError
 from pyinfra.api.host import Host
 from pyinfra.context import host, state
 
@@ -20,7 +19,7 @@ from rackproof.configure.rollback import restore as plans
 from rackproof.configure.rollback.facts import Kept
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.rollback.run import journal_here, take_node
-from rackproof.errors import Refused
+from rackproof.errors import InventoryError, Refused
 
 
 def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:
@@ -93,11 +92,11 @@ def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> di
 
 
 def inputs(data: Mapping[str, object]) -> tuple[str | None, tuple[str, ...]]:
-    """``run`` and ``force`` of the command line. Raises DeployError."""
+    """``run`` and ``force`` of the command line. Raises DeclarationError."""
     run, force = data.get("run"), data.get("force")
     if run is not None and not isinstance(run, str):
-        raise DeployError(f"run: expected the name of a run, actual {run!r}")
+        raise InventoryError(f"run: expected the name of a run, actual {run!r}")
     paths = force.split(",") if isinstance(force, str) else list(force) if isinstance(force, list | tuple) else []
     if force is not None and (not paths or not all(isinstance(p, str) and p.startswith("/") for p in paths)):
-        raise DeployError(f"force: expected paths, separated by commas, actual {force!r}")
+        raise InventoryError(f"force: expected paths, separated by commas, actual {force!r}")
     return run, tuple(map(str, paths))

@@ -22,9 +22,8 @@ from rackproof.configure.rollback.journal import (
 )
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.sections import blocks_of
 
-_SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
-_MANAGER = "/etc/systemd/system.conf.d/"
 _NETWORK = "/etc/systemd/network/"
 
 
@@ -65,31 +64,20 @@ def kept_command(root: str = ROOT) -> str:
 
 def parse_kept(lines: Sequence[str]) -> tuple[KeptRun, ...]:
     """Answer of ``kept_command``, oldest run first. Raises ValueError on anything else."""
-    parts: dict[str, dict[int, list[Entry]]] = {}
-    folder, part = "", 0
-    for line in lines:
-        fields = line.split("\t")
-        if fields[0] == "run" and len(fields) == 2:
-            folder = fields[1]
-            parts[folder] = {}
-        elif fields[0] == "part" and len(fields) == 2:
-            part = int(fields[1])
-            parts[folder][part] = []
-        elif len(fields) == FIELDS:
-            data = fields[7] if fields[7] == "-" else f"{folder}/{fields[7]}"
-            kind, state, mode, owner, before, after, flags, _, path = fields
-            parts[folder][part].append(Entry(kind, state, mode, owner, before, after, flags, data, path))
-        else:
-            raise ValueError(f"not a line of a journal: {line!r}")
     runs = []
-    for name, entries_by_part in parts.items():
-        order, _, run = name.rpartition("/")[2].partition(".")
-        runs.append(
-            KeptRun(
-                int(order), run, tuple(entry for number in sorted(entries_by_part) for entry in entries_by_part[number])
-            )
-        )
+    for folder, body in blocks_of("journal", "run\t([^\t]+)", lines):
+        order, _, run = folder.rpartition("/")[2].partition(".")
+        parts = sorted((int(number), part) for number, part in blocks_of("journal", "part\t([^\t]+)", body))
+        runs.append(KeptRun(int(order), run, tuple(_entry(folder, line) for _, part in parts for line in part)))
     return tuple(sorted(runs, key=lambda run: run.order))
+
+
+def _entry(folder: str, line: str) -> Entry:
+    fields = line.split("\t")
+    if len(fields) != FIELDS:
+        raise ValueError(f"not a line of a journal: {line!r}")
+    entry = Entry(*fields)
+    return entry if entry.data == "-" else replace(entry, data=f"{folder}/{entry.data}")
 
 
 def chosen(runs: Iterable[KeptRun], target: str) -> tuple[KeptRun, ...]:

@@ -10,16 +10,22 @@ back_stop_added() {
   # UNIT whose file is removed. The package's own unit of that name, which the file overrode, stays.
   [ -e "/usr/lib/systemd/system/$1" ] || back_stop "$1"
 }
+back_users() {
+  # FOLDER: one of a user's own that is a link leads root elsewhere
+  case $1 in */.ssh) [ ! -L "$1" ] || { echo "$1 is a link: none was restored" >&2; exit 1; } ;; esac
+}
 back_full() {
   echo 'the old files could not be written (is the disk full?): none was restored' >&2
   exit 1
 }
 back_link() {
   # DATA FOLDER NEW
+  back_users "$2"
   { mkdir -p -- "$2" && ln -sfn -- "$(cat -- "$1")" "$3"; } || back_full
 }
 back_file() {
   # DATA FOLDER NEW MODE OWNER. Never writes through a link: other users may write to the folder.
+  back_users "$2"
   { mkdir -p -- "$2" && rm -f -- "$3" && (umask 077; set -C; cat -- "$1" >"$3") && chown -h "$5" -- "$3" &&
     chmod "$4" -- "$3"; } || back_full
 }

@@ -7,18 +7,23 @@ import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from pyinfra import logger
 from pyinfra.api.arguments import CONNECTOR_ARGUMENT_KEYS
-from pyinfra.api.exceptions import DeployError
+from pyinfra.api.command import StringCommand
 from pyinfra.api.state import State
 from pyinfra.context import ctx_state, host
 
 from rackproof.configure.fact_prefetch import Aside
+from rackproof.configure.operation import Commands, record
 from rackproof.configure.rollback.journal import KEEP, Journal
-from rackproof.configure.run_lock import Holder, holder_here, take_script
+from rackproof.configure.run_lock import LEFT_S, Holder, holder_here, is_left, take_script
+from rackproof.configure.script_plan import ScriptPlan
+from rackproof.errors import DeclarationError, InventoryError
 
 TAKE_OVER = "take_over"
 """Key of the command line's data: a run that the lock may be taken from."""
 TAKE_TIMEOUT_S = 60
+LINE_S = 10.0
 
 _runs: WeakKeyDictionary[State, str] = WeakKeyDictionary()
 
@@ -31,16 +36,26 @@ def run_id() -> str:
 def journal_here() -> Journal:
     """Journal of this run on the current node.
 
-    Raises DeployError when the inventory's ``rollback_keep`` (runs that a node keeps) is not a positive integer.
+    Raises DeclarationError when the inventory's ``rollback_keep`` (runs that a node keeps) is not a positive integer.
     """
     state: State = ctx_state.get()  # type: ignore[no-untyped-call]
     data = getattr(host, "data", None)  # hosts in tests have none
     keep = data.get("rollback_keep", KEEP) if data is not None else KEEP
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-        raise DeployError(f"{host.name}: rollback_keep: expected a number of runs from 1 on, actual {keep!r}")
+        raise DeclarationError(f"rollback_keep: expected a number of runs from 1 on, actual {keep!r}")
     if data is None or not state.is_executing:
         return Journal(this_run(), keep)
     return Journal(this_run(), keep, holder=_holder(), take_over=take_over_of(data.get(TAKE_OVER)))
+
+
+def journaled(plan: ScriptPlan, otherwise: str) -> Commands:
+    """Record a plan's changes, save what a rollback restores, and run the script. ``otherwise``: why there is none."""
+    if not plan:
+        host.noop(otherwise)
+        return
+    record(plan.changes)
+    script = plan.script if plan.kept is None else journal_here().before(plan.kept, plan.script, plan.later)
+    yield StringCommand(script) if plan.stdin is None else StringCommand(script, _stdin=plan.stdin)
 
 
 def this_run() -> str:
@@ -52,14 +67,16 @@ def this_run() -> str:
 
 
 def take_over_of(value: object) -> str | None:
-    """The inventory's ``take_over``. Raises DeployError."""
+    """The inventory's ``take_over``. Raises DeclarationError."""
     if value is not None and (not isinstance(value, str) or not value):
-        raise DeployError(f"{TAKE_OVER}: expected the name of a run, actual {value!r}")
+        raise InventoryError(f"{TAKE_OVER}: expected the name of a run, actual {value!r}")
     return value
 
 
 def take_node() -> str | None:
     """Take the run lock of the current node, outside of any operation's changes. Returns why it failed, in one line.
+
+    A command that an interrupted run left on the node is waited for.
 
     Call it in the execution pass, before reading facts that the run relies on.
     """
@@ -70,11 +87,20 @@ def take_node() -> str | None:
     arguments["_timeout"] = TAKE_TIMEOUT_S
     data = getattr(host, "data", None) or {}
     script = take_script(_holder(), take_over_of(data.get(TAKE_OVER)))
-    taken, output = host.run_shell_command(Aside(script), print_output=False, print_input=False, **arguments)
-    if taken:
-        return None
-    lines = [line for line in output.output.splitlines() if line.strip()]
-    return lines[-1] if lines else "the node could not be taken for this run, so nothing was changed"
+    began, told = time.monotonic(), 0.0
+    while True:
+        taken, output = host.run_shell_command(Aside(script), print_output=False, print_input=False, **arguments)
+        if taken:
+            return None
+        lines = [line for line in output.output.splitlines() if line.strip()]
+        reason = lines[-1] if lines else "the node could not be taken for this run, so nothing was changed"
+        waited = time.monotonic() - began
+        if not is_left(reason) or waited >= LEFT_S:
+            return reason
+        if waited >= told:
+            told = waited + LINE_S
+            host.log(f"waiting: {reason.partition(', so ')[0]}", logger.warning)
+        time.sleep(1)
 
 
 def _holder() -> Holder:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture, Slurm
+from rackproof.core.machine import Machine
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
@@ -19,7 +23,7 @@ class Cluster:
     inputs: SlurmInputs
     controller: str
     controller_address: str | None
-    """On rail 0, where every node of the cluster has one; None: it is reached by its name."""
+    """Where every node of the cluster has such an address; None: the controller is reached by its name."""
     nodes: tuple[str, ...]
     """Nodes that run slurmd, in inventory order."""
     mig: bool = False
@@ -69,11 +73,14 @@ def cluster_of(architecture: Architecture, rack: Rack, inputs: SlurmInputs) -> C
     order = {node.name: index for index, node in enumerate(rack.nodes)}
     first = controllers[0]
     members = (first, *(rack.node(name) for name in nodes))
+    kind = architecture.fabric.kind if architecture.fabric else "none"
     return Cluster(
         declared=declared,
         inputs=inputs,
         controller=first.name,
-        controller_address=first.fabric_address() if all(member.fabric_address() for member in members) else None,
+        controller_address=(
+            first.control_address(kind) if all(member.control_address(kind) for member in members) else None
+        ),
         nodes=tuple(sorted(nodes, key=lambda node: order[node])),
         mig="gpu" in declared.gres and architecture.gpu is not None and architecture.gpu.mig == "Enabled",
     )
@@ -103,6 +110,34 @@ def check_mig(cluster: Cluster, node: str) -> None:
 
 def is_member(cluster: Cluster, node: Node) -> bool:
     return node.name in cluster.members
+
+
+CGROUP_V2_SINCE: Final = "22.05"
+"""First Slurm with the plugin cgroup/v2 (its RELEASE_NOTES)."""
+V1_ONLY: Final = {("ubuntu", "22.04"): "21.08.5"}
+"""Slurm of supported releases whose Slurm is older; they all boot with control groups v2 only."""
+V1_ARGUMENT: Final = "systemd.unified_cgroup_hierarchy=0"
+"""Of the kernel's command line: systemd mounts v1 (systemd(1))."""
+
+
+def cgroup_problem(machine: Machine, locked: Mapping[str, str], arguments: Collection[str]) -> str | None:
+    """Why slurmd would exit on this node, one line.
+
+    ``locked``: versions of the version set by package; ``arguments``: of the kernel, running and required.
+    """
+    version = locked.get("slurmd") or V1_ONLY.get((machine.os_id, machine.os_version))
+    if version is None or not _older(version, CGROUP_V2_SINCE) or V1_ARGUMENT in arguments:
+        return None
+    return (
+        f"Slurm: {version} of {machine.label} knows control groups v1 only, and the node boots with v2, where slurmd"
+        " does not start"
+    )
+
+
+def _older(version: str, than: str) -> bool:
+    """By the first two numbers; Slurm's are year and month."""
+    numbers = [re.findall(r"\d+", re.sub(r"^\d+:", "", text))[:2] for text in (version, than)]
+    return list(map(int, numbers[0])) < list(map(int, numbers[1]))
 
 
 def package_names(cluster: Cluster, node: Node, family: str) -> tuple[str, ...]:

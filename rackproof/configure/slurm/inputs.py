@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, StringConstraints, field_validator, model_validator
 
 from rackproof.configure.inputs import Repository
 from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Host, Name, Path
 
 OWN_KEYS = frozenset(
     key.lower()
@@ -23,6 +24,11 @@ OWN_KEYS = frozenset(
 )  # fmt: skip
 """Keys of slurm.conf that the kit writes itself, in lower case: Slurm ignores case."""
 
+Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]+$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/(*-][A-Za-z0-9_.,:=/()\[\]@+%*-]*$")]
+Words = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/(*-][A-Za-z0-9_.,:=/()\[\]@+%* -]*$")]
+Parameter = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(=[A-Za-z0-9_.:/-]+)?$")]
+
 
 class SlurmInputs(Inputs):
     """``slurm`` in the inventory's data. Every node of the cluster must have the same."""
@@ -36,7 +42,7 @@ class SlurmInputs(Inputs):
     """TCP port of slurmctld. Source: slurm.conf(5)."""
     node_port: int = Field(default=6818, ge=1, le=65535)
     """TCP port of slurmd. Source: slurm.conf(5)."""
-    state_directory: str = Field(default="/var/lib/slurm", pattern=r"^/[A-Za-z0-9._/-]+$")
+    state_directory: Path = "/var/lib/slurm"
     """Absolute path below which the controller keeps jobs and a node its spool. Default: Debian's packages."""
     return_to_service: Literal[0, 1, 2] = 1
     """ReturnToService. 1: a node that only stopped answering comes back by itself, one that rebooted unexpectedly waits
@@ -49,9 +55,9 @@ class SlurmInputs(Inputs):
     """CpuSpecList: processors of every node that neither jobs nor Slurm's daemons get (SlurmdOffSpec), such as those
     that WEKA's client polls on. Slurm's own numbers, not the kernel's: cores counted socket by socket, times
     ThreadsPerCore, plus the thread; one thread stands for its whole core. Default: none. Source: slurm.conf(5)."""
-    controller_parameters: tuple[str, ...] = ()
+    controller_parameters: tuple[Parameter, ...] = ()
     """SlurmctldParameters, e.g. ``node_reg_mem_percent=95``. Slurm's default: none."""
-    launch_parameters: tuple[str, ...] = ("use_interactive_step",)
+    launch_parameters: tuple[Parameter, ...] = ("use_interactive_step",)
     """LaunchParameters. use_interactive_step: salloc gives a shell on the node. Source: slurm.conf(5)."""
     mpi_default: str = Field(default="none", pattern=r"^[a-z0-9_]+$")
     """MpiDefault; ``pmix`` where Slurm and MPI are built with it. Slurm's default."""
@@ -67,11 +73,11 @@ class SlurmInputs(Inputs):
     )
     """HealthCheckNodeState. ANY: a GPU that dies under a job is found before the next one; CYCLE: not all nodes at
     the same moment."""
-    prolog: str | None = Field(default=None, pattern=r"^/[^\s]+$")
+    prolog: Path | None = None
     """Absolute path on every node of a program that runs as root before a job's first step there."""
-    epilog: str | None = Field(default=None, pattern=r"^/[^\s]+$")
+    epilog: Path | None = None
     """Absolute path on every node of a program that runs as root after a job."""
-    accounting_host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.-]+$")
+    accounting_host: Host | None = None
     """Where slurmdbd runs. The kit does not set slurmdbd up: its database is a site's own. None: no accounting."""
     accounting_port: int = Field(default=6819, ge=1, le=65535)
     """TCP port of slurmdbd. Source: slurm.conf(5)."""
@@ -79,9 +85,9 @@ class SlurmInputs(Inputs):
     """AutoDetect of gres.conf. auto: nvml where Slurm's package has that plugin, else the devices /dev/nvidiaN by
     number. MIG devices are found by nvml only (gres.conf(5)): anything else is refused with ``gpu.mig: Enabled``.
     Simulated GPUs are only counted, whatever the value."""
-    partition_options: dict[str, dict[str, str]] = Field(default_factory=dict)
+    partition_options: dict[Name, dict[Key, Word]] = Field(default_factory=dict)
     """By partition: keys of its line, e.g. ``{gpu: {MaxTime: 2-00:00:00}}``. The first partition is the default."""
-    extra: dict[str, str] = Field(default_factory=dict)
+    extra: dict[Key, Words] = Field(default_factory=dict)
     """Further keys of slurm.conf. Those that the kit writes itself are refused."""
     repository: Repository | None = None
     """A dnf repository with Slurm, for the RHEL family, whose own repositories have none."""
@@ -103,20 +109,16 @@ class SlurmInputs(Inputs):
     @field_validator("extra")
     @classmethod
     def _not_ours(cls, extra: dict[str, str]) -> dict[str, str]:
-        for key, value in extra.items():
+        for key in extra:
             if key.lower() in OWN_KEYS:
                 raise ValueError(f"{key} is written by the kit")
-            if not key.isalnum() or "\n" in value:
-                raise ValueError(f"{key!r} is no key of slurm.conf, or its value has several lines")
         return extra
 
     @field_validator("partition_options")
     @classmethod
-    def _one_line(cls, options: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    def _not_its_nodes(cls, options: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         for name, pairs in options.items():
-            for key, value in pairs.items():
-                if not key.isalnum() or not value or any(c.isspace() for c in value):
-                    raise ValueError(f"{name}: {key}={value!r} is no option of a partition")
+            for key in pairs:
                 if key.lower() in ("partitionname", "nodes"):
                     raise ValueError(f"{name}: {key} follows from the architecture")
         return options

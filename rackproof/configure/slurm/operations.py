@@ -36,22 +36,22 @@ Render = Callable[[list[str], list[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TimedState:
     """A node's state, and when it was asked for, by the controller machine's clock."""
 
     state: NodeState
     between: tuple[float, float]
 
 
-def _seen(other: Host) -> Seen | None:
+def _timed_state(other: Host) -> TimedState | None:
     before = time.time()
     state = other.get_fact(facts.SlurmNodeState)
-    return None if state is None else Seen(state, (before, time.time()))
+    return None if state is None else TimedState(state, (before, time.time()))
 
 
-def look(name: str) -> Seen | None:
+def ask_state(name: str) -> TimedState | None:
     """The state of a node, asked once while planning and once while executing."""
-    return rack_operations.ask_node(inventory.get_host(name), "slurm", _seen)
+    return rack_operations.ask_node(inventory.get_host(name), "slurm", _timed_state)
 
 
 def _read_key(other: Host) -> Secret | None:
@@ -88,13 +88,13 @@ def make_munge_key() -> Commands:
 
         slurm.make_munge_key(name="Munge key")
     """
-    seen = required(look(host.name), "the state of Slurm")
-    if seen.state.key is None:
+    here = required(ask_state(host.name), "the state of Slurm")
+    if here.state.key is None:
         record([Change(what=KEY, why="absent")])
         yield StringCommand(_key_script(("munge.service",), new=True))
         rack_operations.forget(inventory.get_host(host.name), "slurm")
-    elif seen.state.key[1:] != ("400", "munge"):
-        record([Change(what=KEY, why=f"mode and owner {' '.join(seen.state.key[1:])}, expected 400 munge")])
+    elif here.state.key[1:] != ("400", "munge"):
+        record([Change(what=KEY, why=f"mode and owner {' '.join(here.state.key[1:])}, expected 400 munge")])
         script = f"{_mark()}; chown munge:munge {KEY} && chmod 400 {KEY}"
         yield StringCommand(journal_here().before([file_line(KEY, "same", secret=True)], script))
     else:
@@ -113,14 +113,14 @@ def bring_munge_key(controller: str) -> Commands:
 
         slurm.bring_munge_key(name="Munge key of the controller", controller="login-01")
     """
-    seen = required(look(host.name), "the state of Slurm")
+    here = required(ask_state(host.name), "the state of Slurm")
     secret = rack_operations.ask_node(inventory.get_host(controller), "munge key", _read_key)
     if secret is None:
-        if host.state.is_executing and seen.state.key is None:
+        if host.state.is_executing and here.state.key is None:
             raise Refused(f"{controller} has no munge key, or does not answer; nodes cannot be told to trust it")
         elif host.state.is_executing:
             host.noop(f"{controller} does not answer; the key that is there stays")
-        elif seen.state.key and seen.state.key == _key_of(controller):
+        elif here.state.key and here.state.key == _key_of(controller):
             # A recording has digests of secrets, not the secrets.
             host.noop("the munge key is the controller's")
         else:
@@ -129,7 +129,7 @@ def bring_munge_key(controller: str) -> Commands:
             yield StringCommand(_key_script(("munge.service",)), _stdin="")
         return
     wanted = (hashlib.sha256(base64.b64decode(secret)).hexdigest(), "400", "munge")
-    if seen.state.key == wanted:
+    if here.state.key == wanted:
         host.noop("the munge key is the controller's")
         return
     record([Change(what=KEY, why=f"not the key of {controller}")])
@@ -142,8 +142,8 @@ def bring_munge_key(controller: str) -> Commands:
 
 def _key_of(controller: str) -> tuple[str, str, str] | None:
     """Digest of the controller's key, with the mode and owner that it has on every node."""
-    seen_there = look(controller)
-    return (seen_there.state.key[0], "400", "munge") if seen_there and seen_there.state.key else None
+    there = ask_state(controller)
+    return (there.state.key[0], "400", "munge") if there and there.state.key else None
 
 
 @operation()
@@ -159,13 +159,13 @@ def same_clock(controller: str, limit_s: float) -> None:
 
         slurm.same_clock(name="Clock", controller="login-01", limit_s=60)
     """
-    here, seen_there = required(look(host.name), "the node's clock"), look(controller)
+    here, there = required(ask_state(host.name), "the node's clock"), ask_state(controller)
     if isinstance(host.connector, RecordingConnector):
         host.noop("recorded at other moments: clocks are compared by a deploy")
-    elif seen_there is None:
+    elif there is None:
         host.noop(f"{controller} does not answer")
     else:
-        apart = skew_s(here.state.clock, here.between, seen_there.state.clock, seen_there.between)
+        apart = skew_s(here.state.clock, here.between, there.state.clock, there.between)
         if apart > limit_s:
             raise Refused(
                 f"the clocks of {host.name} and {controller} are {apart:.0f} s apart, more than {limit_s:g} s:"
@@ -180,10 +180,10 @@ def hardware(cluster: Cluster, before: SlurmConf | None) -> tuple[dict[str, Node
     lines: dict[str, NodeLine] = {}
     unknown: list[str] = []
     for name in cluster.nodes:
-        seen = look(name)
+        here = ask_state(name)
         old = before.nodes.get(name) if before else None
-        if seen is not None and seen.state.hardware is not None:
-            lines[name] = node_line(seen.state.hardware, cluster.declared.memory_tolerance_pct, old)
+        if here is not None and here.state.hardware is not None:
+            lines[name] = node_line(here.state.hardware, cluster.declared.memory_tolerance_pct, old)
         elif old is not None:
             lines[name] = old
         else:
@@ -210,12 +210,12 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
             simulated=False,
         )
     """
-    here = required(look(host.name), "the state of Slurm")
+    here = required(ask_state(host.name), "the state of Slurm")
     own = parse_slurm_conf(here.state.conf) if here.state.conf is not None else None
     conf.check_ours(host.name, own, cluster)
     # All nodes start from the controller's file, so that they keep the same of it.
-    seen_there = look(cluster.controller)
-    served = parse_slurm_conf(seen_there.state.conf) if seen_there and seen_there.state.conf is not None else None
+    there = ask_state(cluster.controller)
+    served = parse_slurm_conf(there.state.conf) if there and there.state.conf is not None else None
     lines, unknown = hardware(cluster, served or own)
     conf.check_kept(cluster, lines)
     if not lines:

@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.files import Entry, RemoteDirectory
 from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, is_member
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.units import Unit
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError
 
 REPOSITORY = "slurm"
 
 
 def why_nothing(site: Site) -> str | None:
-    """Raises DeployError for what this rack cannot have."""
+    """Raises DeclarationError for what this rack cannot have."""
     return None if cluster_here(site) else "not a member of a Slurm cluster by the architecture"
 
 
 def cluster_here(site: Site) -> Cluster | None:
-    """The cluster that this node is a part of. Raises DeployError for what this rack cannot have."""
-    try:
-        cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
-        if cluster is None or not is_member(cluster, site.node):
-            return None
-        head = read_inputs(site.rack.node(cluster.controller), SlurmInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
-    if head != cluster.inputs:
-        raise DeployError(f"{site.node.name}: slurm: not the inputs of {cluster.controller}; set them for all nodes")
+    """The cluster that this node is a part of. Raises DeclarationError for what this rack cannot have."""
+    cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
+    if cluster is None or not is_member(cluster, site.node):
+        return None
+    if read_inputs(site.rack.node(cluster.controller), SlurmInputs) != cluster.inputs:
+        raise DeclarationError(f"slurm: not the inputs of {cluster.controller}; set them for all nodes")
     return cluster
 
 
 def check_gpus(site: Site, cluster: Cluster) -> None:
-    """Raises DeployError where slurm.conf cannot describe the node's MIG devices."""
+    """Raises DeclarationError where slurm.conf cannot describe the node's MIG devices."""
     if site.node.name in cluster.nodes and not site.settings.simulated_gpus:
-        try:
-            check_mig(cluster, site.node.name)
-        except InventoryError as error:
-            raise DeployError(str(error)) from None
+        check_mig(cluster, site.node.name)
 
 
 def configuration(site: Site, cluster: Cluster, nodes: list[str], partitions: list[str]) -> str:
@@ -65,8 +57,8 @@ def files(site: Site, cluster: Cluster) -> tuple[Entry, ...]:
     if site.node.name in cluster.nodes:
         entries += [
             RemoteDirectory(f"{base}/slurmd"),
-            RemoteFile(limits, templates.text(limits, memlock=_memlock(site)), restart=("slurmd.service",)),
-            RemoteFile(cgroup, templates.text(cgroup), restart=("slurmd.service",)),
+            rendered(limits, restart=("slurmd.service",), memlock=_memlock(site)),
+            rendered(cgroup, restart=("slurmd.service",)),
         ]
     return tuple(entries)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.render import templates
-from rackproof.configure.shared_files import boot_modules, drive_unit
+from rackproof.configure.shared_files import boot_modules, drive_unit, rendered
 from rackproof.configure.site import Site
-from rackproof.configure.storage.steps import Step
+from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
 
 LABEL = "rp-nfs"
 OPTIONS = "rw,sync,no_subtree_check,no_root_squash,mountpoint"
@@ -29,14 +28,14 @@ def export_paths(site: Site) -> tuple[str, ...]:
 def export_path(site: Site) -> str:
     """Mount point of the node's drive: the exported path that contains all others.
 
-    Raises DeployError when there is none: a drive has one mount point.
+    Raises DeclarationError when there is none: a drive has one mount point.
     """
     paths = export_paths(site)
     for path in paths:
         if all(other == path or other.startswith(f"{path}/") for other in paths):
             return path
-    raise DeployError(
-        f"{site.node.name}: exports {', '.join(paths)} from one drive: put them below one of them, or on another server"
+    raise DeclarationError(
+        f"exports {', '.join(paths)} from one drive: put them below one of them, or on another server"
     )
 
 
@@ -69,9 +68,7 @@ def address_steps(site: Site) -> tuple[Step, ...]:
 def rdma_port(site: Site) -> int | None:
     ports = sorted({s.port or 20049 for s in site.served("nfs").values() if s.transport == "rdma"})
     if len(ports) > 1:
-        raise DeployError(
-            f"{site.node.name}: one NFS server listens for RDMA on one port, the architecture has {ports}"
-        )
+        raise DeclarationError(f"one NFS server listens for RDMA on one port, the architecture has {ports}")
     return ports[0] if ports else None
 
 
@@ -94,11 +91,9 @@ def export_mount(site: Site) -> DesiredMount:
 
 
 def export_subnets(site: Site) -> tuple[str, ...]:
-    """Raises DeployError where there are none: no client could mount."""
+    """Raises DeclarationError where there are none: no client could mount."""
     if not site.fabric_subnets:
-        raise DeployError(
-            f"{site.node.name}: fabric_addresses: NFS is exported to the networks of its rails, the inventory has none"
-        )
+        raise DeclarationError("fabric_addresses: NFS is exported to the networks of its rails, the inventory has none")
     return site.fabric_subnets
 
 
@@ -109,15 +104,12 @@ def files(site: Site) -> tuple[Entry, ...]:
     return (
         drive_unit(mount, "Drive that is exported over NFS"),
         boot_modules("nfs-server", "NFS server", modules, load_now=True),
-        RemoteFile(
+        rendered(
             "/etc/nfs.conf.d/rackproof.conf",
-            templates.text(
-                "/etc/nfs.conf.d/rackproof.conf",
-                threads=site.settings.nfs_threads,
-                rdma_port=rdma_port(site),
-                version_3=version_3(site),
-            ),
             restart=("nfs-server.service",),
+            threads=site.settings.nfs_threads,
+            rdma_port=rdma_port(site),
+            version_3=version_3(site),
         ),
         RemoteFile(
             "/etc/exports.d/rackproof.exports",
@@ -131,10 +123,7 @@ def files(site: Site) -> tuple[Entry, ...]:
             ),
             reload=("nfs-server.service",),
         ),
-        RemoteFile(
-            "/etc/systemd/system/nfs-server.service.d/rackproof.conf",
-            templates.text("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=[mount.where]),
-        ),
+        rendered("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=[mount.where]),
         *(
             RemoteFile(
                 f"/etc/systemd/network/10-{port}.network.d/rackproof-second.conf",

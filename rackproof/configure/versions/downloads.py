@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from rackproof.configure.versions.repositories import fetch, mirrored
 from rackproof.core.versions import Component
+from rackproof.errors import DeclarationError
+from rackproof.parse.sections import sections_of
 
 FETCH_TIMEOUT_S = 1800
 """An installer of a few GB over a slow mirror."""
@@ -29,12 +31,14 @@ class FileDigest:
 
 
 def placed(components: Iterable[tuple[str, Component]], mirrors: Mapping[str, str]) -> tuple[Placed, ...]:
-    """Every file of these components. Raises ValueError for a file without a digest, which only drafts have."""
+    """Every file of these components. Raises DeclarationError for a file without a digest, which only drafts have."""
     files = []
     for name, component in components:
         for file in component.files:
             if file.sha256 is None:
-                raise ValueError(f"{name}: {file.path} has no sha256; nothing is installed from a draft")
+                raise DeclarationError(
+                    f"versions_lock: {name}: {file.path} has no sha256; nothing is installed from a draft"
+                )
             files.append(Placed(name, file.path, file.mode, mirrored(file.url, mirrors), file.sha256))
     return tuple(files)
 
@@ -50,13 +54,8 @@ def state_command(wanted: Sequence[Placed]) -> str:
 
 def parse_state(lines: Sequence[str]) -> dict[str, FileDigest]:
     """By path. Raises ValueError on anything else."""
-    if not lines or lines[-1] != "--":
-        raise ValueError("no end of the list of files")
-    digests = {}
-    for line in lines[:-1]:
-        sha256, mode, path = line.split(maxsplit=2)
-        digests[path] = FileDigest(sha256, mode)
-    return digests
+    files, _ = sections_of(lines, 2)
+    return {path: FileDigest(sha256, mode) for sha256, mode, path in (line.split(maxsplit=2) for line in files)}
 
 
 def differences(wanted: Sequence[Placed], state: Mapping[str, FileDigest]) -> dict[Placed, str]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Url
 
 
 class VersionInputs(Inputs):
@@ -15,11 +16,11 @@ class VersionInputs(Inputs):
 
     KEY: ClassVar = "versions"
 
-    mirrors: dict[str, str] = Field(default_factory=dict)
+    mirrors: dict[Url, Url] = Field(default_factory=dict)
     """The site's replacements for prefixes of vendors' URLs, e.g.
     ``{"https://developer.download.nvidia.com": "http://mirror.site/nvidia"}``. Default: none, packages come from the
     vendors' hosts."""
-    proxy: str | None = None
+    proxy: Url | None = None
     """URL of a proxy for HTTP and HTTPS, for the package manager, for keys and for firmware images. Default: none."""
     allow_downgrade: bool = False
     """Whether a package that is newer than locked is downgraded. Default: no, as in apt and dnf."""

@@ -11,6 +11,7 @@ from typing import Final
 from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT, pending_command, reboot_mark
 from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later, mark_lines
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.parse.dkms import Dkms, parse_dkms_status
 from rackproof.parse.sections import sections_of
@@ -57,19 +58,6 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KernelPlan:
-    """Shell script and its changes; empty when nothing has to be done. ``kept`` and ``later`` are for the journal."""
-
-    script: str = ""
-    changes: tuple[Change, ...] = ()
-    kept: tuple[str, ...] = ()
-    later: tuple[Later, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.script)
-
-
 def reboot_reason(release: str) -> str:
     return f"kernel {release} is locked and another one runs"  # part of marks on nodes
 
@@ -87,7 +75,7 @@ def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
     return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
 
 
-def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
+def plan_boot(release: str, state: KernelState, family: str) -> ScriptPlan:
     """Make the locked kernel the boot loader's default, and leave a reboot mark when another kernel runs."""
     lines: list[str] = []
     changes: list[Change] = []
@@ -111,10 +99,10 @@ def plan_boot(release: str, state: KernelState, family: str) -> KernelPlan:
         lines.append(f"rm -f -- {shlex.quote(f'{PENDING}/{mark}')}")
         changes.append(Change(what="the kernel runs already"))
     if not lines:
-        return KernelPlan()
+        return ScriptPlan()
     image = shlex.quote(f"/boot/vmlinuz-{release}")
     there = f"[ -e {image} ] || {{ echo {image}: missing, although its package is installed >&2; exit 1; }}"
-    return KernelPlan("\n".join(("set -eu", there, *lines)), tuple(changes), kept, grub)
+    return ScriptPlan(tuple(lines), tuple(changes), kept, grub, head=(there,))
 
 
 def _grubby(release: str) -> list[str]:
@@ -156,21 +144,21 @@ def headers_package(release: str, family: str) -> str:
     return f"kernel-devel-{release}" if family == "rhel" else f"linux-headers-{release}"
 
 
-def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> KernelPlan:
+def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> ScriptPlan:
     """Build missing modules for the locked kernel and check them, because package scripts hide failed builds."""
     missing = unbuilt(modules, release, state)
     if not missing:
-        return KernelPlan()
+        return ScriptPlan()
     kernel = shlex.quote(release)
     package = headers_package(release, family)
-    lines = [
-        "set -eu",
+    head = (
         "export LC_ALL=C",
         f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are missing, so no"
         f" module can be built for it; add '{shlex.quote(package)}' to the kernel of the version set' >&2; exit 1; }}",
         "command -v dkms >/dev/null || { echo 'dkms is not installed; the packages of the set should bring it' >&2;"
         " exit 1; }",
-    ]
+    )
+    lines: list[str] = []
     for name in missing:
         module = shlex.quote(name)
         log = f"/var/lib/dkms/{name}/VERSION/build/make.log"
@@ -185,4 +173,4 @@ def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: 
             f' {{ echo {module}" $v: built and not installed for kernel "{kernel} >&2; exit 1; }}',
         ]
     changes = tuple(Change(what=f"{name} is not installed for {release}") for name in missing)
-    return KernelPlan("\n".join(lines), changes)
+    return ScriptPlan(tuple(lines), changes, head=head)

@@ -12,7 +12,7 @@ from rackproof.configure.files import REBOOT
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operation import Commands, ask, note, operation, record, record_reasons, required
 from rackproof.configure.rollback.journal import file_line, hold_line
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journal_here, journaled
 from rackproof.configure.versions import facts, holds, install, kernels, repositories
 from rackproof.configure.versions.site import policy_here
 from rackproof.configure.versions.state import differences
@@ -182,13 +182,8 @@ def boot_kernel(release: str, family: str) -> Commands:
     if not state.is_executing:
         actual = kernels.with_kernel(actual, release)
     plan = kernels.plan_boot(release, actual, family)
-    if plan:
-        record(plan.changes)
-        yield StringCommand(journal_here().before(plan.kept, plan.script, plan.later))
-    else:
-        host.noop(
-            f"kernel {release} runs" if actual.running == release else f"kernel {release} starts with the next reboot"
-        )
+    runs = actual.running == release
+    yield from journaled(plan, f"kernel {release} {'runs' if runs else 'starts with the next reboot'}")
 
 
 @operation()
@@ -211,11 +206,7 @@ def dkms_modules(modules: Sequence[str], release: str, family: str, earlier: Seq
     actual = ask(facts.Kernels, "the DKMS modules", release=release)
     due = list(modules) if state.is_executing else [module for module in modules if module not in earlier]
     plan = kernels.plan_dkms(due, release, actual, family)
-    if plan:
-        record(plan.changes)
-        yield StringCommand(plan.script)
-    else:
-        host.noop(f"{', '.join(modules)}: installed for kernel {release}")
+    yield from journaled(plan, f"{', '.join(modules)}: installed for kernel {release}")
 
 
 @operation()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pyinfra.api.exceptions import DeployError
-from pyinfra.context import host
-
 from rackproof.configure.files import Entry
 from rackproof.configure.machine import machine_here
-from rackproof.configure.nic.declared import locked_firmware, nic_stack, uses_adapters_here
+from rackproof.configure.nic.declared import locked_firmware, uses_adapters_here
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.nic.locked_firmware import Locked
+from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
-from rackproof.configure.units import Unit
 from rackproof.configure.versions import operations
 from rackproof.configure.versions import repositories as repository_files
 from rackproof.configure.versions.downloads import Placed, placed
@@ -19,51 +17,39 @@ from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.configure.versions.site import (
     packages_here,
     platform_here,
-    version_inputs,
     versions_here,
 )
 from rackproof.core.machine import Machine
+from rackproof.core.updaters import UPDATERS
 from rackproof.core.versions import Platform, stage_components, stage_dkms
 from rackproof.core.versions.consistency import contradictions
 from rackproof.core.versions.models import Components
 from rackproof.core.wording import and_more
 from rackproof.errors import DeclarationError
 
-FREEZE_UNITS = {
-    "debian": ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades.service"),
-    "rhel": ("dnf-automatic.timer", "dnf-automatic-install.timer", "dnf-automatic-download.timer"),
-}
-"""Units that upgrade packages unattended."""
-
 
 def why_nothing(site: Site) -> str | None:
-    """Raises DeployError when the version set cannot be used."""
+    """Raises DeclarationError when the version set cannot be used."""
     if versions_here() is not None or site.architecture.system.holds:
         return None
     return "the inventory names no version set (versions_lock) and the architecture holds no packages"
 
 
 def placed_files(platform: Platform, machine: Machine, inputs: VersionInputs) -> tuple[Placed, ...]:
-    """Files of the components of this node. Raises DeployError for a draft."""
-    try:
-        return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
-    except ValueError as error:
-        raise DeployError(f"{host.name}: versions_lock: {error}") from None
+    """Files of the components of this node. Raises DeclarationError for a draft."""
+    return placed(stage_components(platform, "all", machine, here().node.groups), inputs.mirrors)
 
 
 def repositories(
     platform: Platform, machine: Machine, inputs: VersionInputs
 ) -> tuple[tuple[repository_files.Key, ...], tuple[Entry, ...]]:
-    """Signing keys and files of the repositories that the node's packages come from. Raises DeployError."""
+    """Signing keys and files of the repositories that the node's packages come from. Raises DeclarationError."""
     used = {package.repository for package in packages_here("all")}
     wanted = {name: repository for name, repository in platform.repositories.items() if name in used}
-    try:
-        return (
-            repository_files.keys(wanted, inputs.mirrors),
-            tuple(repository_files.files(platform, wanted, machine, inputs.mirrors, inputs.proxy)) if wanted else (),
-        )
-    except (ValueError, DeclarationError) as error:
-        raise DeployError(f"{host.name}: versions_lock: {error}") from None
+    return (
+        repository_files.keys(wanted, inputs.mirrors),
+        tuple(repository_files.files(platform, wanted, machine, inputs.mirrors, inputs.proxy)) if wanted else (),
+    )
 
 
 def dkms_here(machine: Machine) -> tuple[str, ...]:
@@ -73,16 +59,12 @@ def dkms_here(machine: Machine) -> tuple[str, ...]:
 
 
 def compares_firmware(site: Site, machine: Machine) -> bool:
-    """Whether the node has adapters whose firmware the kit compares. Raises DeployError."""
+    """Whether the node has adapters whose firmware the kit compares. Raises DeclarationError."""
     return bool(machine.devices(ADAPTERS)) and uses_adapters_here(site)
 
 
 def firmware(site: Site, components: Components) -> Locked:
-    return locked_firmware(site.node, nic_stack(site.node), components)
-
-
-def freeze_units(family: str) -> tuple[Unit, ...]:
-    return tuple(Unit(name, enabled=None, running=None, masked=True) for name in FREEZE_UNITS[family])
+    return locked_firmware(site.node, read_inputs(site.node, NicStack), components)
 
 
 def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,19 +78,19 @@ def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
     """Platform, machine and inputs of the current node. None without a version set, and for an unreadable node, which
     an operation then refuses.
 
-    Raises DeployError when the set contradicts itself or lacks the operating system.
+    Raises DeclarationError when the set contradicts itself or lacks the operating system.
     """
     versions = versions_here()
     if versions is None:
         return None
     if problems := contradictions(versions):
         more = and_more(len(problems) - 1, ": rackproof versions check")
-        raise DeployError(f"{host.name}: versions_lock: {problems[0].sentence}{more}")
+        raise DeclarationError(f"versions_lock: {problems[0].sentence}{more}")
     machine = machine_here()
     platform = platform_here()
     if machine is None or platform is None:
         operations.identified(name="Operating system")
         return None
-    if machine.family not in FREEZE_UNITS:
-        raise DeployError(f"{host.name}: {machine.label}: its package manager is not supported (expected apt or dnf)")
-    return platform, machine, version_inputs(here().node)
+    if machine.family not in UPDATERS:
+        raise DeclarationError(f"{machine.label}: its package manager is not supported (expected apt or dnf)")
+    return platform, machine, read_inputs(here().node, VersionInputs)

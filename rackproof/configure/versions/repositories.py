@@ -13,6 +13,8 @@ from rackproof.configure.files import RemoteFile
 from rackproof.core.machine import Machine
 from rackproof.core.versions import DISTRIBUTION, Platform, Repository, SigningKey
 from rackproof.errors import DeclarationError
+from rackproof.parse.sections import sections_of
+from rackproof.parse.sha256sum import parse_digests
 
 APT_KEYRINGS: Final = "/usr/share/keyrings"
 RPM_KEYS: Final = "/etc/pki/rpm-gpg"
@@ -65,12 +67,12 @@ def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
-    """Every signing key, in the order of the set. Raises ValueError for a key without a digest, which only drafts
+    """Every signing key, in the order of the set. Raises DeclarationError for a key without a digest, which only drafts
     have."""
     signing_keys = []
     for name, repository in repositories.items():
         if repository.key.sha256 is None:
-            raise ValueError(f"{name}: the key has no sha256; nothing is installed from a draft")
+            raise DeclarationError(f"versions_lock: {name}: the key has no sha256; nothing is installed from a draft")
         signing_keys.append(
             Key(
                 name,
@@ -201,7 +203,7 @@ def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str
     if shared or not place:
         with_ = f"the host {place} with {', '.join(shared)}" if shared else "no host of its own"
         raise DeclarationError(
-            f"repositories.{name}: shares {with_}, so apt cannot select its packages by the host;"
+            f"versions_lock: repositories.{name}: shares {with_}, so apt cannot select its packages by the host;"
             " set its label (Label in its Release file)"
         )
     return f'origin "{place}"'
@@ -214,9 +216,8 @@ def keys_command(wanted: Sequence[Key]) -> str:
 
 def parse_keys(lines: Sequence[str]) -> dict[str, str]:
     """sha256 by path. Raises ValueError on anything else."""
-    if not lines or lines[-1] != "--":
-        raise ValueError("no end of the list of keys")
-    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines[:-1])}
+    digests, _ = sections_of(lines, 2)
+    return parse_digests(digests)
 
 
 def fetch(timeout_s: int) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from weakref import WeakKeyDictionary
 
-from pyinfra.api.exceptions import DeployError
 from pyinfra.api.state import State
 from pyinfra.context import host
 
@@ -23,54 +22,33 @@ from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import here
 from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.machine import Machine
-from rackproof.core.rack import Node
 from rackproof.core.versions import STAGES, LockedPackage, Platform, VersionSet, platform_of, stage_packages
 from rackproof.core.versions.select import component_packages
-from rackproof.errors import InventoryError, VersionSetError
-
-
-def version_inputs(node: Node) -> VersionInputs:
-    """The inventory's ``versions``. Raises DeployError, one line."""
-    try:
-        return read_inputs(node, VersionInputs)
-    except InventoryError as error:
-        raise DeployError(str(error)) from None
 
 
 def policy_here() -> Policy:
-    """What the inventory allows the package manager to do on the current node. Raises DeployError, one line."""
+    """What the inventory allows the package manager to do on the current node. Raises DeclarationError, one line."""
     if getattr(host, "data", None) is None:  # hosts in tests have none
         return STRICT
-    return version_inputs(here().node).policy
-
-
-def versions_of(node: Node, inventory: str = "") -> VersionSet | None:
-    """The version set of a node; None when the inventory names none. Raises DeployError, one line."""
-    try:
-        return version_sets.versions_of(node, inventory)
-    except (InventoryError, VersionSetError) as error:
-        raise DeployError(str(error)) from None
+    return read_inputs(here().node, VersionInputs).policy
 
 
 def versions_here() -> VersionSet | None:
-    """The version set of the current node. Raises DeployError, one line."""
-    return versions_of(here().node)
+    """The version set of the current node. Raises DeclarationError, one line."""
+    return version_sets.versions_of(here().node)
 
 
 def platform_here() -> Platform | None:
     """The set's platform for this node's operating system; None without a set, or for an unreadable node.
 
-    Raises DeployError when the set lacks the operating system.
+    Raises DeclarationError when the set lacks the operating system.
     """
     versions, machine = versions_here(), None
     if versions is not None:
         machine = machine_here()
     if versions is None or machine is None:
         return None
-    try:
-        return platform_of(versions, machine)
-    except VersionSetError as error:
-        raise DeployError(f"{host.name}: {error}") from None
+    return platform_of(versions, machine)
 
 
 _taken: WeakKeyDictionary[State, dict[str, set[str]]] = WeakKeyDictionary()
@@ -90,7 +68,7 @@ def locked(part: str) -> tuple[LockedPackage, ...]:
     """Packages of a stage or component for the current node; records that the caller installs them. Empty without a
     set.
 
-    Raises DeployError, one line.
+    Raises DeclarationError, one line.
     """
     packages = packages_here(part)
     take(package.name for package in packages)
@@ -98,7 +76,7 @@ def locked(part: str) -> tuple[LockedPackage, ...]:
 
 
 def packages_here(part: str) -> tuple[LockedPackage, ...]:
-    """As ``locked``, without recording that the caller installs them. Raises DeployError, one line."""
+    """As ``locked``, without recording that the caller installs them. Raises DeclarationError, one line."""
     versions = versions_here()
     machine = machine_here() if versions is not None else None
     if versions is None or machine is None:
@@ -109,9 +87,6 @@ def packages_here(part: str) -> tuple[LockedPackage, ...]:
 def locked_of(
     versions: VersionSet, machine: Machine, part: str, groups: Collection[str] | None = None
 ) -> tuple[LockedPackage, ...]:
-    """Packages of a stage or component. Raises DeployError when the set lacks the operating system."""
-    try:
-        chosen = stage_packages if part in STAGES or part == "all" else component_packages
-        return chosen(versions, machine, part, groups)
-    except VersionSetError as error:
-        raise DeployError(f"{host.name}: {error}") from None
+    """Packages of a stage or component. Raises DeclarationError when the set lacks the operating system."""
+    chosen = stage_packages if part in STAGES or part == "all" else component_packages
+    return chosen(versions, machine, part, groups)

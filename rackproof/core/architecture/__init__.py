@@ -1,4 +1,4 @@
-"""Reference architectures: models of ``refarch/v1``, and what is wrong with a file that claims to be one."""
+"""Reference architectures: models of ``refarch/v1``, and problems of a file."""
 
 from rackproof.core.architecture.base import (
     Claim,
@@ -20,13 +20,13 @@ from rackproof.core.architecture.criterion import (
     Criterion,
     Curve,
     Gate,
+    JudgedEntry,
     LinkShare,
-    Named,
     Outlier,
     Quantity,
+    QuantityFamily,
     Reduce,
     Reference,
-    Several,
     Severity,
     Statistic,
 )
@@ -75,6 +75,7 @@ __all__ = [
     "Gate",
     "Gpu",
     "Identifier",
+    "JudgedEntry",
     "LabelValue",
     "Limits",
     "Link",
@@ -84,7 +85,6 @@ __all__ = [
     "Memory",
     "Metadata",
     "Model",
-    "Named",
     "Nic",
     "Nvlink",
     "Outlier",
@@ -92,11 +92,11 @@ __all__ = [
     "Pcie",
     "Profile",
     "Quantity",
+    "QuantityFamily",
     "Reduce",
     "Reference",
     "Role",
     "Scratch",
-    "Several",
     "Severity",
     "Sizing",
     "Slurm",

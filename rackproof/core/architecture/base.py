@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from rackproof.core.texts import Line, Name, Prose, Version
+
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
-Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
+Sentence = Annotated[Prose, StringConstraints(min_length=3)]
 ClaimId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+[0-9]+$")]
 """``A3``: a row of the table of claims that the architecture is checked against."""
 
@@ -21,8 +23,8 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-LabelValue = Annotated[str, BeforeValidator(_text_of_integer), StringConstraints(min_length=1)]
-"""Labels are text in evidence; a file may write ``bytes: 1048576``."""
+LabelValue = Annotated[Line, BeforeValidator(_text_of_integer)]
+"""Labels are strings in evidence; a file may have ``bytes: 1048576``."""
 
 Claims = Annotated[tuple[ClaimId, ...], BeforeValidator(_several)]
 """``claim: A3`` or ``claim: [A3, T7]``."""
@@ -46,9 +48,9 @@ class SourceStatus(StrEnum):
 class Source(Model):
     """Origin of a figure, and how reliable it is."""
 
-    doc: str
+    doc: Prose
     status: SourceStatus
-    edition: str | None = None
+    edition: Prose | None = None
     """Version, date or commit, where figures differ between editions."""
 
 
@@ -56,23 +58,23 @@ class Figure(Model):
     """One number with its unit and its source. An unpublished number is ``null``, with a note."""
 
     value: float | None
-    unit: str
-    source: str
+    unit: Line
+    source: Name
     """A key of ``metadata.sources``."""
-    note: str | None = None
+    note: Prose | None = None
 
 
 class Weakening(Model):
     """One key that demands less than the published architecture."""
 
-    id: str
+    id: Prose
     """``criteria.gpu.d2h``, or the section: ``gpu``."""
-    key: str
-    """Below ``id``: ``pass.value``; empty where all of it is meant."""
-    published: str
-    here: str
-    reason: str | None = None
-    by: str | None = None
+    key: Prose
+    """Key below ``id``: ``pass.value``; empty for the whole entry."""
+    published: Prose
+    here: Prose
+    reason: Prose | None = None
+    by: Prose | None = None
 
     @property
     def path(self) -> str:
@@ -81,19 +83,19 @@ class Weakening(Model):
 
 class Metadata(Model):
     id: Identifier
-    version: str
+    version: Version
     title: Sentence
     scope: Sentence
     """What a certificate against this file covers, and what not."""
-    sources: dict[str, Source]
-    derived_from: tuple[str, ...] = ()
+    sources: dict[Name, Source]
+    derived_from: tuple[Prose, ...] = ()
     """Parents, nearest first, of a merged file; set by the kit, never in a file."""
-    compared_with: str | None = None
+    compared_with: Prose | None = None
     """The published architecture that ``weakened`` refers to; set by the kit, never in a file."""
     weakened: tuple[Weakening, ...] = ()
-    """What demands less than in ``compared_with``; set by the kit, never in a file."""
+    """Values that are weaker than in ``compared_with``; set by the kit, never in a file."""
     edited: bool = False
-    """The kit's own file, here or among those that it extends, is not the one that was published; set by the kit."""
+    """The kit's file, or one that it extends, differs from the published one; set by the kit."""
 
 
 class Claim(Model):
@@ -103,9 +105,9 @@ class Claim(Model):
     """
 
     says: Sentence
-    figure: str | None = None
+    figure: Prose | None = None
     """As published, with its unit; null where the source gives none."""
-    source: str
+    source: Name
     not_checkable: Sentence | None = None
     """Why no criterion or check covers it."""
 

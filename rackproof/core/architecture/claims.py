@@ -1,4 +1,4 @@
-"""Published claims and what covers each of them."""
+"""Published claims, and the criteria and checks that cover them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackproof.core.recipes import RECIPES
 
 
 class Standing(NamedTuple):
-    """Something that names a claim: an entry of a list, or a block of the file."""
+    """A part of the file that names a claim: an entry of a list, or a section."""
 
     claim: str
     path: KeyPath
@@ -25,37 +25,37 @@ class Standing(NamedTuple):
 
 
 def standings(architecture: Architecture) -> Iterator[Standing]:
-    """Every part that names a claim, in the order of the file."""
+    """All parts that name a claim, in the order of the file."""
     yield from _named(architecture, ())
 
 
 def claim_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Problems of claims: each one is either checked, or says why it cannot be."""
+    """Problems of claims: each claim must be checked, or have a reason why it cannot be."""
     named: dict[str, KeyPath] = {}
     for standing in standings(architecture):
         named.setdefault(standing.claim, standing.path)
         yield from known((*standing.path, "claim"), standing.claim, architecture.claims, "claim")
     for id_, claim in architecture.claims.items():
         if claim.not_checkable is None and id_ not in named:
-            yield Problem(("claims", id_), "no criterion or check names it: name it, or say why it is not_checkable")
+            yield Problem(("claims", id_), "no criterion or check names it: add one, or the reason under not_checkable")
         if claim.not_checkable is not None and id_ in named:
             where = ".".join(str(key) for key in named[id_])
             yield Problem(("claims", id_, "not_checkable"), f"{where} checks it")
 
 
-def _named(part: Any, here: KeyPath) -> Iterator[Standing]:
+def _named(part: Any, base: KeyPath) -> Iterator[Standing]:
     if isinstance(part, dict):
         for key, inner in part.items():
-            yield from _named(inner, (*here, key))
+            yield from _named(inner, (*base, key))
     elif isinstance(part, tuple):
         for index, inner in enumerate(part):
-            yield from _named(inner, (*here, index))
+            yield from _named(inner, (*base, index))
     elif isinstance(part, BaseModel):
         for claim in getattr(part, "claim", ()):
-            yield Standing(claim, here, part)
+            yield Standing(claim, base, part)
         for name, field in type(part).model_fields.items():
             if name != "claim":
-                yield from _named(getattr(part, name), (*here, field.alias or name))
+                yield from _named(getattr(part, name), (*base, field.alias or name))
 
 
 class Way(NamedTuple):
@@ -64,11 +64,11 @@ class Way(NamedTuple):
     what: str
     """``criterion storage.read``, ``checks gpu.count, gpu.model``."""
     how: str
-    """How its number or answer is obtained."""
+    """Benchmark or validator that obtains it."""
     today: bool
-    """Whether the kit can obtain it today: a benchmark produces the metric, a validator gives the answer."""
+    """Whether that benchmark or validator exists."""
     lab: str
-    """The part that the virtual rack can verify; may be empty."""
+    """Part that the virtual rack verifies; may be empty."""
 
 
 class ClaimRow(NamedTuple):
@@ -127,11 +127,11 @@ def measured_today(entry: Criterion | Curve | Outlier) -> bool:
 
 
 def _of_checks(names: Sequence[str], validators: Collection[str], lab: Collection[str]) -> Iterator[Way]:
-    there = [name for name in names if name in validators]
+    existing = [name for name in names if name in validators]
     missing = [name for name in names if name not in validators]
-    if there:
-        verified = [name for name in there if name in lab]
-        yield Way(_checks(there), "validators", True, f"{', '.join(verified)}, on virtual nodes" if verified else "")
+    if existing:
+        verified = [name for name in existing if name in lab]
+        yield Way(_checks(existing), "validators", True, f"{', '.join(verified)}, on virtual nodes" if verified else "")
     if missing:
         yield Way(_checks(missing), "no validator so far", False, "")
 

@@ -63,16 +63,16 @@ def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
             actual[path] = _actual(details)
         else:
             messages.setdefault(path, details["msg"].removeprefix("Value error, "))
-    # a required key that was misspelled is one mistake, not two
+    # A misspelled required key is reported once.
     messages.update((path, "required key is missing") for path in missing if path not in misspelled)
     for path, alternatives in expected.items():
-        wanted = " or ".join(dict.fromkeys(alternatives))
-        messages.setdefault(path, f"expected {wanted}, actual {actual[path]}")
+        types = " or ".join(dict.fromkeys(alternatives))
+        messages.setdefault(path, f"expected {types}, actual {actual[path]}")
     return [Problem(path, message) for path, message in messages.items()]
 
 
 def keys_at(path: KeyPath) -> tuple[str, ...]:
-    """The keys that a file may have at ``path``, as the file spells them; none where any key is allowed."""
+    """Allowed keys at ``path``, as files spell them; empty if any key is allowed."""
     kinds: list[Any] = [Architecture]
     for key in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, key)]

@@ -1,7 +1,7 @@
 """Consistency checks of a reference architecture, beyond the types of its keys.
 
-References must resolve, every figure needs a unit and a source, bars must be possible and comparable with their metric,
-every claim must be checked or say why it cannot be, and no statistic may pick the best of several tries.
+References must resolve, figures need a unit and a source, bars must be possible and comparable with their metric,
+claims must be checked or have a reason why not, and no statistic may select the best of several tries.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from rackproof.core.units import UnitError, check
 
 
 def problems(architecture: Architecture, stored: bool = False) -> Iterator[Problem]:
-    """Every contradiction, in the order of the file."""
+    """All contradictions, in the order of the file."""
     yield from _system(architecture)
     yield from _topology(architecture)
-    seen: dict[str, str] = {}
+    if not stored:
+        yield from _lossless(architecture)
+    owners: dict[str, str] = {}
     for name, storage in architecture.storage.items():
         yield from _storage(architecture, name, storage)
         for mountpoint in storage.mountpoints:
-            if mountpoint in seen:
-                yield Problem(("storage", name, "mountpoint"), f"{mountpoint} is storage {seen[mountpoint]}'s already")
-            seen.setdefault(mountpoint, name)
+            if mountpoint in owners:
+                problem = f"{mountpoint} is already storage {owners[mountpoint]}'s"
+                yield Problem(("storage", name, "mountpoint"), problem)
+            owners.setdefault(mountpoint, name)
     yield from _services(architecture)
     for name, profile in architecture.profiles.items():
         if profile.storage:
@@ -52,7 +55,7 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
     if architecture.sizing and architecture.sizing.storage is not None:
         yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")
     yield from entry_problems(architecture)
-    if not stored:  # what a run did is judged; a file that leaves a gap must not begin one
+    if not stored:  # a stored run is judged despite gaps; a new run must not start with one
         yield from coverage_problems(architecture)
     yield from plausibility_problems(architecture)
     yield from claim_problems(architecture)
@@ -96,48 +99,84 @@ def _topology(architecture: Architecture) -> Iterator[Problem]:
         yield Problem(path, f"{gpu.topology} joins {NAMES[gpu.topology].gpus} GPUs, gpu.count says {gpu.count}")
 
 
+def _lossless(architecture: Architecture) -> Iterator[Problem]:
+    """PFC on a priority that no packet is put into: RoCE then stays in priority 0, and is dropped under congestion.
+
+    An adapter takes the priority from the DSCP (``trust: dscp``), or from the service level of a queue pair (the
+    default, ``pcp``): NVIDIA, MLNX_OFED documentation, "Quality of Service" and "RoCE".
+    """
+    lossless = architecture.fabric.lossless if architecture.fabric else None
+    if lossless is None or lossless.pfc_priority is None:
+        return
+    priority, path = lossless.pfc_priority, ("fabric", "lossless")
+    if lossless.trust != "dscp":
+        declared = (architecture.gpu.nccl or {}) if architecture.gpu else {}
+        if declared.get("NCCL_IB_SL") != str(priority):
+            yield Problem(
+                (*path, "pfc_priority"),
+                f"nothing puts RoCE into priority {priority}: say trust: dscp, dscp_priority, tos and traffic_class,"
+                f' or gpu.nccl: {{NCCL_IB_SL: "{priority}"}} where the service level does',
+            )
+        return
+    codes = [dscp for dscp, mapped in (lossless.dscp_priority or {}).items() if mapped == priority]
+    if not codes:
+        yield Problem(
+            (*path, "dscp_priority"), f"no DSCP means priority {priority}, which has PFC; 26: {priority} does"
+        )
+        return
+    if lossless.tos is None and lossless.traffic_class is None:
+        yield Problem(
+            (*path, "traffic_class"),
+            f"no connection has a DSCP of priority {priority}: say tos and traffic_class {codes[0] << 2 | 2}",
+        )
+    for key in ("tos", "traffic_class"):
+        value = getattr(lossless, key)
+        if value is not None and value >> 2 not in codes:
+            yield Problem(
+                (*path, key), f"{value} is DSCP {value >> 2}, which does not mean priority {priority}, the one with PFC"
+            )
+
+
 def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterator[Problem]:
-    here = ("storage", name)
-    if not storage.mountpoint.startswith("/"):
-        yield Problem((*here, "mountpoint"), f"expected an absolute path, actual '{storage.mountpoint}'")
+    base = ("storage", name)
     if storage.server_role is not None:
-        yield from known((*here, "server_role"), storage.server_role, architecture.roles, "role")
-    yield from each_known((*here, "client_roles"), storage.client_roles, architecture.roles, "role")
+        yield from known((*base, "server_role"), storage.server_role, architecture.roles, "role")
+    yield from each_known((*base, "client_roles"), storage.client_roles, architecture.roles, "role")
     for index, option in enumerate(storage.options_forbidden):
         if option in storage.options or option in storage.options_required:
-            yield Problem((*here, "options_forbidden", index), f"'{option}' is set or required as well")
-    yield from _options(storage, here)
+            yield Problem((*base, "options_forbidden", index), f"'{option}' is set or required as well")
+    yield from _options(storage, base)
     for key in ("max_retransmit_pct", "max_timeouts", "local_cache"):
         if storage.class_ != "nfs" and getattr(storage, key) is not None:
-            yield Problem((*here, key), f"is for class nfs, actual {storage.class_}")
+            yield Problem((*base, key), f"is for class nfs, actual {storage.class_}")
     if storage.targets is not None and not storage.tells_targets:
-        yield Problem((*here, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
+        yield Problem((*base, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
     if storage.mounts_balance is not None and not (storage.mounts_per_client or 1) > 1:
-        yield Problem((*here, "mounts_balance"), "needs mounts_per_client of 2 or more")
+        yield Problem((*base, "mounts_balance"), "needs mounts_per_client of 2 or more")
 
 
 _OPPOSITES: Final = {"hard": "soft", "lock": "nolock", "ro": "rw", "atime": "noatime"}
 
 
-def _options(storage: Storage, here: KeyPath) -> Iterator[Problem]:
+def _options(storage: Storage, base: KeyPath) -> Iterator[Problem]:
     """Options that contradict ``transport``, ``port``, ``connections`` or each other."""
     opposites = _OPPOSITES | {second: first for first, second in _OPPOSITES.items()}
     keys = {"proto": "transport", "port": "port", "nconnect": "connections"} if storage.class_ == "nfs" else {}
     options = [canonical(option) if storage.class_ == "nfs" else option for option in storage.options]
     values = {option.partition("=")[0]: option for option in options}
     for place in ("options", "options_required"):
-        for index, given in enumerate(getattr(storage, place)):
-            option = canonical(given) if storage.class_ == "nfs" else given
+        for index, declared_option in enumerate(getattr(storage, place)):
+            option = canonical(declared_option) if storage.class_ == "nfs" else declared_option
             if place == "options_required" and option in options:
                 continue
             key, equals, value = option.partition("=")
             declared = getattr(storage, keys[key]) if key in keys else None
             if key in keys and (declared is not None or key == "nconnect") and value != str(declared or ""):
-                yield Problem((*here, place, index), f"{keys[key]} says {declared}, this option says {value}")
+                yield Problem((*base, place, index), f"{keys[key]} says {declared}, this option says {value}")
             elif place == "options_required" and equals and values.get(key, option) != option:
-                yield Problem((*here, place, index), f"options says {values[key]}, this option says {option}")
+                yield Problem((*base, place, index), f"options says {values[key]}, this option says {option}")
             elif opposites.get(key) in values and not equals:
-                yield Problem((*here, place, index), f"options says {opposites[key]}, this option says {key}")
+                yield Problem((*base, place, index), f"options says {opposites[key]}, this option says {key}")
 
 
 def _services(architecture: Architecture) -> Iterator[Problem]:
@@ -148,36 +187,36 @@ def _services(architecture: Architecture) -> Iterator[Problem]:
     if slurm and gpu and "gpu" in slurm.roles and slurm.gres.get("gpu", gpu.count) != gpu.count:
         yield Problem(("slurm", "gres", "gpu"), f"{slurm.gres['gpu']}, and gpu.count says {gpu.count}")
     if architecture.containers:
-        here = ("containers", "mounts")
-        yield from each_known(here, architecture.containers.mounts, architecture.storage, "storage")
+        base = ("containers", "mounts")
+        yield from each_known(base, architecture.containers.mounts, architecture.storage, "storage")
         if architecture.containers.cdi and architecture.gpu is None:
             yield Problem(("containers", "cdi"), "needs a gpu section: CDI has one device per GPU")
 
 
-def _figures(architecture: Architecture, part: Any, here: KeyPath) -> Iterator[Problem]:
+def _figures(architecture: Architecture, part: Any, base: KeyPath) -> Iterator[Problem]:
     """Unknown units and sources, and missing values without a note."""
     if isinstance(part, dict):
         for key, inner in part.items():
-            yield from _figures(architecture, inner, (*here, key))
+            yield from _figures(architecture, inner, (*base, key))
     elif isinstance(part, tuple):
         for index, inner in enumerate(part):
-            yield from _figures(architecture, inner, (*here, index))
+            yield from _figures(architecture, inner, (*base, index))
     elif isinstance(part, BaseModel):
         if isinstance(part, Figure):
-            yield from _figure(part, here)
+            yield from _figure(part, base)
         source = getattr(part, "source", None)
         if isinstance(source, str) and not isinstance(part, Storage):  # a storage's source is what clients mount
-            yield from known((*here, "source"), source, architecture.metadata.sources, "source")
+            yield from known((*base, "source"), source, architecture.metadata.sources, "source")
         for name, field in type(part).model_fields.items():
-            yield from _figures(architecture, getattr(part, name), (*here, field.alias or name))
+            yield from _figures(architecture, getattr(part, name), (*base, field.alias or name))
 
 
-def _figure(figure: Figure, here: KeyPath) -> Iterator[Problem]:
+def _figure(figure: Figure, base: KeyPath) -> Iterator[Problem]:
     try:
         check(figure.unit)
     except UnitError as error:
-        yield Problem((*here, "unit"), str(error))
+        yield Problem((*base, "unit"), str(error))
     if figure.value is None and not figure.note:
-        yield Problem((*here, "value"), "is unpublished: say so in a note")
+        yield Problem((*base, "value"), "is unpublished: say so in a note")
     elif figure.value is not None and figure.value < 0:
-        yield Problem((*here, "value"), f"expected 0 or more, actual {figure.value:g}")
+        yield Problem((*base, "value"), f"expected 0 or more, actual {figure.value:g}")

@@ -1,7 +1,4 @@
-"""What the profiles measure and no criterion judges.
-
-A rail, an operation, a storage or a role that is measured beside others, and judged by nothing, could fail unseen.
-"""
+"""Measured rails, operations, storages and roles without a criterion: they could fail unseen."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Asks = Criterion | Alternative | Outlier | Curve
 Entries = list[tuple[KeyPath, Asks]]
 
 SHOWN: Final = 4
-"""Values named in a message."""
+"""Maximum number of values in a message."""
 
 _OF_JOBS: Final = {
     "read": ("storage.read_bandwidth",),
@@ -31,45 +28,47 @@ _CONTAINERS: Final = "container.read_over_host"
 
 
 def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[str, ...]]:
-    """By metric and label, the values of the label that some profile measures: rails, operations, storages."""
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    """Measured values of labels (rails, operations, storages), by metric and label."""
+    values_by_label: dict[tuple[str, str], dict[str, None]] = {}
     for profile in architecture.profiles.values():
         if profile.links:
             for metric in _LINKS:
-                found.setdefault((metric, "rail"), {}).update(dict.fromkeys(map(str, range(architecture.rails))))
+                rails = map(str, range(architecture.rails))
+                values_by_label.setdefault((metric, "rail"), {}).update(dict.fromkeys(rails))
         if profile.collectives:
             for metric in _COLLECTIVES:
-                found.setdefault((metric, "op"), {}).update(dict.fromkeys(profile.collectives.ops))
+                values_by_label.setdefault((metric, "op"), {}).update(dict.fromkeys(profile.collectives.ops))
         if profile.storage:
             names = profile.storage.storages or tuple(architecture.storage)
             for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):
-                found.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
+                values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
         if profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()
             names = profile.containers.storages or bridged
-            found.setdefault((_CONTAINERS, "storage"), {}).update(dict.fromkeys(names))
-    return {key: tuple(values) for key, values in found.items()}
+            values_by_label.setdefault((_CONTAINERS, "storage"), {}).update(dict.fromkeys(names))
+    return {key: tuple(values) for key, values in values_by_label.items()}
 
 
 def unjudged(architecture: Architecture) -> tuple[str, ...]:
-    """What a profile measures and no entry judges: ``collective.busbw[op=alltoall]``. It proves nothing."""
+    """Measured quantities without an entry: ``collective.busbw[op=alltoall]``. They prove nothing."""
     entries = list(entries_of(architecture))
-    found = []
+    names = []
     for (metric, label), values in measured_values(architecture).items():
         about = [asks for _, asks in entries if asks.metric == metric]
         judged = {value for asks in about for value in _values(asks, label, values)}
-        left = [value for value in values if value not in judged]
+        missing = [value for value in values if value not in judged]
         if values and not about:
-            found.append(metric)
-        elif left:
-            found.append(f"{metric}[{label}={','.join(left)}]")
-    return tuple(found)
+            names.append(metric)
+        elif missing:
+            names.append(f"{metric}[{label}={','.join(missing)}]")
+    return tuple(names)
 
 
 def coverage_problems(architecture: Architecture) -> Iterator[Problem]:
-    """Rails, operations, storages and client roles that are measured, and judged by no criterion beside the others.
+    """Measured rails, operations, storages and client roles without a criterion, if others have one.
 
-    A metric that is judged by rail is judged on every rail. Of an operation or a storage one judged metric suffices.
+    A metric with criteria by rail needs one for every rail; an operation or a storage needs one metric with a
+    criterion.
     """
     entries = list(entries_of(architecture))
     yield from _rails(architecture, entries)
@@ -82,10 +81,10 @@ def _rails(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
     for metric in dict.fromkeys(asks.metric for _, asks in entries if _has_label(asks.metric, "rail")):
         about = [(path, asks) for path, asks in entries if asks.metric == metric]
         judged = {rail for _, asks in about for rail in _values(asks, "rail", rails)}
-        if left := [rail for rail in rails if rail not in judged]:
+        if missing := [rail for rail in rails if rail not in judged]:
             yield Problem(
                 (*about[0][0], "where", "rail"),
-                f"{metric} of rail {some(left, SHOWN)} would be judged by nothing; the fabric has {len(rails)}: "
+                f"{metric} of rail {some(missing, SHOWN)} would be judged by nothing; the fabric has {len(rails)}: "
                 f"[{', '.join(rails)}]",
             )
 
@@ -100,16 +99,16 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
         about = [(path, asks) for path, asks in entries if _benchmark(asks.metric) == benchmark]
         judged = {value for _, asks in about for value in _values(asks, label, values)}
         judged |= {of.where.get(label, "") for _, asks in about if (of := _reference(asks)) is not None}
-        if about and (left := [value for value in values if value not in judged]):
+        if about and (missing := [value for value in values if value not in judged]):
             yield Problem(
                 (*about[0][0], "where", label),
-                f"{label} {some(left, SHOWN)} would be measured and judged by nothing; a profile measures "
+                f"{label} {some(missing, SHOWN)} would be measured and judged by nothing; a profile measures "
                 f"[{', '.join(values)}]",
             )
 
 
 def _reference(asks: Asks) -> Reference | None:
-    """What the number is a share of: that is used, too."""
+    """The reference of a share, which counts as judged."""
     of = asks.pass_.of if isinstance(asks, Criterion | Alternative) else None
     return of if isinstance(of, Reference) else None
 
@@ -123,7 +122,7 @@ def _benchmark(metric: str) -> str:
 
 
 def _roles(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
-    """Client roles of a storage of which some have criteria of their own number and others do not."""
+    """Client roles of a storage without a criterion, if other roles have one."""
     for (metric, label), names in measured_values(architecture).items():
         for name in names if label == "storage" else ():
             groups = {
@@ -133,24 +132,24 @@ def _roles(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
                 for group in members_of(architecture, path, asks)
             }
             clients = architecture.storage[name].client_roles if name in architecture.storage else ()
-            left = [role for role in clients if role not in groups and "all" not in groups]
-            if groups and left:
+            missing = [role for role in clients if role not in groups and "all" not in groups]
+            if groups and missing:
                 yield Problem(
                     ("storage", name, "client_roles"),
-                    f"{metric} of {some(left, SHOWN)} would be measured and judged by nothing: no criterion has it as "
-                    "members",
+                    f"{metric} of {some(missing, SHOWN)} would be measured and judged by nothing: no criterion has it"
+                    " as members",
                 )
 
 
 def members_of(architecture: Architecture, path: KeyPath, asks: Asks) -> tuple[str, ...]:
-    """The group of an entry; an alternative has its criterion's."""
+    """Group of an entry; alternatives have their criterion's."""
     if isinstance(asks, Alternative):
         return (architecture.criteria[int(path[1])].members,)
     return (asks.members,)
 
 
 def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
-    """Values of a label that an entry judges; one that is left open may be any."""
+    """Values of a label that an entry judges; all for an entry without the label."""
     value = asks.where.get(label)
     if value is None:
         return every
@@ -158,7 +157,7 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def entries_of(architecture: Architecture) -> Iterator[tuple[KeyPath, Asks]]:
-    """Everything that asks for a number, with its path: criteria and their alternatives, curves, outliers."""
+    """Criteria and their alternatives, curves and outliers, with their paths."""
     for index, criterion in enumerate(architecture.criteria):
         yield ("criteria", index), criterion
         for number, way in enumerate(criterion.any_of):

@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool
 
 from rackproof.core.architecture.base import Claims, Identifier, LabelValue, Model, Sentence
 from rackproof.core.evidence import Scope
+from rackproof.core.texts import Line, Name, Prose
 
 
 class Statistic(StrEnum):
@@ -66,8 +67,8 @@ class Gate(StrEnum):
     """Less than 1 % of the data set was cached when the measurement began."""
 
 
-Condition = StrictBool | int | float | str | tuple[str | int | float, ...]
-Conditions = dict[str, Condition]
+Condition = StrictBool | int | float | Line | tuple[Line | int | float, ...]
+Conditions = dict[Name, Condition]
 
 
 class Reference(Model):
@@ -76,8 +77,8 @@ class Reference(Model):
     With ``reduce: each`` it is looked up for the same member; otherwise its members become one number.
     """
 
-    metric: str
-    where: dict[str, LabelValue] = Field(default_factory=dict)
+    metric: Identifier
+    where: dict[Name, LabelValue] = Field(default_factory=dict)
     scope: Scope
     statistic: Statistic = Statistic.MEDIAN
     reduce: Reduce = Reduce.MEDIAN
@@ -113,7 +114,7 @@ class Bar(Model):
     low: float | None = None
     high: float | None = None
     """``range`` uses low and high (both included), the others use value."""
-    unit: str
+    unit: Line
     of: Reference | LinkShare | None = None
     warn: float | None = None
     """Reaching ``value`` but not ``warn`` is WARN; for ``ge`` and ``le`` only."""
@@ -137,8 +138,8 @@ class Ceiling(Model):
 class Quantity(Model):
     """A metric with its labels, conditions and statistic."""
 
-    metric: str
-    where: dict[str, LabelValue | Annotated[tuple[LabelValue, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    metric: Identifier
+    where: dict[Name, LabelValue | Annotated[tuple[LabelValue, ...], Field(min_length=1)]] = Field(default_factory=dict)
     """Labels of the measurement. A list gives one verdict per value."""
     scope: Scope
     conditions: Conditions = Field(default_factory=dict)
@@ -161,13 +162,13 @@ class Alternative(Quantity):
     reduce: Reduce = Reduce.EACH
 
 
-class Named(Model):
+class JudgedEntry(Model):
     """Fields common to criteria, curves and outliers."""
 
     id: Identifier
     title: Sentence
     severity: Severity = Severity.REQUIRED
-    source: str
+    source: Name
     reason: Sentence
     """Why this bar and not another."""
     hint: Sentence
@@ -177,13 +178,13 @@ class Named(Model):
     """Recipe of ``rackproof.core.recipes``: how the number is measured."""
     lab: Sentence | None = None
     """The part that the virtual rack can verify; null: none."""
-    published: str | None = None
+    published: Prose | None = None
     """The bar before a site changed it; set by ``overrides``, never in a file."""
-    changed: str | None = None
+    changed: Prose | None = None
     """Why, and by whom."""
 
 
-class Several(Quantity):
+class QuantityFamily(Quantity):
     """A quantity whose listed label values give one verdict each."""
 
     id: Identifier
@@ -201,10 +202,10 @@ class Several(Quantity):
             yield (f"{self.id}[{item}]" if item else self.id), labels
 
 
-class Criterion(Named, Several):
+class Criterion(JudgedEntry, QuantityFamily):
     """A number that must be reached."""
 
-    members: str = "gpu"
+    members: Name = "gpu"
     """The group whose nodes (or pairs of nodes) must have a verdict."""
     reduce: Reduce = Reduce.EACH
     ceiling: Ceiling | None = None
@@ -213,7 +214,7 @@ class Criterion(Named, Several):
     """Alternatives; one suffices. While one is unmeasured, the criterion does not fail."""
 
 
-class Outlier(Named, Several):
+class Outlier(JudgedEntry, QuantityFamily):
     """No member may be far worse than its peers.
 
     A member is an outlier when it is worse than the median by more than ``rel_pct`` percent **and** its modified
@@ -221,25 +222,22 @@ class Outlier(Named, Several):
     links differ so little that the z score alone would flag them. The worst GPU or NIC of a node represents the node.
     """
 
-    members: str = "gpu"
+    members: Name = "gpu"
     rel_pct: float = Field(gt=0, lt=100)
     z: float = Field(default=3.5, gt=0, le=10)
     min_peers: int = Field(default=5, ge=5)
     """With fewer members the median may be bad: two of four can be."""
 
 
-Points = Annotated[tuple[int, ...], Field(min_length=2)]
-
-
-class Curve(Named):
+class Curve(JudgedEntry):
     """How a quantity of the rack grows with the number of nodes, GPUs or clients, against a named baseline.
 
     The label ``over`` of the metric's measurements holds the point. Efficiency at n is X(n)/n over X(b)/b for the
     baseline b. Every point must be measured; a curve with a gap is UNMEASURED there.
     """
 
-    metric: str
-    where: dict[str, LabelValue] = Field(default_factory=dict)
+    metric: Identifier
+    where: dict[Name, LabelValue] = Field(default_factory=dict)
     over: Identifier
     """``gpus``, ``nodes``, ``clients``: a label of the metric."""
     points: Annotated[tuple[int, ...], Field(min_length=2)]
@@ -256,4 +254,4 @@ class Curve(Named):
     """Of the least-squares line through the points; needs three of them."""
     no_negative_step: bool = False
     """No point may be below the one before it."""
-    members: str = "gpu"
+    members: Name = "gpu"

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import yaml
 
-from rackproof.core.architecture.nesting import check_size
+from rackproof.core.architecture.nesting import LOADER, check_size
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.wording import and_more
 from rackproof.errors import ArchitectureError
 
-# libyaml is ten times faster; messages of the pure parser differ slightly.
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class Placed(Protocol):
+    """One document, or several merged ones, with the place of every value. ``name`` is the file in errors."""
+
+    name: str
+    data: Any
+    _known: Mapping[KeyPath, Any]
+    """By path of every value."""
+
+    def place(self, path: KeyPath) -> tuple[str, int]:
+        """File and line (from 1) of ``path``, or of its nearest existing parent."""
+
+    def known_part(self, path: KeyPath) -> KeyPath:
+        """The longest prefix of ``path`` that is in the text, or in one of the files."""
+        while path and path not in self._known:
+            path = path[:-1]
+        return path
+
+    def sentence(self, wrong: Sequence[Problem]) -> str:
+        """One line: the first of the problems in the order of the file, and how many more there are."""
+
+        def order(problem: Problem) -> tuple[bool, str, int]:
+            name, line = self.place(problem.path)
+            return name != self.name, name, line
+
+        first, *later = sorted(wrong, key=order)
+        name, line = self.place(first.path)
+        where = f"{dotted(first.path, self.data)}: " if first.path else ""
+        through = "" if name == self.name else f" (extended by {self.name})"
+        return f"{name}:{line}: {where}{one_line(first.message)}{through}{and_more(len(later))}"
 
 
-class Document:
-    """``data`` is what the text says; ``name`` stands for the file in errors.
+class Document(Placed):
+    """``data`` is the parsed text; ``name`` is the file in errors.
 
     Raises ArchitectureError for invalid YAML, an empty text, a duplicate key, and aliases that expand to too much.
     """
@@ -26,8 +54,8 @@ class Document:
         self.name = name
         loader = None
         try:
-            check_size(text, name, _Loader)
-            loader = _Loader(text)
+            check_size(text, name)
+            loader = LOADER(text)
             root = loader.get_single_node()
             if root is None:
                 raise ArchitectureError(f"{name}:1: the file is empty")
@@ -44,48 +72,11 @@ class Document:
         finally:
             if loader is not None:
                 loader.dispose()
-        # after construct_document, which has put merged keys into their places
-        self._lines: dict[KeyPath, int] = dict(_lines(root, (), ()))
-
-    def known_part(self, path: KeyPath) -> KeyPath:
-        """The longest prefix of ``path`` that exists in the text."""
-        while path and path not in self._lines:
-            path = path[:-1]
-        return path
+        # after construct_document, which moves merged keys
+        self._known: dict[KeyPath, int] = dict(_lines(root, (), ()))
 
     def place(self, path: KeyPath) -> tuple[str, int]:
-        """File and line (from 1) of ``path``, or of its nearest existing parent."""
-        return self.name, self._lines.get(self.known_part(path), 1)
-
-    def sentence(self, wrong: Sequence[Problem]) -> str:
-        """One line: the first of the problems, and how many more there are."""
-        return complaint(self, wrong)
-
-
-class Placed(Protocol):
-    """One document, or several merged ones, with the line of every value."""
-
-    name: str
-    data: Any
-
-    def known_part(self, path: KeyPath) -> KeyPath: ...
-
-    def place(self, path: KeyPath) -> tuple[str, int]: ...
-
-
-def complaint(document: Placed, wrong: Sequence[Problem]) -> str:
-    """One line: the first of the problems in the order of the file, and how many more there are."""
-    own = document.name
-
-    def order(problem: Problem) -> tuple[bool, str, int]:
-        name, line = document.place(problem.path)
-        return name != own, name, line
-
-    first, *others = sorted(wrong, key=order)
-    name, line = document.place(first.path)
-    where = f"{dotted(first.path, document.data)}: " if first.path else ""
-    through = "" if name == own else f" (extended by {own})"
-    return f"{name}:{line}: {where}{one_line(first.message)}{through}{and_more(len(others))}"
+        return self.name, self._known.get(self.known_part(path), 1)
 
 
 def dotted(path: KeyPath, data: Any = None) -> str:
@@ -117,7 +108,7 @@ def _constructed(loader: Any, root: yaml.Node, name: str) -> Any:
         except yaml.YAMLError:
             raise
         except (ValueError, LookupError, AttributeError, OverflowError) as error:
-            # the date 2026-13-01, or a tag such as !!bool before what is neither true nor false
+            # the date 2026-13-01, or a tag such as !!bool before another value
             kind = node.tag.rpartition(":")[2]
             place = f"{name}:{node.start_mark.line + 1}"
             raise ArchitectureError(f"{place}: not YAML: '{one_line(node.value)[:60]}' is no {kind}") from error
@@ -126,12 +117,12 @@ def _constructed(loader: Any, root: yaml.Node, name: str) -> Any:
 
 def _scalars(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
     """Every scalar once, keys of mappings included; merge keys have no value of their own."""
-    waiting, seen = [root], set()
+    waiting, visited = [root], set()
     while waiting:
         node = waiting.pop()
-        if id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             if node.tag != "tag:yaml.org,2002:merge":
                 yield node
@@ -149,13 +140,13 @@ def _repeated_keys(node: yaml.Node, path: KeyPath, above: tuple[int, ...]) -> It
         for index, item in enumerate(node.value):
             yield from _repeated_keys(item, (*path, index), above)
     elif isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
+        lines: dict[str, int] = {}
         for key, value in node.value:
             line = key.start_mark.line + 1
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    yield Problem((*path, key.value), f"is in line {seen[key.value]} already"), line
-                seen[key.value] = line
+                if key.value in lines:
+                    yield Problem((*path, key.value), f"is in line {lines[key.value]} already"), line
+                lines[key.value] = line
             yield from _repeated_keys(value, (*path, str(key.value)), above)
 
 

@@ -1,4 +1,4 @@
-"""Consistency of criteria, curves and outliers: names, labels, units, and no best of several tries."""
+"""Consistency of criteria, curves and outliers: names, labels, units, statistics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rackproof.core.recipes import RECIPES
 from rackproof.core.units import SHARES, UnitError, check, same_dimension
 
 SPREADS = frozenset({Reduce.MIN_OVER_MEDIAN, Reduce.MAX_OVER_MEDIAN, Reduce.SPREAD_OVER_MEDIAN})
-"""Reductions whose result is a ratio between members, whatever the metric's unit."""
+"""Reductions to a ratio between members, for any unit of the metric."""
 
 _BEST_OF = {"ge": "max", "le": "min"}
 _BEST = {
@@ -43,27 +43,27 @@ def entry_problems(architecture: Architecture) -> Iterator[Problem]:
     ids: dict[str, str] = {}
     for section, entries in sections(architecture).items():
         for index, entry in enumerate(entries):
-            here: KeyPath = (section, index)
+            base: KeyPath = (section, index)
             if entry.id in ids:
-                yield Problem((*here, "id"), f"'{entry.id}' is another entry's id already, in {ids[entry.id]}")
+                yield Problem((*base, "id"), f"'{entry.id}' is another entry's id already, in {ids[entry.id]}")
             ids.setdefault(entry.id, section)
-            yield from known((*here, "members"), entry.members, groups(architecture), "role")
+            yield from known((*base, "members"), entry.members, groups(architecture), "role")
             if entry.measure is not None:
-                yield from known((*here, "measure"), entry.measure, RECIPES, "recipe")
+                yield from known((*base, "measure"), entry.measure, RECIPES, "recipe")
             for key in ("published", "changed"):
                 if getattr(entry, key) is not None and entry.id not in architecture.overrides:
-                    yield Problem((*here, key), "is set by overrides, never in a file")
+                    yield Problem((*base, key), "is set by overrides, never in a file")
             if isinstance(entry, Criterion):
-                yield from _criterion(architecture, here, entry)
+                yield from _criterion(architecture, base, entry)
             elif isinstance(entry, Curve):
-                yield from _curve(architecture, here, entry)
+                yield from _curve(architecture, base, entry)
             else:
-                yield from _outlier(architecture, here, entry)
+                yield from _outlier(architecture, base, entry)
     yield from _levels(architecture)
 
 
 def sections(architecture: Architecture) -> Mapping[str, tuple[Criterion | Curve | Outlier, ...]]:
-    """The three lists by their keys."""
+    """The three lists by key."""
     return {
         "criteria": architecture.criteria,
         "curves": architecture.curves,
@@ -75,67 +75,67 @@ def groups(architecture: Architecture) -> tuple[str, ...]:
     return (*architecture.roles, "all")
 
 
-def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) -> Iterator[Problem]:
-    yield from _asked(architecture, here, criterion, criterion.reduce, criterion.pass_)
+def _criterion(architecture: Architecture, base: KeyPath, criterion: Criterion) -> Iterator[Problem]:
+    yield from _asked(architecture, base, criterion, criterion.reduce, criterion.pass_)
     for index, alternative in enumerate(criterion.any_of):
-        yield from _asked(architecture, (*here, "any_of", index), alternative, alternative.reduce, alternative.pass_)
+        yield from _asked(architecture, (*base, "any_of", index), alternative, alternative.reduce, alternative.pass_)
 
 
 def _asked(
-    architecture: Architecture, here: KeyPath, asked: Criterion | Alternative, reduce: Reduce, bar: Bar
+    architecture: Architecture, base: KeyPath, quantity: Criterion | Alternative, reduce: Reduce, bar: Bar
 ) -> Iterator[Problem]:
     """A quantity, its reduction and its bar."""
-    yield from _quantity(architecture, here, asked.metric, asked.scope, _listed(asked.where))
-    yield from _of_several(here, asked, reduce, bar)
-    yield from _scatter(here, asked.max_cv_pct, asked.min_samples)
-    metric = METRICS.get(asked.metric)
+    yield from _quantity(architecture, base, quantity.metric, quantity.scope, _listed(quantity.where))
+    yield from _of_several(base, quantity, reduce, bar)
+    yield from _scatter(base, quantity.max_cv_pct, quantity.min_samples)
+    metric = METRICS.get(quantity.metric)
     if metric is None:
         return
-    yield from _numbers((*here, "pass"), bar)
-    yield from _cannot_fail(here, asked, reduce, bar, metric)
-    yield from _units((*here, "pass"), reduce, metric, bar)
+    yield from _numbers((*base, "pass"), bar)
+    yield from _cannot_fail(base, quantity, reduce, bar, metric)
+    yield from _units((*base, "pass"), reduce, metric, bar)
     if isinstance(bar.of, Reference):
-        yield from _reference(architecture, (*here, "pass", "of"), asked, reduce, bar, bar.of, metric)
+        yield from _reference(architecture, (*base, "pass", "of"), quantity, reduce, bar, bar.of, metric)
     elif isinstance(bar.of, LinkShare):
-        yield from known((*here, "pass", "of", "link"), bar.of.link, architecture.links, "link")
+        yield from known((*base, "pass", "of", "link"), bar.of.link, architecture.links, "link")
 
 
-def _curve(architecture: Architecture, here: KeyPath, curve: Curve) -> Iterator[Problem]:
-    yield from _quantity(architecture, here, curve.metric, Scope.RACK, {k: (v,) for k, v in curve.where.items()})
+def _curve(architecture: Architecture, base: KeyPath, curve: Curve) -> Iterator[Problem]:
+    yield from _quantity(architecture, base, curve.metric, Scope.RACK, {k: (v,) for k, v in curve.where.items()})
     metric = METRICS.get(curve.metric)
     if metric is not None and curve.over not in metric.labels:
         yield Problem(
-            (*here, "over"), f"{metric.name} has no label '{curve.over}'; {suggestion(curve.over, metric.labels)}"
+            (*base, "over"), f"{metric.name} has no label '{curve.over}'; {suggestion(curve.over, metric.labels)}"
         )
-    yield from _no_best(here, metric, curve.statistic)
-    yield from _scatter(here, curve.max_cv_pct, curve.min_samples)
+    yield from _no_best(base, metric, curve.statistic)
+    yield from _scatter(base, curve.max_cv_pct, curve.min_samples)
     if curve.over in curve.where:
-        yield Problem((*here, "where", curve.over), "is the curve's own axis (over)")
+        yield Problem((*base, "where", curve.over), "is the curve's own axis (over)")
     for index, (before, after) in enumerate(pairwise(curve.points), 1):
         if after <= before:
-            yield Problem((*here, "points", index), f"expected more than {before}, actual {after}")
+            yield Problem((*base, "points", index), f"expected more than {before}, actual {after}")
     if curve.points[0] < 1:
-        yield Problem((*here, "points", 0), f"expected at least 1, actual {curve.points[0]}")
+        yield Problem((*base, "points", 0), f"expected at least 1, actual {curve.points[0]}")
     if curve.baseline not in curve.points:
-        yield Problem((*here, "baseline"), f"{curve.baseline} is none of the points")
+        yield Problem((*base, "baseline"), f"{curve.baseline} is none of the points")
     if curve.r2_min is not None and len(curve.points) < 3:
-        yield Problem((*here, "r2_min"), "two points always fit a line; name three or more")
+        yield Problem((*base, "r2_min"), "two points always fit a line; name three or more")
     if curve.efficiency_min is None and curve.r2_min is None and not curve.no_negative_step:
-        yield Problem(here, "has no requirement: set efficiency_min, r2_min or no_negative_step")
+        yield Problem(base, "has no requirement: set efficiency_min, r2_min or no_negative_step")
 
 
-def _outlier(architecture: Architecture, here: KeyPath, outlier: Outlier) -> Iterator[Problem]:
-    yield from _quantity(architecture, here, outlier.metric, outlier.scope, _listed(outlier.where))
+def _outlier(architecture: Architecture, base: KeyPath, outlier: Outlier) -> Iterator[Problem]:
+    yield from _quantity(architecture, base, outlier.metric, outlier.scope, _listed(outlier.where))
     if outlier.scope is Scope.RACK:
-        yield Problem((*here, "scope"), "the rack has no peers")
+        yield Problem((*base, "scope"), "the rack has no peers")
     metric = METRICS.get(outlier.metric)
-    yield from _no_best(here, metric, outlier.statistic)
-    yield from _scatter(here, outlier.max_cv_pct, outlier.min_samples)
+    yield from _no_best(base, metric, outlier.statistic)
+    yield from _scatter(base, outlier.max_cv_pct, outlier.min_samples)
 
 
-def _no_best(here: KeyPath, metric: Metric | None, statistic: Statistic) -> Iterator[Problem]:
+def _no_best(base: KeyPath, metric: Metric | None, statistic: Statistic) -> Iterator[Problem]:
     if metric is not None and statistic in _BEST["ge" if metric.higher_is_better else "le"]:
-        yield Problem((*here, "statistic"), f"'{statistic}' judges the best of several tries")
+        yield Problem((*base, "statistic"), f"'{statistic}' judges the best of several tries")
 
 
 def _listed(where: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -146,7 +146,7 @@ def _levels(architecture: Architecture) -> Iterator[Problem]:
     level, used = architecture.level, False
     for index, criterion in enumerate(architecture.criteria):
         bars: dict[KeyPath, Bar] = {("pass",): criterion.pass_}
-        bars |= {("any_of", number, "pass"): other.pass_ for number, other in enumerate(criterion.any_of)}
+        bars |= {("any_of", number, "pass"): alternative.pass_ for number, alternative in enumerate(criterion.any_of)}
         for path, bar in bars.items():
             if not bar.levels:
                 continue
@@ -160,26 +160,26 @@ def _levels(architecture: Architecture) -> Iterator[Problem]:
         yield Problem(("level",), "no bar has levels")
 
 
-def _cannot_fail(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
-    """Bars that cannot fail, that point the wrong way, or that use only the good end."""
+def _cannot_fail(base: KeyPath, quantity: Quantity, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
+    """Bars that cannot fail, have the wrong direction, or use the good end only."""
     good = "ge" if metric.higher_is_better else "le"
-    yield from _direction((*here, "pass", "op"), reduce, bar, metric)
+    yield from _direction((*base, "pass", "op"), reduce, bar, metric)
     if bar.op == "ge":
         for key, number in (("value", bar.value), *((f"levels.{name}", number) for name, number in bar.levels.items())):
             if number == 0:
-                yield Problem((*here, "pass", *key.split(".", 1)), "at least 0 cannot be missed")
+                yield Problem((*base, "pass", *key.split(".", 1)), "at least 0 cannot be missed")
     if bar.op == "range":
-        if asked.statistic not in (Statistic.MEDIAN, Statistic.MEAN):
-            yield Problem((*here, "statistic"), f"'range' is about the median or the mean, not '{asked.statistic}'")
+        if quantity.statistic not in (Statistic.MEDIAN, Statistic.MEAN):
+            yield Problem((*base, "statistic"), f"'range' is about the median or the mean, not '{quantity.statistic}'")
         if reduce not in (Reduce.EACH, Reduce.SUM, Reduce.MEDIAN):
-            yield Problem((*here, "reduce"), f"'range' is about each, their median or their sum, not '{reduce}'")
+            yield Problem((*base, "reduce"), f"'range' is about each, their median or their sum, not '{reduce}'")
     elif bar.op == "eq":
-        if asked.statistic in _BEST[good]:
+        if quantity.statistic in _BEST[good]:
             yield Problem(
-                (*here, "statistic"), f"'{asked.statistic}' of {metric.name} judges the best of several tries"
+                (*base, "statistic"), f"'{quantity.statistic}' of {metric.name} judges the best of several tries"
             )
         if reduce in _BEST_MEMBERS[good]:
-            yield Problem((*here, "reduce"), f"'{reduce}' of {metric.name} judges only the best member")
+            yield Problem((*base, "reduce"), f"'{reduce}' of {metric.name} judges only the best member")
 
 
 def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Iterator[Problem]:
@@ -192,26 +192,26 @@ def _direction(path: KeyPath, reduce: Reduce, bar: Bar, metric: Metric) -> Itera
         yield Problem(path, f"{better} is better for {metric.name}: use 'range', or another metric")
 
 
-def _of_several(here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar) -> Iterator[Problem]:
+def _of_several(base: KeyPath, quantity: Quantity, reduce: Reduce, bar: Bar) -> Iterator[Problem]:
     best = _BEST_OF.get(bar.op)
-    if asked.scope is Scope.RACK and reduce is not Reduce.EACH:
-        yield Problem((*here, "reduce"), f"scope rack is one number, '{reduce}' has nothing to reduce")
-    if asked.statistic in _BEST.get(bar.op, ()):
-        yield Problem((*here, "statistic"), f"'{asked.statistic}' with '{bar.op}' judges the best of several tries")
+    if quantity.scope is Scope.RACK and reduce is not Reduce.EACH:
+        yield Problem((*base, "reduce"), f"scope rack is one number, '{reduce}' has nothing to reduce")
+    if quantity.statistic in _BEST.get(bar.op, ()):
+        yield Problem((*base, "statistic"), f"'{quantity.statistic}' with '{bar.op}' judges the best of several tries")
     if reduce in (Reduce.MIN, Reduce.MAX) and reduce.value == best:
-        yield Problem((*here, "reduce"), f"'{best}' with '{bar.op}' judges only the best member")
+        yield Problem((*base, "reduce"), f"'{best}' with '{bar.op}' judges only the best member")
 
 
-def _scatter(here: KeyPath, max_cv_pct: float | None, min_samples: int) -> Iterator[Problem]:
+def _scatter(base: KeyPath, max_cv_pct: float | None, min_samples: int) -> Iterator[Problem]:
     if max_cv_pct is not None and min_samples < 2:
         yield Problem(
-            (*here, "max_cv_pct"), f"one sample has no scatter: min_samples is {min_samples}, expected 2 or more"
+            (*base, "max_cv_pct"), f"one sample has no scatter: min_samples is {min_samples}, expected 2 or more"
         )
 
 
 def _quantity(
     architecture: Architecture,
-    here: KeyPath,
+    base: KeyPath,
     name: str,
     scope: Scope,
     where: Mapping[str, Iterable[str]],
@@ -219,13 +219,13 @@ def _quantity(
     """The metric exists and has this scope and these labels."""
     metric = METRICS.get(name)
     if metric is None:
-        yield Problem((*here, "metric"), f"unknown metric '{name}'; {suggestion(name, METRICS)}")
+        yield Problem((*base, "metric"), f"unknown metric '{name}'; {suggestion(name, METRICS)}")
         return
     if scope not in metric.scopes:
         scopes = " or ".join(s.value for s in metric.scopes)
-        yield Problem((*here, "scope"), f"{name} is measured for {scopes}, not for {scope.value}")
+        yield Problem((*base, "scope"), f"{name} is measured for {scopes}, not for {scope.value}")
     for key, values in where.items():
-        path = (*here, "where", key)
+        path = (*base, "where", key)
         listed = tuple(values)
         for value in dict.fromkeys(value for value in listed if listed.count(value) > 1):
             yield Problem(path, f"'{value}' is listed twice")
@@ -237,49 +237,49 @@ def _quantity(
                 yield from known(path, value, names, key)
 
 
-def _numbers(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+def _numbers(base: KeyPath, bar: Bar) -> Iterator[Problem]:
     if bar.levels:
-        yield from _level_values(here, bar)
+        yield from _level_values(base, bar)
     elif bar.op == "range":
         if bar.low is None or bar.high is None:
-            yield Problem((*here, "op"), "'range' needs low and high")
+            yield Problem((*base, "op"), "'range' needs low and high")
         elif bar.low >= bar.high:
-            yield Problem((*here, "low"), f"expected less than high, {bar.high:g}, actual {bar.low:g}")
+            yield Problem((*base, "low"), f"expected less than high, {bar.high:g}, actual {bar.low:g}")
         if bar.value is not None:
-            yield Problem((*here, "value"), "'range' uses low and high, not value")
+            yield Problem((*base, "value"), "'range' uses low and high, not value")
     else:
         if bar.value is None:
-            yield Problem((*here, "op"), f"'{bar.op}' needs a value")
+            yield Problem((*base, "op"), f"'{bar.op}' needs a value")
         for key, number in (("low", bar.low), ("high", bar.high)):
             if number is not None:
-                yield Problem((*here, key), f"belongs to 'range', '{bar.op}' uses value")
+                yield Problem((*base, key), f"belongs to 'range', '{bar.op}' uses value")
     for key, number in (("value", bar.value), ("low", bar.low), ("high", bar.high), ("warn", bar.warn)):
         if number is not None and number < 0:
-            yield Problem((*here, key), f"no metric can be negative, actual {number:g}")
+            yield Problem((*base, key), f"no metric can be negative, actual {number:g}")
     if bar.warn is None:
         return
     if bar.op not in ("ge", "le"):
-        yield Problem((*here, "warn"), f"has no meaning with '{bar.op}'")
+        yield Problem((*base, "warn"), f"has no meaning with '{bar.op}'")
     elif bar.value is not None and (bar.warn < bar.value if bar.op == "ge" else bar.warn > bar.value):
         side = "at or above" if bar.op == "ge" else "at or below"
-        yield Problem((*here, "warn"), f"expected {side} value, {bar.value:g}, actual {bar.warn:g}")
+        yield Problem((*base, "warn"), f"expected {side} value, {bar.value:g}, actual {bar.warn:g}")
 
 
-def _level_values(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+def _level_values(base: KeyPath, bar: Bar) -> Iterator[Problem]:
     if bar.op not in ("ge", "le"):
-        yield Problem((*here, "levels"), f"have no meaning with '{bar.op}'")
+        yield Problem((*base, "levels"), f"have no meaning with '{bar.op}'")
     for key in ("value", "low", "high", "warn"):
         if getattr(bar, key) is not None:
-            yield Problem((*here, key), "levels say what must be reached")
-    for (name, before), (other, after) in pairwise(bar.levels.items()):
+            yield Problem((*base, key), "levels say what must be reached")
+    for (name, before), (next_name, after) in pairwise(bar.levels.items()):
         if not (after > before if bar.op == "ge" else after < before):
             yield Problem(
-                (*here, "levels", other), f"expected more demanding than {name}, {before:g}, actual {after:g}"
+                (*base, "levels", next_name), f"expected more demanding than {name}, {before:g}, actual {after:g}"
             )
 
 
-def _units(here: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[Problem]:
-    path = (*here, "unit")
+def _units(base: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[Problem]:
+    path = (*base, "unit")
     try:
         check(bar.unit)
     except UnitError as error:
@@ -287,7 +287,7 @@ def _units(here: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[
         return
     if reduce in SPREADS:
         if bar.of is not None:
-            yield Problem((*here, "of"), f"{reduce.value} is a share already")
+            yield Problem((*base, "of"), f"{reduce.value} is a share already")
         if bar.unit not in SHARES:
             yield Problem(path, f"{reduce.value} gives a percent or a ratio, not {bar.unit}")
     elif bar.of is not None:
@@ -301,25 +301,32 @@ def _units(here: KeyPath, reduce: Reduce, metric: Metric, bar: Bar) -> Iterator[
 
 
 def _reference(
-    architecture: Architecture, here: KeyPath, asked: Quantity, reduce: Reduce, bar: Bar, of: Reference, metric: Metric
+    architecture: Architecture,
+    base: KeyPath,
+    quantity: Quantity,
+    reduce: Reduce,
+    bar: Bar,
+    of: Reference,
+    metric: Metric,
 ) -> Iterator[Problem]:
-    yield from _quantity(architecture, here, of.metric, of.scope, {k: (v,) for k, v in of.where.items()})
-    yield from _scatter(here, of.max_cv_pct, asked.min_samples if of.min_samples is None else of.min_samples)
+    yield from _quantity(architecture, base, of.metric, of.scope, {k: (v,) for k, v in of.where.items()})
+    yield from _scatter(base, of.max_cv_pct, quantity.min_samples if of.min_samples is None else of.min_samples)
     if of.statistic in _BEST.get({"ge": "le", "le": "ge"}.get(bar.op, ""), ()):
-        yield Problem((*here, "statistic"), f"'{of.statistic}' takes a share of the worst of several tries")
+        yield Problem((*base, "statistic"), f"'{of.statistic}' takes a share of the worst of several tries")
     if of.reduce in SPREADS:
-        yield Problem((*here, "reduce"), f"{of.reduce.value} is a ratio and nothing to take a share of")
+        yield Problem((*base, "reduce"), f"{of.reduce.value} is a ratio and nothing to take a share of")
     if of.reduce is Reduce.EACH and of.scope is not Scope.RACK:
-        if of.scope is not asked.scope:
+        if of.scope is not quantity.scope:
             yield Problem(
-                (*here, "reduce"),
-                f"a {asked.scope.value} has no {of.scope.value} of its own; say how to reduce them to one number",
+                (*base, "reduce"),
+                f"a {quantity.scope.value} has no {of.scope.value} of its own; say how to reduce them to one number",
             )
         elif reduce is not Reduce.EACH:
-            yield Problem((*here, "reduce"), f"the criterion reduces its members ({reduce.value}), 'each' cannot")
-    other = METRICS.get(of.metric)
-    if other is not None and not same_dimension(metric.unit, other.unit):
+            yield Problem((*base, "reduce"), f"the criterion reduces its members ({reduce.value}), 'each' cannot")
+    reference_metric = METRICS.get(of.metric)
+    if reference_metric is not None and not same_dimension(metric.unit, reference_metric.unit):
         yield Problem(
-            (*here, "metric"),
-            f"{of.metric} is in {other.unit}, {metric.name} in {metric.unit}: neither is a share of the other",
+            (*base, "metric"),
+            f"{of.metric} is in {reference_metric.unit}, {metric.name} in {metric.unit}: neither is a share of the"
+            " other",
         )

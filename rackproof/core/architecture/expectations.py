@@ -1,4 +1,4 @@
-"""Which checks the keys of an architecture require, and the value of a key.
+"""Checks that the keys of an architecture require, and values of keys.
 
 A file that sets ``gpu.count`` requires a result of that check from every node of the role. Without a validator the
 result is UNMEASURED.
@@ -20,7 +20,7 @@ from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_
 from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRATCH_CHECKS
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
-from rackproof.core.architecture.system import SYSTEM_CHECKS
+from rackproof.core.architecture.system import SYSTEM_CHECKS, of_gpus
 from rackproof.core.rack import Node
 
 PORT_CHECKS: Final = tuple(
@@ -37,7 +37,7 @@ ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCheck:
-    """Every node of ``role`` must have a result of ``check`` (for ``item``, where that is not empty)."""
+    """All nodes of ``role`` must have a result of ``check`` (for ``item``, if not empty)."""
 
     role: str
     check: str
@@ -67,10 +67,10 @@ def expected_checks(architecture: Architecture) -> tuple[ExpectedCheck, ...]:
 def items_of(
     architecture: Architecture, check: str, groups: Collection[str], leads: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The items that a check must have a result for on a node of these groups; ``("",)`` for a check without items.
+    """Items for which a check must have a result on a node in these groups; ``("",)`` for a check without items.
 
-    Validators enumerate their items independently, and a test compares the two: what is required must not depend on
-    what was answered. ``leads``: roles whose first node, the one that serves, is this node.
+    Validators enumerate their items independently, and a test compares both: requirements must not depend on answers.
+    ``leads``: roles whose first node, the server, is this node.
     """
     if check == "base.sysctl":
         items: Iterable[str] = architecture.system.sysctl
@@ -78,13 +78,13 @@ def items_of(
         prefix = architecture.fabric.interface_prefix if architecture.fabric else ""
         items = (f"{prefix}{rail}" for rail in range(architecture.rails if on_fabric(architecture, groups) else 0))
     elif check in PROGRAM_CHECKS:
-        items = architecture.tools.programs
+        items = architecture.tools.needed(groups)
     elif check.startswith("mount."):
-        asked = next((asks for name, asks in STORAGE_CHECKS.values() if name == check), lambda storage: True)
+        applies = next((applies for name, applies in STORAGE_CHECKS.values() if name == check), lambda storage: True)
         items = (
             name
             for name, storage in architecture.storage.items()
-            if set(storage.client_roles) & set(groups) and asked(storage)
+            if set(storage.client_roles) & set(groups) and applies(storage)
         )
     elif check.startswith("storage_server."):
         items = served_items(architecture, check, leads)
@@ -98,15 +98,15 @@ def items_of(
 
 
 def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
-    """Whether a node of these groups must have every rail.
+    """Whether a node in these groups must have all rails.
 
     True for GPU nodes, for nodes whose port checks are required, and for roles with one compute port per rail. Others
     (controller, login node, server) may have fewer rails, or none.
     """
     if architecture.fabric is None:
         return False
-    asked = {role for role, checks in architecture.required_checks.items() if set(checks) & set(PORT_CHECKS)}
-    if {"gpu", *asked} & {"all", *groups}:
+    required = {role for role, checks in architecture.required_checks.items() if set(checks) & set(PORT_CHECKS)}
+    if {"gpu", *required} & {"all", *groups}:
         return True
     roles = (architecture.roles[group] for group in groups if group in architecture.roles)
     return any(
@@ -115,14 +115,14 @@ def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
 
 
 def rails_of(architecture: Architecture, node: Node) -> int:
-    """Number of rails of a node: all, or for nodes that need not have all, as many as the inventory lists."""
+    """Number of rails of a node: all, or those in the inventory if the node may have fewer."""
     if on_fabric(architecture, node.groups):
         return architecture.rails
     return min(architecture.rails, len(node.data.get("fabric_addresses") or ()))
 
 
 def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -> Iterator[str]:
-    """Port purposes, drive uses, or units for which the node's role sets an expectation."""
+    """Port purposes, drive uses, or units for which the node's role has an expectation."""
     kind = check.partition(".")[0]
     part, keys = {"nic": ("nics", NIC_CHECKS), "drives": ("drives", DRIVES_CHECKS)}.get(kind, ("services", {}))
     role = role_with(architecture, groups, part)
@@ -160,31 +160,31 @@ def served_items(architecture: Architecture, check: str, leads: Collection[str])
 
 
 def value_at(architecture: Architecture, key: str, stated_only: bool = False) -> Any:
-    """The JSON value under a dotted key as files spell it, or ABSENT. Names with dots in them are found too.
+    """The JSON value under a dotted key as files spell it, or ABSENT. Names may contain dots.
 
     ``stated_only``: without keys at their default.
 
     NICs and drives, which are lists, are found by purpose and use: ``roles.gpu.expect.nics.compute.mtu``.
     """
     value: Any = architecture
-    rest = key
-    while rest:
+    remaining = key
+    while remaining:
         if isinstance(value, BaseModel):
             names = {field.alias or name: name for name, field in type(value).model_fields.items()}
-            head, _, rest = rest.partition(".")
+            head, _, remaining = remaining.partition(".")
             if head not in names:
                 return ABSENT
             value = getattr(value, names[head])
         elif isinstance(value, tuple):
-            head, _, rest = rest.partition(".")
+            head, _, remaining = remaining.partition(".")
             value = next((entry for entry in value if _name_in_list(entry) == head), None)
             if value is None:
                 return ABSENT
         elif isinstance(value, dict):
-            entry = next((name for name in value if rest == name or rest.startswith(f"{name}.")), None)
+            entry = next((name for name in value if remaining == name or remaining.startswith(f"{name}.")), None)
             if entry is None:
                 return ABSENT
-            value, rest = value[entry], rest[len(entry) + 1 :]
+            value, remaining = value[entry], remaining[len(entry) + 1 :]
         else:
             return ABSENT
     return _plain(value, stated_only)
@@ -232,37 +232,37 @@ def _of_roles(architecture: Architecture) -> Iterator[ExpectedCheck]:
 
 
 def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedCheck]:
-    here = f"roles.{name}.expect"
+    prefix = f"roles.{name}.expect"
     for number, nic in enumerate(expect.nics):
-        yield from _of_nic(name, f"{here}.nics[{number}]", nic)
+        yield from _of_nic(name, f"{prefix}.nics[{number}]", nic)
     if expect.cpu:
         for key, check in CPU_CHECKS.items():
             if getattr(expect.cpu, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{here}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
+                yield ExpectedCheck(name, check, "", f"{prefix}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
     if memory := expect.memory:
         for key, check in MEMORY_CHECKS.items():
             if getattr(memory, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{here}.memory.{key}", memory.claim, memory.source)
+                yield ExpectedCheck(name, check, "", f"{prefix}.memory.{key}", memory.claim, memory.source)
     for number, drives in enumerate(expect.drives):
         for key, check in DRIVES_CHECKS.items():
             if getattr(drives, key) not in NOTHING:
-                key_path = f"{here}.drives[{number}].{key}"
+                key_path = f"{prefix}.drives[{number}].{key}"
                 yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
     if pcie := expect.pcie:
         for key, check in PCIE_CHECKS.items():
             if getattr(pcie, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{here}.pcie.{key}", pcie.claim, pcie.source)
+                yield ExpectedCheck(name, check, "", f"{prefix}.pcie.{key}", pcie.claim, pcie.source)
     if scratch := expect.scratch:
         for key, check in SCRATCH_CHECKS.items():
-            yield ExpectedCheck(name, check, "", f"{here}.scratch.{key}", scratch.claim, scratch.source)
+            yield ExpectedCheck(name, check, "", f"{prefix}.scratch.{key}", scratch.claim, scratch.source)
     for unit in expect.services:
-        yield ExpectedCheck(name, "service.active", unit, f"{here}.services", role.claim, role.source)
+        yield ExpectedCheck(name, "service.active", unit, f"{prefix}.services", role.claim, role.source)
 
 
-def _of_nic(role: str, here: str, nic: Nic) -> Iterator[ExpectedCheck]:
+def _of_nic(role: str, prefix: str, nic: Nic) -> Iterator[ExpectedCheck]:
     for key, check in NIC_CHECKS.items():
         if getattr(nic, key) not in NOTHING:
-            yield ExpectedCheck(role, check, nic.purpose, f"{here}.{key}", nic.claim, nic.source)
+            yield ExpectedCheck(role, check, nic.purpose, f"{prefix}.{key}", nic.claim, nic.source)
 
 
 def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
@@ -298,13 +298,13 @@ def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for key in architecture.system.sysctl:
         yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
     for program in architecture.tools.programs:
-        yield ExpectedCheck("all", "tools.present", program, "tools.programs")
+        yield ExpectedCheck("gpu" if of_gpus(program) else "all", "tools.present", program, "tools.programs")
 
 
 def _of_storage(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for name, storage in architecture.storage.items():
-        for key, (check, asked) in STORAGE_CHECKS.items():
-            if asked(storage):
+        for key, (check, applies) in STORAGE_CHECKS.items():
+            if applies(storage):
                 for role in storage.client_roles:
                     yield ExpectedCheck(role, check, name, f"storage.{name}.{key}", storage.claim)
 

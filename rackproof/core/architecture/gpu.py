@@ -8,14 +8,17 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.texts import Line, Name, Option, Value, Version, WantedVersion
 
 
 def _one_or_more(kind: type) -> Callable[[Any], Any]:
     return lambda value: (value,) if isinstance(value, kind) else value
 
 
-PciIds = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
-Drivers = Annotated[tuple[str, ...], BeforeValidator(_one_or_more(str))]
+PciIds = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=r"^[0-9a-fA-F]{4}$")], ...], BeforeValidator(_one_or_more(str))
+]
+Drivers = Annotated[tuple[Line, ...], BeforeValidator(_one_or_more(str))]
 MigProfile = Annotated[str, StringConstraints(pattern=r"^[0-9]g\.[0-9]+gb(\+me|\+me\.all|-me|\+gfx)?$")]
 MigProfiles = Annotated[tuple[MigProfile, ...], BeforeValidator(_one_or_more(str))]
 
@@ -45,14 +48,14 @@ class Gpu(Model):
     """GPUs of every node of the role ``gpu``."""
 
     count: int = Field(ge=0)
-    model: str
+    model: Line
     memory_mib: int | None
     """As nvidia-smi reports it; null: unpublished."""
     memory_tolerance_pct: float = 1.0
-    driver: str | None = None
+    driver: WantedVersion | None = None
     """Exact version, or the oldest allowed one as ``>=525.105.17``."""
-    vbios: str | None = None
-    inforom: str | None = None
+    vbios: Version | None = None
+    inforom: Version | None = None
     """Version of the InfoROM's image: ``G520.0280.02.02``."""
     pci_ids: PciIds = ()
     """Allowed PCI device ids, four hexadecimal digits."""
@@ -74,7 +77,7 @@ class Gpu(Model):
     """K between the GPU's current temperature and its slowdown temperature."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    topology: str | None = None
+    topology: Name | None = None
     """Name of a graph of ``rackproof.core.topology``: the node's GPUs must be joined like it, in any order."""
     nvlink: Nvlink | None = None
     nvswitches: int | None = Field(default=None, ge=0)
@@ -85,9 +88,9 @@ class Gpu(Model):
     """The node runs a fabric manager of exactly the driver's version."""
     gpudirect: Literal["peermem", "dmabuf"] | None = None
     """How adapters reach GPU memory: through the module nvidia-peermem, or the kernel's DMA-BUF."""
-    parameters: dict[str, str] | None = Field(default=None, min_length=1)
+    parameters: dict[Option, Value] | None = Field(default=None, min_length=1)
     """Active driver options, as ``/proc/driver/nvidia/params`` names them: ``RmProfilingAdminOnly: "0"``."""
-    nccl: dict[str, str] | None = Field(default=None, min_length=1)
+    nccl: dict[Option, Value] | None = Field(default=None, min_length=1)
     """Lines that /etc/nccl.conf must have: ``NCCL_IB_TC: "106"``."""
     gds: Drivers = ()
     """File systems for which ``gdscheck -p`` must say Supported: ``NVMe``, ``NFS``, ``WekaFS`` …"""
@@ -97,7 +100,7 @@ class Gpu(Model):
     """Level of ``dcgmi diag`` that validators run; the higher ones load the GPU and belong to a benchmark."""
     xid_allowed: Annotated[tuple[int, ...], BeforeValidator(_one_or_more(int))] = ()
     """Xids to ignore in the kernel log, besides those that NVIDIA's catalogue attributes to applications."""
-    source: str | None = None
+    source: Name | None = None
     claim: Claims = ()
 
 

@@ -6,6 +6,7 @@ from rackproof.core.architecture.base import Claims, Count, Model
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.network import Nic, Pcie
 from rackproof.core.architecture.node import Scratch
+from rackproof.core.texts import Name, Prose, Unit
 
 
 class Expectation(Model):
@@ -16,7 +17,7 @@ class Expectation(Model):
     memory: Memory | None = None
     drives: tuple[Drives, ...] = ()
     pcie: Pcie | None = None
-    services: tuple[str, ...] = ()
+    services: tuple[Unit, ...] = ()
     """Units that must be active."""
     scratch: Scratch | None = None
     """Array of the local drives in the inventory's ``scratch_drives``."""
@@ -28,7 +29,7 @@ class Role(Model):
     count: Count = Count()
     managed: bool = True
     """False: an appliance that the kit does not log in to; may be missing from the inventory."""
-    title: str | None = None
+    title: Prose | None = None
     expect: Expectation = Expectation()
-    source: str | None = None
+    source: Name | None = None
     claim: Claims = ()

@@ -7,13 +7,14 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.texts import Expression, Line, Name
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Texts = Annotated[tuple[Line, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
 Microcode = Annotated[str, StringConstraints(pattern=r"^(>=)?0x[0-9a-f]+$")]
 
 
 class Cpu(Model):
-    model: str | None = None
+    model: Expression | None = None
     """Regular expression on the name that lscpu gives."""
     sockets: int | None = None
     cores: int | None = None
@@ -28,11 +29,11 @@ class Cpu(Model):
     """Revision of every processor, exactly (``0x2b000603``) or at least (``>=0x2b000603``)."""
     idle_latency_max_us: int | None = Field(default=None, ge=0)
     """Wake-up latency of the deepest enabled idle state (C-state), µs. Passes without idle states."""
-    frequency_driver: str | None = None
+    frequency_driver: Name | None = None
     """``intel_pstate``, ``amd-pstate-epp``, ``acpi-cpufreq`` …"""
     turbo: bool | None = None
     """Whether processors may run faster than their nominal frequency."""
-    source: str
+    source: Name
     claim: Claims = ()
 
 
@@ -53,7 +54,7 @@ class Memory(Model):
     """Of one memory controller since its driver was loaded."""
     uncorrected_errors_max: int | None = Field(default=None, ge=0)
     """Of one memory controller since its driver was loaded."""
-    source: str
+    source: Name
     claim: Claims = ()
 
 
@@ -64,7 +65,7 @@ class Drives(Model):
     the first use that is not full. A use without a size gets the rest.
     """
 
-    use: str
+    use: Name
     kind: Literal["nvme", "sata_ssd"] = "nvme"
     """``nvme``: in a PCIe slot, not over a fabric. ``sata_ssd``: SATA or SAS, or a volume of a RAID controller."""
     count: int | None
@@ -72,7 +73,7 @@ class Drives(Model):
     size_tb: float | None
     """TB (10^12 B) of one drive; null: unpublished."""
     total_tb: float | None = None
-    model: str | None = None
+    model: Expression | None = None
     """Regular expression on the drive's model name."""
     firmware: Texts = ()
     """Allowed revisions."""
@@ -82,7 +83,7 @@ class Drives(Model):
     """Per NVMe drive, over its lifetime."""
     pcie_generation: int | None = None
     pcie_width: int | None = None
-    source: str
+    source: Name
     claim: Claims = ()
 
 

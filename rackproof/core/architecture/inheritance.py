@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rackproof.core.architecture.document import Document, complaint
+from rackproof.core.architecture.document import Document, Placed
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 from rackproof.errors import ArchitectureError
 
@@ -23,16 +23,16 @@ _THRESHOLDS = ("pass", "efficiency_min", "r2_min", "rel_pct")
 Origins = dict[KeyPath, tuple["Document | Merged", KeyPath]]
 
 
-class Merged:
+class Merged(Placed):
     """A child's document merged over its parent's, with the file and line of every value.
 
-    Raises ArchitectureError where ``drop`` names what the parent does not have, where the child has no identity of
-    its own, or where it has a duplicate entry.
+    Raises ArchitectureError if ``drop`` names an unknown entry, or if the child has no id and version or has a
+    duplicate entry.
     """
 
     def __init__(self, parent: Document | Merged, child: Document) -> None:
         self.name = child.name
-        self._origins: Origins = {}
+        self._known: Origins = {}
         self._parent, self._child = parent, child
         self.ids: tuple[str, ...] = (*self._identity(), *_ids(parent))
         """Ids of the child and of its ancestors, nearest first."""
@@ -49,27 +49,16 @@ class Merged:
             base["overrides"] = {id_: over for id_, over in base["overrides"].items() if id_ not in dropped}
         self.data: Any = self._mapping(base, changed, (), (), ())
 
-    def known_part(self, path: KeyPath) -> KeyPath:
-        """The longest prefix of ``path`` that is in one of the files."""
-        while path and path not in self._origins:
-            path = path[:-1]
-        return path
-
     def place(self, path: KeyPath) -> tuple[str, int]:
-        """File and line of ``path``, or of its nearest existing parent."""
-        document, own = self._origins.get(self.known_part(path), (self._child, ()))
+        document, own = self._known.get(self.known_part(path), (self._child, ()))
         return document.place(own)
-
-    def sentence(self, wrong: list[Problem]) -> str:
-        """One line: the first of the problems, and how many more there are."""
-        return complaint(self, wrong)
 
     def _refuse(self, wrong: list[Problem]) -> None:
         if wrong:
-            raise ArchitectureError(complaint(self._child, wrong))
+            raise ArchitectureError(self._child.sentence(wrong))
 
     def _identity(self) -> tuple[str, ...]:
-        """The child's own id: certificates could not tell two files with one id apart."""
+        """Id of the child, unlike its ancestors', which certificates could not distinguish."""
         own = self._child.data.get("metadata")
         if not isinstance(own, dict):
             self._refuse([Problem(("metadata",), "expected an id and a version of its own, not only its parent's")])
@@ -82,14 +71,14 @@ class Merged:
 
     def _repeated(self) -> Iterator[Problem]:
         for section in BY_ID:
-            seen: dict[str, int] = {}
+            positions: dict[str, int] = {}
             for index, entry in enumerate(_entries(self._child.data, section)):
                 if (name := _id(entry)) is None:
                     continue
-                if name in seen:
-                    line = self._child.place((section, seen[name], "id"))[1]
+                if name in positions:
+                    line = self._child.place((section, positions[name], "id"))[1]
                     yield Problem((section, index, "id"), f"'{name}' is in line {line} already")
-                seen.setdefault(name, index)
+                positions.setdefault(name, index)
 
     def _contradictions(self) -> Iterator[Problem]:
         """Thresholds that the child changes while the parent's override still applies."""
@@ -111,17 +100,17 @@ class Merged:
                 self._refuse(list(known(("drop", index, "id"), name, names, f"entry of {self._parent.name}")))
                 yield name
 
-    def _mapping(self, base: Any, over: Any, here: KeyPath, below: KeyPath, above: KeyPath) -> Any:
-        """``below`` and ``above`` are the paths of the two in their own files."""
+    def _mapping(self, base: Any, over: Any, key_path: KeyPath, below: KeyPath, above: KeyPath) -> Any:
+        """``below`` and ``above``: paths of base and child in their files."""
         if not (isinstance(base, dict) and isinstance(over, dict)):
-            self._note(over, here, self._child, above)
+            self._note(over, key_path, self._child, above)
             return over
-        self._origins[here] = (self._child, above)
+        self._known[key_path] = (self._child, above)
         merged: dict[Any, Any] = {}
         for key in (*base, *(key for key in over if key not in base)):
-            at, low, high = (*here, key), (*below, key), (*above, key)
+            at, low, high = (*key_path, key), (*below, key), (*above, key)
             if key not in over:
-                if key in BY_ID and not here and isinstance(base[key], list):
+                if key in BY_ID and not key_path and isinstance(base[key], list):
                     merged[key] = self._entries(base[key], [], key)
                 else:
                     self._note(base[key], at, self._parent, low)
@@ -129,33 +118,33 @@ class Merged:
             elif key not in base:
                 self._note(over[key], at, self._child, high)
                 merged[key] = over[key]
-            elif key in BY_ID and not here:
+            elif key in BY_ID and not key_path:
                 merged[key] = self._entries(base[key], over[key], key)
-            elif key == "overrides" and not here:
+            elif key == "overrides" and not key_path:
                 merged[key] = self._overrides(base[key], over[key])
             else:
                 merged[key] = self._mapping(base[key], over[key], at, low, high)
         return merged
 
     def _overrides(self, base: Any, over: Any) -> Any:
-        """Both files' overrides; an entry of the child replaces the parent's: a reason belongs to one change."""
-        here: KeyPath = ("overrides",)
+        """Overrides of both files; the child's entry replaces the parent's, because a reason belongs to one change."""
+        key_path: KeyPath = ("overrides",)
         if not (isinstance(base, dict) and isinstance(over, dict)):
-            self._note(over, here, self._child, here)
+            self._note(over, key_path, self._child, key_path)
             return over
-        self._origins[here] = (self._child, here)
+        self._known[key_path] = (self._child, key_path)
         merged = {id_: value for id_, value in {**base, **over}.items() if value is not None}
         for id_, value in merged.items():
-            self._note(value, (*here, id_), self._child if id_ in over else self._parent, (*here, id_))
+            self._note(value, (*key_path, id_), self._child if id_ in over else self._parent, (*key_path, id_))
         return merged
 
     def _entries(self, base: Any, over: Any, section: str) -> Any:
-        """The parent's entries in their order, with the child's changes, then the child's own."""
+        """The parent's entries in order, with the child's changes, then the child's entries."""
         if not (isinstance(base, list) and isinstance(over, list)):
             self._note(over, (section,), self._child, (section,))
             return over
         origin = self._child if over else self._parent
-        self._origins[(section,)] = (origin, (section,))
+        self._known[(section,)] = (origin, (section,))
         theirs = {_id(e): i for i, e in enumerate(_entries(self._parent.data, section)) if _id(e)}
         positions = {_id(e): i for i, e in enumerate(over) if _id(e)}
         merged: list[Any] = []
@@ -167,30 +156,29 @@ class Merged:
             else:
                 self._note(entry, at, self._parent, low)
                 merged.append(entry)
-        seen = {_id(entry) for entry in base}
+        parent_ids = {_id(entry) for entry in base}
         for index, entry in enumerate(over):
-            if _id(entry) is None or _id(entry) not in seen or positions[_id(entry)] != index:
+            if _id(entry) is None or _id(entry) not in parent_ids or positions[_id(entry)] != index:
                 self._note(entry, (section, len(merged)), self._child, (section, index))
                 merged.append(entry)
         return merged
 
-    def _note(self, value: Any, here: KeyPath, document: Document | Merged, own: KeyPath) -> None:
-        """Everything at and below ``here`` comes from ``own`` of one document."""
-        self._origins[here] = (document, own)
+    def _note(self, value: Any, key_path: KeyPath, document: Document | Merged, own: KeyPath) -> None:
+        """All values at and below ``key_path`` are those at ``own`` in one document."""
+        self._known[key_path] = (document, own)
         items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, inner in items:
-            self._note(inner, (*here, key), document, (*own, key))
+            self._note(inner, (*key_path, key), document, (*own, key))
 
 
 def parent_of(document: Document) -> str | None:
-    """The value of ``extends``. Raises ArchitectureError where it is not a string."""
+    """The value of ``extends``. Raises ArchitectureError if it is not a string."""
     data = document.data
     if not isinstance(data, dict) or data.get("extends") is None:
         return None
     if not isinstance(data["extends"], str):
-        raise ArchitectureError(
-            complaint(document, [Problem(("extends",), f"expected an id or a path, actual {data['extends']!r}")])
-        )
+        actual = f"expected an id or a path, actual {data['extends']!r}"
+        raise ArchitectureError(document.sentence([Problem(("extends",), actual)]))
     return data["extends"]
 
 
@@ -209,7 +197,7 @@ def _drops(document: Document | Merged) -> dict[str, Any]:
 
 
 def _entries(data: dict[str, Any], section: str) -> list[Any]:
-    """The entries of one of the three lists; empty where it is no list, which the models report."""
+    """Entries of one of the three lists; empty if it is not a list, which the models report."""
     listed = data.get(section)
     return listed if isinstance(listed, list) else []
 

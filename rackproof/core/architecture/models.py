@@ -20,8 +20,11 @@ from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, Tools
 from rackproof.core.architecture.workloads import Sizing, Workload
+from rackproof.core.texts import Line, Name, Prose
 
 KeyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./:-]*$")]
+CheckName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.]*(\[[A-Za-z0-9_./: -]*\])?$")]
+"""A check, or one item of it: ``mount.free[nfs]``."""
 
 
 class Link(Model):
@@ -34,10 +37,10 @@ class Link(Model):
 
 
 class Override(Model):
-    """What a site has changed, and why. The certificate shows the published value, the site's and the reason.
+    """A site's change and its reason. The certificate shows the published value, the site's and the reason.
 
-    With thresholds it changes these. Without, it gives the reason for what the file weakens elsewhere: in the entry, or
-    below the key of the file, that it is named by.
+    With thresholds it changes these. Without thresholds it is the reason for weakenings elsewhere in the file, in the
+    entry or below the key of its name.
     """
 
     value: float | None = None
@@ -51,7 +54,7 @@ class Override(Model):
     rel_pct: float | None = Field(default=None, gt=0, lt=100)
     """Of an outlier."""
     reason: Sentence
-    by: str | None = None
+    by: Prose | None = None
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -64,17 +67,17 @@ class Drop(Model):
 
     id: Identifier
     reason: Sentence
-    by: str | None = None
+    by: Prose | None = None
 
 
 class Architecture(Model):
     """A whole reference architecture."""
 
     apiVersion: Literal["refarch/v1"]
-    extends: str | None = None
+    extends: Line | None = None
     """Id or path of the parent architecture; merged before validation."""
     metadata: Metadata
-    roles: dict[str, Role]
+    roles: dict[Name, Role]
     system: System = System()
     fabric: Fabric | None = None
     """Null: no fabric."""
@@ -85,7 +88,7 @@ class Architecture(Model):
     containers: Containers | None = None
     gpu: Gpu | None = None
     tools: Tools = Tools()
-    profiles: dict[str, Profile] = Field(default_factory=dict)
+    profiles: dict[Identifier, Profile] = Field(default_factory=dict)
     claims: dict[ClaimId, Claim] = Field(default_factory=dict)
     workloads: dict[Identifier, Workload] = Field(default_factory=dict)
     sizing: Sizing | None = None
@@ -97,9 +100,9 @@ class Architecture(Model):
     overrides: dict[KeyName, Override] = Field(default_factory=dict)
     """By id of the criterion, curve or outlier, or by a dotted key of the file: ``gpu.count``."""
     drop: tuple[Drop, ...] = ()
-    checks: dict[str, Severity] = Field(default_factory=dict)
+    checks: dict[CheckName, Severity] = Field(default_factory=dict)
     """Severity of a check, where it differs from the validator's."""
-    required_checks: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    required_checks: dict[Name, tuple[CheckName, ...]] = Field(default_factory=dict)
     """Role: ids of checks required of every node; a missing result is UNMEASURED."""
 
     @property

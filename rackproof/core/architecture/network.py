@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetParseError
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.rack import expand
+from rackproof.core.texts import (
+    Expression,
+    Interface,
+    InterfacePrefix,
+    Name,
+    Prose,
+    RdmaName,
+    Value,
+    WantedVersion,
+    Words,
+)
 
 
 def expand_names(value: Any) -> Any:
@@ -17,13 +28,15 @@ def expand_names(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
         return value
     try:
-        return tuple(name for entry in value for name in NodeSet(entry, resolver=RESOLVER_NOGROUP))
-    except NodeSetParseError as error:
+        return tuple(name for entry in value for name in expand(entry))
+    except ValueError as error:
         raise ValueError(f"invalid node set: {error}") from None
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(expand_names)]
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+RdmaPrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,59}$")]
+Parameter = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_]+(\[[0-9]+\])?$")]
+Counter = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\[\]-]*$")]
 PerPort = Annotated[tuple[int, ...], BeforeValidator(lambda value: (value,) if isinstance(value, int) else value)]
 
 
@@ -38,23 +51,23 @@ INFINIBAND_MTU: Final = 4096
 class Nic(Model):
     """Ports of one purpose on every node of a role.
 
-    Ports are identified by the node's inventory data (``nic_ports: {purpose: names}``, or the ports of ``nic_stack``),
+    Ports are identified by the node's inventory data (``nic_ports: {purpose: names}``, or the ports of ``nic``),
     otherwise by ``ports`` or ``interfaces``, otherwise by link layer and speed; then exactly ``count`` ports must
     match, and ambiguous ports are UNMEASURED.
     """
 
-    purpose: str
+    purpose: Words
     """``compute``, ``storage``, ``in_band`` …"""
     count: int = Field(ge=1)
-    ports: Names = ()
+    ports: Annotated[tuple[RdmaName, ...], BeforeValidator(expand_names)] = ()
     """RDMA devices in the order of the rails: ``mlx5_[0-7]``."""
-    interfaces: Names = ()
+    interfaces: Annotated[tuple[Interface, ...], BeforeValidator(expand_names)] = ()
     """Network interfaces in the same order: ``rail[0-7]``."""
     slots: tuple[PciAddress, ...] = ()
     """PCI addresses in the same order: ``0000:1a:00.0``."""
     numa_nodes: PerPort = ()
     """NUMA node of every port in the same order, or one value for all."""
-    model: str | None = None
+    model: Expression | None = None
     """Regular expression on the adapter's name."""
     speed_gbps: float = Field(gt=0)
     link_layer: Literal["InfiniBand", "Ethernet"]
@@ -73,11 +86,11 @@ class Nic(Model):
     """Of the ports' IPoIB interfaces."""
     pkeys: tuple[int, ...] = ()
     """Partition keys (15 bits) that the subnet manager assigned, besides the default one."""
-    firmware: str | None = None
+    firmware: WantedVersion | None = None
     """Exact version, or the oldest allowed one as ``>=28.39.1002``."""
-    firmware_settings: dict[str, str] | None = Field(default=None, min_length=1)
+    firmware_settings: dict[Parameter, Value] | None = Field(default=None, min_length=1)
     """mlxconfig parameter: value, ``LINK_TYPE_P1: ETH``; both current and at the next boot."""
-    counters: dict[str, int] | None = Field(default=None, min_length=1)
+    counters: dict[Counter, int] | None = Field(default=None, min_length=1)
     """Error counter: maximum since the driver was loaded.
 
     Names are those of ``/sys/class/infiniband/*/ports/*/{counters,hw_counters}``, or of ``ethtool -S``.
@@ -88,7 +101,7 @@ class Nic(Model):
     """Bit error rate after error correction, as mlxlink reports it: ``1.0e-15``."""
     driver_messages_max: int | None = Field(default=None, ge=0)
     """Driver messages about one port in the kernel log since boot."""
-    source: str
+    source: Name
     claim: Claims = ()
 
     @model_validator(mode="after")
@@ -124,7 +137,7 @@ class Pcie(Model):
     """Of one device since boot, fatal or not."""
     messages_max: int | None = Field(default=None, ge=0)
     """PCIe error messages in the kernel log since boot; firmware-first platforms report only there."""
-    source: str
+    source: Name
     claim: Claims = ()
 
 
@@ -161,21 +174,21 @@ class Fabric(Model):
     rails: int = Field(default=1, ge=1)
     mtu: int = Field(ge=576, le=65520)
     """Bytes, of the netdev."""
-    interface_prefix: str = "fabric"
+    interface_prefix: InterfacePrefix = "fabric"
     """Rail k is named prefix + k."""
-    rdma_prefix: str = "rdma"
+    rdma_prefix: RdmaPrefix = "rdma"
     line_rate_gbps: float | None = Field(default=None, gt=0)
     """Gb/s of one port; null for emulated links without a rate."""
     loss_max_pct: float | None = Field(default=None, ge=0, lt=100)
     """Loss of 100 small pings to a neighbour, %."""
-    topology: str | None = None
+    topology: Prose | None = None
     """Free text: rail-optimised full fat tree …"""
     lossless: Lossless | None = None
     rail_tables: Literal[True] | None = None
     """Source routing: each rail has its own routing table and rule."""
     subnet_manager: bool | None = None
     """Whether opensm runs on the nodes; false: on switches or a separate manager."""
-    source: str | None = None
+    source: Name | None = None
     claim: Claims = ()
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import Field, StringConstraints, model_validator
 
 from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.texts import FsLabel, Line, Name, Path, Unit, UserName
 
+T = TypeVar("T")
 Limit = Literal["unlimited"] | Annotated[int, Field(gt=0)]
-UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
-AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\s\"'\\]*[^/\s\"'\\]$")]
-Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:_.@\\-]+\.service$")]
-Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,12}$")]
+Service = Annotated[Unit, StringConstraints(pattern=r"\.service$")]
 
 
 class Limits(Model):
@@ -25,7 +23,7 @@ class Limits(Model):
     """Processes per user."""
     stack: Limit | None = None
     """KiB, as in limits.conf."""
-    services: tuple[Unit, ...] = ()
+    services: tuple[Service, ...] = ()
     """Services whose running processes must have these limits and the locked memory, on roles that expect them: limits
     in unit files override the manager's."""
 
@@ -44,11 +42,20 @@ class User(Model):
     """Must be equal on every node, or files on shared storage belong to another user."""
     groups: tuple[UserName, ...] = ()
     """Required supplementary groups."""
-    shell: AbsolutePath | None = None
+    shell: Path | None = None
     ssh_keys: tuple[Line, ...] = ()
     """Required authorized keys, one line each."""
     sudo: Line | None = None
     """Rights after the name in sudoers: ``ALL=(ALL) NOPASSWD: ALL``."""
+
+
+def distinct(users: tuple[T, ...]) -> tuple[T, ...]:
+    """Accounts of an architecture or an inventory. Raises ValueError for a name or a uid that two of them have."""
+    for attribute in ("name", "uid"):
+        values = [value for user in users if (value := getattr(user, attribute)) is not None]
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise ValueError(f"duplicate {attribute} {twice}")
+    return users
 
 
 class Scratch(Model):
@@ -57,13 +64,13 @@ class Scratch(Model):
     drives: int = Field(ge=2)
     """Number of members, all active."""
     level: Literal["raid0"] = "raid0"
-    mountpoint: AbsolutePath = "/scratch"
+    mountpoint: Path = "/scratch"
     fstype: Literal["xfs", "ext4"] = "xfs"
-    label: Label = "rp-scratch"
+    label: FsLabel = "rp-scratch"
     """Name of the array and of its file system."""
     chunk_kib: int | None = Field(default=None, ge=4, le=65536)
     """Stripe of one drive, KiB."""
-    source: str
+    source: Name
     claim: Claims = ()
 
 

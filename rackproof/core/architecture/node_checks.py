@@ -1,7 +1,7 @@
-"""Checks that a node must answer without a key of their own: they follow from its roles, its fabric and its GPUs.
+"""Checks that a node must answer because of its roles, fabric and GPUs, without a key of their own.
 
-Together with ``expectations`` this is everything that the kit's validators answer. Validators decide on their own where
-they run, and a test compares the two for every published architecture.
+With ``expectations`` these are all checks of the kit's validators. Validators decide independently where they run; a
+test compares both for every published architecture.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ EVERY_NODE: Final = {
     "base.memlock_login": "system.limits_memlock",
     "base.memlock_services": "system.limits_memlock",
     "base.packages": "system.packages",
+    "base.time_compared": "system.time.max_offset_ms",
     "base.time_offset": "system.time.max_offset_ms",
     "base.time_synchronised": "system.time.server_role",
     "base.transparent_hugepages": "system.transparent_hugepages",
@@ -45,7 +46,7 @@ EVERY_GPU_NODE: Final = {
 WITH_ECC: Final = ("gpu.ecc_errors", "gpu.page_retirement", "gpu.row_remapping")
 
 REAL_GPUS: Final = {
-    # these ask the driver and the kernel, which simulated GPUs do not have
+    # need a driver and a kernel, which simulated GPUs lack
     "gpu.bound": "gpu.driver",
     "gpu.kernel_module": "gpu.driver",
     "gpu.on_bus": "gpu.count",
@@ -66,21 +67,21 @@ SERVER: Final = ("storage_server.drive", "storage_server.export", "storage_serve
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What decides, beside the architecture, which checks a node must answer."""
+    """Properties of a node that determine its checks, besides the architecture."""
 
     groups: tuple[str, ...]
     leads: tuple[str, ...] = ()
-    """Roles whose first node, the one that serves, it is."""
+    """Roles whose first node, the server, it is."""
     simulated_gpus: bool = False
     nodes: int = 1
-    """Of the whole rack."""
+    """Number of nodes in the rack."""
     gpu_nodes: int = 1
 
 
 def node_checks(architecture: Architecture, place: Place) -> Iterator[ExpectedCheck]:
-    """Every check of the kit that a node of this place must answer, beside those that ``expected_checks`` lists."""
+    """All checks that such a node must answer besides those of ``expected_checks``."""
     for check, item, key in (
-        *_of_system(architecture),
+        *_of_system(architecture, place),
         *_of_hardware(architecture, place),
         *_of_fabric(architecture, place),
         *_of_gpus(architecture, place),
@@ -89,36 +90,36 @@ def node_checks(architecture: Architecture, place: Place) -> Iterator[ExpectedCh
         yield ExpectedCheck("", check, item, key)
 
 
-Asked = tuple[str, str, str]
+CheckKey = tuple[str, str, str]
 """Check, item, key."""
 
 
-def _of_system(architecture: Architecture) -> Iterator[Asked]:
+def _of_system(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     yield from _plain(EVERY_NODE)
     if architecture.system.cpu_governor is not None:
         yield "base.cpu_governor", "", "system.cpu_governor"
     if architecture.system.unattended_upgrades == "frozen":
         yield "base.updates_stopped", "", "system.unattended_upgrades"
         yield "base.apt_periodic", "", "system.unattended_upgrades"
-    for program in architecture.tools.programs:
+    for program in architecture.tools.needed(place.groups):
         yield "tools.starts", program, "tools.programs"
     if "python3-mpi4py" in architecture.tools.packages:
         yield "tools.mpi4py", "", "tools.packages"
 
 
-def _of_hardware(architecture: Architecture, place: Place) -> Iterator[Asked]:
+def _of_hardware(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     if role := role_with(architecture, place.groups, "nics"):
-        here = f"roles.{role}.expect.nics"
+        prefix = f"roles.{role}.expect.nics"
         for nic in architecture.roles[role].expect.nics:
-            yield "nic.state", nic.purpose, f"{here}.{nic.purpose}.count"
-        yield "bond.members", "", here
+            yield "nic.state", nic.purpose, f"{prefix}.{nic.purpose}.count"
+        yield "bond.members", "", prefix
     if role := role_with(architecture, place.groups, "drives"):
         for drives in architecture.roles[role].expect.drives:
             if drives.kind == "nvme":
                 yield "drives.warning", drives.use, f"roles.{role}.expect.drives.{drives.use}"
 
 
-def _of_fabric(architecture: Architecture, place: Place) -> Iterator[Asked]:
+def _of_fabric(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     fabric = architecture.fabric
     if fabric is None:
         return
@@ -136,7 +137,7 @@ def _of_fabric(architecture: Architecture, place: Place) -> Iterator[Asked]:
         yield "fabric.ssh", "", "roles.gpu.count"
 
 
-def _of_gpus(architecture: Architecture, place: Place) -> Iterator[Asked]:
+def _of_gpus(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     gpu = architecture.gpu
     if gpu is None or not gpu.count or "gpu" not in place.groups:
         return
@@ -150,7 +151,7 @@ def _of_gpus(architecture: Architecture, place: Place) -> Iterator[Asked]:
         yield from _plain(REAL_GPUS)
 
 
-def _of_server(architecture: Architecture, place: Place) -> Iterator[Asked]:
+def _of_server(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     served = [storage for storage in architecture.storage.values() if storage.server_role in place.leads]
     if any(storage.class_ == "nfs" for storage in served):
         yield "storage_server.running", "", "storage"
@@ -161,5 +162,5 @@ def _of_server(architecture: Architecture, place: Place) -> Iterator[Asked]:
         yield from _plain(CLUSTER)
 
 
-def _plain(checks: dict[str, str]) -> Iterable[Asked]:
+def _plain(checks: dict[str, str]) -> Iterable[CheckKey]:
     return ((check, "", key) for check, key in checks.items())

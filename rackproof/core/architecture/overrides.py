@@ -17,32 +17,32 @@ _KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("r
 def override_problems(architecture: Architecture) -> Iterator[Problem]:
     """Overrides of unknown entries, or of thresholds that the entry does not have.
 
-    In a file that extends another an override without thresholds gives a reason; ``weakening`` says for what.
+    In a file that extends another, an override without thresholds is a reason for weakenings (see ``weakening``).
     """
     reasons = architecture.extends is not None or architecture.metadata.derived_from != ()
     entries = {entry.id: entry for listed in sections(architecture).values() for entry in listed}
     for id_, override in architecture.overrides.items():
-        here: KeyPath = ("overrides", id_)
+        base: KeyPath = ("overrides", id_)
         if reasons and not override.thresholds:
             continue
-        unknown = list(known(here, id_, entries, "criterion, curve or outlier"))
+        unknown = list(known(base, id_, entries, "criterion, curve or outlier"))
         yield from unknown
         if unknown:
             continue
         entry = entries[id_]
         if not override.thresholds:
-            yield Problem(here, "changes nothing")
+            yield Problem(base, "changes nothing")
         for key in override.thresholds:
             if key not in _KEYS[type(entry)]:
-                yield Problem((*here, key), f"{id_} has no {key}; it has {', '.join(_KEYS[type(entry)])}")
+                yield Problem((*base, key), f"{id_} has no {key}; it has {', '.join(_KEYS[type(entry)])}")
         if isinstance(entry, Criterion) and entry.any_of:
-            yield Problem(here, f"{id_} can be met in several ways; change it by extending the file")
+            yield Problem(base, f"{id_} can be met in several ways; change it by extending the file")
         if (
             isinstance(entry, Criterion)
             and override.value is not None
             and not (entry.pass_.value or entry.pass_.levels)
         ):
-            yield Problem((*here, "value"), f"the bar of {id_} is {bar_words(entry.pass_)}")
+            yield Problem((*base, "value"), f"the bar of {id_} is {bar_words(entry.pass_)}")
 
 
 def overridden(architecture: Architecture) -> Architecture:

@@ -78,10 +78,10 @@ def plausibility_problems(architecture: Architecture) -> Iterator[Problem]:
             yield from _criterion(architecture, ("criteria", index), criterion)
 
 
-def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) -> Iterator[Problem]:
+def _criterion(architecture: Architecture, base: KeyPath, criterion: Criterion) -> Iterator[Problem]:
     ceiling = criterion.ceiling
     if ceiling is not None:
-        path = (*here, "ceiling", "link")
+        path = (*base, "ceiling", "link")
         wrong = list(known(path, ceiling.link, architecture.links, "link")) or list(
             _unlike(architecture, path, criterion.metric, ceiling)
         )
@@ -92,26 +92,26 @@ def _criterion(architecture: Architecture, here: KeyPath, criterion: Criterion) 
         limit = ceiling_of(architecture, criterion)
     except UnitError:
         limit = None  # the link's unit is reported where units are
-    yield from _bar(architecture, (*here, "pass"), criterion, limit)
+    yield from _bar(architecture, (*base, "pass"), criterion, limit)
     for index, other in enumerate(criterion.any_of):
         if other.metric in METRICS:
             # alternatives share the criterion's ceiling where both have the same dimension
             same = limit is not None and same_dimension(METRICS[other.metric].unit, limit.unit)
             own = limit if same else _line_rate(architecture, other.metric)
-            yield from _bar(architecture, (*here, "any_of", index, "pass"), other, own)
+            yield from _bar(architecture, (*base, "any_of", index, "pass"), other, own)
 
 
 def _bar(
-    architecture: Architecture, here: KeyPath, asked: Criterion | Alternative, limit: Carried | None
+    architecture: Architecture, base: KeyPath, asked: Criterion | Alternative, limit: Carried | None
 ) -> Iterator[Problem]:
     bar = asked.pass_
     if isinstance(bar.of, LinkShare):
         if bar.of.link in architecture.links:
-            yield from _unlike(architecture, (*here, "of", "link"), asked.metric, bar.of)
-            yield from _shares(here, bar)
+            yield from _unlike(architecture, (*base, "of", "link"), asked.metric, bar.of)
+            yield from _shares(base, bar)
     elif bar.of is None and asked.reduce not in SPREADS and limit is not None:
         try:
-            yield from _against(here, bar, limit)
+            yield from _against(base, bar, limit)
         except UnitError:
             return  # the bar's unit is reported where units are
 
@@ -136,26 +136,26 @@ def bounds(bar: Bar) -> Iterator[tuple[KeyPath, float]]:
         yield ("levels", name), number
 
 
-def _against(here: KeyPath, bar: Bar, limit: Carried) -> Iterator[Problem]:
+def _against(base: KeyPath, bar: Bar, limit: Carried) -> Iterator[Problem]:
     for path, number in bounds(bar):
         value = convert(number, bar.unit, limit.unit)
         shown = f"{number:g} {bar.unit}"
         if bar.unit != limit.unit:
             shown += f" = {value:.4g} {limit.unit}"
         if value > limit.value * (1 + _ROUNDING):
-            yield Problem((*here, *path), f"{shown} is more than its link can carry ({limit.arithmetic})")
+            yield Problem((*base, *path), f"{shown} is more than its link can carry ({limit.arithmetic})")
         elif bar.op != "le" and value < limit.value * LOWEST_SHARE:
             share = 100 * value / limit.value
-            yield Problem((*here, *path), f"{shown} is {share:.2g} % of what its link can carry ({limit.arithmetic})")
+            yield Problem((*base, *path), f"{shown} is {share:.2g} % of what its link can carry ({limit.arithmetic})")
 
 
-def _shares(here: KeyPath, bar: Bar) -> Iterator[Problem]:
+def _shares(base: KeyPath, bar: Bar) -> Iterator[Problem]:
     for path, number in bounds(bar):
         try:
             share = convert(number, bar.unit, "percent")
         except UnitError:
             return
         if share > 100 * (1 + _ROUNDING):
-            yield Problem((*here, *path), f"{share:g} % of a link is more than it can carry")
+            yield Problem((*base, *path), f"{share:g} % of a link is more than it can carry")
         elif bar.op != "le" and share < 100 * LOWEST_SHARE:
-            yield Problem((*here, *path), f"{share:g} % of a link cannot be missed; expected at least 1 %")
+            yield Problem((*base, *path), f"{share:g} % of a link cannot be missed; expected at least 1 %")

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from rackproof.core.architecture.base import Model
+from rackproof.core.architecture.base import Identifier, Model
+from rackproof.core.texts import Name
 
 
 class FioJob(Model):
@@ -25,7 +26,7 @@ class FioJob(Model):
 
 class StorageProfile(Model):
     jobs: dict[Literal["read", "write", "randread"], FioJob]
-    storages: tuple[str, ...] | None = None
+    storages: tuple[Identifier, ...] | None = None
     """None: all of the architecture's."""
 
 
@@ -36,7 +37,7 @@ class LinkProfile(Model):
     tcp_duration_s: int = Field(ge=1)
     tcp_streams: int = Field(default=1, ge=1)
     runs: int = Field(default=1, ge=1)
-    members: str = "gpu"
+    members: Name = "gpu"
     """The group between whose nodes links are measured, as in criteria."""
 
 
@@ -49,7 +50,7 @@ class CollectiveProfile(Model):
     iterations: int = Field(ge=1)
     warmup: int = Field(ge=0)
     ranks_per_node: int = Field(default=1, ge=1)
-    members: str = "gpu"
+    members: Name = "gpu"
     """The group on whose nodes they run, as in criteria."""
 
 
@@ -57,7 +58,7 @@ class ContainerProfile(Model):
     """The same job on the node and inside an unprivileged container."""
 
     job: FioJob
-    storages: tuple[str, ...] | None = None
+    storages: tuple[Identifier, ...] | None = None
     """None: all of ``containers.bridge``."""
 
     @field_validator("job")

@@ -18,6 +18,7 @@ PUBLISHED: Final = frozenset(
         "nvidia-dgx-h200",
         "nvidia-gb200-nvl72",
         "virtual-rack",
+        "virtual-rack-debian-12",
         "weka-inference-nvme-dram",
     }
 )

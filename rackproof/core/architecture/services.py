@@ -8,28 +8,26 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from rackproof.core.architecture.base import Claims, Identifier, Model
-
-DAEMONS: Final = ("docker", "containerd")
-"""Runtimes with a daemon, which has its own mount namespace."""
+from rackproof.core.texts import Name, Path, Version
 
 
 class Slurm(Model):
     """Slurm on every node of ``roles``. Slurm's node names are the inventory's."""
 
-    roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
+    roles: tuple[Name, ...] = Field(default=("gpu",), min_length=1)
     """Roles that run slurmd."""
-    controller_role: str | None = None
+    controller_role: Name | None = None
     """The first node of this role runs slurmctld, and the kit sets Slurm up. Null: the controller is outside
     the rack, and these keys are only checked."""
-    version: str | None = None
+    version: Version | None = None
     """Version prefix of controller and nodes: ``24.11``."""
     gres: dict[Identifier, int] = Field(default_factory=dict)
     """Generic resources of every node, all types together: ``gpu: 8``."""
-    partitions: tuple[str, ...] = ()
+    partitions: tuple[Name, ...] = ()
     """Partitions that are up and hold every node of ``roles``."""
     memory_tolerance_pct: float = Field(default=10.0, ge=0, le=50)
     """How far the configured memory may be below the node's actual memory; never above."""
-    health_check: str | None = None
+    health_check: Path | None = None
     """Absolute path of ``HealthCheckProgram``."""
     munge: bool = True
     """False where another plugin authenticates."""
@@ -37,7 +35,7 @@ class Slurm(Model):
     """Between node and controller; credentials expire after minutes."""
     pyxis: bool | None = None
     """Jobs may ask for a container (``srun --container-image``)."""
-    source: str | None = None
+    source: Name | None = None
     claim: Claims = ()
 
     def set_up_on(self, groups: Collection[str]) -> bool:
@@ -48,16 +46,16 @@ class Slurm(Model):
 class Containers(Model):
     """The container runtime of every node of ``roles``."""
 
-    roles: tuple[str, ...] = Field(default=("gpu",), min_length=1)
+    roles: tuple[Name, ...] = Field(default=("gpu",), min_length=1)
     runtime: Literal["docker", "containerd", "podman", "enroot"]
-    version: str | None = None
+    version: Version | None = None
     """Version prefix: ``27.3``."""
-    storage_driver: str | None = None
+    storage_driver: Name | None = None
     """overlay2, overlayfs, overlay …"""
-    data_root: str | None = None
+    data_root: Path | None = None
     """Directory of images and layers."""
     rootless: bool | None = None
-    default_runtime: str | None = None
+    default_runtime: Name | None = None
     """``runc``, ``nvidia`` …"""
     nvidia_runtime: bool | None = None
     """The NVIDIA runtime (enroot: its hook) is installed."""
@@ -69,7 +67,7 @@ class Containers(Model):
     """Storage that an unprivileged user's container can read and write as that user, without extra privileges."""
     rdma: bool | None = None
     """An unprivileged container has the node's RDMA devices and may pin memory."""
-    source: str | None = None
+    source: Name | None = None
     claim: Claims = ()
 
     @model_validator(mode="after")

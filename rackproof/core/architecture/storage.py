@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.architecture.base import Claims, Identifier, Model
+from rackproof.core.texts import FsType, Host, MountOption, MountSource, Name, Path, Prose
 
 CLIENTS: Final = ("lustre", "beegfs", "gpfs", "wekafs")
 """Parallel file systems whose client reports its state, by fstype. Ceph reports cluster state instead."""
 
-TELL_TRANSPORT: Final = ("lustre", "beegfs", "gpfs", "wekafs", "fuse.daos")
+TELL_TRANSPORT: Final = ("ceph", "lustre", "beegfs", "gpfs", "wekafs", "fuse.daos")
 """Parallel file systems whose client reports its transport."""
 
 TELL_TARGETS: Final = ("lustre", "beegfs")
@@ -48,28 +49,31 @@ def shown_options(class_: str, fstype: str, transport: str | None, options: tupl
     return ("ro" if "ro" in options else "rw", *shown)
 
 
+_OPTIONS: Final = TypeAdapter(tuple[MountOption, ...])
+
+
 class Storage(Model):
     """One file system as the clients see it. ``class`` is one of the storage classes of the vocabulary."""
 
     class_: Literal["local", "nfs", "parallel", "object"] = Field(alias="class")
-    mountpoint: str
+    mountpoint: Path
     """With ``mounts_per_client`` > 1, mount k (from 1) has the number k appended."""
-    fstype: str
+    fstype: FsType
     """As /proc/mounts names it: ext4, nfs4, ceph …"""
-    source: str
+    source: MountSource
     """local: file-system label; nfs: exported path on the server; parallel: the file system's name."""
-    server_role: str | None = None
-    servers: tuple[str, ...] = ()
+    server_role: Name | None = None
+    servers: tuple[Host, ...] = ()
     """Addresses that clients may mount from, for a server outside the inventory."""
-    client_roles: tuple[str, ...] = ("gpu",)
+    client_roles: tuple[Name, ...] = ("gpu",)
     transport: Literal["tcp", "rdma"] | None = None
     port: int | None = None
-    options: tuple[str, ...] = ()
+    options: tuple[MountOption, ...] = ()
     """Mount options that are set. For NFS ``proto``, ``port`` and ``nconnect`` follow from ``transport``, ``port`` and
     ``connections``."""
-    options_required: tuple[str, ...] = ()
+    options_required: tuple[MountOption, ...] = ()
     """Options that the kernel must report as active. Default: derived from ``options`` and ``transport``."""
-    options_forbidden: tuple[str, ...] = ()
+    options_forbidden: tuple[MountOption, ...] = ()
     connections: int | None = Field(default=None, ge=1, le=16)
     """nconnect."""
     min_free_gb: float = 0.0
@@ -100,7 +104,7 @@ class Storage(Model):
     """False: an appliance; deploys mount it and do not configure the server."""
     stat_timeout_s: float = Field(default=5.0, gt=0)
     """A mount that does not answer statfs within this many seconds is not usable."""
-    note: str | None = None
+    note: Prose | None = None
     claim: Claims = ()
 
     @model_validator(mode="before")
@@ -109,12 +113,13 @@ class Storage(Model):
         """Fill in ``options_required`` where a file does not set it."""
         if not isinstance(data, dict) or data.get("options_required") is not None:
             return data
-        options, transport = data.get("options") or (), data.get("transport")
-        if not isinstance(options, list | tuple) or not all(isinstance(option, str) for option in options):
+        try:
+            options = _OPTIONS.validate_python(data.get("options") or ())
+            class_ = str(data.get("class", data.get("class_")))
+            required = shown_options(class_, data.get("fstype", ""), data.get("transport"), options)
+            return {**data, "options_required": _OPTIONS.validate_python(required)}
+        except ValidationError:  # reported at the keys themselves
             return data
-        class_ = str(data.get("class", data.get("class_")))
-        required = shown_options(class_, data.get("fstype", ""), transport, tuple(options))
-        return {**data, "options_required": required}
 
     @property
     def mountpoints(self) -> tuple[str, ...]:
@@ -141,7 +146,7 @@ class Storage(Model):
 class Ceph(Model):
     """A Ceph cluster that the kit sets up itself (virtual rack)."""
 
-    filesystem: str
+    filesystem: Identifier
     pool_size: int = Field(ge=1, le=3)
     osd_memory_target_mib: int = Field(default=896, ge=512)
     answer_timeout_s: float = Field(default=15.0, gt=0)

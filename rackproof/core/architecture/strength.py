@@ -18,76 +18,76 @@ Rule = Callable[[Any, Any], bool]
 EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 
 
-def at_least(published: Any, here: Any) -> bool:
+def at_least(published: Any, site: Any) -> bool:
     """More is stronger; without a value nothing is demanded."""
-    return published is None or (here is not None and _number(here) >= _number(published))
+    return published is None or (site is not None and _number(site) >= _number(published))
 
 
-def at_most(published: Any, here: Any) -> bool:
+def at_most(published: Any, site: Any) -> bool:
     """Less is stronger; without a limit nothing is demanded."""
-    return published is None or (here is not None and _number(here) <= _number(published))
+    return published is None or (site is not None and _number(site) <= _number(published))
 
 
-def superset(published: Any, here: Any) -> bool:
+def superset(published: Any, site: Any) -> bool:
     """Every entry demands something."""
-    return _set(published) <= _set(here)
+    return _set(published) <= _set(site)
 
 
-def subset(published: Any, here: Any) -> bool:
+def subset(published: Any, site: Any) -> bool:
     """Every entry allows something."""
-    return _set(here) <= _set(published)
+    return _set(site) <= _set(published)
 
 
-def allowed(published: Any, here: Any) -> bool:
+def allowed(published: Any, site: Any) -> bool:
     """A list of what is allowed; without entries everything is."""
-    return published in EMPTY or (here not in EMPTY and subset(published, here))
+    return published in EMPTY or (site not in EMPTY and subset(published, site))
 
 
-def all_or_some(published: Any, here: Any) -> bool:
+def all_or_some(published: Any, site: Any) -> bool:
     """A list of what is measured; None: all."""
-    return here is None or (published is not None and superset(published, here))
+    return site is None or (published is not None and superset(published, site))
 
 
-def labels(published: Any, here: Any) -> bool:
+def labels(published: Any, site: Any) -> bool:
     """Values of one label, each with a verdict of its own; a label more selects fewer measurements."""
-    return published is not None and superset(published, here)
+    return published is not None and superset(published, site)
 
 
-def excuse(published: Any, here: Any) -> bool:
+def excuse(published: Any, site: Any) -> bool:
     """A reason for which nothing is demanded."""
-    return here is None or published is not None
+    return site is None or published is not None
 
 
-def version(published: Any, here: Any) -> bool:
+def version(published: Any, site: Any) -> bool:
     """``>=525.105.17``: a later one is stronger; an exact version may only take the place of an older lower bound."""
     if published is None:
         return True
-    if here is None or not str(published).startswith(">="):
+    if site is None or not str(published).startswith(">="):
         return False
-    return _version(here) >= _version(published)
+    return _version(site) >= _version(published)
 
 
-def true(published: Any, here: Any) -> bool:
+def true(published: Any, site: Any) -> bool:
     """A switch that demands something when it is on."""
-    return not published or bool(here)
+    return not published or bool(site)
 
 
-def false(published: Any, here: Any) -> bool:
+def false(published: Any, site: Any) -> bool:
     """A switch that allows something when it is on."""
-    return bool(published) or not here
+    return bool(published) or not site
 
 
-def added(published: Any, here: Any) -> bool:
+def added(published: Any, site: Any) -> bool:
     """Any value where none was published."""
     return published in EMPTY
 
 
-def never(published: Any, here: Any) -> bool:
+def never(published: Any, site: Any) -> bool:
     """Any change is weaker, also a value where none was published."""
     return False
 
 
-def free(published: Any, here: Any) -> bool:
+def free(published: Any, site: Any) -> bool:
     """Names and texts of the site, which demand nothing."""
     return True
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Self
+from collections.abc import Collection
+from typing import Final, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rackproof.core.architecture.base import Model
-from rackproof.core.architecture.node import Limits, User
+from rackproof.core.architecture.node import Limits, User, distinct
+from rackproof.core.texts import (
+    Governor,
+    KernelArgument,
+    Module,
+    Name,
+    Path,
+    Sha256,
+    SysctlKey,
+    SysctlValue,
+    VersionPattern,
+)
 
-Token = Annotated[str, StringConstraints(pattern=r"^[^\s\"']+$")]
-"""One argument of the kernel: ``iommu=pt``."""
-Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
-Package = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
-File = Annotated[str, StringConstraints(pattern=r"^/[^\n\\]*[^/\n\\]$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 KernelEvent = Literal[
     "clock_unstable",
     "file_system",
@@ -41,7 +47,7 @@ KernelEvent = Literal[
 class TimeSync(Model):
     """One node serves the time; the others synchronise to it."""
 
-    server_role: str | None = None
+    server_role: Name | None = None
     """Null: the site's own time servers, from the inventory or the nodes' chrony.conf."""
     max_offset_ms: float = Field(default=100.0, gt=0)
     """The default is enough to correlate logs of several nodes."""
@@ -50,20 +56,20 @@ class TimeSync(Model):
 class System(Model):
     """State of the operating system on every node."""
 
-    packages: tuple[str, ...] = ()
-    sysctl: dict[str, str] = Field(default_factory=dict)
+    packages: tuple[Name, ...] = ()
+    sysctl: dict[SysctlKey, SysctlValue] = Field(default_factory=dict)
     limits_memlock: Literal["unlimited"] | int = "unlimited"
     """KiB, as in limits.conf."""
     transparent_hugepages: Literal["always", "madvise", "never"] = "madvise"
-    cpu_governor: str | None = None
+    cpu_governor: Governor | None = None
     """Applied and checked only where the kernel offers frequency scaling."""
     unattended_upgrades: Literal["frozen", "allowed"] = "frozen"
     time: TimeSync = TimeSync()
-    kernel: str | None = None
+    kernel: VersionPattern | None = None
     """Release of the running kernel, ``6.8.0-51-generic``; ``*`` matches anything."""
-    cmdline_required: tuple[Token, ...] = ()
+    cmdline_required: tuple[KernelArgument, ...] = ()
     """Required arguments of the running kernel: ``iommu=pt``."""
-    cmdline_forbidden: tuple[Token, ...] = ()
+    cmdline_forbidden: tuple[KernelArgument, ...] = ()
     """Forbidden kernel arguments; a name alone covers every value."""
     modules: tuple[Module, ...] = ()
     """Kernel modules that must be loaded, or built in."""
@@ -73,20 +79,20 @@ class System(Model):
     """DKMS modules that must be installed for the running kernel. Installed by a version set or the GPU driver; others
     are only checked."""
     secure_boot: bool | None = None
-    holds: tuple[Package, ...] = ()
+    holds: tuple[Name, ...] = ()
     """Packages to hold once they are installed."""
-    package_versions: dict[Package, str] | None = Field(default=None, min_length=1)
+    package_versions: dict[Name, VersionPattern] | None = Field(default=None, min_length=1)
     """Package: exact version, or with ``*`` as wildcard. Installed by a version set; without one only checked."""
     version_set: Literal[True] | None = None
     """Every package of the version set that the inventory names (``versions_lock``) is installed at exactly its
     version and held, and the locked kernel runs."""
-    files: dict[File, Sha256] | None = Field(default=None, min_length=1)
+    files: dict[Path, Sha256] | None = Field(default=None, min_length=1)
     """Path: sha256 of the content. Placed by a version set's ``files``; others are only checked."""
     kernel_log: tuple[KernelEvent, ...] = ()
     """Kinds of messages that the kernel must not have printed since it started."""
     swap: bool | None = None
     """Whether there is swap space."""
-    clock_source: str | None = None
+    clock_source: Name | None = None
     """``tsc``: other sources need a system call to read the clock."""
     mitigations: Literal["active", "off"] | None = None
     """``active``: no CPU vulnerability is unmitigated; ``off``: booted with ``mitigations=off``."""
@@ -94,7 +100,7 @@ class System(Model):
     """Page size in KiB: number of reserved pages."""
     irqbalance: bool | None = None
     """Whether the irqbalance daemon runs."""
-    tuned_profile: str | None = None
+    tuned_profile: Name | None = None
     limits: Limits | None = None
     """Open files, processes and stack of logins and services."""
     users: tuple[User, ...] = ()
@@ -105,14 +111,7 @@ class System(Model):
     reboot_pending: Literal[False] | None = None
     """No change of the kit, package or kernel waits for a reboot."""
 
-    @field_validator("users")
-    @classmethod
-    def _once(cls, users: tuple[User, ...]) -> tuple[User, ...]:
-        for attribute in ("name", "uid"):
-            values = [value for user in users if (value := getattr(user, attribute)) is not None]
-            if twice := next((value for value in values if values.count(value) > 1), None):
-                raise ValueError(f"duplicate {attribute} {twice}")
-        return users
+    _each_user_once = field_validator("users")(distinct)
 
     @model_validator(mode="after")
     def _stays(self) -> Self:
@@ -121,11 +120,25 @@ class System(Model):
         return self
 
 
-class Tools(Model):
-    """Benchmark programs of every node, and their packages."""
+OF_GPUS: Final = frozenset({"dcgmi", "nvbandwidth", "nvidia-smi"})
+NCCL_TESTS: Final = "_perf"
+"""End of the names of nccl-tests' programs: ``all_reduce_perf``."""
 
-    packages: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
+
+def of_gpus(program: str) -> bool:
+    """Whether a program has nothing to measure on a node without GPUs."""
+    return program in OF_GPUS or program.endswith(NCCL_TESTS)
+
+
+class Tools(Model):
+    """Benchmark programs, and their packages. Programs of GPUs are asked of GPU nodes, all others of every node."""
+
+    packages: tuple[Name, ...] = ()
+    programs: tuple[Name, ...] = ()
+
+    def needed(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Programs that a node in these groups needs."""
+        return tuple(program for program in self.programs if "gpu" in groups or not of_gpus(program))
 
 
 SYSTEM_CHECKS: Final = {

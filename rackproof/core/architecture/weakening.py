@@ -1,7 +1,7 @@
-"""What an architecture demands less than the published one that it extends.
+"""Weakenings: values that demand less than in the published architecture that a file extends.
 
-Every key is compared. What demands less counts as a weakening, and so does what has no order: another metric, another
-operator, another kernel. What demands more, or something beside, does not.
+All keys are compared. A value without an order (another metric, operator or kernel) is a weakening as well. Stricter or
+additional values are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rackproof.core.wording import counted
 
 _LONGEST = 90
 CLUSTERED: Final = (*TELL_TRANSPORT, "ceph", "nfs", "nfs4")
-"""What clients of a parallel storage may mount it as."""
+"""File system types of parallel storage that clients mount."""
 _NAMED = {"nics": "purpose", "drives": "use", "users": "name"}
 """Lists whose entries have a name, and the key of that name."""
 _STRICT: Final = {
@@ -36,37 +36,37 @@ _STRICT: Final = {
 
 
 def weakenings(
-    published: Architecture, here: Architecture, dropped: Mapping[str, Drop] | None = None
+    published: Architecture, site: Architecture, dropped: Mapping[str, Drop] | None = None
 ) -> tuple[Weakening, ...]:
-    """Every weakening, with the reason that the file gives for it: from ``overrides``, or of a ``dropped`` entry.
+    """All weakenings, with the file's reason: from ``overrides``, or of a ``dropped`` entry.
 
     Both architectures have their overrides applied. Sorted by id and key.
     """
-    found: dict[str, Weakening] = {}
-    for path, before, after in (*_level(published, here), *_compared(published, here)):
-        weakening = _with_reason(here, dropped or {}, path, before, after)
-        found.setdefault(weakening.path, weakening)
-    return tuple(sorted(found.values(), key=lambda w: (w.id, w.key)))
+    weakenings_by_path: dict[str, Weakening] = {}
+    for path, before, after in (*_level(published, site), *_compared(published, site)):
+        weakening = _with_reason(site, dropped or {}, path, before, after)
+        weakenings_by_path.setdefault(weakening.path, weakening)
+    return tuple(sorted(weakenings_by_path.values(), key=lambda w: (w.id, w.key)))
 
 
-def unused_reasons(here: Architecture, found: Iterable[Weakening]) -> tuple[str, ...]:
-    """Keys of ``overrides`` that change no threshold and give no reason for a weakening."""
-    listed = tuple(found)
+def unused_reasons(site: Architecture, weakenings_: Iterable[Weakening]) -> tuple[str, ...]:
+    """Keys of ``overrides`` that change no threshold and explain no weakening."""
+    listed = tuple(weakenings_)
     return tuple(
         key
-        for key, override in here.overrides.items()
+        for key, override in site.overrides.items()
         if not override.thresholds and not any(_covers(key, override, weakening) for weakening in listed)
     )
 
 
 def reason_key(weakening: Weakening) -> str:
-    """The key of ``overrides`` whose reason explains a weakening."""
+    """Key of ``overrides`` that can explain a weakening."""
     section, _, entry = weakening.id.partition(".")
     return entry if section in BY_ID else weakening.path
 
 
 def key_path(data: Any, path: str) -> KeyPath:
-    """The place of a dotted path in a file's data; as far as the file has it."""
+    """The longest prefix of a dotted path that a file's data has."""
     keys: list[str | int] = []
     while path:
         if isinstance(data, list):
@@ -87,41 +87,39 @@ def _name_of(entry: Any) -> Any:
     return next((entry[key] for key in ("id", *_NAMED.values()) if key in entry), "") if isinstance(entry, dict) else ""
 
 
-def weakens(found: Sequence[Weakening], published: str) -> str:
-    """``weakens 3 criteria and 1 other key of nvidia-dgx-h100``; empty where nothing is weaker."""
-    entries = {w.id for w in found if w.id.partition(".")[0] in BY_ID}
-    others = [w for w in found if w.id.partition(".")[0] not in BY_ID]
+def weakens(weakenings_: Sequence[Weakening], published: str) -> str:
+    """``weakens 3 criteria and 1 other key of nvidia-dgx-h100``; empty without weakenings."""
+    entries = {w.id for w in weakenings_ if w.id.partition(".")[0] in BY_ID}
+    keys = [w for w in weakenings_ if w.id.partition(".")[0] not in BY_ID]
     parts = [counted(len(entries), "criterion", "criteria")] if entries else []
-    if others:
-        parts.append(
-            counted(len(others), "other key", "other keys") if entries else counted(len(others), "key", "keys")
-        )
+    if keys:
+        parts.append(counted(len(keys), "other key", "other keys") if entries else counted(len(keys), "key", "keys"))
     return f"weakens {' and '.join(parts)} of {published}" if parts else ""
 
 
-def _with_reason(here: Architecture, dropped: Mapping[str, Drop], path: Path, before: str, after: str) -> Weakening:
+def _with_reason(site: Architecture, dropped: Mapping[str, Drop], path: Path, before: str, after: str) -> Weakening:
     entry = len(path) > 1 and path[0] in BY_ID
     id_, key = (".".join(path[:2]), ".".join(path[2:])) if entry else (path[0], ".".join(path[1:]))
     weakening = Weakening(id=id_, key=key, published=before, here=after)
     drop = dropped.get(path[1]) if entry and not key else None
     if drop is not None:
         return weakening.model_copy(update={"reason": drop.reason, "by": drop.by})
-    for name, override in here.overrides.items():
+    for name, override in site.overrides.items():
         if _covers(name, override, weakening):
             return weakening.model_copy(update={"reason": override.reason, "by": override.by})
     return weakening
 
 
 def _covers(name: str, override: Override, weakening: Weakening) -> bool:
-    """Whether an override gives the reason for a weakening.
+    """Whether an override explains a weakening.
 
-    One that changes thresholds explains these only; one without a value explains its entry, or every key below its own.
+    With thresholds it explains these only; without, it explains its entry, or all keys below its own.
     """
     section, _, entry = weakening.id.partition(".")
     if section in BY_ID and name == entry:
         threshold = weakening.key.startswith("pass.") or weakening.key in ("efficiency_min", "r2_min", "rel_pct")
         return threshold if override.thresholds else bool(weakening.key)
-    if override.thresholds or name in BY_ID:  # one reason for all criteria is none
+    if override.thresholds or name in BY_ID:  # no single reason for all criteria
         return False
     return weakening.path == name or weakening.path.startswith(f"{name}.")
 
@@ -129,102 +127,104 @@ def _covers(name: str, override: Override, weakening: Weakening) -> bool:
 Found = tuple[Path, str, str]
 
 
-def _level(published: Architecture, here: Architecture) -> Iterator[Found]:
-    """Another level of the bars that must be reached, unless it demands at least as much everywhere."""
-    if published.level == here.level:
+def _level(published: Architecture, site: Architecture) -> Iterator[Found]:
+    """Another required level of the bars, unless it is at least as strict everywhere."""
+    if published.level == site.level:
         return
-    for entry in here.criteria:
+    for entry in site.criteria:
         for bar in (entry.pass_, *(way.pass_ for way in entry.any_of)):
-            before, after = (bar.levels.get(level or "") for level in (published.level, here.level))
+            before, after = (bar.levels.get(level or "") for level in (published.level, site.level))
             stronger = at_least if bar.op == "ge" else at_most
             if bar.levels and (before is None or not stronger(before, after)):
-                yield ("level",), str(published.level or "none"), str(here.level or "none")
+                yield ("level",), str(published.level or "none"), str(site.level or "none")
                 return
 
 
-def _compared(published: Architecture, here: Architecture) -> Iterator[Found]:
-    before, after = _tree(published), _tree(here)
+def _compared(published: Architecture, site: Architecture) -> Iterator[Found]:
+    before, after = _tree(published), _tree(site)
     for section in BY_ID:
-        yield from _entries(section, published, here, before.pop(section), after.pop(section))
+        yield from _entries(section, published, site, before.pop(section), after.pop(section))
     yield from _checks(before.pop("checks"), after.pop("checks"))
     yield from _required(before.pop("required_checks"), after.pop("required_checks"))
-    profiles, ours = before.pop("profiles"), after.pop("profiles")
-    for name in ours.keys() - profiles.keys() if profiles else ():
-        yield ("profiles", name), "no such profile", _words(ours[name])
-    yield from _differences(("profiles",), profiles, {name: ours[name] for name in ours if name in profiles})
+    profiles, site_tree = before.pop("profiles"), after.pop("profiles")
+    for name in site_tree.keys() - profiles.keys() if profiles else ():
+        yield ("profiles", name), "no such profile", _words(site_tree[name])
+    yield from _differences(("profiles",), profiles, {name: site_tree[name] for name in site_tree if name in profiles})
     for name in before["storage"].keys() & after["storage"].keys():
         _same_client(before["storage"][name], after["storage"][name])
     yield from _differences((), before, after)
 
 
-def _same_client(published: dict[str, Any], here: dict[str, Any]) -> None:
-    """Leave out what depends on the client of a parallel file system, where the site has another one."""
-    if published["class"] == here["class"] == "parallel" and published["fstype"] != here["fstype"] in CLUSTERED:
+def _same_client(published: dict[str, Any], site: dict[str, Any]) -> None:
+    """Remove keys that depend on the client of a parallel file system, if the site uses another one."""
+    if published["class"] == site["class"] == "parallel" and published["fstype"] != site["fstype"] in CLUSTERED:
         for key in ("fstype", "options", "options_required"):
-            del published[key], here[key]
+            del published[key], site[key]
 
 
 def _entries(
-    section: str, published: Architecture, here: Architecture, before: dict[str, Any], after: dict[str, Any]
+    section: str, published: Architecture, site: Architecture, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Found]:
     """Criteria, curves or outliers."""
     models = {entry.id: entry for entry in sections(published)[section]}
-    ours = {entry.id: entry for entry in sections(here)[section]}
+    site_entries = {entry.id: entry for entry in sections(site)[section]}
     for id_, entry in models.items():
         path = (section, id_)
-        other = ours.get(id_)
-        if other is None:
+        site_entry = site_entries.get(id_)
+        if site_entry is None:
             yield path, threshold_words(entry), "dropped"
             continue
-        if entry.severity is Severity.REQUIRED and other.severity is not Severity.REQUIRED:
-            yield (*path, "severity"), str(entry.severity), str(other.severity)
+        if entry.severity is Severity.REQUIRED and site_entry.severity is not Severity.REQUIRED:
+            yield (*path, "severity"), str(entry.severity), str(site_entry.severity)
         old, new = dict(before[id_]), dict(after[id_])
         for key in ("severity", "statistic", "pass"):
             old.pop(key, None)
             new.pop(key, None)
         metric = METRICS.get(entry.metric)
         op = entry.pass_.op if isinstance(entry, Criterion) else "ge" if metric and metric.higher_is_better else "le"
-        if not _as_strict(op, entry.statistic, other.statistic):
-            yield (*path, "statistic"), str(entry.statistic), str(other.statistic)
-        if isinstance(entry, Criterion) and isinstance(other, Criterion):
+        if not _as_strict(op, entry.statistic, site_entry.statistic):
+            yield (*path, "statistic"), str(entry.statistic), str(site_entry.statistic)
+        if isinstance(entry, Criterion) and isinstance(site_entry, Criterion):
             unit = metric.unit if metric else "1"
-            bars = (_settled(entry.pass_, published.level, None), _settled(other.pass_, published.level, here.level))
-            yield from _bars((*path, "pass"), *bars, unit)
+            bar = _settled(entry.pass_, published.level, None)
+            site_bar = _settled(site_entry.pass_, published.level, site.level)
+            yield from _bars((*path, "pass"), bar, site_bar, unit)
         yield from _differences(path, old, new)
 
 
-def _as_strict(op: str, published: Statistic, here: Statistic) -> bool:
+def _as_strict(op: str, published: Statistic, site: Statistic) -> bool:
     order = _STRICT.get(op, ())
-    if published is here:
+    if published is site:
         return True
-    return published in order and here in order and order.index(here) < order.index(published)
+    return published in order and site in order and order.index(site) < order.index(published)
 
 
 def _settled(bar: Bar, level: str | None, otherwise: str | None) -> Bar:
-    """The bar with the value of the published level, or of ``otherwise`` where it has no such level."""
+    """The bar with the value of the published level, or of ``otherwise`` if it lacks that level."""
     if not bar.levels:
         return bar
     value = bar.levels.get(level or "", bar.levels.get(otherwise or ""))
     return bar.model_copy(update={"value": value})
 
 
-def _bars(path: Path, published: Bar, here: Bar, unit: str) -> Iterator[Found]:
+def _bars(path: Path, published: Bar, site: Bar, unit: str) -> Iterator[Found]:
     """Two bars of one criterion; ``unit`` is the metric's."""
-    before, after = (bar_words(bar.model_copy(update={"levels": {}})) for bar in (published, here))
-    if published.op != here.op:
+    before, after = (bar_words(bar.model_copy(update={"levels": {}})) for bar in (published, site))
+    if published.op != site.op:
         yield (*path, "op"), before, after
         return
-    of, ours = (_words(bar.of.model_dump(mode="json") if bar.of else None) for bar in (published, here))
-    if of != ours:
-        yield (*path, "of"), f"{before} of {of}" if published.of else before, f"{after} of {ours}" if here.of else after
+    of, site_of = (_words(bar.of.model_dump(mode="json") if bar.of else None) for bar in (published, site))
+    if of != site_of:
+        before, after = f"{before} of {of}" if published.of else before, f"{after} of {site_of}" if site.of else after
+        yield (*path, "of"), before, after
         return
     try:
-        old, new = _in_unit(published, unit), _in_unit(here, unit)
+        old, new = _in_unit(published, unit), _in_unit(site, unit)
     except UnitError:
-        if published.unit != here.unit:
+        if published.unit != site.unit:
             yield (*path, "unit"), before, after
             return
-        old, new = (bar.model_dump(mode="json") for bar in (published, here))
+        old, new = (bar.model_dump(mode="json") for bar in (published, site))
     stronger: dict[str, Callable[[Any, Any], bool]] = {"ge": at_least, "le": at_most}
     bound = stronger.get(published.op, lambda a, b: bool(a == b))
     rules = {"value": bound, "low": at_least, "high": at_most, "warn": bound, "tolerance_pct": at_most}
@@ -248,35 +248,35 @@ def _in_unit(bar: Bar, unit: str) -> dict[str, Any]:
     return plain | {"tolerance_pct": bar.tolerance_pct, "levels": levels}
 
 
-def _checks(published: Mapping[str, str], here: Mapping[str, str]) -> Iterator[Found]:
-    """Severities of checks: advisory where it was not, or no longer required against the validator's own severity."""
+def _checks(published: Mapping[str, str], site: Mapping[str, str]) -> Iterator[Found]:
+    """Severities of checks that are now advisory, or no longer required instead of the validator's severity."""
     required, advisory = Severity.REQUIRED.value, Severity.ADVISORY.value
-    for check in sorted({*published, *here}):
-        before, after = published.get(check), here.get(check)
+    for check in sorted({*published, *site}):
+        before, after = published.get(check), site.get(check)
         if (after == advisory and before != advisory) or (before == required and after is None):
             yield ("checks", check), before or "the validator's severity", after or "the validator's severity"
 
 
-def _required(published: Mapping[str, Sequence[str]], here: Mapping[str, Sequence[str]]) -> Iterator[Found]:
+def _required(published: Mapping[str, Sequence[str]], site: Mapping[str, Sequence[str]]) -> Iterator[Found]:
     for role, checks in published.items():
-        kept = {*here.get(role, ()), *here.get("all", ())}
+        kept = {*site.get(role, ()), *site.get("all", ())}
         for check in checks:
             if check not in kept:
                 yield ("required_checks", role, check), "required", "not required by name"
 
 
-def _differences(path: Path, published: Any, here: Any) -> Iterator[Found]:
-    if isinstance(published, dict) and isinstance(here, dict):
-        if path and rule_of(path)(published, here):
+def _differences(path: Path, published: Any, site: Any) -> Iterator[Found]:
+    if isinstance(published, dict) and isinstance(site, dict):
+        if path and rule_of(path)(published, site):
             return
-        for key in (*published, *(key for key in here if key not in published)):
-            yield from _differences((*path, key), published.get(key), here.get(key))
-    elif published != here and not rule_of(path)(published, here):
-        yield path, _words(published), _words(here)
+        for key in (*published, *(key for key in site if key not in published)):
+            yield from _differences((*path, key), published.get(key), site.get(key))
+    elif published != site and not rule_of(path)(published, site):
+        yield path, _words(published), _words(site)
 
 
 def _tree(architecture: Architecture) -> dict[str, Any]:
-    """The architecture as mappings; lists whose entries have a name become mappings too."""
+    """The architecture as mappings, also for lists of named entries."""
     named: dict[str, Any] = _named((), architecture.model_dump(mode="json", by_alias=True))
     return named
 

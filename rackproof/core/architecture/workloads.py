@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from rackproof.core.architecture.base import Claims, Figure, Identifier, Model, Sentence
+from rackproof.core.texts import Name
 from rackproof.core.units import same_dimension
 
 
@@ -49,7 +50,7 @@ class Workload(Model):
     rate_per_gpu: Rate
     """Samples/s of one GPU that does not wait for data."""
     batch_per_gpu: int | None = Field(default=None, ge=1)
-    precision: str | None = None
+    precision: Name | None = None
     cpu_time_per_sample: Time | None = None
     """Time of one core for one sample."""
     read_size: Size | None = None

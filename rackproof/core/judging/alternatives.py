@@ -1,7 +1,7 @@
 """Alternatives of one criterion: one suffices; while one is unknown, the criterion does not fail.
 
-Alternatives may have different scopes. One on the rack applies to every subject of the criterion; one on parts of the
-subject (nodes of a pair, GPUs of a node) must be met by all of these parts.
+Alternatives may have different scopes. An alternative on the rack applies to all subjects of the criterion; one on
+parts of the subject (nodes of a pair, GPUs of a node) must be met by all parts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def either(own: Sequence[Verdict], ways: Sequence[Sequence[Sequence[Verdict]]]) 
     for verdict in own:
         verdicts = [verdict]
         for way in by_subject:
-            verdicts.append(_worst(one for variant in way for one in _concerning(verdict.subject, variant)))
+            verdicts.append(_worst(v for variant in way for v in _concerning(verdict.subject, variant)))
         yield _together(verdict, verdicts)
 
 

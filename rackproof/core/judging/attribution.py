@@ -1,9 +1,8 @@
 """Attribution of a failing pair to one of its nodes, from the other pairs.
 
-One failing pair says nothing about either node. A node is known good when it passes the same test with some partner.
-A node is blamed when its partner is known good, it passes with no partner, and it also fails against a second
-known-good partner: then neither its partner nor a single cable can be the cause. Where both nodes are known good, the
-fault is between them. Everything else is undetermined.
+A single failing pair does not show which node is faulty. A node is good if it passes the test with any partner. A node
+is blamed if it passes with no partner and fails against two good partners: then neither a partner nor one cable can be
+the cause. If both nodes are good, the fault is between them. All other cases are undetermined.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
         elif pair and verdict.status is Status.FAIL:
             failed[pair[0]].add(pair[1])
             failed[pair[1]].add(pair[0])
-    # Two witnesses are enough for any pair: one of them may be the partner itself.
+    # Two witnesses suffice for any pair: one of them may be the partner.
     witnesses = {node: sorted(partners & good)[:2] for node, partners in failed.items()}
     for verdict in verdicts:
         pair = _pair(verdict)

@@ -22,7 +22,7 @@ class Comparison(NamedTuple):
     status: Status
     edge: float
     distance_pct: float | None
-    """How far the number is from the edge in percent of it, positive on the good side; None where the edge is 0."""
+    """Distance from the edge in percent of it, positive if passed; None if the edge is 0."""
 
 
 def compare(bar: Bar, value: float) -> Comparison:
@@ -45,7 +45,7 @@ def compare(bar: Bar, value: float) -> Comparison:
 
 
 def settled(bar: Bar, level: str | None) -> Bar:
-    """The bar with the value of ``level``. Raises ValueError where it lacks that level."""
+    """The bar with the value of ``level``. Raises ValueError if it lacks that level."""
     if not bar.levels:
         return bar
     if level not in bar.levels:
@@ -54,7 +54,7 @@ def settled(bar: Bar, level: str | None) -> Bar:
 
 
 def level_reached(bar: Bar, value: float) -> str | None:
-    """The highest level that ``value`` reaches; None where it reaches none or the bar has none."""
+    """The highest level that ``value`` reaches; None without one."""
     reaches = _at_least if bar.op == "ge" else _at_most
     reached = [name for name, limit in bar.levels.items() if reaches(value, limit, bar.tolerance_pct)]
     return reached[-1] if reached else None
@@ -70,7 +70,7 @@ def bar_text(bar: Bar) -> str:
 
 
 def amount(value: float, unit: str, other_than: float | None = None) -> str:
-    """``71.2 %``: number and unit. Digits are added until it reads differently from ``other_than``."""
+    """``71.2 %``: number and unit, with enough digits to differ from ``other_than``."""
     return number_text(value, other_than) + _after(unit)
 
 
@@ -84,7 +84,7 @@ def _after(unit: str) -> str:
 def number_text(value: float, other_than: float | None = None) -> str:
     """Three significant digits, all of them before the decimal point: 1234, 84.1, 0.00712.
 
-    Where ``other_than`` is another number that would read the same, digits are added until the two differ.
+    Digits are added until the text differs from that of ``other_than``.
     """
     text, digits = significant(value, whole=True), 3
     if other_than is None or value == other_than:

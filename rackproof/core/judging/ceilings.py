@@ -10,8 +10,8 @@ from rackproof.core.architecture.plausibility import carried, ceiling_of
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import required_conditions
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
-from rackproof.core.judging.select import quantity
+from rackproof.core.judging.numbers import Number, Numbers, Question
+from rackproof.core.judging.select import NoNumber, quantity
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert, same_dimension
@@ -28,7 +28,7 @@ class Capacity(NamedTuple):
     """The metric's unit."""
     text: str
     """``link spine (4 × 400 Gb/s)``."""
-    each: bool = False
+    per_member: bool = False
     """Per member of a group; otherwise shared by all members."""
 
 
@@ -64,7 +64,7 @@ def physical(
     rate = architecture.fabric.line_rate_gbps if architecture.fabric else None
     if ceiling is None or rate is None:
         return None
-    return Capacity(ceiling.value, unit, f"fabric.line_rate_gbps ({amount(rate, 'Gb/s')})", each=True)
+    return Capacity(ceiling.value, unit, f"fabric.line_rate_gbps ({amount(rate, 'Gb/s')})", per_member=True)
 
 
 def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
@@ -75,7 +75,7 @@ def too_fast(number: Number, ceiling: Capacity | NoNumber | None) -> str | None:
     """
     if not isinstance(ceiling, Capacity):
         return None
-    shared = number.counts and not ceiling.each
+    shared = number.counts and not ceiling.per_member
     fastest = number.value if shared else max(number.samples, default=number.value)
     if fastest <= ceiling.value * (1 + BEYOND_PCT / 100):
         return None

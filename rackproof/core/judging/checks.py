@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rackproof.core import gpu_links
 from rackproof.core.architecture import Architecture, Role
 from rackproof.core.architecture.expectations import ABSENT, expected_checks, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult, NodeInfo
-from rackproof.core.judging.missing import Asked, missing, severity_of, short
+from rackproof.core.judging.missing import RunScope, missing, severity_of, short
+from rackproof.core.judging.servers import blamed, judge_servers
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import SERVER, Verdict
 
 GPU_CHECKS = "gpu."
 """Prefix of checks that query GPUs, which may be simulated."""
@@ -32,14 +34,12 @@ def judge_checks(
     nodes: Sequence[NodeInfo],
     groups: Mapping[str, tuple[str, ...]],
     results: Iterable[CheckResult],
-    asked: Asked = Asked(),  # noqa: B008
-    own_architecture: bool = True,
+    scope: RunScope | None,
 ) -> Iterator[Verdict]:
-    """Verdicts on all checks. Of several results for one check, item and node, the worst counts.
+    """Verdicts on all checks. Of several results of one check, item and node the worst counts.
 
-    A result with an expected value that differs from this architecture's is UNMEASURED; where the run was made for
-    another architecture (``own_architecture`` False), so is a result without a recorded expectation. ``asked``: what
-    the run began and planned.
+    A result with another expected value than this architecture's is UNMEASURED. ``scope``: stages and plans of the run;
+    None for results without a run.
     """
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
@@ -49,16 +49,26 @@ def judge_checks(
     expected = expected_checks(architecture)
     claims = {(entry.check, entry.item): entry.claims for entry in expected}
     claims.update({(entry.check, ""): entry.claims for entry in expected if not entry.item})
-    promises = _Promises(architecture, own_architecture)
+    promises = _Promises(architecture)
     simulated = {node.name for node in nodes if node.simulated_gpus}
+    silent = blamed(worst.values())
+    yield from judge_servers(architecture, silent, [node.name for node in nodes])
+    loads: dict[str, list[CheckResult]] = {}
     for result in worst.values():
+        if result.check == gpu_links.CHECK:
+            loads.setdefault(result.node, []).append(result)
+    for result_of_node in worst.values():
+        idle = result_of_node.outcome is CheckOutcome.UNMEASURED and result_of_node.message.startswith(gpu_links.IDLE)
+        result = gpu_links.under_load(result_of_node, loads.get(result_of_node.node, ())) if idle else result_of_node
         of_simulation = result.node in simulated and result.check.startswith(GPU_CHECKS)
         claim = claims.get((result.check, result.item)) or claims.get((result.check, ""), ())
-        yield _of_result(architecture, result, of_simulation, claim, promises.difference(result))
-    for role, count in architecture.roles.items():
-        yield _count(role, count, groups.get(role, ()))
-    yield from missing(architecture, nodes, groups, set(worst), asked)
-    yield from _without_role(architecture, nodes)
+        other_cause = promises.difference(result)
+        if (result.check, result.item, result.blames) in silent:
+            other_cause = other_cause or f"{result.blames} does not answer; see {SERVER}"
+        yield _of_result(architecture, result, of_simulation, claim, other_cause)
+    yield from counts(architecture, groups)
+    yield from missing(architecture, nodes, groups, set(worst), scope)
+    yield from without_role(architecture, nodes)
     checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
         if node.name not in checked and not is_appliance(architecture, node.groups):
@@ -71,28 +81,24 @@ def judge_checks(
                 required=True,
                 message=f"no check ran on {node.name}",
                 reason="Nothing is known about a node without checks.",
-                hint="Look in the run's log for why the node was not reached, then validate again.",
+                hint="Find the reason in the run's log, then validate again.",
             )
 
 
 class _Promises:
     """Expected values of this architecture, by key."""
 
-    def __init__(self, architecture: Architecture, own: bool) -> None:
-        self._architecture, self._own = architecture, own
+    def __init__(self, architecture: Architecture) -> None:
+        self._architecture = architecture
         self._at: dict[str, Any] = {}
 
     def difference(self, result: CheckResult) -> str | None:
         """How a check's expected value differs from this architecture's; None: equal."""
-        if not result.reads or (result.expected is None and self._own):
+        if not result.reads:
             return None
         if result.reads not in self._at:
             self._at[result.reads] = value_at(self._architecture, result.reads)
         promised = self._at[result.reads]
-        if result.expected is None:
-            if promised is ABSENT or promised is None:
-                return None
-            return f"was checked against another architecture, which did not record its {result.reads}; validate again"
         if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
             return None
         if _same(result.expected, promised, value_at(self._architecture, result.reads, stated_only=True)):
@@ -104,7 +110,7 @@ class _Promises:
 
 
 def _same(recorded: Any, promised: Any, stated: Any) -> bool:
-    """Whether two expected values are equal, apart from keys of newer models that the file leaves at their default."""
+    """Whether two expected values are equal, ignoring newer keys at their default."""
     if isinstance(recorded, dict) and isinstance(promised, dict):
         later = {key: stated.get(key) if isinstance(stated, dict) else None for key in promised}
         return all(recorded[key] in (None, [], {}) for key in recorded.keys() - promised.keys()) and all(
@@ -136,7 +142,13 @@ def is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
     return bool(roles) and not any(role.managed for role in roles)
 
 
-def _without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
+def counts(architecture: Architecture, groups: Mapping[str, Sequence[str]]) -> Iterator[Verdict]:
+    """Number of nodes of every role; ``groups``: names of nodes by role."""
+    for role, expected in architecture.roles.items():
+        yield _count(role, expected, groups.get(role, ()))
+
+
+def without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Iterator[Verdict]:
     """A node without a role has no checks and must not be certified."""
     if not nodes:
         yield _rack_verdict("rack.nodes", "Nodes of the rack", "rack", "the run has no nodes")
@@ -167,18 +179,19 @@ def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
 
 
 def _of_result(
-    architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], difference: str | None
+    architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], unusable: str | None
 ) -> Verdict:
-    """``difference``: how the result's expected value differs from this architecture's."""
+    """``unusable``: why the result proves nothing about the node."""
     id_ = f"{result.check}[{result.item}]" if result.item else result.check
+    warned = result.beside if result.outcome is CheckOutcome.PASSED else ""
     return Verdict(
         id=id_,
         kind="check",
         title=f"{result.check}: {result.item}" if result.item else result.check,
         subject=result.node,
-        status=Status.UNMEASURED if difference else _STATUS[result.outcome],
+        status=Status.UNMEASURED if unusable else Status.WARN if warned else _STATUS[result.outcome],
         required=severity_of(architecture, id_, result.check, result.required),
-        message=difference or result.message,
+        message=unusable or warned or result.message,
         source=result.reads or None,
         reason=result.protects,
         hint=result.hint,

@@ -83,6 +83,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def wanted_conditions(every: Iterable[Conditions]) -> frozenset[str]:
+def needed_conditions(every: Iterable[Conditions]) -> frozenset[str]:
     """Names of the conditions of several criteria."""
     return frozenset(condition_of(key) for conditions in every for key in conditions)

@@ -14,7 +14,8 @@ from rackproof.core.judging.bars import amount, bar_text, compare, level_reached
 from rackproof.core.judging.ceilings import Capacity, Whole, physical, too_fast
 from rackproof.core.judging.entry import about
 from rackproof.core.judging.members import named, no_device, several, subject_name
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.select import NoNumber
 from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_members
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
@@ -33,13 +34,13 @@ class _Share(NamedTuple):
     of: str
     """Name of the ceiling."""
     member: str = ""
-    """Member of the number, where it is not the subject; ends with a colon."""
+    """Member of the number if it is not the subject, with a colon."""
     starved: str = ""
-    """Why the ceiling may be too low, where the number itself is not affected."""
+    """Why the ceiling may be too low, if the number itself is not affected."""
 
 
 def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict for each variant of the criterion and each member, or one for the rack where members are reduced."""
+    """One verdict per variant of the criterion and member, or per variant for reduced members."""
     for id_, where in criterion.variants():
         verdicts = _Case(architecture, criterion, criterion, id_, where, numbers).verdicts()
         if criterion.any_of:
@@ -74,7 +75,7 @@ class _Case:
         self.question = question(asks, asks.scope, where)
         self.is_share = self.bar.of is not None or asks.reduce in SPREADS
         self.bar_text = bar_text(self.bar) + (f" ({architecture.level})" if self.bar.levels else "")
-        self.each = asks.reduce is Reduce.EACH or asks.scope is Scope.RACK
+        self.per_member = asks.reduce is Reduce.EACH or asks.scope is Scope.RACK
         self.common: dict[str, Any] = {
             **about(criterion, id_),
             "metric": asks.metric,
@@ -94,7 +95,7 @@ class _Case:
         scope, members = self.asks.scope, self.numbers.members
         if not self.names:
             yield self._without("rack", NoNumber(Status.UNMEASURED, f"no node in group {self.group}"))
-        elif not self.each:
+        elif not self.per_member:
             number, values = self.numbers.ask_group(self.question, self.asks.reduce, self.names)
             if self.asks.reduce in SPREADS and isinstance(number, Number):
                 fastest = number._replace(value=max(values.values()))
@@ -211,6 +212,8 @@ class _Case:
         fields["subject"] = subject
         fields["status"] = number.status
         fields["message"] = number.why
+        if number.status is Status.INVALID:
+            fields["hint"] = MEASURE_AGAIN
         fields["value"] = value
         fields["bar_value"] = self.bar.value
         if self.is_share:
@@ -240,7 +243,7 @@ class _Case:
     def _statistic_text(self) -> str:
         """``median``, or ``min of nodes, median of each``."""
         own = self.asks.statistic.value
-        if self.each:
+        if self.per_member:
             return own
         return f"{self.asks.reduce.value.replace('_', ' ')} of {several(self.asks.scope)}, {own} of each"
 

@@ -15,7 +15,8 @@ from rackproof.core.architecture import Architecture, Curve
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.entry import about
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.select import NoNumber
 from rackproof.core.judging.statistics import ratio_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
@@ -97,20 +98,20 @@ class _Judged:
             value = ratio_of(measured, linear)
         except ZeroDivisionError:
             why = f"{self._named(baseline)}, the baseline, is 0"
-            return Verdict(**common, status=Status.INVALID, message=why)
+            return _invalid(common, why)
         if value > MOST_EFFICIENCY * (1 + _ROUNDING):
             why = (
                 f"efficiency {number_text(value, MOST_EFFICIENCY)} ({amount(measured, self.unit)} of"
                 f" {amount(linear, self.unit)} at {point}), more than {MOST_EFFICIENCY:g}:"
                 f" the baseline, {baseline} {self.over}, is broken"
             )
-            return Verdict(**common, status=Status.INVALID, message=why)
+            return _invalid(common, why)
         passed = value >= least * (1 - _ROUNDING)
         suspects = (
             {baseline: self.points[baseline]} if passed and not self._starved({point: self.points[point]}) else {}
         )
         if cause := self._starved(suspects if passed else concerned):
-            return Verdict(**common, status=Status.INVALID, message=cause)
+            return _invalid(common, cause)
         of = f"linear growth from {baseline} {self.over}"
         return Verdict(
             **common,
@@ -140,10 +141,10 @@ class _Judged:
         slope, value = _line(values)
         if value is None:
             why = f"the line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
-            return Verdict(**common, status=Status.INVALID, message=why)
+            return _invalid(common, why)
         passed = slope > 0 and value >= least * (1 - _ROUNDING)
         if not passed and (cause := self._starved(self.points)):
-            return Verdict(**common, status=Status.INVALID, message=cause)
+            return _invalid(common, cause)
         falls = "" if slope > 0 else ", of a falling line"
         return Verdict(
             **common,
@@ -165,7 +166,7 @@ class _Judged:
         steps = [(_step(values[a], values[b]), a, b) for a, b in pairwise(values)]
         down = [(a, b) for step, a, b in steps if step < -100 * _ROUNDING]
         if down and (cause := self._starved(self.points)):
-            return Verdict(**common, status=Status.INVALID, message=cause)
+            return _invalid(common, cause)
         texts = "; ".join(
             f"{amount(values[a], self.unit, values[b])} → {amount(values[b], self.unit, values[a])}"
             f" from {a} to {b} {self.over}"
@@ -244,3 +245,7 @@ def _line(values: Mapping[int, float]) -> tuple[float, float | None]:
     if n < 2 or min(values.values()) == max(values.values()) or not yy:
         return 0.0, None
     return xy / xx, min(1.0, xy * xy / (xx * yy))
+
+
+def _invalid(common: dict[str, Any], why: str) -> Verdict:
+    return Verdict(**{**common, "hint": MEASURE_AGAIN}, status=Status.INVALID, message=why)

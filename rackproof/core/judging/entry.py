@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackproof.core.architecture import Named, Severity
+from rackproof.core.architecture import JudgedEntry, Severity
 
 
-def about(entry: Named, id_: str) -> dict[str, Any]:
+def about(entry: JudgedEntry, id_: str) -> dict[str, Any]:
     """Fields of the verdict that do not depend on measurements."""
     return {
         "id": id_,

@@ -55,7 +55,7 @@ def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup
     return None
 
 
-def wanted_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
+def needed_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
     """Names of the companions that several criteria need."""
     rules = [_RULES[gate] for gates in every for gate in gates]
     return frozenset(name for rule in rules for name in (*rule.numbers, *rule.or_numbers))

@@ -11,34 +11,33 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
 from rackproof.core.bodies import fault
-from rackproof.core.evidence import PLANNED, CheckResult, Frozen, Kind, Measurement, NodeInfo, Record, RunInfo
+from rackproof.core.course import BENCH
+from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
+from rackproof.core.gpu_links import LOADS
 from rackproof.core.history import History, history_of
 from rackproof.core.judging.checks import judge_checks
-from rackproof.core.judging.conditions import wanted_conditions
+from rackproof.core.judging.conditions import needed_conditions
 from rackproof.core.judging.criteria import judge_criterion
 from rackproof.core.judging.curves import judge_curve
-from rackproof.core.judging.gates import wanted_companions
+from rackproof.core.judging.gates import needed_companions
 from rackproof.core.judging.lifecycle import judge_lifecycle
 from rackproof.core.judging.members import Members
-from rackproof.core.judging.missing import Asked
+from rackproof.core.judging.missing import RunScope
 from rackproof.core.judging.numbers import Numbers
 from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.profile_parts import judge_parts
-from rackproof.core.judging.select import Index, WantedConditions
-from rackproof.core.load import GUARD
+from rackproof.core.judging.select import Index, NeededConditions
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.programs import programs_of
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
 from rackproof.errors import RunError
-
-BENCH: Final = "bench"
 
 Body = TypeVar("Body", bound=Frozen)
 
@@ -55,25 +54,24 @@ def judge(
     of one check, item and node count as the worst of them.
     """
     with _no_search_for_cycles():
-        return _judge(architecture, run, Index(measurements, _wanted(architecture)), checks)
+        return _judge(architecture, run, Index(measurements, _needed_conditions(architecture)), checks)
 
 
 def judge_records(
     architecture: Architecture,
     records: Iterable[Record],
-    own_architecture: bool = True,
     disproven: Mapping[int, str] = MappingProxyType({}),
 ) -> Judgement:
     """Judge the records of a run, in their order.
 
-    ``core.history`` says which results count where something was repeated; ``judging.lifecycle`` adds verdicts on the
-    run itself. Raises RunError, one line, for records without a run, of different runs, or with invalid bodies; the
-    hash chain is checked by ``evidence.chain_breaks``. ``own_architecture`` is False where the run was made for another
-    text. ``disproven`` says by ``seq`` why the raw outputs do not give a measurement or a check's result: INVALID.
+    ``core.history`` decides which of repeated results count; ``judging.lifecycle`` adds verdicts on the run.
+    ``disproven``: by ``seq``, why raw outputs contradict a measurement or a check's result, which is then INVALID. The
+    hash chain is verified by ``evidence.link_breaks``. Raises RunError, one line, for records without a run, of
+    different runs, or with invalid bodies.
     """
     with _no_search_for_cycles():
         records = list(records)
-        index = Index(wanted=_wanted(architecture))
+        index = Index(needed=_needed_conditions(architecture))
         run, history = _sorted_out(records, architecture, index, disproven)
         counting = [r for r in records if r.kind is Kind.CHECK and r.seq not in history.superseded]
         checks = [_read(CheckResult, record) for record in counting]
@@ -88,47 +86,59 @@ def judge_records(
             for record in records
             if record.kind is Kind.PLANNED and record.seq not in history.superseded
         )
-        guarded = (_steps(records), _programs(records)) if GUARD in run.proofs else ()
-        asked = Asked(tuple(history.begun), plans, PLANNED in run.proofs, *guarded)
-        judgement = _judge(architecture, run, index, checks, asked, own_architecture, of_run)
+        scope = RunScope(tuple(history.begun), plans, _steps(records), _programs(records), _gpu_loads(records))
+        judgement = _judge(architecture, run, index, checks, scope, of_run)
         return _without_disproven(judgement, faults) if faults else judgement
 
 
 def _steps(records: Iterable[Record]) -> tuple[str, ...]:
-    """Steps of benchmarks that were executed."""
+    """Executed steps of benchmarks."""
     kinds = (Kind.STEP, Kind.MEASUREMENT)
     return tuple(dict.fromkeys(str(record.body["step"]) for record in records if record.kind in kinds))
 
 
 def _programs(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
-    """Programs that gave numbers, and their nodes."""
-    found: dict[tuple[str, str], None] = {}
+    """Programs that measured numbers, and their nodes."""
+    programs_used: dict[tuple[str, str], None] = {}
     for record in records:
-        if record.kind is Kind.MEASUREMENT and record.body.get("samples"):
+        if record.kind is Kind.MEASUREMENT and record.body["samples"]:
             nodes = sorted({str(member).partition("/")[0] for member in record.body["members"]})
-            programs = programs_of(record.body["metric"], record.body.get("labels", {}))
-            found.update(dict.fromkeys(product(programs, nodes)))
-    return tuple(found)
+            programs = programs_of(record.body["metric"], record.body["labels"])
+            programs_used.update(dict.fromkeys(product(programs, nodes)))
+    return tuple(programs_used)
 
 
-def _wanted(architecture: Architecture) -> WantedConditions:
-    others = [way for criterion in architecture.criteria for way in criterion.any_of]
-    bars = [*(criterion.pass_ for criterion in architecture.criteria), *(way.pass_ for way in others)]
+def _gpu_loads(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
+    """Steps that loaded GPUs, and the nodes that took part."""
+    return tuple(
+        dict.fromkeys(
+            (str(record.body["step"]), str(member).partition("/")[0])
+            for record in records
+            if record.kind is Kind.MEASUREMENT and record.body.get("samples")
+            if str(record.body["step"]).startswith(LOADS)
+            for member in record.body["members"]
+        )
+    )
+
+
+def _needed_conditions(architecture: Architecture) -> NeededConditions:
+    alternatives = [way for criterion in architecture.criteria for way in criterion.any_of]
+    bars = [*(criterion.pass_ for criterion in architecture.criteria), *(way.pass_ for way in alternatives)]
     quantities: list[Quantity | Curve | Reference] = [
         *architecture.criteria,
-        *others,
+        *alternatives,
         *(bar.of for bar in bars if isinstance(bar.of, Reference)),
         *architecture.curves,
         *architecture.outliers,
     ]
-    return WantedConditions(
-        wanted_conditions(quantity.conditions for quantity in quantities),
-        wanted_companions(quantity.gates for quantity in quantities),
+    return NeededConditions(
+        needed_conditions(quantity.conditions for quantity in quantities),
+        needed_companions(quantity.gates for quantity in quantities),
     )
 
 
 def _without_disproven(judgement: Judgement, faults: Mapping[tuple[str, str], str]) -> Judgement:
-    """The judgement with INVALID for each check, by id and subject, whose answers do not give its result."""
+    """The judgement with INVALID for checks in ``faults``, by id and subject, which their answers contradict."""
     verdicts = tuple(
         amended(verdict, status=Status.INVALID, message=faults[verdict.id, verdict.subject])
         if verdict.kind == "check" and (verdict.id, verdict.subject) in faults
@@ -142,15 +152,12 @@ def _sorted_out(
     records: Sequence[Record], architecture: Architecture, index: Index, disproven: Mapping[int, str]
 ) -> tuple[RunInfo, History]:
     """The run, whose measurements that count are added to ``index``, and its history."""
-    runs = [(record, _read(RunInfo, record)) for record in records if record.kind is Kind.RUN]
+    runs = [record for record in records if record.kind is Kind.RUN]
     if not runs:
-        raise RunError("the evidence has no run record, so it does not say what was measured")
-    run = runs[0][1]
-    for record, again in runs[1:]:
-        for name in _BOUND:
-            if (now := getattr(again, name)) != (before := getattr(run, name)):
-                what = f"{_short(now)}, earlier records belong to one with {_short(before)}"
-                raise RunError(f"two runs are mixed: record {record.seq} begins a run with {name} {what}")
+        raise RunError("the evidence has no run record; it cannot be judged")
+    if len(runs) > 1:
+        raise RunError(f"two runs are mixed: record {runs[1].seq} begins another one")
+    run = _read(RunInfo, runs[0])
     try:
         history = history_of(records, architecture, run.nodes)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -164,36 +171,19 @@ def _sorted_out(
     return run, history
 
 
-_BOUND: Final = (
-    *("inventory", "nodes", "node_data", "architecture", "architecture_sha256", "profile", "rackproof", "kit_sha256"),
-    *("proofs", "validators", "inventory_data"),
-)
-"""What all parts of a run have in common."""
-_SHOWN: Final = 60
-
-
-def _short(value: object) -> str:
-    parts = value if isinstance(value, tuple) else (value,)
-    text = ", ".join(part.name if isinstance(part, NodeInfo) else str(part) for part in parts)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
 def _judge(
     architecture: Architecture,
     run: RunInfo,
     index: Index,
     checks: Iterable[CheckResult],
-    asked: Asked = Asked(),  # noqa: B008
-    own_architecture: bool = True,
+    scope: RunScope | None = None,
     of_run: Iterable[Verdict] = (),
 ) -> Judgement:
     members = Members(architecture, run.nodes)
     numbers = Numbers(index, members)
-    verdicts: list[Verdict] = list(
-        judge_checks(architecture, run.nodes, members.groups, checks, asked, own_architecture)
-    )
+    verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks, scope))
     verdicts.extend(of_run)
-    if BENCH in asked.stages:
+    if scope is not None and BENCH in scope.stages:
         verdicts.extend(judge_parts(architecture, run.profile, index.metrics))
     for criterion in architecture.criteria:
         verdicts.extend(judge_criterion(architecture, criterion, numbers))

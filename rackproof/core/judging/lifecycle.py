@@ -1,10 +1,11 @@
-"""Verdicts on the run itself: whether its evidence is whole, its nodes stayed the same, and what was left out.
+"""Verdicts on the run: intact evidence, unchanged nodes, gaps.
 
-Verdicts whose ids begin with ``run.`` stand for the whole run; a run of one stage has them as well.
+Their ids start with ``run.``; a run of one stage has them as well.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -17,34 +18,29 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import EVIDENCE, Verdict
 from rackproof.core.wording import some
 
-END: Final = "end"
-IDENTITY: Final = "identity"
-"""Names of proofs, see ``RunInfo.proofs``."""
-
 RESUME: Final = "Continue it: rackproof certify INVENTORY --resume RUN."
 _SHOWN: Final = 5
-"""Replaced results that are named."""
+"""Maximum number of replaced results in a message."""
 
 
 def judge_lifecycle(
     architecture: Architecture, run: RunInfo, history: History, records: Sequence[Record]
 ) -> Iterator[Verdict]:
-    """Verdicts on the run; none where there is nothing to say, and one on the identity of every node."""
-    if END in run.proofs:
-        yield from _end(history, records)
+    """Verdicts on the run: one on the identity of each node, and one per event or gap."""
+    yield from _end(history, records)
     if history.narrowed is not None:
         yield _verdict(
             "narrowed", "Extent of the run", "rack", Status.UNMEASURED, history.narrowed,
-            "A run of a part proves nothing about the rest.", RESUME + " It validates everything again.",
+            "A partial run proves nothing about the rest of the rack.", RESUME + " It validates everything again.",
         )  # fmt: skip
     for time in history.unended:
         yield _verdict(
             "resumed", "Parts of the run", "rack", Status.WARN,
             f"the part before {time} has no end: it was killed, or its last records were removed",
-            "What was removed cannot be seen.", "Compare with a copy of the evidence, if there is one.",
+            "Removed records leave no other trace.", "Compare with a copy of the evidence, if there is one.",
         )  # fmt: skip
-    if IDENTITY in run.proofs:
-        yield from _identities(run.nodes, architecture, history)
+    yield from _identities(run.nodes, architecture, history)
+    yield from _kinds(run.nodes, history)
     for node in run.nodes:
         yield from _changes(node.name, history)
     if history.replaced:
@@ -52,7 +48,7 @@ def judge_lifecycle(
 
 
 def evidence_verdict(problems: Iterable[str]) -> Verdict:
-    """The evidence cannot be relied on: the run's outcome is INCOMPLETE, whatever else was found."""
+    """Verdict on evidence that is not intact: the outcome is INCOMPLETE, whatever the other verdicts."""
     return Verdict(
         id=EVIDENCE,
         kind="check",
@@ -61,7 +57,7 @@ def evidence_verdict(problems: Iterable[str]) -> Verdict:
         status=Status.INVALID,
         required=True,
         message="; ".join(problems),
-        reason="A changed, removed or inserted record proves nothing, nor do the records after it;"
+        reason="A changed, removed or inserted record and all later records prove nothing;"
         " a number without its output cannot be checked.",
         hint="Find out what changed the files; restore them from a copy, or measure again.",
     )
@@ -84,7 +80,7 @@ def _end(history: History, records: Sequence[Record]) -> Iterator[Verdict]:
         yield _verdict(
             "interrupted", "End of the run", "rack", Status.UNMEASURED,
             f"the run was interrupted in {history.begun[-1] if history.begun else 'its beginning'}",
-            "A run that was interrupted has gaps.", RESUME,
+            "An interrupted run has gaps.", RESUME,
         )  # fmt: skip
 
 
@@ -95,32 +91,73 @@ def _identities(nodes: Sequence[NodeInfo], architecture: Architecture, history: 
         if identity is not None and identity.boot_id:
             boots.setdefault(identity.boot_id, []).append(node.name)
         if node.name in history.unreachable or (identity is None and is_appliance(architecture, node.groups)):
-            continue  # its own verdict says that it did not answer
+            continue  # node.reachable reports it
         if identity is None or seq < history.parts[-1]:
             status, message = Status.UNMEASURED, "expected its identity in this part of the run, actual none recorded"
         elif not identity.known:
             status, message = Status.UNMEASURED, "it shows no machine-id, serial number or host key"
         else:
-            known = (("machine-id", identity.machine_id), ("serials", identity.serial), ("key", identity.host_key))
-            status, message = Status.PASS, ", ".join(f"{name} {value}" for name, value in known if value)
+            parts = (("machine-id", identity.machine_id), ("serials", identity.serial), ("key", identity.host_key))
+            status, message = Status.PASS, ", ".join(f"{name} {value}" for name, value in parts if value)
         yield _verdict(
             "identity", "Identity of the node", node.name, status, message,
-            "A number of another machine of this name says nothing about this one.",
-            f"See whether it can be reached and whether /etc/machine-id can be read. {RESUME}",
+            "Results of another machine with this name prove nothing about this one.",
+            f"Check that the node can be reached and that /etc/machine-id is readable. {RESUME}",
         )  # fmt: skip
     for boot_id, names in boots.items():
         if len(names) > 1:
             yield _verdict(
-                "machines", "One machine a node", fold(names), Status.FAIL,
+                "machines", "One machine per node", fold(names), Status.FAIL,
                 f"expected {len(names)} machines, actual one: they have the same boot id {boot_id}",
                 "A machine that is counted twice hides one that is missing.",
                 "Correct the addresses of the inventory.",
             )  # fmt: skip
 
 
+def _kinds(nodes: Sequence[NodeInfo], history: History) -> Iterator[Verdict]:
+    """One warning for all virtual nodes that the inventory does not call so, and one for all real ones that it does.
+
+    Virtual machines of a cloud are measured like others; the certificate says what they are.
+    """
+    for declared, declares, shows in (
+        (False, "machines", "virtual machines"),
+        (True, "virtual machines", "machines without a hypervisor"),
+    ):
+        shown = {
+            node.name: history.identities[node.name][1].model
+            for node in nodes
+            if node.virtual is declared and node.name in history.identities
+            if history.identities[node.name][1].virtual is not declared
+            if history.identities[node.name][1].virtual is not None
+        }
+        if shown:
+            models = ", ".join(sorted(set(filter(None, shown.values())))) or "no name of the model"
+            yield _verdict(
+                "kind", "Kind of the machines", fold(shown), Status.WARN,
+                f"the inventory says {declares}, their answers show {shows} ({models})",
+                "Numbers of virtual machines depend on their host.", "Set `virtual` in the inventory.",
+            )  # fmt: skip
+
+
+def as_shown(nodes: Iterable[NodeInfo], history: History) -> tuple[NodeInfo, ...]:
+    """The nodes; virtual and with simulated GPUs where the inventory or their answers say so."""
+    shown = {name: identity for name, (_, identity) in history.identities.items()}
+    return tuple(
+        node.model_copy(
+            update={
+                "virtual": node.virtual or bool(shown[node.name].virtual),
+                "simulated_gpus": node.simulated_gpus or shown[node.name].simulated_gpus,
+            }
+        )
+        if node.name in shown
+        else node
+        for node in nodes
+    )
+
+
 def _changes(node: str, history: History) -> Iterator[Verdict]:
-    """What happened to one node; every kind once, the latest of it."""
-    mine = [change for change in history.changes if change.node == node]
+    """Verdicts on the events of one node, one per kind, with the latest event."""
+    own = [change for change in history.changes if change.node == node]
     open_ = {change for change in history.unvalidated() if change.node == node}
     for kind, id_, title in (
         (EXCHANGED, "exchanged", "Exchanged nodes"),
@@ -128,28 +165,28 @@ def _changes(node: str, history: History) -> Iterator[Verdict]:
         (REBOOTED, "rebooted", "Reboots during the run"),
         (CONFIGURED, "configured", "Changes after validation"),
     ):
-        several = [change for change in mine if change.kind == kind]
-        if not several or (kind == CONFIGURED and not open_ & set(several)):
+        changes = [change for change in own if change.kind == kind]
+        if not changes or (kind == CONFIGURED and not open_ & set(changes)):
             continue
-        validated = not open_ & set(several)
+        validated = not open_ & set(changes)
         yield _verdict(
             id_, title, node, Status.WARN if validated else Status.UNMEASURED,
-            f"{_sentence(several, history)}; {'validated again' if validated else 'not validated since'}",
+            f"{_sentence(changes, history)}; {'validated again' if validated else 'not validated since'}",
             _REASONS[kind], "Find out why before the rack is handed over." if validated else RESUME,
         )  # fmt: skip
 
 
 _REASONS = {
-    EXCHANGED: "Results of the machine that was there before do not count for this one.",
-    LOST: "A node that goes away under load does so in production too.",
-    REBOOTED: "A node that restarts loses what was not made to last, and may do so again.",
-    CONFIGURED: "What was validated before the change is not what runs now.",
+    EXCHANGED: "Results of the former machine do not count for this one.",
+    LOST: "A node that is lost under load is lost in production as well.",
+    REBOOTED: "A reboot drops all settings that are not persistent, and may happen again.",
+    CONFIGURED: "The validated configuration is not the current one.",
 }
 
 
-def _sentence(several: Sequence[Change], history: History) -> str:
-    last = several[-1]
-    times = f" ({len(several)} times)" if len(several) > 1 else ""
+def _sentence(changes: Sequence[Change], history: History) -> str:
+    last = changes[-1]
+    times = f" ({len(changes)} times)" if len(changes) > 1 else ""
     if last.kind == LOST:
         back = "answered again afterwards" if last.node not in history.lost_now() else "never answered again"
         return f"{last.text} at {last.time}{times}; {back}"
@@ -162,12 +199,14 @@ def _sentence(several: Sequence[Change], history: History) -> str:
 
 
 def _replaced(history: History) -> Verdict:
-    named = [f"{one.what} ({one.was})" if one.was else one.what for one in history.replaced]
-    count = f"{len(named)} earlier result{'s were' if len(named) > 1 else ' was'} replaced by a whole repetition"
+    times = Counter(f"{result.name} ({result.was})" if result.was else result.name for result in history.replaced)
+    named = [f"{name}, {many} times" if many > 1 else name for name, many in times.items()]
+    number = len(history.replaced)
+    count = f"{number} earlier result{'s were' if number > 1 else ' was'} replaced by a complete repetition"
     return _verdict(
         "replaced", "Replaced results", "rack", Status.WARN,
         f"{count}: {some(named, _SHOWN, '; ')}",
-        "What fails once and passes later may fail again.", "Read in the evidence why it failed at first.",
+        "What failed before it passed may fail again.", "Find the cause of the first result in the evidence.",
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Members:
         return tuple(name for name in names if not self.devices(scope, name))
 
     def nothing(self, scope: Scope, names: Sequence[str]) -> str | None:
-        """Why subjects of ``scope`` are missing in a group; None where it is complete."""
+        """Why subjects of ``scope`` are missing in a group; None if it is complete."""
         if not names:
             return "no node in the group"
         if scope is Scope.PAIR and len(names) < 2:
@@ -96,8 +96,8 @@ class Members:
 
 
 def no_device(scope: Scope, bare: Sequence[str]) -> str:
-    what = "GPU (gpu.count)" if scope is Scope.GPU else "NIC (fabric.rails, or compute ports of its role)"
-    return f"by the architecture {fold(bare)} {'has' if len(bare) == 1 else 'have'} no {what}"
+    device = "GPU (gpu.count)" if scope is Scope.GPU else "NIC (fabric.rails, or compute ports of its role)"
+    return f"by the architecture {fold(bare)} {'has' if len(bare) == 1 else 'have'} no {device}"
 
 
 def several(scope: Scope) -> str:

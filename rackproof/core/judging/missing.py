@@ -1,7 +1,7 @@
-"""Results of checks that should be there and are not: UNMEASURED.
+"""Missing results of required checks: UNMEASURED.
 
-What must have an answer follows from the architecture and the roles of the nodes: keys that are set, checks required by
-name, checks that every node of a kind must answer; and from the run, which records what it is going to ask.
+Required are checks of the architecture's keys, checks required by name, checks that follow from a node's roles, and
+checks that the run recorded as planned.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from rackproof.core import programs
+from rackproof.core import gpu_links, programs
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import Place, node_checks
 from rackproof.core.evidence import NodeInfo
-from rackproof.core.load import PREFIX, subjects_for
+from rackproof.core.load import GPUS, PREFIX, subjects_for
 from rackproof.core.planned_checks import Case, PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 
 OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
-"""Stage: its check. In a stage that began, a node without a result is UNMEASURED."""
+"""Check of a stage. In a stage that began, a node without a result is UNMEASURED."""
 
 VALIDATE = "validate"
 
@@ -30,19 +30,19 @@ _SHOWN = 60
 """Maximum length of a value in a message."""
 
 
-class Asked(NamedTuple):
-    """What a run did, for the results that it must have."""
+class RunScope(NamedTuple):
+    """What a run did, which determines the results that it must have."""
 
     stages: tuple[str, ...] = ()
     """Stages that began."""
     planned: tuple[PlannedChecks, ...] = ()
-    """What its validations recorded that they were going to ask."""
-    records_plans: bool = False
-    """Whether the kit that wrote the run records what it is going to ask (``RunInfo.proofs``)."""
+    """Planned checks of its validations."""
     steps: tuple[str, ...] = ()
-    """Steps of benchmarks after which every node must have been asked what they did to it."""
+    """Steps of benchmarks, after which every node must have results of ``load``."""
     programs: tuple[tuple[str, str], ...] = ()
-    """Programs that measured, and their nodes."""
+    """Measuring programs and their nodes."""
+    gpu_loads: tuple[tuple[str, str], ...] = ()
+    """Steps that loaded GPUs, and their nodes."""
 
 
 class _Missing:
@@ -65,10 +65,10 @@ class _Missing:
         self.appliances = {name for role in architecture.roles for name in groups.get(role, ())} - managed
 
     def lacks(self, check: str, item: str, node: str) -> bool:
-        """Whether the result is missing and not reported so far; True marks it as reported."""
+        """Whether the result is missing and not yet reported; True marks it as reported."""
         case = (check, item, node)
-        there = case in self.answered if item else (check, node) in self.any_item
-        if there or case in self.reported or node in self.appliances:
+        present = case in self.answered if item else (check, node) in self.any_item
+        if present or case in self.reported or node in self.appliances:
             return False
         self.reported.add(case)
         return True
@@ -79,7 +79,7 @@ class _Missing:
 
     def by_key(self) -> Iterator[Verdict]:
         for entry in expected_checks(self.architecture):
-            expectation: str | None = None  # the same for every node of the role
+            expectation: str | None = None  # the same for all nodes of the role
             for node in self.groups.get(entry.role, ()):
                 if self.lacks(entry.check, entry.item, node):
                     expectation = expectation or _expectation(self.architecture, entry)
@@ -97,7 +97,7 @@ class _Missing:
                         yield _absent(self.architecture, check, item, node, f" on {where}", why)
 
     def by_place(self) -> Iterator[Verdict]:
-        """Checks that follow from what a node is."""
+        """Checks that follow from a node's roles."""
         same: dict[Place, tuple[ExpectedCheck, ...]] = {}
         for node in self.nodes:
             place = Place(
@@ -114,24 +114,24 @@ class _Missing:
                     expectation = _expectation(self.architecture, entry)
                     yield _unanswered(self.architecture, entry, node.name, expectation)
 
-    def by_plan(self, asked: Asked) -> Iterator[Verdict]:
-        """Checks that the run recorded before it asked them."""
-        if VALIDATE in asked.stages and not asked.planned:
+    def by_plan(self, scope: RunScope) -> Iterator[Verdict]:
+        """Checks that the run planned."""
+        if VALIDATE in scope.stages and not scope.planned:
             yield _no_plan()
-        for plan in asked.planned:
+        for plan in scope.planned:
             for check, item, node in plan.cases():
                 if self.lacks(check, item, node):
-                    why = "The run recorded that it was going to ask this."
+                    why = "The run planned this check."
                     yield _absent(self.architecture, check, item, node, ", which was planned", why)
 
     def by_step(self, steps: Iterable[str]) -> Iterator[Verdict]:
-        """What a step did to a node."""
+        """Results about nodes after each step."""
         for node in self.nodes:
             subjects = subjects_for(self.architecture, node.groups, node.simulated_gpus)
             for step, subject in product(steps, subjects):
                 check = f"{PREFIX}{subject}"
                 if self.lacks(check, step, node.name):
-                    why = "A step that nobody looked after may have broken something."
+                    why = "Without this result, damage by the step would go unnoticed."
                     yield _absent(self.architecture, check, step, node.name, ", which every step needs", why)
 
 
@@ -139,21 +139,26 @@ def missing(
     architecture: Architecture,
     nodes: Sequence[NodeInfo],
     groups: Mapping[str, tuple[str, ...]],
-    answered: set[Case],
-    asked: Asked,
+    present_results: set[Case],
+    scope: RunScope | None,
 ) -> Iterator[Verdict]:
-    """A verdict for every result that must be there and is not in ``answered``.
+    """A verdict for each required result that is not in ``answered``.
 
-    Of runs of older kits only what the architecture asks by key or by name is missed.
+    ``scope`` is None for results without a run: then only checks by key or by name are required.
     """
-    lacking = _Missing(architecture, nodes, groups, answered)
+    lacking = _Missing(architecture, nodes, groups, present_results)
     yield from lacking.by_key()
-    yield from lacking.by_name(asked.stages)
-    if asked.records_plans:
-        yield from lacking.by_place()
-        yield from lacking.by_plan(asked)
-    yield from lacking.by_step(asked.steps)
-    for program, node in asked.programs:
+    yield from lacking.by_name(scope.stages if scope else ())
+    if scope is None:
+        return
+    yield from lacking.by_place()
+    yield from lacking.by_plan(scope)
+    yield from lacking.by_step(scope.steps)
+    real = {n.name for n in nodes if GPUS in subjects_for(architecture, n.groups, n.simulated_gpus)}
+    for step, node in scope.gpu_loads:
+        if node in real and lacking.lacks(gpu_links.CHECK, step, node):
+            yield _absent(architecture, gpu_links.CHECK, step, node, ", whose GPUs it loads", gpu_links.PROTECTS)
+    for program, node in scope.programs:
         if lacking.lacks(programs.CHECK, program, node):
             yield _absent(architecture, programs.CHECK, program, node, ", which measured", programs.PROTECTS)
 
@@ -187,7 +192,7 @@ def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, exp
         required=severity_of(architecture, id_, entry.check, True),
         message=f"expected a result of {id_} for {expectation}, actual none",
         source=entry.key,
-        reason="The architecture sets this key, and no check has read it.",
+        reason="The architecture sets this key, and no check read it.",
         hint="Check that a validator for it exists and was selected, then validate again.",
         claim=entry.claims,
     )
@@ -204,7 +209,7 @@ def _absent(architecture: Architecture, check: str, item: str, node: str, where:
         required=severity_of(architecture, id_, check, True),
         message=f"expected a result of {id_}{where}, actual none",
         reason=reason,
-        hint="Check that its validator still exists and was selected, then validate again.",
+        hint="Check that its validator exists and was selected, then validate again.",
     )
 
 
@@ -212,11 +217,11 @@ def _no_plan() -> Verdict:
     return Verdict(
         id="run.planned",
         kind="check",
-        title="Checks that the run was going to ask",
+        title="Planned checks of the run",
         subject="rack",
         status=Status.UNMEASURED,
         required=True,
-        message="expected a record of what the validation was going to ask, actual none",
-        reason="Without it nobody can tell whether a result was removed.",
+        message="expected a record of the validation's planned checks, actual none",
+        reason="Without it, a removed result would go unnoticed.",
         hint="Validate again.",
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
 from rackproof.core.evidence import Scope
@@ -14,7 +14,7 @@ from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import RequiredConditions, required_conditions, unmet
 from rackproof.core.judging.gates import fault_of
 from rackproof.core.judging.members import Members, named, subject_name
-from rackproof.core.judging.select import Absent, Answer, Index, Labels
+from rackproof.core.judging.select import Answer, Index, Labels, NoNumber
 from rackproof.core.judging.statistics import cv_pct, reduce_members, samples_needed, statistic_of
 from rackproof.core.metrics import METRICS, Metric
 from rackproof.core.status import Status
@@ -76,20 +76,11 @@ class Number(NamedTuple):
     counts: tuple[int, int] | None = None
     """Smallest and largest number of samples of a group's members; None for a single member."""
     starved: str = ""
-    """Which machine did not get the processors that it needed: see ``core.starvation``."""
+    """The starved machine and the cause: see ``core.starvation``."""
 
 
-class NoNumber(NamedTuple):
-    """UNMEASURED or INVALID. INVALID may have samples and an unusable value."""
-
-    status: Status
-    why: str
-    value: float | None = None
-    samples: tuple[float, ...] = ()
-    cv_pct: float | None = None
-    raw: tuple[str, ...] = ()
-    simulated: bool = False
-    records: tuple[int, ...] = ()
+MEASURE_AGAIN: Final = "Remove the cause, then measure again: rackproof certify INVENTORY --resume RUN."
+"""Hint for a number that cannot be judged; a criterion's hint is for a failing number."""
 
 
 def unusable(number: Number, status: Status, why: str) -> NoNumber:
@@ -110,8 +101,8 @@ class Numbers:
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
         """The number of one node, one pair, or the rack (``members``: nodes that must have taken part)."""
         answer = self._index.find(question.metric, question.scope, members, question.labels)
-        if isinstance(answer, Absent):
-            return _refusal(answer)
+        if isinstance(answer, NoNumber):
+            return answer
         if self.members.simulated and self.members.replayed(question.metric, question.scope, members):
             answer = answer._replace(simulated=True)
         return _number(question, answer)
@@ -119,22 +110,22 @@ class Numbers:
     def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
         """The rack's number measured on nodes of ``names`` only, and those nodes."""
         answer = self._index.find_part(question.metric, names, question.labels)
-        if isinstance(answer, Absent):
-            return _refusal(answer), frozenset()
+        if isinstance(answer, NoNumber):
+            return answer, frozenset()
         return _number(question, answer), answer.members
 
     def remembering(self, question: Question) -> Callable[[Sequence[str]], Number | NoNumber]:
         """``ask`` with a cache, for references of many criteria."""
         # repr: conditions True and 1 compare equal but differ.
-        known = self._remembered.setdefault((question, repr(question.conditions)), {})
+        answers = self._remembered.setdefault((question, repr(question.conditions)), {})
         rack = question.scope is Scope.RACK
 
         def ask(members: Sequence[str]) -> Number | NoNumber:
             # the rack's number depends on the group
             subject = tuple(members) if rack else subject_name(question.scope, members)
-            answer = known.get(subject)
+            answer = answers.get(subject)
             if answer is None:
-                answer = known[subject] = self.ask(question, members)
+                answer = answers[subject] = self.ask(question, members)
             return answer
 
         return ask
@@ -233,7 +224,7 @@ def counted(statistic: Statistic, samples: int) -> str:
 
 
 def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:
-    """Status and message for missing or invalid members; None where there are none."""
+    """Status and message for missing or invalid members; None without any."""
     for status, verb in ((Status.UNMEASURED, "unmeasured"), (Status.INVALID, "invalid")):
         bad = {s: a.why for s, a in answers.items() if isinstance(a, NoNumber) and a.status is status}
         if bad:
@@ -259,10 +250,6 @@ def _scatters(samples: Sequence[float], unit: str, scatter: float, limit: float)
     listed = some([number_text(sample) for sample in samples], _LISTED)
     actual, most = amount(scatter, "percent", limit), amount(limit, "percent")
     return f"{len(samples)} samples scatter by {actual}, more than {most}: {listed} {unit}"
-
-
-def _refusal(absent: Absent) -> NoNumber:
-    return NoNumber(absent.status, absent.why, raw=absent.raw, simulated=absent.simulated, records=absent.records)
 
 
 def _refused(

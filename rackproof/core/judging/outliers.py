@@ -23,7 +23,17 @@ from rackproof.core.judging.attribution import attributed
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.entry import about
 from rackproof.core.judging.members import no_device, several, subject_name
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question, counted, incomplete, question, unusable
+from rackproof.core.judging.numbers import (
+    MEASURE_AGAIN,
+    Number,
+    Numbers,
+    Question,
+    counted,
+    incomplete,
+    question,
+    unusable,
+)
+from rackproof.core.judging.select import NoNumber
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
@@ -212,8 +222,9 @@ class _Peers:
         return f"{number_text(100 * abs(worse) / self.middle)} % {side}{score}"
 
     def _without(self, subject: str, number: NoNumber) -> Verdict:
+        hint = {"hint": MEASURE_AGAIN} if number.status is Status.INVALID else {}
         return Verdict(
-            **self.common,
+            **{**self.common, **hint},
             **_own(number),
             subject=subject,
             status=number.status,

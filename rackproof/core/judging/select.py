@@ -43,22 +43,25 @@ class Answer(NamedTuple):
     disproven: str | None = None
     """Why its raw outputs do not give it; None where they do, or were not read."""
     starved: str = ""
-    """Which machine did not get the processors that it needed."""
+    """The starved machine and the cause."""
     in_use: str = ""
     """Who else used the nodes."""
 
 
-class Absent(NamedTuple):
-    """UNMEASURED, or INVALID where several measurements fit; ``why`` is one line."""
+class NoNumber(NamedTuple):
+    """UNMEASURED or INVALID; ``why`` is one line. INVALID may have samples and an unusable value."""
 
     status: Status
     why: str
+    value: float | None = None
+    samples: tuple[float, ...] = ()
+    cv_pct: float | None = None
     raw: tuple[str, ...] = ()
     simulated: bool = False
     records: tuple[int, ...] = ()
 
 
-class WantedConditions(NamedTuple):
+class NeededConditions(NamedTuple):
     """Names of conditions and companions that the architecture uses; others are not kept."""
 
     conditions: frozenset[str] = frozenset()
@@ -68,8 +71,8 @@ class WantedConditions(NamedTuple):
 class Index:
     """Measurements by metric, scope and members."""
 
-    def __init__(self, measurements: Iterable[Measurement] = (), wanted: WantedConditions = WantedConditions()) -> None:  # noqa: B008
-        self._wanted = wanted
+    def __init__(self, measurements: Iterable[Measurement] = (), needed: NeededConditions = NeededConditions()) -> None:  # noqa: B008
+        self._needed_conditions = needed
         self._conditions: dict[str, Mapping[str, Any]] = {}
         self._by_subject: dict[tuple[str, str, str], dict[tuple[Labels, frozenset[str]], Answer]] = {}
         self._keys: dict[tuple[Labels, frozenset[str]], tuple[Labels, frozenset[str]]] = {}
@@ -109,8 +112,8 @@ class Index:
             measurement.simulated,
             *key,
             earlier.replaced + 1 if earlier is not None and earlier.reason is None else 0,
-            self._kept(measurement.conditions) if self._wanted.conditions else {},
-            self._needed(measurement.companions) if self._wanted.companions else {},
+            self._kept(measurement.conditions) if self._needed_conditions.conditions else {},
+            self._needed(measurement.companions) if self._needed_conditions.companions else {},
             () if seq is None else (seq,),
             None,
             disproven,
@@ -120,18 +123,18 @@ class Index:
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
         """The conditions to keep; equal ones are stored once."""
-        kept = {name: value for name, value in conditions.items() if name in self._wanted.conditions}
+        kept = {name: value for name, value in conditions.items() if name in self._needed_conditions.conditions}
         return self._conditions.setdefault(repr(kept), kept) if kept else {}
 
     def _needed(self, companions: Mapping[str, tuple[float, ...]]) -> Mapping[str, tuple[float, ...]]:
-        return {name: numbers for name, numbers in companions.items() if name in self._wanted.companions}
+        return {name: numbers for name, numbers in companions.items() if name in self._needed_conditions.companions}
 
     @property
     def metrics(self) -> frozenset[str]:
         """Metrics of which a measurement was tried."""
         return frozenset(metric for metric, _, _ in self._by_subject)
 
-    def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | Absent:
+    def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | NoNumber:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
 
         For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
@@ -153,7 +156,7 @@ class Index:
             return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
         return _failed(metric, candidates.values(), where)
 
-    def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | Absent:
+    def find_part(self, metric: str, names: Sequence[str], where: Labels) -> Answer | NoNumber:
         """The one rack measurement with the labels ``where`` on nodes of ``names`` only."""
         group, key = frozenset(names), (metric, Scope.RACK.value, Scope.RACK.value)
         candidates = [
@@ -185,7 +188,7 @@ def quantity(metric: str, where: Mapping[str, str]) -> str:
     return f"{metric}[{labels}]" if labels else metric
 
 
-def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> Absent:
+def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> NoNumber:
     """The reason that a benchmark gave, even if its measurement lacks some labels."""
     labels = dict(where)
     failed = sorted(
@@ -195,11 +198,11 @@ def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> Absent:
     )
     if failed:
         why, raw, simulated, records = failed[0]
-        return Absent(Status.UNMEASURED, why, raw, simulated, records)
-    return Absent(Status.UNMEASURED, f"no measurement of {quantity(metric, labels)}")
+        return NoNumber(Status.UNMEASURED, why, raw=raw, simulated=simulated, records=records)
+    return NoNumber(Status.UNMEASURED, f"no measurement of {quantity(metric, labels)}")
 
 
-def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> Answer | Absent:
+def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> Answer | NoNumber:
     """The only measurement that fits. A failed attempt counts too, unless its labels are a subset of the number's."""
     if len(measured) == 1 and all(answer.labels <= measured[0].labels for answer in failed):
         return measured[0]
@@ -207,11 +210,11 @@ def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> 
     texts = {quantity(metric, dict(answer.labels)) for answer in everyone}
     if len(texts) < len(everyone):  # same labels, different participants
         texts = {f"{quantity(metric, dict(a.labels))} on {fold(sorted(a.members))}" for a in everyone}
-    return Absent(Status.INVALID, f"several measurements fit: {'; '.join(sorted(texts))}")
+    return NoNumber(Status.INVALID, f"several measurements fit: {'; '.join(sorted(texts))}")
 
 
-def _partial(measured: Sequence[Answer], members: Sequence[str]) -> Absent:
+def _partial(measured: Sequence[Answer], members: Sequence[str]) -> NoNumber:
     lists = ([name for name in members if name not in answer.members] for answer in measured)
     missing = min(lists, key=lambda names: (len(names), names))
     why = f"measured on {len(members) - len(missing)} of {len(members)} nodes; {fold(missing)} missing"
-    return Absent(Status.UNMEASURED, why)
+    return NoNumber(Status.UNMEASURED, why)

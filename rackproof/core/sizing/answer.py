@@ -17,9 +17,9 @@ class Dependence:
     value: str
     """Value and unit as in the file, with the source."""
     moves: float
-    """Relative change of the answer's quantities when the input is a quarter larger."""
+    """Relative change of the answer's quantities if the input is 25 % larger."""
     tips_at: str | None = None
-    """Value at which a decision changes, the nearest within a quarter to four times the input's own."""
+    """Nearest value at which a decision changes, between a quarter and four times the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Answer:
     says: tuple[str, ...]
     """One sentence each."""
     figures: Mapping[str, Fact] = field(default_factory=dict)
-    """Names end in their unit where it is not a count or a share: ``_s``, ``_bytes``, ``_per_s``, ``_gbps``."""
+    """Names end in the unit, except of counts and shares: ``_s``, ``_bytes``, ``_per_s``, ``_gbps``."""
     headline: tuple[str, ...] = ()
-    """Names of the figures that are the answer."""
+    """Names of the figures that answer the question."""
     unknown: tuple[str, ...] = ()
     """Missing inputs that would improve the answer."""
     depends_on: tuple[Dependence, ...] = ()

@@ -10,14 +10,14 @@ from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch
 from rackproof.core.sizing.view import View
 
 LOADS = (0.0, *(step / 20 for step in range(1, 19)), 0.92, 0.94, 0.95)
-"""Shares of the storage's read rate; beyond them waiting grows without bound."""
+"""Shares of the storage's read rate; beyond them the waiting time is unbounded."""
 _MOST_POINTS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyPoint:
     load: float
-    """Share of the most reads a second."""
+    """Share of the maximum read rate."""
     times: float
     """Of the unloaded latency."""
     latency_s: float | None
@@ -27,22 +27,22 @@ class LatencyPoint:
 
 @dataclass(frozen=True, slots=True)
 class LatencyCurve:
-    """M/M/1: reads that arrive at random and wait for each other."""
+    """Latency in the M/M/1 model: reads arrive at random and queue."""
 
     points: tuple[LatencyPoint, ...]
     planned: float
-    """The storage's ceiling, as a load."""
+    """Load at the storage's ceiling."""
     here: float | None
-    """The load of the workloads with cold caches."""
+    """Load of the workloads with cold caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePoint:
     gpus: int
     asked: float | None
-    """Samples/s that the GPUs take when they do not wait for data."""
+    """Samples/s of GPUs that do not wait for data."""
     samples_per_s: float | None
-    """Samples/s that they get."""
+    """Actual samples/s."""
     stage: str | None
     """The binding stage."""
 
@@ -55,18 +55,18 @@ class ScaleCurve:
 
 
 def latency_against_load(view: View) -> LatencyCurve:
-    unit, now = view.inputs.system.unit, view.edge
+    unit, edge = view.inputs.system.unit, view.edge
     points = []
     for load in LOADS:
         times = 1 / (1 - load)
         latency = None if unit.unloaded_latency is None else unit.unloaded_latency * times
-        flying = None if latency is None or now.service_per_s is None else load * now.service_per_s * latency
-        points.append(LatencyPoint(load, times, latency, flying))
-    return LatencyCurve(tuple(points), view.inputs.system.ceilings.storage, now.utilisation)
+        outstanding = None if latency is None or edge.service_per_s is None else load * edge.service_per_s * latency
+        points.append(LatencyPoint(load, times, latency, outstanding))
+    return LatencyCurve(tuple(points), view.inputs.system.ceilings.storage, edge.utilisation)
 
 
 def throughput_against_gpus(inputs: Inputs) -> ScaleCurve:
-    """From one node to twice the rack, in whole nodes; tenants keep their shares, the storage stays as it is."""
+    """From one node to twice the rack, in whole nodes, with the tenants' shares and the same storage."""
     nodes, per_node = int(inputs.system.nodes), int(inputs.system.gpus_per_node)
     last = max(2 * nodes, 4)
     step = math.ceil(last / _MOST_POINTS)
@@ -80,8 +80,8 @@ def throughput_against_gpus(inputs: Inputs) -> ScaleCurve:
 
 def _asked(phase: Phase) -> float | None:
     gpus = [s.planned for s in phase.stages if s.name is StageName.GPU]
-    known = [g for g in gpus if g is not None]
-    return sum(known) if known and len(known) == len(gpus) else None
+    known_gpus = [g for g in gpus if g is not None]
+    return sum(known_gpus) if known_gpus and len(known_gpus) == len(gpus) else None
 
 
 def _stage(phase: Phase) -> str | None:

@@ -1,4 +1,4 @@
-"""``rackproof.sizing/v1``: a capacity plan as JSON. Every number is finite; what is unknown is null, and says why."""
+"""``rackproof.sizing/v1``: a capacity plan as JSON. All numbers are finite; unknown ones are null with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "rackproof.sizing/v1"
 
 
 def document(memo: Memo) -> dict[str, Any]:
-    """The whole plan in SI units: bytes, bytes a second, seconds, shares of one."""
+    """The plan in SI units: bytes, bytes per second, seconds, shares of one."""
     inputs, view = memo.inputs, memo.view
     return {
         "schema": SCHEMA,

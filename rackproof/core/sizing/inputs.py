@@ -34,12 +34,12 @@ UNKNOWN = ("null", "none", "unknown")
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*(.*?)\s*", re.IGNORECASE)
 _CHOICE = re.compile(r"(?P<name>[^:]+)(?::(?P<amount>[0-9.]+)(?P<percent>%?))?")
 _WIDEST = 1e24
-"""Limit of any input in its SI unit; a larger number is mistyped and could overflow."""
+"""Maximum of all inputs in SI units; a larger number is a typing error and could overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A workload and its part of the nodes: a number, a share, or (neither) an equal part of the rest."""
+    """A workload and its part of the nodes: a number, a share, or neither for an equal part of the remaining nodes."""
 
     name: str
     nodes: float | None = None
@@ -112,7 +112,7 @@ class Inputs:
         return f"{origin.key} is not {'given' if origin.absent else 'published'}"
 
     def _place(self, name: str) -> tuple[tuple[int, ...], str]:
-        """Which tenants an input belongs to (none: the system's), and its key."""
+        """Tenants of an input (none for the system's), and its key."""
         if name in SYSTEM:
             return (), name
         if name in WORKLOAD:
@@ -121,8 +121,8 @@ class Inputs:
             prefix, key = f"{tenant.name}.", name[len(tenant.name) + 1 :]
             if name.startswith(prefix) and key in WORKLOAD:
                 return (index,), key
-        known = dict.fromkeys((*SYSTEM, *WORKLOAD, *self.names))
-        raise SizingError(f"no input '{name}'; {suggestion(name, known)}")
+        valid_names = dict.fromkeys((*SYSTEM, *WORKLOAD, *self.names))
+        raise SizingError(f"no input '{name}'; {suggestion(name, valid_names)}")
 
 
 def parse_choice(text: str) -> Choice:
@@ -173,7 +173,7 @@ def inputs_of(architecture: Architecture, workloads: Sequence[Choice] = (), over
             known = suggestion(choice.name, architecture.workloads)
             raise SizingError(f"{architecture.metadata.id} has no workload '{choice.name}'; {known}")
     if len({choice.name for choice in chosen}) < len(chosen):
-        raise SizingError("a workload is given twice; give each one once")
+        raise SizingError("a workload is selected twice; select each one once")
 
     origins: dict[str, Origin] = {}
     fields = {
@@ -196,12 +196,12 @@ def inputs_of(architecture: Architecture, workloads: Sequence[Choice] = (), over
         tenants.append(Tenant(name=choice.name, title=workload.title, kind=workload.kind, share=1.0, **values))
     title = architecture.sizing.unit.title
     inputs = Inputs(architecture.metadata.id, title, system, tuple(tenants), origins)
-    given: set[str] = set()
+    overridden: set[str] = set()
     for override in overrides:
         name = override.partition("=")[0].strip()
-        if name in given:
+        if name in overridden:
             raise SizingError(f"--set {name} is given twice")
-        given.add(name)
+        overridden.add(name)
         inputs = _overridden(inputs, override)
     return _shared_out(inputs, chosen)
 
@@ -262,17 +262,17 @@ def _overridden(inputs: Inputs, text: str) -> Inputs:
 def _shared_out(inputs: Inputs, chosen: Sequence[Choice]) -> Inputs:
     """Every tenant's share of the nodes."""
     nodes = inputs.system.nodes
-    given = [c.share if c.share is not None else None if c.nodes is None else c.nodes / nodes for c in chosen]
-    taken = sum(share for share in given if share is not None)
-    silent = given.count(None)
+    shares_given = [c.share if c.share is not None else None if c.nodes is None else c.nodes / nodes for c in chosen]
+    taken = sum(share for share in shares_given if share is not None)
+    without_share = shares_given.count(None)
     if taken > 1 + 1e-9:
         raise SizingError(
-            f"the workloads ask for {taken * nodes:g} nodes and there are {nodes:g}; "
-            f"take less or --set nodes={math.ceil(taken * nodes - 1e-9)}"
+            f"the workloads need {taken * nodes:g} nodes, the system has {nodes:g}; "
+            f"reduce their parts, or --set nodes={math.ceil(taken * nodes - 1e-9)}"
         )
-    if silent and taken > 1 - 1e-9:
-        raise SizingError("no nodes are left for the workloads without a part of their own")
-    shares = [(1 - taken) / silent if share is None else share for share in given]
+    if without_share and taken > 1 - 1e-9:
+        raise SizingError("no nodes remain for the workloads without a part; reduce the others")
+    shares = [(1 - taken) / without_share if share is None else share for share in shares_given]
     tenants = tuple(replace(t, share=share) for t, share in zip(inputs.tenants, shares, strict=True))
     return replace(inputs, tenants=tenants)
 

@@ -12,7 +12,7 @@ from rackproof.core.sizing.tenancy import mix, served
 from rackproof.core.sizing.view import View, title_of
 
 NEGLIGIBLE = 0.02
-"""Share of a job below which its first epoch is not worth a faster network."""
+"""Minimum share of the first epoch in a job that justifies a faster network."""
 _FASTER = 2.0
 
 
@@ -21,25 +21,25 @@ def caches(view: View) -> Answer:
     says: list[str] = []
     figures: dict[str, Fact] = {}
     for tenant, c in zip(view.inputs.tenants, view.caches, strict=True):
-        whose = _whose(view, tenant.name)
+        for_tenant = _whose(view, tenant.name)
         if c.ratio is not None and c.held is not None and c.dataset is not None:
             defeats = (c.client_hit or 0.0) < 1
-            verdict = "defeats the nodes' caches" if defeats else "fits into the caches of every node"
+            verdict = "exceeds the nodes' caches" if defeats else "fits into the caches of every node"
             says.append(
-                f"The data set{whose} ({words.size(c.dataset)}) {verdict}: it is {words.number(c.ratio)} times what "
-                f"all caches hold together ({words.size(c.held)})."
+                f"The data set{for_tenant} ({words.size(c.dataset)}) {verdict}: it has {words.number(c.ratio)} times "
+                f"the size of all caches together ({words.size(c.held)})."
             )
         if c.client_hit is not None:
-            rest = "" if c.server_hit is None else f", the storage's cache for {words.percent(c.server_hit)}"
+            server_part = "" if c.server_hit is None else f", the storage's cache for {words.percent(c.server_hit)}"
             says.append(
-                f"In the long run a node's own cache answers for {words.percent(c.client_hit)} of its reads{rest}."
+                f"In the long run a node's own cache serves {words.percent(c.client_hit)} of its reads{server_part}."
             )
         if c.disk_read is not None:
-            says.append(f"The storage's disks then give {words.bandwidth(c.disk_read)}.")
+            says.append(f"The storage's disks then deliver {words.bandwidth(c.disk_read)}.")
         if c.fill_s is not None:
             fits = c.client_hit == 1
-            what = "the storage sees no more reads" if fits else "the nodes' caches are full"
-            says.append(f"After {words.duration(c.fill_s)} {what}{whose}.")
+            result = "the storage receives no more reads" if fits else "the nodes' caches are full"
+            says.append(f"After {words.duration(c.fill_s)} {result}{for_tenant}.")
         figures |= _keyed(
             view,
             tenant.name,
@@ -54,7 +54,7 @@ def caches(view: View) -> Answer:
         says.append(f"Not known: {'; '.join(unknown)}.")
     return Answer(
         "caches",
-        "Does the data set defeat the caches?",
+        "Does the data set exceed the caches?",
         tuple(says),
         figures,
         _all(figures, "ratio", "fits_client"),
@@ -63,7 +63,7 @@ def caches(view: View) -> Answer:
 
 
 def faster_gpus(view: View) -> Answer:
-    question = "What happens when the GPUs are replaced by faster ones?"
+    question = "What is the effect of faster GPUs?"
     unknown = view.tenants_lacking("rate_per_gpu", "sample_size")
     if unknown:
         return Answer("faster_gpus", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
@@ -74,34 +74,38 @@ def faster_gpus(view: View) -> Answer:
     for tenant in inputs.tenants:
         rate = tenant.rate_per_gpu
         twice = twice.replaced(inputs.name_of(tenant, "rate_per_gpu"), None if rate is None else rate * _FASTER)
-    then = View(twice)
-    gain = then.first.samples_per_s / phase.samples_per_s if then.first.samples_per_s and phase.samples_per_s else None
-    rest = [s for s in phase.by_pressure if s not in phase.binding]
-    following = title_of(rest[0]) if by_gpu and rest else None
+    doubled = View(twice, timed=False)
+    gain = (
+        doubled.first.samples_per_s / phase.samples_per_s
+        if doubled.first.samples_per_s and phase.samples_per_s
+        else None
+    )
+    others_below = [s for s in phase.by_pressure if s not in phase.binding]
+    following = title_of(others_below[0]) if by_gpu and others_below else None
     says = []
     if by_gpu and following and room:
-        verb = "holds" if rest[0].name in SINGULAR else "hold"
-        says.append(f"They may become {words.number(room)} times as fast before the {following} {verb} them up.")
+        verb = "limits" if others_below[0].name in SINGULAR else "limit"
+        says.append(f"GPUs up to {words.number(room)} times as fast help, before the {following} {verb} them.")
     elif by_gpu:
-        says.append("They set the pace, and nothing else that is known does.")
+        says.append("GPUs are the only known bottleneck.")
     else:
         slow = words.listed([title_of(s) for s in phase.binding])
-        says.append(f"Nothing: they wait for the {slow} already, and faster ones would wait longer.")
+        says.append(f"None: the GPUs already wait for the {slow}, and faster ones would wait longer.")
     if gain is not None:
-        needs = [f"{words.number(then.units.needed)} storage units"] if then.units.needed else []
-        cores = [d.cores_per_node for d in then.demands if d.cores_per_node is not None]
+        needs = [f"{words.number(doubled.units.needed)} storage units"] if doubled.units.needed else []
+        cores = [d.cores_per_node for d in doubled.demands if d.cores_per_node is not None]
         needs += [f"{words.number(max(cores) / inputs.system.ceilings.cpu)} cores a node"] if cores else []
-        gbps = smallest(then.networks)
+        gbps = smallest(doubled.networks)
         needs += [f"{gbps} Gb/s storage ports" if gbps else "more storage ports"]
         times, price = words.number(gain), words.listed(needs)
-        says.append(f"Twice as fast ones give {times} times the samples; the full gain takes {price}.")
-        says.append("Try a known one: --set rate_per_gpu=….")
+        says.append(f"GPUs twice as fast deliver {times} times the samples; the full gain needs {price}.")
+        says.append("For a particular GPU: --set rate_per_gpu=….")
     figures: dict[str, Fact] = {
         "headroom": room,
         "next_stage": following,
         "gain_at_twice": gain,
-        "units_at_twice": then.units.needed,
-        "network_at_twice_gbps": smallest(then.networks),
+        "units_at_twice": doubled.units.needed,
+        "network_at_twice_gbps": smallest(doubled.networks),
     }
     return Answer("faster_gpus", question, tuple(says), figures, ("headroom", "next_stage", "gain_at_twice"), unknown)
 
@@ -115,9 +119,9 @@ def first_epoch_share(view: View) -> Answer:
     for tenant, job in zip(view.inputs.tenants, view.jobs, strict=True):
         if tenant.kind is not WorkloadKind.TRAINING:
             continue
-        whose = _whose(view, tenant.name)
+        for_tenant = _whose(view, tenant.name)
         if job.first_s is not None:
-            text = f"The first epoch{whose} takes {words.duration(job.first_s)}"
+            text = f"The first epoch{for_tenant} takes {words.duration(job.first_s)}"
             says.append(f"{text}, every later one {words.duration(job.later_s)}." if job.later_s else f"{text}.")
         if job.total_s is not None and job.first_share is not None:
             says.append(
@@ -127,12 +131,12 @@ def first_epoch_share(view: View) -> Answer:
             if job.first_s and job.later_s and job.first_s > job.later_s * (1 + 1e-9):
                 little = job.first_share < NEGLIGIBLE
                 says.append(
-                    "A faster network for the first read buys nothing."
+                    "A faster network for the first read has no benefit."
                     if little
                     else "A faster first read shortens the job."
                 )
             else:
-                says.append("The first epoch is no slower than the others: the caches make no difference to the pace.")
+                says.append("The first epoch is as fast as the others: the caches have no effect on the rate.")
         figures |= _keyed(
             view,
             tenant.name,
@@ -144,10 +148,10 @@ def first_epoch_share(view: View) -> Answer:
     if unknown:
         says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
     if not trained:
-        says.append("No training among the workloads: nothing has epochs.")
+        says.append("No workload is training, so none has epochs.")
     return Answer(
         "first_epoch",
-        "How long does the job take, and how much of that is the first read of the data?",
+        "How long does the job take, and what share is the first read of the data?",
         tuple(says),
         figures,
         _all(figures, "first_s", "total_s", "first_share"),
@@ -166,8 +170,8 @@ def prefetch(view: View) -> Answer:
         if depth is not None:
             batch = tenant.batch_per_gpu
             of = "" if batch is None else f", {_batches(depth / batch)} of {batch:g}"
-            whose = _whose(view, tenant.name)
-            says.append(f"{planning.up(depth)} samples a GPU{whose}{of}, if a sample's reads follow one another.")
+            for_tenant = _whose(view, tenant.name)
+            says.append(f"{planning.up(depth)} samples a GPU{for_tenant}{of}, if a sample's reads follow one another.")
         figures |= _keyed(view, tenant.name, samples_per_gpu=depth)
     if unknown:
         says.append(f"Not known: {'; '.join(unknown)}.")
@@ -193,8 +197,8 @@ def checkpoint(view: View) -> Answer:
     if unknown:
         says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
     if not figures:
-        says.append("No training among the workloads: nothing writes checkpoints.")
-    question = "How long does a checkpoint hold the job up?"
+        says.append("No workload is training, so none writes checkpoints.")
+    question = "How long does a checkpoint stop the job?"
     return Answer("checkpoint", question, tuple(says), figures, _all(figures, "stall_s"), tuple(dict.fromkeys(unknown)))
 
 
@@ -210,19 +214,22 @@ def tenants(view: View) -> Answer:
     fits = None if part is None else part >= 1 - 1e-9
     says = []
     if fits is None:
-        says.append("Unknown: the pace of the nodes by themselves is not known for every workload.")
+        says.append("Unknown: not all workloads have a known rate of the nodes alone.")
     elif len(inputs.tenants) == 1:
-        says.append("There is one workload only; name another one with --workload for a mix.")
+        says.append("Only one workload is selected; add another with --workload for a mix.")
     elif fits:
-        says.append("This one: every workload gets what its own nodes can take.")
+        says.append("This one: every workload reaches the rate of its nodes.")
     else:
         shared = words.listed([title_of(s) for s in first.binding])
         slowed = words.percent(part or 0.0)
         verb = "is" if len(first.binding) == 1 and first.binding[0].name in SINGULAR else "are"
-        says.append(f"Not this one: the {shared} {verb} short, and every workload gets {slowed} of its own pace.")
+        says.append(
+            f"Not this one: the {shared} {verb} too small, and every workload reaches {slowed} of its own rate."
+        )
     if spare is not None:
-        left = words.bandwidth(spare) if spare else "nothing"
-        says.append(f"Below its ceiling the storage has {left} left with cold caches.")
+        says.append(
+            f"With cold caches the storage has {words.bandwidth(spare) if spare else 'no'} spare below its ceiling."
+        )
     split = mix(inputs)
     if split is not None:
         says.append(_mix_sentence(inputs.system.nodes, split.least, split.most, split.limit and TITLES[split.limit]))
@@ -247,7 +254,7 @@ def tenants(view: View) -> Answer:
 
 def _mix_sentence(nodes: float, least: int | None, most: int | None, limit: str | None) -> str:
     if least is None or most is None:
-        return f"No split of {words.count(nodes, 'node')} fits: the {limit} is short for either kind."
+        return f"No split of {words.count(nodes, 'node')} fits: the {limit} is too small for either kind."
     if least == 0 and most == nodes:
         return f"Any split of the {words.count(nodes, 'node')} fits."
     bounds = f"at most {most}" if least == 0 else f"at least {least}" if most == nodes else f"{least} to {most}"
@@ -295,7 +302,7 @@ def _whose(view: View, tenant: str) -> str:
 
 
 def _keyed(view: View, tenant: str, **figures: Fact) -> dict[str, Fact]:
-    """Figures of one tenant; its name stands before them where there are several."""
+    """Figures of one tenant, with its name as prefix if there are several."""
     return {name if len(view.inputs.tenants) == 1 else f"{tenant}.{name}": value for name, value in figures.items()}
 
 

@@ -1,8 +1,8 @@
 """Compare the model's predictions with the measurements of a run: does storage, network or GPU bind?
 
-There are two comparisons. The storage benchmark reads as fast as the rack can, so it is bound by network, connections
-or storage. A workload's rate follows from the model twice: with the architecture's figures, and with links and storage
-as measured. Simulated measurements count for neither.
+There are two comparisons. The storage benchmark reads at the maximum rate, so network, connections or storage limit it.
+A workload's rate follows from the model twice: with the architecture's figures, and with measured links and storage.
+Simulated measurements are ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Comparison(_Record):
     measured: float | None
     measured_stage: str | None
     directly: bool = True
-    """False: the workload was not run; this is the model's answer with links and storage as measured."""
+    """False: the workload was not run; this is the model's answer with measured links and storage."""
 
     @property
     def agrees(self) -> bool | None:
@@ -57,11 +57,11 @@ class Comparison(_Record):
 
 class PredictedAndMeasured(_Record):
     lines: tuple[str, ...]
-    """Lines for the report; one line where nothing can be compared."""
+    """Lines for the report; one line if nothing can be compared."""
     comparisons: tuple[Comparison, ...] = ()
 
 
-class _Found(_Record):
+class _Rates(_Record):
     """Measured rates of the path from storage to nodes, B/s."""
 
     storage: str
@@ -98,7 +98,7 @@ def _nothing(reason: str) -> PredictedAndMeasured:
     return PredictedAndMeasured(lines=(f"bottleneck: nothing to compare, {reason}",))
 
 
-def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Found | str:
+def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Rates | str:
     """Measured rates, or why there are none."""
     reads: dict[str, Measurement] = {}
     for m in measurements:
@@ -117,9 +117,9 @@ def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _
     link = _median(measurements, _LINKS[transport or "tcp"], Scope.PAIR)
     rate = convert(median(read.samples), read.unit, "B/s")
     if not rate > 0 or not read.members:
-        return f"the read bandwidth of {name} was measured as nothing"
+        return f"the measured read bandwidth of {name} is 0"
     ports = _median([m for m in measurements if m.labels.get("storage", name) == name], _TO_STORAGE, Scope.RACK)
-    return _Found(storage=name, clients=len(read.members), read=rate, link=link, ports=ports)
+    return _Rates(storage=name, clients=len(read.members), read=rate, link=link, ports=ports)
 
 
 def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> float | None:
@@ -129,7 +129,7 @@ def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> f
     return rate if rate > 0 else None
 
 
-def _reading(inputs: Inputs, figures: _Found) -> Comparison:
+def _reading(inputs: Inputs, figures: _Rates) -> Comparison:
     """Comparison for the storage benchmark, which uses only the path from storage to nodes."""
     system, unit = inputs.system, inputs.system.unit
     per_connection = None if system.connections is None or system.connection_rate is None else system.connection_rate
@@ -143,14 +143,14 @@ def _reading(inputs: Inputs, figures: _Found) -> Comparison:
         if unit.ports is None or unit.port_rate is None
         else unit.count * unit.ports * unit.port_rate * system.port_efficiency,
     }
-    known = {name: rate for name, rate in paths.items() if rate is not None}
-    least = min(known, key=lambda name: known[name]) if StageName.BANDWIDTH in known else None
+    rates = {name: rate for name, rate in paths.items() if rate is not None}
+    least = min(rates, key=lambda name: rates[name]) if StageName.BANDWIDTH in rates else None
     if figures.link is not None:
-        known[StageName.NETWORK] = system.nodes * system.storage_ports * figures.link
+        rates[StageName.NETWORK] = system.nodes * system.storage_ports * figures.link
     if (ports := _storage_ports(inputs, figures)) is not None:
-        known[StageName.STORAGE_PORTS] = ports
-    full = sorted((figures.read / rate, name) for name, rate in known.items() if name is not StageName.BANDWIDTH)
-    # No stage between nodes and storage binds, so the storage does.
+        rates[StageName.STORAGE_PORTS] = ports
+    full = sorted((figures.read / rate, name) for name, rate in rates.items() if name is not StageName.BANDWIDTH)
+    # If no stage between nodes and storage is the bottleneck, the storage is.
     actual = full[-1][1] if full and full[-1][0] >= AT_LIMIT else StageName.BANDWIDTH if full else None
     return Comparison(
         subject=f"read of {figures.storage} by {words.count(figures.clients, 'node')}",
@@ -162,7 +162,7 @@ def _reading(inputs: Inputs, figures: _Found) -> Comparison:
     )
 
 
-def _storage_ports(inputs: Inputs, figures: _Found) -> float | None:
+def _storage_ports(inputs: Inputs, figures: _Rates) -> float | None:
     """B/s of all ports of the storage as measured; where unmeasured, ports of the same line rate as a node's
     are taken to give what a node's give."""
     system, unit = inputs.system, inputs.system.unit
@@ -171,7 +171,7 @@ def _storage_ports(inputs: Inputs, figures: _Found) -> float | None:
     return unit.count * unit.ports * figures.link
 
 
-def _as_measured(inputs: Inputs, figures: _Found, reading: Comparison) -> Inputs:
+def _as_measured(inputs: Inputs, figures: _Rates, reading: Comparison) -> Inputs:
     """The inputs with measured links and storage."""
     system, unit = inputs.system, inputs.system.unit
     ports = _storage_ports(inputs, figures)

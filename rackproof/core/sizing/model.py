@@ -1,8 +1,8 @@
-"""Throughput of a rack as the least of its stages, before and after its caches have filled.
+"""Throughput of a rack as the minimum over its stages, with cold and with full caches.
 
-A sample passes through every stage on its way from disk to GPU, so the slowest stage sets the pace of all. Stages
-inside the nodes belong to one tenant, which has nodes of its own; the storage is shared by all tenants, who slow down
-alike when it is short. A stage without figures is listed as unknown and left out of the comparison.
+A sample passes through all stages from disk to GPU, so the slowest stage is the bottleneck. Stages inside the nodes
+belong to one tenant, which has its own nodes; all tenants share the storage, and slow down equally if it is too small.
+A stage without figures is listed as unknown and not compared.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Stage:
     capacity: float | None = None
     """Samples a second at 100 % utilisation; of a shared stage in the tenants' proportions."""
     utilisation: float | None = None
-    """At the throughput of the phase, of the capacity without its ceiling."""
+    """Share of the capacity, without its ceiling, at the throughput of the phase."""
     missing: tuple[str, ...] = ()
     """Why its capacity is unknown."""
     unused: str | None = None
@@ -107,7 +107,7 @@ class Phase:
 
     @property
     def binding(self) -> tuple[Stage, ...]:
-        """The stages at their ceiling; none where no stage is known."""
+        """The stages at their ceiling; none without known stages."""
         return tuple(s for s in self.stages if (s.pressure or 0.0) >= _BINDING)
 
     @property
@@ -116,7 +116,7 @@ class Phase:
 
     @property
     def by_pressure(self) -> tuple[Stage, ...]:
-        """The known stages, fullest first."""
+        """The known stages, the highest pressure first."""
         return tuple(sorted((s for s in self.stages if s.pressure is not None), key=lambda s: -(s.pressure or 0.0)))
 
     @property
@@ -179,11 +179,11 @@ def _phase(name: PhaseName, inputs: Inputs, hits: Sequence[float]) -> Phase:
     limits = [_least(stages) for stages in own]
     weights = _weights(limits)
     shared = _shared_stages(inputs, hits, weights)
-    known = [total(limits), _least(shared)]
-    if len(inputs.tenants) > 1 and known[0] is None:
+    limits_known = [total(limits), _least(shared)]
+    if len(inputs.tenants) > 1 and limits_known[0] is None:
         rate = None  # the tenants' proportion is unknown
     else:
-        rate = min((r for r in known if r is not None), default=None)
+        rate = min((r for r in limits_known if r is not None), default=None)
     rates = [None if rate is None or weights is None else w * rate for w in weights or [1.0] * len(own)]
     flows = tuple(_flow(t, hit, r) for t, hit, r in zip(inputs.tenants, hits, rates, strict=True))
     stages = [_used(s, r) for stages, r in zip(own, rates, strict=True) for s in stages]
@@ -295,11 +295,11 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
 
 
 def _weights(limits: Sequence[float | None]) -> list[float] | None:
-    """Weights of the tenants' samples: the rate of each by itself."""
+    """Weights of the tenants' samples: the rate of each one alone."""
     if len(limits) == 1:
         return [1.0]
-    whole = total(limits)
-    return None if whole is None else [limit / whole for limit in limits if limit is not None]
+    together = total(limits)
+    return None if together is None else [limit / together for limit in limits if limit is not None]
 
 
 def _least(stages: Iterable[Stage]) -> float | None:

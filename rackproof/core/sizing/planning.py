@@ -17,15 +17,15 @@ from rackproof.core.sizing.model import (
 from rackproof.core.sizing.values import Tenant
 
 NETWORKS = (10, 25, 40, 50, 100, 200, 400)
-"""Line rates that can be bought, Gb/s."""
+"""Available line rates, Gb/s."""
 _GBPS = 1e9 / 8
 _ROUNDING = 1e-9
-"""Tolerance of a count: 2.0000000001 chassis are two."""
+"""Tolerance when rounding up: 2.0000000001 chassis are two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Demand of one tenant's GPUs that do not wait for data, at their own ceiling."""
+    """Demand of one tenant's GPUs without waiting for data, at their ceiling."""
 
     tenant: str
     samples_per_s: float | None
@@ -43,7 +43,7 @@ class Network:
 
     gbps: int
     first: float | None
-    """Utilisation by the GPUs' demand in the first epoch; above 1 it is too small."""
+    """Utilisation by the GPUs' demand in the first epoch; above 1 the network is too small."""
     later: float | None
     fits_first: bool | None
     fits_later: bool | None
@@ -64,7 +64,7 @@ class Units:
 
     @property
     def needed(self) -> int | None:
-        """Units by the specified figures, the maximum over all known limits; None where bandwidth is unknown."""
+        """Units by the specified figures, the maximum over all known limits; None if bandwidth is unknown."""
         return self._most(self.by_bandwidth)
 
     @property
@@ -87,14 +87,14 @@ class Edge:
     utilisation: float | None
     """Of the storage's read rate."""
     service_per_s: float | None
-    """Reads a second that the storage answers at most."""
+    """Maximum reads/s of the storage."""
     latency_s: float | None
     """Of one read at this load."""
     latency_assumed: bool
-    """The architecture has the latency under load; otherwise M/M/1 from the unloaded one."""
+    """The latency under load is the architecture's; otherwise it is M/M/1 from the unloaded one."""
     outstanding: float | None
     knee: float | None
-    """Reads in flight at which waiting has doubled the latency: the most reads a second × the unloaded latency."""
+    """Reads in flight at twice the unloaded latency: the maximum reads/s × the unloaded latency."""
     available: float | None
     """Slots of all nodes' connections."""
 
@@ -112,7 +112,7 @@ class Cache:
     client_hit: float | None
     server_hit: float | None
     disk_read: float | None
-    """B/s that the storage must take from its disks once every cache is full."""
+    """B/s that the storage reads from its disks with full caches."""
     fill_s: float | None
     """Time until a node's own caches are full."""
 
@@ -158,7 +158,7 @@ def demand(inputs: Inputs, tenant: Tenant) -> Demand:
 
 
 def node_demand(inputs: Inputs, phase: Phase) -> float | None:
-    """B/s that the busiest tenant's node asks of the storage."""
+    """B/s from the storage to a node of the busiest tenant."""
     demands = [
         None if (d := demand(inputs, t).node_bytes_per_s) is None else d * (1 - flow.hit)
         for t, flow in zip(inputs.tenants, phase.flows, strict=True)
@@ -189,7 +189,7 @@ def _job_time(inputs: Inputs) -> float | None:
 
 
 def smallest(candidates: tuple[Network, ...], later: bool = False) -> int | None:
-    """Gb/s of the smallest network that fits; None where none does or it is unknown."""
+    """Gb/s of the smallest sufficient network; None without one, or if it is unknown."""
     return next((n.gbps for n in candidates if (n.fits_later if later else n.fits_first)), None)
 
 
@@ -219,9 +219,9 @@ def units(inputs: Inputs, phase: Phase) -> Units:
 
 
 def nodes_supported(inputs: Inputs, phase: Phase, measured: bool = False) -> int | None:
-    """Nodes of this kind, in this proportion, that the storage feeds at full GPU speed; None where it is unknown.
+    """Nodes of this kind, in this proportion, that the storage feeds at full GPU speed; None if unknown.
 
-    0 means that it does not even feed one. ``measured`` takes the measured bandwidth of a unit, not the specified one.
+    ``measured`` uses the measured bandwidth of a unit instead of the specified one.
     """
     needed = units(inputs, phase)
     by_bandwidth = needed.by_measured_bandwidth if measured else needed.by_bandwidth
@@ -272,16 +272,16 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = No
     """``phase`` is the first epoch: the caches fill at its pace."""
     system, unit = inputs.system, inputs.system.unit
     dataset = tenant.dataset
-    own = None if system.client_cache is None else system.client_cache + (system.local_tier or 0.0)
+    per_node = None if system.client_cache is None else system.client_cache + (system.local_tier or 0.0)
     server = None if unit.cache is None else unit.count * unit.cache
     nodes = tenant.share * system.nodes
-    held = None if own is None else nodes * own + (server or 0.0)
+    held = None if per_node is None else nodes * per_node + (server or 0.0)
     flow = next(f for f in phase.flows if f.tenant == tenant.name)
     fill = None
-    if dataset is not None and own is not None and flow.storage_read:
-        fill = min(system.share_of_dataset * dataset, own) / (flow.storage_read / nodes)
+    if dataset is not None and per_node is not None and flow.storage_read:
+        fill = min(system.share_of_dataset * dataset, per_node) / (flow.storage_read / nodes)
     hit = None if dataset is None or server is None else min(1.0, server / dataset)
-    asked = next((f.storage_read for f in later.flows if f.tenant == tenant.name), None) if later else None
+    later_read = next((f.storage_read for f in later.flows if f.tenant == tenant.name), None) if later else None
     return Cache(
         tenant.name,
         dataset,
@@ -289,28 +289,28 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = No
         None if dataset is None or held is None else dataset / held,
         residency(inputs, tenant),
         hit,
-        None if hit is None or asked is None else asked * (1 - hit),
+        None if hit is None or later_read is None else later_read * (1 - hit),
         fill,
     )
 
 
 def jobs(inputs: Inputs, phases: tuple[Phase, Phase | None]) -> tuple[Job, ...]:
-    """Time of every tenant's training. Whole epochs: each reads the data set once, all nodes of the tenant together."""
+    """Time of every tenant's training; in each epoch all nodes of the tenant together read the data set once."""
     times = []
     for i, tenant in enumerate(inputs.tenants):
         ingest = [phase.flows[i].ingest if phase else None for phase in phases]
         first, later = (tenant.dataset / rate if rate and tenant.dataset is not None else None for rate in ingest)
-        whole = None
+        total_s = None
         if first is not None and tenant.epochs == 1:
-            whole = first
+            total_s = first
         elif first is not None and later is not None and tenant.epochs is not None:
-            whole = first + (tenant.epochs - 1) * later
-        times.append(Job(tenant.name, first, later, whole, first / whole if first and whole else None))
+            total_s = first + (tenant.epochs - 1) * later
+        times.append(Job(tenant.name, first, later, total_s, first / total_s if first and total_s else None))
     return tuple(times)
 
 
 def checkpoint(inputs: Inputs, tenant: Tenant) -> Checkpoint:
-    """Time that the job stops for a checkpoint, written at the rate of the storage or of the nodes' ports."""
+    """Time that a checkpoint stops the job, at the write rate of the storage or of the nodes' ports."""
     system, unit = inputs.system, inputs.system.unit
     names = {inputs.name_of(tenant, "checkpoint"): tenant.checkpoint, "unit.write": unit.write}
     missing = tuple(inputs.lacking(name) for name, value in names.items() if value is None)

@@ -20,17 +20,17 @@ def pointers(architecture: Architecture) -> tuple[Answer, ...]:
 def _poc(architecture: Architecture) -> Answer:
     prefixes = ("storage.", "training.", "ingest.", "link.")
     criteria = [c for c in architecture.criteria if c.metric.startswith(prefixes)]
-    says = ["The expected performance is above; the actual performance must be measured."]
+    says = ["The answers above are the expected performance; the actual one must be measured."]
     if criteria:
         says.append(f"rackproof bench measures it, and {architecture.metadata.id} judges it by {_ids(criteria)}.")
     else:
         says.append(f"{architecture.metadata.id} has no criterion for it, so no certificate would notice a shortfall.")
-    return Answer("poc", "What performance does a proof of concept expect, and what does it get?", tuple(says))
+    return Answer("poc", "What performance is expected of a proof of concept, and what is measured?", tuple(says))
 
 
 def _containers(architecture: Architecture) -> Answer:
     criteria = [c for c in architecture.criteria if "container" in f"{c.id} {c.title} {' '.join(c.where)}".lower()]
-    says = ["The model has no containers: measure the same read with and without one to get its cost."]
+    says = ["The model has no containers: measure the same read with and without one."]
     if criteria:
         says.append(f"{architecture.metadata.id} has {_ids(criteria)} for that.")
     else:
@@ -43,10 +43,10 @@ def _containers(architecture: Architecture) -> Answer:
 
 def _alone(architecture: Architecture) -> Answer:
     proposed = sum(1 for s in architecture.metadata.sources.values() if s.status.value in ("proposed", "unverified"))
-    whole = len(architecture.metadata.sources)
+    count = len(architecture.metadata.sources)
     says = (
         "The model cannot answer this. What is known: "
-        f"{proposed} of the {words.count(whole, 'source')} behind this file are proposals or unverified.",
+        f"{proposed} of the {words.count(count, 'source')} behind this file are proposals or unverified.",
     )
     return Answer("alone", "How comfortable is it to do this alone?", says)
 

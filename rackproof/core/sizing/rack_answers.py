@@ -9,7 +9,7 @@ from rackproof.core.sizing.planning import NETWORKS, smallest, up
 from rackproof.core.sizing.view import View, title_of
 
 NAMED_NETWORKS = (10, 25, 100)
-"""The common ones; the page has all."""
+"""Common line rates; the page has all."""
 
 
 def bottleneck(view: View) -> Answer:
@@ -38,23 +38,23 @@ def bottleneck(view: View) -> Answer:
 
 def headroom(phase: Phase) -> float | None:
     """Throughput of the next stage, the first below its ceiling, as a multiple of the current one; None without one."""
-    rest = [s.pressure for s in phase.by_pressure if s not in phase.binding]
-    return 1 / rest[0] if rest and rest[0] else None
+    pressures = [s.pressure for s in phase.by_pressure if s not in phase.binding]
+    return 1 / pressures[0] if pressures and pressures[0] else None
 
 
 def _phase_sentence(view: View, phase: Phase) -> str:
     if not phase.binding:
         return f"In the {phase.name}: unknown, no stage has all its figures."
     names = words.listed([title_of(s) for s in phase.binding])
-    # With a stage unknown, the narrowest known stage is not proven to set the pace.
-    lead = "the narrowest of the known stages is" if phase.unknown else "the pace is set by"
+    # With an unknown stage, the narrowest known stage is not proven to be the bottleneck.
+    lead = "the narrowest known stage is" if phase.unknown else "the bottleneck is"
     text = f"In the {phase.name} {lead} {names}: {_rate(phase)}"
-    rest = [s for s in phase.by_pressure if s not in phase.binding]
-    if rest:
-        after, room = rest[0], headroom(phase)
+    next_stages = [s for s in phase.by_pressure if s not in phase.binding]
+    if next_stages:
+        after, room = next_stages[0], headroom(phase)
         used, ceiling = words.percent(after.utilisation or 0.0), words.percent(after.ceiling)
-        text += f". Next: {title_of(after)}, {used} used of the {ceiling} that may be planned for"
-        text += f", room for {words.number(room)} times as much" if room else ""
+        text += f". Next: {title_of(after)}, {used} used of the planned {ceiling}"
+        text += f", a headroom of {words.number(room)} times" if room else ""
     return f"{text}."
 
 
@@ -87,14 +87,14 @@ def concurrency(view: View) -> Answer:
         per_node = edge.outstanding / system.nodes
         split = "" if system.connections is None else f", {words.number(per_node / system.connections)} a connection"
         says.append(
-            f"The job asks for {words.number(edge.requests_per_s)} reads/s; at {words.duration(edge.latency_s)} each "
+            f"The job needs {words.number(edge.requests_per_s)} reads/s; at {words.duration(edge.latency_s)} each "
             f"({how}) that is {words.number(edge.outstanding)} in flight, {words.number(per_node)} a node{split}."
         )
     if edge.knee is not None and edge.service_per_s is not None:
         says.append(
             f"Latency has doubled at {words.number(edge.knee)} reads in flight, "
             f"{words.number(edge.knee / system.nodes)} a node: the storage answers {words.number(edge.service_per_s)} "
-            f"reads/s, and what is in flight beyond that only waits longer."
+            f"reads/s, and further reads only wait longer."
         )
         if not edge.latency_assumed and edge.utilisation is not None and edge.utilisation < 1:
             times = words.number(1 / (1 - edge.utilisation))
@@ -120,7 +120,7 @@ def concurrency(view: View) -> Answer:
     headline = ("knee_in_flight", "in_flight", "beyond_knee")
     return Answer(
         "concurrency",
-        "How much concurrency can the storage take before latency ticks up?",
+        "What level of concurrency does the storage support before latency ticks up?",
         tuple(says),
         figures,
         headline,
@@ -150,11 +150,7 @@ def network(view: View) -> Answer:
         effect = ""
         if n.job_s is not None and best is not None and len(view.inputs.tenants) == 1:
             longer = n.job_s / best - 1
-            effect = (
-                "; the job takes no longer for it"
-                if longer < 1e-3
-                else f"; the job takes {words.percent(longer)} longer"
-            )
+            effect = "; the job takes as long" if longer < 1e-3 else f"; the job takes {words.percent(longer)} longer"
         says.append(f"{gbps} Gb/s: {load}{effect}.")
     figures: dict[str, Fact] = {"first_epoch_gbps": first, "later_gbps": later}
     for n in view.networks:
@@ -186,12 +182,12 @@ def units(view: View) -> Answer:
         "ports": counts.by_ports,
         "capacity": counts.by_capacity,
     }
-    known = {name: k for name, k in limits.items() if k is not None}
-    most = max(known, key=lambda name: known[name])
-    rest = [f"{name} {words.number(k)}" for name, k in known.items() if name != most]
+    known_limits = {name: k for name, k in limits.items() if k is not None}
+    most = max(known_limits, key=lambda name: known_limits[name])
+    other_limits = [f"{name} {words.number(k)}" for name, k in known_limits.items() if name != most]
     says = [
-        f"{needed} of: {title}. {most.capitalize()} decides with {words.number(known[most])}"
-        f"{' (' + ', '.join(rest) + ')' if rest else ''}; there {'is' if unit.count == 1 else 'are'} {unit.count:g}."
+        f"{needed} of: {title}. {most.capitalize()} requires {words.number(known_limits[most])}"
+        f"{' (' + ', '.join(other_limits) + ')' if other_limits else ''}; the rack has {unit.count:g}."
     ]
     if measured is not None and unit.read_measured is not None and unit.read is not None:
         says.append(
@@ -202,7 +198,7 @@ def units(view: View) -> Answer:
     feeds = planning.nodes_supported(view.inputs, view.first, by_measured)
     if feeds is not None:
         verb = "feeds" if unit.count == 1 else "feed"
-        says.append(f"The {unit.count:g} there {verb} {words.count(feeds, 'node')} at full GPU speed{_by(view)}.")
+        says.append(f"The rack's {unit.count:g} {verb} {words.count(feeds, 'node')} at full GPU speed{_by(view)}.")
         says.append(_kind_of_storage(view, needed))
     lacking = view.lacking("unit.read_iops", "unit.capacity")
     if lacking:
@@ -222,7 +218,7 @@ def units(view: View) -> Answer:
 
 
 def _by(view: View) -> str:
-    """The figure of a unit behind an answer, where there are two."""
+    """The figure of a unit that an answer is based on, if there are two."""
     measured = view.inputs.system.unit.read_measured
     return "" if measured is None else f", by the measured {words.bandwidth(measured)} of a unit"
 
@@ -230,13 +226,13 @@ def _by(view: View) -> str:
 def _kind_of_storage(view: View, needed: int) -> str:
     hits = [flow.hit for flow in view.later.flows] if view.later else []
     if hits and min(hits) >= 1:
-        return "Every node can keep its data: local drives or memory in front of any shared storage will do."
+        return "Every node can cache its data: local drives or memory in front of any shared storage suffice."
     if needed == 1 and view.inputs.system.unit.nodes > 1:
         nodes = words.count(view.inputs.system.unit.nodes, "node")
-        return f"One unit feeds the rack, but it is a chassis of {nodes}: nothing here says that a single server would."
+        return f"One unit feeds the rack, but it is a chassis of {nodes}: whether a single server would is unknown."
     if needed == 1:
-        return "One unit feeds the rack: a single server is enough, a parallel file system is not needed for speed."
-    return "One unit does not feed the rack: this wants a storage that grows by units, not a single NFS server."
+        return "One unit feeds the rack: a single server suffices, without a parallel file system."
+    return "One unit does not feed the rack: it needs a storage that grows by units, not a single NFS server."
 
 
 def connections(view: View) -> Answer:
@@ -248,14 +244,14 @@ def connections(view: View) -> Answer:
         return Answer("connections", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
     count = max(1, up(needed))
     says = [
-        f"{count}: a node asks for {words.bandwidth(needed * system.connection_rate)} "
-        f"and one connection gives {words.bandwidth(system.connection_rate)}."
+        f"{count}: a node needs {words.bandwidth(needed * system.connection_rate)} "
+        f"and one connection carries {words.bandwidth(system.connection_rate)}."
     ]
     if count > 1:
-        says.append(f"A single one would hold the node to {words.percent(1 / needed)} of its demand.")
+        says.append(f"A single one would limit the node to {words.percent(1 / needed)} of its demand.")
     have = system.connections
     if have is not None:
         verb = "is" if have == 1 else "are"
-        says.append(f"There {verb} {have:g} in use, each {words.percent(needed / have)} full.")
+        says.append(f"{have:g} {verb} in use, each at {words.percent(needed / have)} of its rate.")
     figures: dict[str, Fact] = {"needed_per_node": count, "exact": needed, "in_use_per_node": have}
     return Answer("connections", question, tuple(says), figures, ("needed_per_node", "exact"), unknown)

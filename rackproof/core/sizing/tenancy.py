@@ -11,7 +11,7 @@ from rackproof.core.sizing.inputs import Inputs
 from rackproof.core.sizing.model import SHARED, Phase, StageName, first_epoch, total
 
 DOUBLED = 0.5
-"""Utilisation of the storage at which a read takes twice as long as unloaded (M/M/1)."""
+"""Utilisation of the storage at which a read takes twice its unloaded time (M/M/1)."""
 _ROUNDING = 1e-9
 
 
@@ -30,15 +30,15 @@ class Mix:
 
 
 def served(phase: Phase) -> float | None:
-    """Share of its own rate that every tenant gets; 1 where the mix fits; None where it is unknown."""
-    own: dict[str | None, float] = {}
+    """Share of its own rate that every tenant reaches; 1 if the mix fits; None if unknown."""
+    rates: dict[str | None, float] = {}
     for stage in phase.stages:
         if stage.name not in SHARED and stage.planned is not None:
-            own[stage.tenant] = min(own.get(stage.tenant, math.inf), stage.planned)
-    wanted = total(own.values())
-    if not wanted or phase.samples_per_s is None or len(own) < len(phase.flows):
+            rates[stage.tenant] = min(rates.get(stage.tenant, math.inf), stage.planned)
+    demanded = total(rates.values())
+    if not demanded or phase.samples_per_s is None or len(rates) < len(phase.flows):
         return None
-    return min(1.0, phase.samples_per_s / wanted)
+    return min(1.0, phase.samples_per_s / demanded)
 
 
 def mix(inputs: Inputs) -> Mix | None:
@@ -62,7 +62,7 @@ def _split(
     inference: Mapping[StageName, float],
     ceilings: Mapping[StageName, float],
 ) -> tuple[int | None, int | None, StageName | None]:
-    """Fewest and most nodes of inference with every stage below its ceiling, and the stage that ends the range."""
+    """Minimum and maximum nodes of inference with all stages below their ceilings, and the limiting stage."""
     low, high, limit = 0.0, 1.0, None
     for name, ceiling in ceilings.items():
         start, end = _range(training[name], inference[name], ceiling)
@@ -74,12 +74,12 @@ def _split(
 
 
 def _alone(inputs: Inputs, kind: WorkloadKind) -> dict[StageName, float]:
-    """Utilisation of every known storage stage if all nodes ran tenants of one kind as fast as the nodes can."""
+    """Utilisation of all known storage stages if all nodes ran tenants of one kind at the nodes' rate."""
     chosen = [t for t in inputs.tenants if t.kind is kind]
-    whole = sum(t.share for t in chosen)
+    total_share = sum(t.share for t in chosen)
     if not chosen:
         return {}
-    tenants = tuple(replace(t, share=t.share / whole) for t in chosen)
+    tenants = tuple(replace(t, share=t.share / total_share) for t in chosen)
     origins = dict(inputs.origins)
     if len(chosen) == 1:
         prefix = f"{chosen[0].name}."
@@ -94,7 +94,7 @@ def _alone(inputs: Inputs, kind: WorkloadKind) -> dict[StageName, float]:
 
 
 def _range(at_none: float, at_all: float, ceiling: float) -> tuple[float, float]:
-    """Shares between 0 and 1 at which a load that goes straight from ``at_none`` to ``at_all`` is below ``ceiling``."""
+    """Range of shares (0 to 1) in which a load, linear from ``at_none`` to ``at_all``, is below ``ceiling``."""
     ceiling *= 1 + _ROUNDING
     if at_none <= ceiling and at_all <= ceiling:
         return 0.0, 1.0

@@ -1,7 +1,7 @@
-"""The sizing model's inputs as plain numbers in SI units: bytes, bytes a second, seconds, shares of one.
+"""The sizing model's inputs as plain numbers in SI units: bytes, bytes per second, seconds, shares of one.
 
-``None`` is a figure that was not given. Names are the keys of a reference architecture's ``sizing:`` and
-``workloads:`` blocks; ``SYSTEM`` and ``WORKLOAD`` say how each is measured.
+``None`` is a missing figure. Names are the keys of a reference architecture's ``sizing:`` and
+``workloads:`` blocks; ``SYSTEM`` and ``WORKLOAD`` have their units.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rackproof.core.architecture.workloads import WorkloadKind
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How an input is measured."""
+    """Units and limits of an input."""
 
     unit: str
     """The model's SI unit."""
     shown: str
     """The usual unit."""
     whole: bool = False
-    """Counts: no halves."""
+    """A count: only whole numbers."""
     share: bool = False
     """At most 1."""
 
@@ -133,12 +133,12 @@ class System:
 
     @property
     def connections(self) -> float | None:
-        """Connections of one node that carry data at a time."""
+        """Connections of one node that carry data at the same time."""
         return self.connections_used if self.connections_used is not None else self.connections_per_node
 
     @property
     def node_bandwidth(self) -> float | None:
-        """What reaches an application of one node over its storage ports, B/s."""
+        """B/s that reach an application on one node over its storage ports."""
         return None if self.port_rate is None else self.storage_ports * self.port_rate * self.port_efficiency
 
 

@@ -14,18 +14,18 @@ class View:
     """Phases and plans for one set of inputs, and the missing inputs."""
 
     def __init__(self, inputs: Inputs, timed: bool = True) -> None:
-        """``timed`` False leaves out how long the job takes with other networks, for a quick look."""
+        """``timed`` False: without the job's time with other networks, which is slow to compute."""
         self.inputs = inputs
         self._timed = timed
 
     @cached_property
     def first(self) -> Phase:
-        """With every cache cold."""
+        """The phase with cold caches."""
         return first_epoch(self.inputs)
 
     @cached_property
     def later(self) -> Phase | None:
-        """With the nodes' caches full; None where ``later_missing`` says why."""
+        """The phase with full node caches; None with reasons in ``later_missing``."""
         phase = later_epochs(self.inputs)
         return phase if isinstance(phase, Phase) else None
 
@@ -48,7 +48,7 @@ class View:
 
     @cached_property
     def units(self) -> Units:
-        """For the first epoch, when nothing is cached."""
+        """For the first epoch, with cold caches."""
         return planning.units(self.inputs, self.first)
 
     @cached_property
@@ -76,5 +76,5 @@ class View:
 
 
 def title_of(stage: Stage) -> str:
-    """``storage bandwidth``, or ``CPU cores of resnet50`` where several tenants have their own."""
+    """``storage bandwidth``, or ``CPU cores of resnet50`` if several tenants have the stage."""
     return TITLES[stage.name] if stage.tenant is None else f"{TITLES[stage.name]} of {stage.tenant}"

@@ -1,4 +1,4 @@
-"""Format quantities of the sizing model: three significant digits, with the prefix that is shortest."""
+"""Format quantities of the sizing model: three significant digits, with the shortest prefix."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def number(value: float) -> str:
     return significant(value, group=",")
 
 
-def count(value: float, one: str, many: str | None = None) -> str:
+def count(value: float, singular: str, plural: str | None = None) -> str:
     """``1 chassis``, ``2 nodes``."""
-    return f"{number(value)} {one if value == 1 else many or f'{one}s'}"
+    return f"{number(value)} {singular if value == 1 else plural or f'{singular}s'}"
 
 
 def percent(share: float) -> str:
@@ -25,11 +25,6 @@ def percent(share: float) -> str:
 def bandwidth(value: float) -> str:
     """B/s as ``656 MB/s``."""
     return _scaled(value, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
-
-
-def line(value: float) -> str:
-    """B/s as ``5.25 Gb/s``."""
-    return _scaled(value * 8, ("b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"))
 
 
 def size(value: float) -> str:

@@ -43,9 +43,9 @@ class Choices:
     roles: tuple[str, ...] | None = None
     """Roles of the node; None: any."""
     nic_source: str | None = None
-    """The inventory's ``nic_stack.source``."""
+    """The inventory's ``nic.source``."""
     pci_settings: tuple[str, ...] = ()
-    """Keys of ``nic_stack`` that are set in the adapters' configuration space: ``max_read_request``."""
+    """Keys of ``nic`` that are set in the adapters' configuration space: ``max_read_request``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,15 +108,14 @@ def _weka_slurm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             weka,
             Side("slurm.cpu_spec_list", f"{kept or 'no'} processor(s) reserved from jobs"),
             spoilt,
-            "name the cores (storage_clients.weka.cores) and reserve them (slurm.cpu_spec_list, by Slurm's own"
-            " numbers)",
+            "name the cores (storage_client.weka.cores) and reserve them (slurm.cpu_spec_list, by Slurm's own numbers)",
         )
     elif not plan.choices.weka_cores_named:
         yield (
-            Side("WEKA", f"{cores} core(s) of its own choice (storage_clients.weka.num_cores)"),
+            Side("WEKA", f"{cores} core(s) of its own choice (storage_client.weka.num_cores)"),
             Side("slurm.cpu_spec_list", f"{kept} given processor(s) reserved from jobs"),
             spoilt,
-            "name the cores (storage_clients.weka.cores)",
+            "name the cores (storage_client.weka.cores)",
         )
 
 
@@ -349,7 +348,7 @@ def _nfs_rdma(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     if own and plan.choices.nfs_driver == "kernel":
         yield (
             Side(f"the version set ({own})", "to replace the kernel's NFS modules"),
-            Side("storage_clients.nfs.driver: kernel", "them"),
+            Side("storage_client.nfs.driver: kernel", "them"),
             "there is one set of NFS modules on a node",
             f"set driver: {own}, which works with other servers too, or remove it from the version set",
         )

@@ -24,9 +24,9 @@ def fabric_manager_version(name: str, platform: Platform) -> Iterator[RuleFindin
 
 def package_versions(name: str, platform: Platform) -> Iterator[RuleFinding]:
     """A component's version differs from its main package's."""
-    for key in ("driver", "fabric_manager", "nvlsm", "imex", "nccl", "container_toolkit", "dcgm"):
+    for key in ("driver", "fabric_manager", "imex", "nccl", "container_toolkit", "dcgm"):
         component: Component | None = getattr(platform.components, key)
-        if component is None or key in ("nvlsm",):
+        if component is None:
             continue
         for package, version in component.packages.items():
             upstream = re.sub(r"^\d+:", "", version)

@@ -63,7 +63,7 @@ def _of_nics(roles: dict[str, Role], *keys: str) -> Iterator[str]:
 
 def _pci(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
     declared = _of_nics(roles, "max_read_request", "relaxed_ordering")
-    return (*declared, *(f"nic_stack.{key}" for key in plan.choices.pci_settings))
+    return (*declared, *(f"nic.{key}" for key in plan.choices.pci_settings))
 
 
 def _acs(plan: Plan, roles: dict[str, Role]) -> Iterator[str]:

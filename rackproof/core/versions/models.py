@@ -10,22 +10,18 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from rackproof.core.texts import Line, Name, Prose, Sha256, Url, Version
+
 DISTRIBUTION: Final = "distribution"
 """Name of the operating system's own repositories."""
 
 ClientKind = Literal["beegfs", "ceph", "daos", "gpfs", "lustre", "nfs", "vastnfs", "weka"]
 
-PackageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
-PackageVersion = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._:~^-]*$")]
-"""The full version, with its epoch where the package has one."""
 PlatformName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*-[0-9][0-9.]*$")]
 """ID and VERSION_ID of os-release: ``ubuntu-24.04``, ``debian-12``; ``rocky-9`` covers all its minor versions."""
 RepositoryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[^\s\"'\\]+$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
-Word = Annotated[str, StringConstraints(pattern=r"^[^\s\"'\\\[\]]+$")]
-Version = Annotated[str, StringConstraints(pattern=r"^[^\s\"'\\]+$")]
+Word = Annotated[str, StringConstraints(pattern=r"^(\.?/|[A-Za-z0-9*][A-Za-z0-9*?+._:/~-]*)$")]
 
 
 class Model(BaseModel):
@@ -55,7 +51,7 @@ class Repository(Model):
     architectures: tuple[Word, ...] = ()
     """apt only; empty: the node's own."""
     key: SigningKey
-    label: str | None = Field(default=None, pattern=r"^[^\n*]+$")
+    label: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/()+-]*$")
     """apt: ``Label`` of its Release file, ``NVIDIA CUDA``, by which its packages are pinned. Without it they are pinned
     by the host of the URL, which must then serve no other repository."""
     priority: int | None = Field(default=None, ge=-1000, le=1001)
@@ -104,15 +100,15 @@ class Component(Model):
     version: Version
     """As the vendor names it: ``580.126.16``."""
     repository: RepositoryName = DISTRIBUTION
-    packages: dict[PackageName, PackageVersion] = Field(default_factory=dict)
+    packages: dict[Name, Version] = Field(default_factory=dict)
     """Name: full version. All are held."""
     files: tuple[PlacedFile, ...] = ()
     """Downloaded, compared with their sha256, placed after all packages, and read back at the end."""
-    dkms: tuple[PackageName, ...] = ()
+    dkms: tuple[Name, ...] = ()
     """DKMS modules that must be built for the locked kernel: ``nvidia``, ``mlnx-ofed-kernel``."""
-    roles: tuple[PackageName, ...] = ()
+    roles: tuple[Name, ...] = ()
     """Groups of the inventory that get it; none: every node that has the hardware for it."""
-    source: str | None = None
+    source: Prose | None = None
     """Source of the figures."""
 
 
@@ -149,7 +145,7 @@ class Firmware(Model):
     """Firmware of one kind of adapter, found by PSID or by model."""
 
     psid: Annotated[str, StringConstraints(pattern=r"^[A-Z0-9_]{6,16}$")] | None = None
-    model: str | None = None
+    model: Line | None = None
     """``ConnectX-7``: for adapters of every PSID that is not listed."""
     version: Version
     """As ``flint query`` prints it; adapters are compared with it at the end of a deploy."""
@@ -198,7 +194,7 @@ class Components(Model):
     container_toolkit: Component | None = None
     gds: Gds | None = None
     clients: dict[ClientKind, FileSystemClient] = Field(default_factory=dict)
-    others: dict[PackageName, Component] = Field(default_factory=dict)
+    others: dict[Name, Component] = Field(default_factory=dict)
     """Other locked components: slurm, gdrcopy, nvidia-persistenced."""
     nic_firmware: tuple[Firmware, ...] = ()
 
@@ -260,7 +256,7 @@ class VersionSet(Model):
     """The whole file."""
 
     api_version: Literal["versions/v1"] = Field(alias="apiVersion")
-    name: PackageName
+    name: Name
     digest: Sha256 | None = None
     """Digest of the rest of the file; ``rackproof versions lock`` writes it. Without it the file is a draft."""
     platforms: dict[PlatformName, Platform] = Field(min_length=1)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 
 from rackproof.architectures import parse
 from rackproof.errors import ArchitectureError
+from tests.unit.refusals import error_of
 
-
-def complaint(text: str) -> str:
-    with pytest.raises(ArchitectureError) as caught:
-        parse(text, "a.yaml")
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+complaint = partial(error_of, ArchitectureError, parse, name="a.yaml")
 
 
 def lol(levels: int, width: int = 9) -> str:

@@ -12,6 +12,7 @@ import yaml
 from rackproof.architectures import LoadedArchitecture, load, stored
 from rackproof.errors import ArchitectureError
 from tests.unit.judging import criterion, document
+from tests.unit.refusals import error_of
 
 PARENT = document(
     criterion(),
@@ -34,10 +35,7 @@ def child(folder: Path, text: str, name: str = "child", extends: str = "small") 
 
 
 def refusal(folder: Path, text: str, **named: Any) -> str:
-    with pytest.raises(ArchitectureError) as caught:
-        child(folder, text, **named)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).replace(f"{folder}/", "")
+    return error_of(ArchitectureError, child, folder, text, **named).replace(f"{folder}/", "")
 
 
 def test_a_child_has_what_its_parent_has(folder: Path) -> None:
@@ -204,9 +202,8 @@ def test_an_entry_that_stands_twice_in_a_child_is_named(folder: Path) -> None:
 def test_a_child_has_an_identity_of_its_own(folder: Path, metadata: str, message: str) -> None:
     path = folder / "own.yaml"
     path.write_text(f"apiVersion: refarch/v1\nextends: small\nmetadata: {metadata}\n")
-    with pytest.raises(ArchitectureError) as caught:
-        load(path, [folder])
-    assert str(caught.value).replace(f"{folder}/", "") == f"own.yaml:3: {message.removesuffix(' (and 1 more)')}"
+    refused = error_of(ArchitectureError, load, path, [folder]).replace(f"{folder}/", "")
+    assert refused == f"own.yaml:3: {message.removesuffix(' (and 1 more)')}"
 
 
 def test_a_grandchild_has_another_id_than_the_first_parent(folder: Path) -> None:
@@ -314,7 +311,7 @@ class TestOverrides:
         assert "at least 0 cannot be missed" in refusal(folder, "overrides: {nfs.read: {value: 0, reason: No.}}\n")
 
 
-def test_a_severity_of_a_check_that_nobody_gives(folder: Path) -> None:
+def test_a_severity_of_an_unknown_check(folder: Path) -> None:
     (folder / "site.yaml").write_text(
         "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
         "required_checks: {gpu: [site.badge]}\n"

@@ -9,6 +9,7 @@ import pytest
 from rackproof import architectures
 from rackproof.core.architecture import Storage
 from rackproof.errors import ArchitectureError
+from tests.unit.refusals import error_of
 
 ROOT = Path(__file__).parents[3]
 REQUIRED = {
@@ -150,7 +151,6 @@ def test_contradictions_are_refused_with_their_line(line: str, complaint: str, t
     lines[place : place + (key == "options")] = [f"    {line}"]
     file = tmp_path / "rack.yaml"
     file.write_text("\n".join(lines) + "\n")
-    with pytest.raises(ArchitectureError) as raised:
-        architectures.load(file)
-    assert complaint.partition(": ")[2] in str(raised.value)
-    assert f":{place + 1}:" in str(raised.value)
+    message = error_of(ArchitectureError, architectures.load, file)
+    assert complaint.partition(": ")[2] in message
+    assert f":{place + 1}:" in message

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -11,6 +9,7 @@ from rackproof import architectures
 from rackproof.core.architecture import Architecture, Limits, System
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.expectations import expected_checks, items_of
+from tests.unit.refusals import refuses
 from tests.unit.validation.checking import ROOT
 
 WRITTEN = ROOT / "tests/data/written/hgx-h200-roce/architecture.yaml"
@@ -37,7 +36,7 @@ def test_each_key_asks_for_its_check(arch: Architecture) -> None:
     assert items_of(arch, "os.limits_daemon", ("gpu",)) == ("slurmd.service",)
 
 
-def test_nothing_is_asked_where_nothing_is_said(arch: Architecture) -> None:
+def test_no_check_is_required_without_its_key(arch: Architecture) -> None:
     bare = arch.model_copy(update={"system": System()})
     asked = {entry.check for entry in expected_checks(bare)}
     assert not {check for check in asked if check.startswith("os.")}
@@ -50,17 +49,13 @@ def test_limits_of_a_service_that_no_role_expects_would_never_be_looked_at(arch:
     assert "unknown service that a role expects 'slurmdd.service'" in problem.message
 
 
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"limits": {}}, "is empty"),
-        ({"limits": {"nofile": "unlimited"}}, "valid integer"),
-        ({"irq_affinity": "local"}, "needs irqbalance: false"),
-        ({"users": [{"name": "a"}, {"name": "a"}]}, "duplicate name a"),
-        ({"users": [{"name": "a", "uid": 2000}, {"name": "b", "uid": 2000}]}, "duplicate uid 2000"),
-        ({"users": [{"name": "root", "uid": 0}]}, "greater than or equal to 1000"),
-    ],
+test_what_cannot_be_is_refused = refuses(
+    System.model_validate,
+    ({"limits": {}}, "is empty"),
+    ({"limits": {"nofile": "unlimited"}}, "valid integer"),
+    ({"irq_affinity": "local"}, "needs irqbalance: false"),
+    ({"users": [{"name": "a"}, {"name": "a"}]}, "duplicate name a"),
+    ({"users": [{"name": "a", "uid": 2000}, {"name": "b", "uid": 2000}]}, "duplicate uid 2000"),
+    ({"users": [{"name": "root", "uid": 0}]}, "greater than or equal to 1000"),
+    error=ValidationError,
 )
-def test_what_cannot_be_is_refused(values: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValidationError, match=complaint):
-        System.model_validate(values)

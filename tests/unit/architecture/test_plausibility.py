@@ -240,7 +240,7 @@ class TestClaims:
 
     def test_neither_is_refused(self) -> None:
         assert wrong(criterion(), claims=CLAIM) == [
-            "claims.A1: no criterion or check names it: name it, or say why it is not_checkable"
+            "claims.A1: no criterion or check names it: add one, or the reason under not_checkable"
         ]
 
     def test_both_is_refused(self) -> None:

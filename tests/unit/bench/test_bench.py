@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench import collectives, links, storage
-from rackproof.bench.collective_reader import nccl_rows
+from rackproof.bench.collective_reader import ENGINES, nccl_wrong
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.relay import socket_of
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import ArchitectureError
 from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
+from rackproof.parse.nccl_tests import parse_nccl_tests
 from rackproof.remote.command import CommandResult
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import Answer, lab_rack, said, scripted, virtual_rack
+from tests.unit.fakes import Answer, lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import Document, StorageNodes
 
 DATA = Path(__file__).parents[2] / "data" / "tools"
@@ -42,7 +44,7 @@ def measure(
 ) -> list[Measurement]:  # type: ignore[assignment]
     with scripted(folder, answer) as session:
         session.fleet.dead |= dead  # type: ignore[attr-defined]
-        run_steps(session, "run-1", steps, set(done), lambda text: None)
+        run_steps(session, steps, set(done), lambda text: None)
     return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
 
 
@@ -112,7 +114,7 @@ def test_an_unreadable_memory_is_no_memory(tmp_path: Path, text: str) -> None:
         answer = fio(node, command)
         if answer is None or "drop_caches" not in command:
             return answer
-        return said(node, command, text + answer.text[answer.text.index("-- mountinfo") :])
+        return reply(node, command, text + answer.text[answer.text.index("-- mountinfo") :])
 
     companions = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], odd))["read_bandwidth gpu-01"].companions
     assert companions
@@ -121,7 +123,7 @@ def test_an_unreadable_memory_is_no_memory(tmp_path: Path, text: str) -> None:
 
 def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Path) -> None:
     with scripted(tmp_path, fio) as session:
-        run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), lambda text: None)
+        run_steps(session, [step("storage/nfs-tcp/read")], set(), lambda text: None)
         asked = session.fleet.asked  # type: ignore[attr-defined]
     drops = [k for k, (_, command) in enumerate(asked) if "drop_caches" in command]
     (launch,) = [k for k, (_, command) in enumerate(asked) if measured_run(command)]
@@ -133,7 +135,7 @@ def test_caches_are_dropped_on_clients_and_server_before_fio_starts(tmp_path: Pa
 
 def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Path) -> None:
     with scripted(tmp_path, fio) as session:
-        run_steps(session, "run-1", [step("storage/cephfs/write")], set(), lambda text: None)
+        run_steps(session, [step("storage/cephfs/write")], set(), lambda text: None)
         (command,) = [c for _, c in session.fleet.asked if measured_run(c)]  # type: ignore[attr-defined]
     assert "bs=1048576" in command
     assert "end_fsync=1" in command
@@ -144,12 +146,15 @@ def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Pat
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (lambda n, c: said(n, c, rc=127, err="sh: 1: fio: not found"), "command not found"),
-        (lambda n, c: said(n, c, "Killed\n", rc=137, err="Killed"), "exit status 137"),
-        (lambda n, c: said(n, c, "rubbish\n"), "unreadable output"),
-        (lambda n, c: said(n, c, ""), "unreadable output"),
-        (lambda n, c: said(n, c, fio(n, c).stdout[:900]), "unreadable output"),  # type: ignore[union-attr]
-        (lambda n, c: said(n, c, rc=None, error="not finished within 70 s"), "not finished within 70 s"),
+        (lambda n, c: reply(n, c, rc=127, err="sh: 1: fio: not found"), "is not installed"),
+        (
+            lambda n, c: reply(n, c, "Killed\n", rc=137, err="Killed"),
+            "in time or was killed (exit status 137)",
+        ),
+        (lambda n, c: reply(n, c, "rubbish\n"), "unreadable output"),
+        (lambda n, c: reply(n, c, ""), "unreadable output"),
+        (lambda n, c: reply(n, c, fio(n, c).stdout[:900]), "unreadable output"),  # type: ignore[union-attr]
+        (lambda n, c: reply(n, c, rc=None, error="not finished within 70 s"), "not finished within 70 s"),
     ],
 )
 def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
@@ -167,7 +172,7 @@ def test_a_fio_that_fails_gives_unmeasured_with_the_reason(
 def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(tmp_path: Path) -> None:
     def failing(document: Document) -> None:
         for entry in document["client_stats"]:
-            entry["error"] = 5 if entry["hostname"] == "10.77.0.22" else 0
+            entry["error"] = 5 if entry["hostname"] == socket_of("gpu-02") else 0
 
     nodes = StorageNodes(virtual_rack(), change=failing)
     measured = by_subject(measure(tmp_path, [step("storage/local/read")], nodes.answer))
@@ -179,7 +184,7 @@ def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(
 def test_an_unmounted_client_is_named_and_the_rest_is_measured(tmp_path: Path) -> None:
     def answer(node: str, command: str) -> CommandResult | None:
         if "mountpoint" in command and node == "gpu-02":
-            return said(node, command, rc=1, err="/mnt/local is not mounted")
+            return reply(node, command, rc=1, err="/mnt/local is not mounted")
         return fio(node, command)
 
     measured = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
@@ -199,11 +204,11 @@ def test_a_node_that_dies_in_the_middle_leaves_the_others_measured(tmp_path: Pat
         def answer(node: str, command: str) -> CommandResult | None:
             if measured_run(command) and victim not in fleet.dead:  # type: ignore[attr-defined]
                 fleet.dead.add(victim)  # type: ignore[attr-defined]
-                return said(node, command, rc=None, error="connection lost")
+                return reply(node, command, rc=None, error="connection lost")
             return fio(node, command)
 
         fleet.answer = answer  # type: ignore[attr-defined]
-        run_steps(session, "run-1", [step("storage/local/read")], set(), lambda text: None)
+        run_steps(session, [step("storage/local/read")], set(), lambda text: None)
     measured = by_subject(
         [Measurement.model_validate(r.body) for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
     )
@@ -231,10 +236,10 @@ def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (lambda n, c: said(n, c, rc=127, err="sh: 1: ib_write_bw: not found"), "command not found"),
-        (lambda n, c: said(n, c, rc=1, err="Couldn't connect to 10.77.0.21:18515"), "Couldn't connect"),
-        (lambda n, c: said(n, c, "0 0 0\n"), "unreadable output"),
-        (lambda n, c: said(n, c, rc=None, error="connection lost"), "connection lost"),
+        (lambda n, c: reply(n, c, rc=127, err="sh: 1: ib_write_bw: not found"), "is not installed"),
+        (lambda n, c: reply(n, c, rc=1, err="Couldn't connect to 10.77.0.21:18515"), "Couldn't connect"),
+        (lambda n, c: reply(n, c, "0 0 0\n"), "unreadable output"),
+        (lambda n, c: reply(n, c, rc=None, error="connection lost"), "connection lost"),
     ],
 )
 def test_a_link_tool_that_fails_gives_unmeasured_with_the_reason(
@@ -280,10 +285,10 @@ def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: P
     ("result", "reason"),
     [
         (
-            lambda n, c: said(n, c, rc=213, err="ORTE was unable to reliably start one or more daemons."),
+            lambda n, c: reply(n, c, rc=213, err="ORTE was unable to reliably start one or more daemons."),
             "unable to reliably start",
         ),
-        (lambda n, c: said(n, c, "no json here\n"), "unreadable output"),
+        (lambda n, c: reply(n, c, "no json here\n"), "unreadable output"),
     ],
 )
 def test_a_collective_that_fails_gives_unmeasured(
@@ -310,24 +315,24 @@ def test_an_engine_that_left_sizes_out_is_not_accepted(tmp_path: Path) -> None:
 
 
 def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None:
-    rows = nccl_rows("all_reduce", (DATA / "nccl-unchecked.txt").read_text())
-    assert rows
-    assert all(row.wrong is None for row in rows)
+    counts = nccl_wrong(parse_nccl_tests((DATA / "nccl-unchecked.txt").read_text(), "all_reduce"))
+    assert counts
+    assert set(counts) == {None}
 
 
 def test_an_nccl_run_without_its_footer_gives_no_number() -> None:
     with pytest.raises(ParseError, match="ended before its last size"):
-        nccl_rows("all_reduce", (DATA / "nccl-labelled-no-footer.txt").read_text())
+        ENGINES["nccl-tests"]((DATA / "nccl-labelled-no-footer.txt").read_text(), "all_reduce")
 
 
 def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:
     steps = [step("storage/local/read"), step("storage/local/write")]
-    broken = lambda n, c: said(n, c, rc=1, err="no") if measured_run(c) and "rw=write" in c else fio(n, c)  # noqa: E731
+    broken = lambda n, c: reply(n, c, rc=1, err="no") if measured_run(c) and "rw=write" in c else fio(n, c)  # noqa: E731
     measure(tmp_path, steps, broken)
     done = {r.body["step"] for r in read_records(tmp_path) if r.kind is Kind.STEP and r.body["status"] == "done"}
     assert done == {"storage/local/read"}
     with scripted(tmp_path, fio) as session:
-        run_steps(session, "run-1", steps, done, lambda text: None)
+        run_steps(session, steps, done, lambda text: None)
         launched = [c for _, c in session.fleet.asked if measured_run(c)]  # type: ignore[attr-defined]
     assert len(launched) == 1
     assert "rw=write" in launched[0]

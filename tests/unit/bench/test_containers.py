@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.bench import containers
-from rackproof.bench.container_reader import bandwidth
+from rackproof.bench.container_reader import result_of
 from rackproof.core.architecture import ContainerProfile, FioJob
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Node
@@ -56,4 +56,4 @@ def test_only_reads_are_compared() -> None:
 )
 def test_no_number_is_no_measurement(rc: int | None, stdout: bytes) -> None:
     with pytest.raises(ParseError):
-        bandwidth(CommandResult("gpu-01", "fio", rc, stdout, error=None if rc is not None else "lost"))
+        result_of(CommandResult("gpu-01", "fio", rc, stdout, error=None if rc is not None else "lost"))

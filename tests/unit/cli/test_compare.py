@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +10,15 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from rackproof.architectures import parse
 from rackproof.cli.compare import compare
-from rackproof.core.evidence import Kind
+from rackproof.core.evidence import Kind, Record
 from rackproof.errors import ArchitectureError, RunError
-from rackproof.evidence.store import EVIDENCE, EvidenceStore, read_records
-from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info
+from rackproof.evidence.store import EVIDENCE, EvidenceStore
+from tests.unit.false_certificates.edited import Body, copy, edited, example
+from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info, whole
 
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
-EXAMPLE = Path(__file__).parents[3] / "reports" / "examples" / "virtual-rack"
 
 
 @pytest.fixture
@@ -30,31 +30,26 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def record(folder: Path, reads: Mapping[str, float], text: str = TEXT) -> Path:
-    run = run_info().model_copy(
-        update={"run": folder.name, "architecture_sha256": hashlib.sha256(text.encode()).hexdigest()}
-    )
     with EvidenceStore(folder) as store:
-        store.raw(text.encode())
-        output = store.raw(b"what the tool printed")
-        store.append(Kind.RUN, run)
-        for name in NODES:
-            store.append(Kind.CHECK, check(name))
-        for name, value in reads.items():
-            store.append(Kind.MEASUREMENT, measurement(name, value, value).model_copy(update={"raw": (output,)}))
+        run = run_info().model_copy(update={"run": folder.name, "architecture_sha256": store.raw(text.encode())})
+        run = run.model_copy(update={"inventory_data": dict.fromkeys(NODES, store.raw(b"{}"))})
+        raw = (store.raw(b"what the tool printed"),)
+        numbers = [measurement(name, value, value).model_copy(update={"raw": raw}) for name, value in reads.items()]
+        for line in whole(parse(text, "x"), *numbers, run=run)[:-1]:
+            store.append(line.kind, line.body)
+        store.end(("validate", "bench"))
     return folder
 
 
-def copied(folder: Path, factor: float) -> Path:
-    """The example run with every bandwidth to NFS over RDMA changed."""
-    with EvidenceStore(folder) as store:
-        for path in (EXAMPLE / "raw").iterdir():
-            store.raw(path.read_bytes())
-        for line in read_records(EXAMPLE):
-            body = dict(line.body)
-            if line.kind is Kind.MEASUREMENT and body["labels"].get("storage") == "nfs-rdma" and "MB/s" in body["unit"]:
-                body["samples"] = [sample * factor for sample in body["samples"]]
-            store.append(line.kind, body)
-    return folder
+def slower(folder: Path) -> Path:
+    """A certified run of the virtual rack with half of every bandwidth to NFS over RDMA."""
+
+    def halved(record: Record) -> Body | None:
+        body = record.body
+        nfs_rdma = record.kind is Kind.MEASUREMENT and body["labels"].get("storage") == "nfs-rdma"
+        return body | {"samples": [n / 2 for n in body["samples"]]} if nfs_rdma and "MB/s" in body["unit"] else None
+
+    return copy(folder, edited(halved))
 
 
 def call(*arguments: str | Path) -> Result:
@@ -84,7 +79,7 @@ def test_a_number_that_is_gone_is_incomplete(reports: Path) -> None:
     result = call("a", "b")
     assert result.exit_code == 2
     assert "INCOMPLETE: no regression found" in result.stdout
-    assert "2 required items cannot be compared" in result.stdout
+    assert "3 required items cannot be compared" in result.stdout
 
 
 def test_the_threshold_is_the_users(reports: Path) -> None:
@@ -137,16 +132,17 @@ def test_evidence_that_was_changed_is_not_compared(reports: Path) -> None:
         call("a", "b")
 
 
-def test_the_example_run_is_like_itself_and_a_changed_copy_is_not(reports: Path) -> None:
-    assert call(EXAMPLE, EXAMPLE).exit_code == 0
-    worse = call(EXAMPLE, copied(reports / "slower", 0.5))
+def test_a_whole_run_is_like_itself_and_a_changed_copy_is_not(reports: Path) -> None:
+    whole = copy(reports / "whole", example())
+    assert call(whole, whole).exit_code == 0
+    worse = call(whole, slower(reports / "slower"))
     assert worse.exit_code == 1
     assert "nfs-rdma.read" in worse.stdout.partition("worse ")[2]
     assert "REGRESSION: 8 numbers worse beyond noise" in worse.stdout
-    assert call(reports / "slower", EXAMPLE).exit_code == 0
+    assert call(reports / "slower", whole).exit_code == 0
 
 
-def test_a_run_that_was_cut_off_or_has_lost_outputs_is_said(reports: Path) -> None:
+def test_a_run_that_was_cut_off_or_has_lost_outputs_is_named(reports: Path) -> None:
     record(reports / "a", GOOD)
     path = record(reports / "b", GOOD) / EVIDENCE
     assert "never finished" not in call("a", "b").stdout

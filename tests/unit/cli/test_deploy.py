@@ -12,18 +12,22 @@ from rackproof.cli import deploy as command
 from rackproof.core.evidence import DeployRecord, Kind, NodeChanges
 from rackproof.core.rack import Node, Rack
 from rackproof.evidence.store import read_records
-from rackproof.run.converge import INTERRUPTED, Converged
+from rackproof.run.converge import Converged
+from rackproof.run.deploy_outcome import INTERRUPTED, Printed
 
 RACK = Rack("inv.py", (Node("gpu-01", ("gpu",)), Node("gpu-02", ("gpu",))))
 
 
 def outcome(reason: str | None = None, rebooted: tuple[str, ...] = (), **node: Any) -> Converged:
-    nodes = (NodeChanges(node="gpu-01", reached=True, **node), NodeChanges(node="gpu-02", reached=True))
+    nodes = (
+        NodeChanges(node="gpu-01", reached=True, rebooted="gpu-01" in rebooted, **node),
+        NodeChanges(node="gpu-02", reached=True),
+    )
     record = DeployRecord(
-        inventory="inv.py", deploy="deploys/cluster.py", dry=node.pop("dry", False), exit_status=0, ok=reason is None,
-        reason=reason, nodes=nodes, elapsed_s=1.0,
+        inventory="inv.py", deploy="deploys/cluster.py", exit_status=0, ok=reason is None, reason=reason, nodes=nodes,
+        elapsed_s=1.0,
     )  # fmt: skip
-    return Converged(record, b"{}", b"said", rebooted)
+    return Converged(record, Printed("inv.py", "deploys/cluster.py", False, 0, None, 1.0))
 
 
 def deploy(
@@ -83,10 +87,15 @@ def test_otherwise_it_runs_once(
 ) -> None:
     done, asked = deploy(monkeypatch, tmp_path, [first], *options)
     assert len(asked) == 1
-    assert done.exit_code == (0 if first.record.ok else 2)
+    assert done.exit_code == (0 if first.record.ok else 130 if first.record.reason == INTERRUPTED else 2)
 
 
 def test_the_whole_run_has_a_limit_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for options, limit_s in (((), 21600.0), (("--reboot",), 86400.0), (("--timeout", "90"), 90.0)):
+    for options, limit_s in (
+        ((), 21600.0),
+        (("--reboot",), 86400.0),
+        (("--timeout", "90"), 90.0),
+        (("--dry",), 1800.0),
+    ):
         _, asked = deploy(monkeypatch, tmp_path / str(limit_s), [outcome()], *options)
         assert asked[0]["timeout_s"] == limit_s

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from rackproof.cli import main as entry
+from tests.unit.warm_python import cold_run
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 ROOT = Path(__file__).parents[3]
 INVENTORY = """
@@ -109,10 +112,9 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(
 
 
 def test_help_does_not_import_the_heavy_libraries() -> None:
-    import subprocess
     import sys
 
     code = "import sys; from rackproof.cli.main import cli; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = cold_run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"pydantic", "rich", "paramiko", "fabric", "pytest", "matplotlib", "pyinfra", "jinja2"}
     assert not heavy & set(done.stdout.split())

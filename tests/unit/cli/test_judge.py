@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,36 +10,29 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from rackproof.architectures import parse
 from rackproof.cli.main import cli
-from rackproof.core.evidence import Kind
 from rackproof.errors import RackproofError
-from rackproof.evidence.store import EVIDENCE, EvidenceStore
-from tests.unit.judging import GPU, NODES, check, criterion, document, run_info
-from tests.unit.recorded_reads import append_reads
+from rackproof.evidence.store import EVIDENCE
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.judging import criterion, document
 
-TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
+__all__ = ["world"]
+
+TEXT = yaml.safe_dump(document(criterion(), profiles={"full": {}}), sort_keys=False)
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "architectures").mkdir()
-    (tmp_path / "architectures/small.yaml").write_text(TEXT)
-    return tmp_path
+def here(world: World) -> World:
+    """Runs of its rack are in ``reports/``; none yet."""
+    (world.folder / "architectures/small.yaml").write_text(TEXT)
+    return world
 
 
-def record(folder: Path, text: str = TEXT, read: float = 60.0) -> Path:
-    """A finished run whose nodes all read at ``read`` MB/s."""
-    architecture = parse(text, "x")
-    run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(text.encode()).hexdigest()})
-    with EvidenceStore(folder) as store:
-        store.raw(text.encode())
-        store.append(Kind.RUN, run)
-        for name in NODES:
-            store.append(Kind.CHECK, check(name))
-        append_reads(store, architecture, dict.fromkeys(GPU, read))
-    return folder
+def record(world: World, read: float = 60.0) -> Path:
+    """The folder ``reports/a`` of a finished run whose nodes all read at ``read`` MB/s."""
+    world.rate = read
+    world.certify()
+    return world.runs[-1].rename(world.folder / "reports/a")
 
 
 def judge(*arguments: str) -> Result:
@@ -55,43 +47,46 @@ def answer(*arguments: str) -> dict[str, Any]:
     return document
 
 
-def test_judging_twice_gives_the_same_bytes(here: Path) -> None:
-    record(here / "reports/a")
+def test_judging_twice_gives_the_same_bytes(here: World) -> None:
+    record(here)
     assert answer("a")["outcome"] == "CERTIFIED"
-    files = {path: path.read_bytes() for path in (here / "reports/a").iterdir() if path.is_file()}
+    files = {path: path.read_bytes() for path in (here.folder / "reports/a").iterdir() if path.is_file()}
     assert answer("a")["outcome"] == "CERTIFIED"
-    assert files == {path: path.read_bytes() for path in (here / "reports/a").iterdir() if path.is_file()}
+    assert files == {path: path.read_bytes() for path in (here.folder / "reports/a").iterdir() if path.is_file()}
 
 
-def test_a_run_is_judged_against_the_text_that_was_stored_with_it(here: Path) -> None:
-    record(here / "reports/a")
+def test_a_run_is_judged_against_the_text_that_was_stored_with_it(here: World) -> None:
+    record(here)
     stricter = yaml.safe_dump(document(criterion(**{"pass": {"op": "ge", "value": 90, "unit": "MB/s"}})))
-    (here / "architectures/small.yaml").write_text(stricter)
+    (here.folder / "architectures/small.yaml").write_text(stricter)
     result = judge("a")
     assert result.exit_code == 0
     assert "small.yaml has changed since the run; --architecture small judges against it as it is now" in result.stderr
     assert answer("a", "--architecture", "small")["outcome"] == "NOT CERTIFIED"
 
 
-def test_an_architecture_that_is_gone_can_still_be_judged_against(here: Path) -> None:
-    record(here / "reports/a")
-    (here / "architectures/small.yaml").unlink()
+def test_an_architecture_that_is_gone_can_still_be_judged_against(here: World) -> None:
+    record(here)
+    (here.folder / "architectures/small.yaml").unlink()
     assert answer("a")["outcome"] == "CERTIFIED"
 
 
-def test_a_run_whose_architecture_is_not_stored_says_what_to_do(here: Path) -> None:
-    folder = record(here / "reports/a")
+def test_a_run_whose_architecture_is_not_stored_says_what_to_do(here: World) -> None:
+    folder = record(here)
     for path in (folder / "raw").iterdir():
         path.unlink()
     with pytest.raises(RackproofError, match="name one with --architecture"):
         cli.main(["judge", "a"], standalone_mode=False)
 
 
-@pytest.mark.parametrize("position", [2, 5])
-def test_evidence_that_was_changed_makes_the_run_invalid(here: Path, position: int) -> None:
-    folder = record(here / "reports/a")
+@pytest.mark.parametrize(
+    ("kind", "old", "new"), [("check", "passed", "failed"), ("measurement", 'samples":[', 'samples":[9')]
+)
+def test_evidence_that_was_changed_makes_the_run_invalid(here: World, kind: str, old: str, new: str) -> None:
+    folder = record(here)
     lines = (folder / EVIDENCE).read_text().splitlines()
-    lines[position] = lines[position].replace("60.0", "90.0").replace('"outcome":"passed"', '"outcome":"failed"')
+    position = next(k for k, line in enumerate(lines) if f'"kind":"{kind}"' in line and old in line)
+    lines[position] = lines[position].replace(old, new)
     (folder / EVIDENCE).write_text("\n".join(lines) + "\n")
     document = answer("a")
     assert document["outcome"] == "INCOMPLETE"
@@ -100,8 +95,8 @@ def test_evidence_that_was_changed_makes_the_run_invalid(here: Path, position: i
     assert verdicts["run.evidence"]["message"].startswith(f"record {position} was changed after it was written")
 
 
-def test_evidence_that_is_changed_from_the_start_is_an_error(here: Path) -> None:
-    folder = record(here / "reports/a")
+def test_evidence_that_is_changed_from_the_start_is_an_error(here: World) -> None:
+    folder = record(here)
     text = (folder / EVIDENCE).read_text()
     (folder / EVIDENCE).write_text(text.replace('"small"', '"large"', 1))
     with pytest.raises(
@@ -110,8 +105,8 @@ def test_evidence_that_is_changed_from_the_start_is_an_error(here: Path) -> None
         cli.main(["judge", "a"], standalone_mode=False)
 
 
-def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: Path) -> None:
-    folder = record(here / "reports/a")
+def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: World) -> None:
+    folder = record(here)
     evidence = (folder / EVIDENCE).read_bytes()
     (folder / EVIDENCE).write_bytes(evidence[: evidence.rindex(b"\n", 0, -1) - 30])  # in the last measurement
     assert answer("a")["outcome"] == "INCOMPLETE"
@@ -119,31 +114,32 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(here: Path) -> None:
     assert "The last line of the evidence is incomplete and was left out." in notes
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity"])
-def test_a_number_that_is_none_is_a_damaged_line(here: Path, bad: str) -> None:
-    folder = record(here / "reports/a")
-    (folder / EVIDENCE).write_text((folder / EVIDENCE).read_text().replace("60.0", bad))
+def test_a_value_that_is_not_a_number_is_a_damaged_line(here: World, bad: str) -> None:
+    folder = record(here)
+    (folder / EVIDENCE).write_text((folder / EVIDENCE).read_text().replace('"samples":[', f'"samples":[{bad},'))
     assert answer("a")["outcome"] == "INCOMPLETE"
     assert answer("a")["counts"]["required"]["INVALID"] == 1
 
 
-def test_another_architecture_is_named_in_the_notes(here: Path) -> None:
-    folder = record(here / "reports/a")
+def test_another_architecture_is_named_in_the_notes(here: World) -> None:
+    folder = record(here)
     other = document(criterion()) | {"roles": {"login": {}}}
     other["metadata"] = other["metadata"] | {"id": "other"}
     other["criteria"][0]["members"] = "login"
     for storage in other["storage"].values():
         storage |= {"server_role": "login", "client_roles": ["login"]}
-    (here / "architectures/other.yaml").write_text(yaml.safe_dump(other))
+    (here.folder / "architectures/other.yaml").write_text(yaml.safe_dump(other))
     assert answer("a", "--architecture", "other")["outcome"] == "NOT CERTIFIED"
     notes = json.loads((folder / "certificate.json").read_text())["notes"]
     assert any("was made for small" in note and "judged against other" in note for note in notes)
 
 
-def test_a_site_s_own_bar_stands_in_the_certificate_beside_the_published_one(here: Path) -> None:
-    folder = record(here / "reports/a", read=15.0)
+def test_a_site_s_own_bar_stands_in_the_certificate_beside_the_published_one(here: World) -> None:
+    folder = record(here, read=15.0)
     assert answer("a")["outcome"] == "NOT CERTIFIED"
-    (here / "architectures/site.yaml").write_text(
+    (here.folder / "architectures/site.yaml").write_text(
         "apiVersion: refarch/v1\nextends: small\nmetadata: {id: site, version: 1.0.0}\n"
         "overrides:\n  nfs.read: {value: 12, reason: One switch is still at 10G., by: Ada}\n"
     )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from rackproof.cli.main import cli
-from rackproof.cli.options import LIMIT_HELP
+from rackproof.cli.options import LIMIT_HELP, FiniteRange
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -38,3 +39,27 @@ def test_these_commands_can_be_limited_to_nodes() -> None:
 @pytest.mark.parametrize("option", [option for _, option in LIMITED], ids=[name for name, _ in LIMITED])
 def test_every_limit_is_the_one_option(option: click.Option) -> None:
     assert (option.help, option.multiple, option.metavar) == (LIMIT_HELP, True, "NODES")
+
+
+RANGES = [
+    pytest.param(option, id=f"{name} {option.opts[0]}")
+    for name, command in commands(cli, "rackproof")
+    for option in command.params
+    if isinstance(option.type, click.FloatRange) or option.type is click.FLOAT
+]
+
+
+@pytest.mark.parametrize("option", RANGES)
+def test_a_number_in_an_option_is_finite(option: click.Option) -> None:
+    assert isinstance(option.type, FiniteRange)
+    for word in ("nan", "inf", "-inf", "NaN", "1e999"):
+        with pytest.raises(click.BadParameter):
+            option.type.convert(word, option, None)
+    assert option.type.convert("2.5", option, None) == 2.5
+    assert RANGES
+
+
+def test_a_comparison_with_no_number_as_threshold_is_refused() -> None:
+    done = CliRunner().invoke(cli, ["compare", "a", "b", "--threshold", "nan"])
+    assert done.exit_code != 0
+    assert "nan is no finite number" in done.output

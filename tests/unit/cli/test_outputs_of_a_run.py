@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from rackproof.architectures import parse
 from rackproof.cli.main import cli
-from rackproof.core.evidence import Kind
-from rackproof.evidence.store import RAW, EvidenceStore
-from tests.unit.cli.test_judge import TEXT, here
-from tests.unit.judging import GPU, NODES, check, measurement, run_info
-from tests.unit.recorded_reads import append_reads
+from rackproof.cli.outputs import CERTIFICATE
+from rackproof.core.evidence import Kind, Record
+from rackproof.evidence.store import RAW, read_records
+from tests.unit.cli.test_judge import here, record
+from tests.unit.false_certificates.edited import edited, write
+from tests.unit.false_certificates.racks import World, world
 
-__all__ = ["here"]
-
-ARCHITECTURE = parse(TEXT, "x")
-
-
-def record(folder: Path, *more: str) -> list[str]:
-    """A run with one output a number, whose names it returns; a further number of the first node refers to ``more``."""
-    run = run_info().model_copy(update={"architecture_sha256": hashlib.sha256(TEXT.encode()).hexdigest()})
-    with EvidenceStore(folder) as store:
-        store.raw(TEXT.encode())
-        store.append(Kind.RUN, run)
-        for name in NODES:
-            store.append(Kind.CHECK, check(name))
-        names = [append_reads(store, ARCHITECTURE, {name: 60.0}, part=f"/{name}")[0].raw[0] for name in GPU]
-        for output in more:
-            store.append(Kind.MEASUREMENT, measurement(GPU[0], 60.0).model_copy(update={"raw": (names[0], output)}))
-    return names
+__all__ = ["here", "world"]
 
 
-def judged(here: Path) -> tuple[str, list[str]]:
-    """The outcome, and what is said of the evidence."""
+def record_outputs(here: World) -> list[Record]:
+    """A run; the commands whose outputs have its numbers."""
+    record(here)
+    records = read_records(here.folder / "reports/a")
+    named = {name for r in records if r.kind is Kind.MEASUREMENT for name in r.body["raw"]}
+    return [r for r in records if r.kind is Kind.COMMAND and r.body["stdout"] in named]
+
+
+def judged(here: World) -> tuple[str, list[str]]:
+    """The outcome, and the messages about the evidence."""
     result = CliRunner().invoke(cli, ["judge", "a", "--json"])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    folder = here / "reports/a"
+    folder = here.folder / "reports/a"
     assert (folder / "certificate.html").stat().st_size > 0
     document = json.loads((folder / "certificate.json").read_text())
     verdicts = [v for v in document["verdicts"] if v["id"] == "run.evidence"]
@@ -48,34 +38,40 @@ def judged(here: Path) -> tuple[str, list[str]]:
     return document["outcome"], [v["message"] for v in verdicts]
 
 
-def test_a_run_with_all_its_outputs_is_certified(here: Path) -> None:
-    record(here / "reports/a")
+def test_a_run_with_all_its_outputs_is_certified(here: World) -> None:
+    record(here)
     assert judged(here) == ("CERTIFIED", [])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
         (lambda path: path.unlink(), "is missing (No such file or directory)"),
         (lambda path: path.write_bytes(b"gpu-01 read 90"), "was changed after it was recorded"),
     ],
 )
-def test_an_output_that_is_gone_or_changed_makes_the_run_invalid(here: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]
-    name, _ = record(here / "reports/a")
-    change(here / "reports/a" / RAW / name)
-    assert judged(here) == ("INCOMPLETE", [f"output {name[:12]} {said}, of the command in record 4"])
+def test_an_output_that_is_gone_or_changed_makes_the_run_invalid(here: World, change, words: str) -> None:  # type: ignore[no-untyped-def]
+    first, *_ = record_outputs(here)
+    name = first.body["stdout"]
+    change(here.folder / "reports/a" / RAW / name)
+    assert judged(here) == ("INCOMPLETE", [f"output {name[:12]} {words}, of the command in record {first.seq}"])
 
 
-def test_several_are_counted(here: Path) -> None:
-    for name in record(here / "reports/a"):
-        (here / "reports/a" / RAW / name).unlink()
+def test_several_are_counted(here: World) -> None:
+    commands = record_outputs(here)
+    for command in commands:
+        (here.folder / "reports/a" / RAW / command.body["stdout"]).unlink()
     outcome, (message,) = judged(here)
     assert outcome == "INCOMPLETE"
-    assert message.startswith("2 outputs are missing or changed, the first: output ")
+    assert message.startswith(f"{len(commands)} outputs are missing or changed, the first: output ")
 
 
-def test_a_path_is_no_name_of_an_output(here: Path) -> None:
-    record(here / "reports/a", "../../../../etc/passwd")
+def test_a_path_is_no_name_of_an_output(here: World) -> None:
+    folder = record(here)
+    first = next(record for record in read_records(folder) if record.kind is Kind.MEASUREMENT)
+    raw = [*first.body["raw"], "../../../../etc/passwd"]
+    write(folder, edited(lambda r: r.body | {"raw": raw} if r.seq == first.seq else None, read_records(folder)))
+    (folder / CERTIFICATE).unlink()
     outcome, (message,) = judged(here)
     assert outcome == "INCOMPLETE"
     assert "output '../../../../' is missing (outputs have a sha256 for a name)" in message

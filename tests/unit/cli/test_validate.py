@@ -13,12 +13,13 @@ from click.testing import CliRunner, Result
 from rackproof.cli import runs
 from rackproof.cli.validate import validate
 from rackproof.core.evidence import Kind
+from rackproof.core.rack import Node
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import write_recordings
 from rackproof.run import stages
-from tests.unit.fakes import FakeFleet, lab_rack, said
+from tests.unit.fakes import FakeFleet, lab_rack, reply
 
 CHECKS = """\
 from rackproof.validation import check, expect, read
@@ -109,7 +110,7 @@ def test_the_answer_can_be_read_by_a_program(here: Path) -> None:
         (["--from=rec", "--tags=storge"], "--tags storge: no check has that tag; did you mean 'storage'?"),
         (["--from=rec", "--limit=gpu-7"], "'gpu-7' matches no node; the rack has"),
         (["--from=rec", "-k", "("], "-k '(': expected"),
-        (["--from=none"], "none: no recording there"),
+        (["--from=none"], "none: the folder has no recordings"),
         ([], "give an INVENTORY, or recordings with --from DIR"),
     ],
 )
@@ -136,16 +137,9 @@ def live(here: Path, monkeypatch: pytest.MonkeyPatch) -> FakeFleet:
     """Nodes that answer one by one; what they were asked is in ``asked``."""
 
     def answer(node: str, command: str) -> CommandResult:
-        return said(node, command, "6.12\n") if command == "uname -r" else said(node, command, rc=0)
+        return reply(node, command, "6.12\n") if command == "uname -r" else reply(node, command, rc=0)
 
-    class Fleet(FakeFleet):
-        def __enter__(self) -> FakeFleet:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-    fleet = Fleet(lab_rack(), answer)
+    fleet = FakeFleet(lab_rack(), answer)
     monkeypatch.setattr(stages, "Fleet", lambda rack: fleet)
     monkeypatch.setattr(runs, "load_rack", lambda inventory: fleet.rack)
     return fleet
@@ -187,3 +181,18 @@ def test_nothing_selected_on_a_live_rack_is_no_success(here: Path, live: FakeFle
     done = ran("inventories/lab.py", "--limit=gpu-01", "-k", "zzz", "--quiet")
     assert done.exit_code == 2
     assert "nothing was checked" in done.output
+
+
+@pytest.mark.parametrize("groups", [[], ["storage"], ["other"]])
+def test_recordings_without_their_roles_do_not_pass(here: Path, groups: list[str]) -> None:
+    """What has to answer follows from the architecture, not from the groups that the files name."""
+    nodes = [Node(node.name, tuple(groups), node.data) for node in lab_rack().nodes]
+    answers = [Recording(n, by_command([CommandResult(n.name, "uname -r", 0, b"6.12\n")])) for n in nodes]
+    write_recordings(here / "rec", answers)
+    done = ran("--from=rec", "-k", "t.kernel")
+    assert done.exit_code == 0, done.output  # a selection says itself that it is a part
+    done = ran("--from=rec")
+    assert done.exit_code == 1
+    assert "FAIL rack: rack.count[gpu]" in done.output
+    if groups != ["storage"]:
+        assert "rack.role: expected a node with one of the roles" in done.output

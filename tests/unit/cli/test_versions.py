@@ -49,7 +49,7 @@ def test_urls_of_inputs_are_listed_with_their_digest_and_without_secrets() -> No
         "nothing": {"url": ""},
         "images": ["registry.example/nccl:1"],
     }
-    downloads = {(item.kind, item.url or item.name, item.sha256) for item in of_inputs(plain, "storage_clients")}
+    downloads = {(item.kind, item.url or item.name, item.sha256) for item in of_inputs(plain, "storage_client")}
     assert downloads == {
         ("file", "https://host.example/install", "c" * 64),
         ("repository", "https://r.example/apt", ""),

@@ -143,17 +143,17 @@ def test_firmware_is_of_adapters_that_have_a_board_id_and_half_an_answer_is_none
 
 
 @pytest.mark.parametrize(
-    ("odd", "said"),
+    ("odd", "words"),
     [
         (answer({"libnccl2": "2.28.3-1+cuda13.0"}), "gpu-03: libnccl2: 2.28.3-1+cuda13.0, most others: 2.30.4-1+cuda"),
         (answer(firmware="MT_0000000838 28.42.1000"), "gpu-03: firmware MT_0000000838: 28.42.1000, most others: 28.43"),
         (answer(firmware="MT_0000000838 28.42.1000\nMT_0000000838 28.43.2026"), "28.42.1000, 28.43.2026, most others"),
     ],
 )  # fmt: skip
-def test_a_node_that_differs_is_named_and_nothing_is_written(lock: Any, odd: str, said: str) -> None:
+def test_a_node_that_differs_is_named_and_nothing_is_written(lock: Any, odd: str, words: str) -> None:
     done, out = lock({"gpu-01": answer(), "gpu-02": answer(), "gpu-03": odd})
     assert done.exit_code == 1
-    assert said in done.stderr
+    assert words in done.stderr
     assert "not locked: gpu-03 differ from their peers" in done.stderr
     assert not out.exists()
 
@@ -166,7 +166,7 @@ def test_nodes_that_are_alike_and_at_odds_with_themselves_make_no_set(lock: Any)
     assert not out.exists()
 
 
-def test_of_two_nodes_that_differ_both_values_are_said(lock: Any) -> None:
+def test_of_two_nodes_that_differ_both_values_are_printed(lock: Any) -> None:
     done, out = lock({"gpu-01": answer(), "gpu-02": answer({"nvidia-fabricmanager": "580.95.05-1"})})
     assert done.exit_code == 1
     assert "nvidia-fabricmanager: 580.95.05-1, most others: 580.126.20-1" in done.stderr

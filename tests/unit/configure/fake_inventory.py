@@ -10,6 +10,8 @@ import time as _time
 from typing import Any as _Any
 
 from rackproof.configure.facts import END as _END
+from rackproof.configure.node.inputs import NodeInputs
+from rackproof.configure.settings import read_inputs
 from rackproof.core.rack import Node as _Node
 from tests.unit.configure.rack import rack as _rack
 
@@ -97,13 +99,13 @@ def _unit_responses(name: str) -> dict[str, list[str]]:
     from rackproof.configure.gpu import simulated as gpu
     from rackproof.configure.node import plan as node
     from rackproof.configure.slurm import plan as slurm
-    from rackproof.configure.storage import plan as storage_client
+    from rackproof.configure.storage_client import plan as storage_client
     from rackproof.configure.storage_server import plan as storage_server
     from tests.unit.configure.rack import site
 
     here = site(name)
-    own = node.units(here, base.node_inputs(here))
-    sets = [base.units(here), base.updates(here), own, fabric.units(here.ports), soft_roce.units(here)]
+    own = node.units(here, read_inputs(here.node, NodeInputs))
+    sets = [base.units(here), base.updates(masked=True), own, fabric.units(here.ports), soft_roce.units(here)]
     if name.startswith("storage"):
         plan = ceph.cluster_plan(here)
         sets += [storage_server.units(here), ceph.units(plan), slurm.controller_units()]

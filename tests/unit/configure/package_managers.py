@@ -11,19 +11,37 @@ version() { awk -v n="$1" '$1 == n || $1 "-" $2 == n { print $2; exit }' $P; }
 offered() { awk -v n="$1" '$1 == n || $1 == "*" { print $2 }' $O; }
 after() { while [ "$1" != -- ] && [ $# -gt 1 ]; do shift; done; shift; printf '%s\n' "$@"; }
 """
-_DPKG_QUERY = r"""
+_READ = r"""
+function known(   line, word) {  # versions by name, and by name and version
+  while ((getline line <P) > 0) {
+    split(line, word, " ")
+    if (!(word[1] in V)) V[word[1]] = word[2]
+    if (!((word[1] "-" word[2]) in V)) V[word[1] "-" word[2]] = word[2]
+  }
+}
+"""
+_DPKG_QUERY = (
+    r"""
 shift; f=$1; shift; [ "${1:-}" != -- ] || shift
 [ $# -gt 0 ] || set -- $(awk '{ print $1 }' $P)
-s=0
-for n; do
-  v=$(version "$n"); [ -n "$v" ] || { echo "dpkg-query: no packages found matching $n" >&2; s=1; continue; }
-  u=${v#*:}
-  f=${f#-f=}
-  printf '%b' "$(printf %s "$f" | sed "s/\${db:Status-Status}/installed/; s/\${Package}/$n/; s/\${Version}/$v/;
-    s/\${source:Upstream-Version}/${u%-*}/")"
-done
-exit $s
+awk -v f="${f#-f=}" -v P="$P" '"""
+    + _READ
+    + r"""
+BEGIN {
+  known()
+  for (i = 1; i < ARGC; i++) {
+    n = ARGV[i]
+    if (!(n in V)) { print "dpkg-query: no packages found matching " n >"/dev/stderr"; s = 1; continue }
+    u = V[n]; sub(/^[^:]*:/, "", u); sub(/-[^-]*$/, "", u)
+    t = f
+    gsub(/[$][{]db:Status-Status[}]/, "installed", t); gsub(/[$][{]Package[}]/, n, t)
+    gsub(/[$][{]Version[}]/, V[n], t); gsub(/[$][{]source:Upstream-Version[}]/, u, t)
+    printf "%s", t
+  }
+  exit s
+}' "$@"
 """
+)
 _DPKG_DEB = 'case $3 in Package) basename "$2" .deb;; *) echo 1.0-1;; esac'
 _APT_CACHE = r"""
 for n in $(after "$@"); do for v in $(offered "$n"); do echo "$n | $v | https://x.example Packages"; done; done
@@ -73,22 +91,35 @@ case " $* " in
 *) exit 0;;
 esac
 """
-_RPM = r"""
-f=; s=0; p=
-while [ $# -gt 0 ]; do case $1 in --qf) f=$2; shift;; -qp) p=1;; -q|--quiet) ;; --) shift; break;; *) break;; esac; shift; done
-for n; do
-  case $p in
-  1) n=$(basename "$n" .rpm); v=1.0-1.el9;;
-  *) v=$(version "$n"); [ -n "$v" ] || { echo "package $n is not installed"; s=1; continue; };;
-  esac
-  e=0; case $v in *:*) e=${v%%:*}; v=${v#*:};; esac
-  r=${v#*-}; [ "$r" != "$v" ] || r=1.el9
-  [ -n "$f" ] || f="$n-$v.x86_64\n"
-  printf '%b' "$(printf %s "$f" | sed "s/%{NAME}/$n/g; s/%{VERSION}/${v%%-*}/g; s/%{RELEASE}/$r/g; s/%{EPOCHNUM}/$e/g;
-    s/%{ARCH}/x86_64/g")"
+_RPM = (
+    r"""
+f=; p=
+while [ $# -gt 0 ]; do
+  case $1 in --qf) f=$2; shift;; -qp) p=1;; -q|--quiet) ;; --) shift; break;; *) break;; esac
+  shift
 done
-exit $s
-"""  # noqa: E501
+awk -v f="$f" -v p="$p" -v P="$P" '"""
+    + _READ
+    + r"""
+BEGIN {
+  known()
+  for (i = 1; i < ARGC; i++) {
+    n = ARGV[i]; e = 0
+    if (p) { sub(/.*[/]/, "", n); sub(/[.]rpm$/, "", n); v = "1.0-1.el9" }
+    else if (n in V) v = V[n]
+    else { print "package " n " is not installed"; s = 1; continue }
+    if (v ~ /:/) { e = v; sub(/:.*/, "", e); sub(/^[^:]*:/, "", v) }
+    r = "1.el9"; if (v ~ /-/) { r = v; sub(/^[^-]*-/, "", r) }
+    w = v; sub(/-.*/, "", w)
+    t = f == "" ? n "-" v ".x86_64\n" : f
+    gsub(/%[{]NAME[}]/, n, t); gsub(/%[{]VERSION[}]/, w, t); gsub(/%[{]RELEASE[}]/, r, t)
+    gsub(/%[{]EPOCHNUM[}]/, e, t); gsub(/%[{]ARCH[}]/, "x86_64", t)
+    printf "%s", t
+  }
+  exit s
+}' "$@"
+"""
+)
 PROGRAMS = {
     "apt-cache": _APT_CACHE,
     "apt-get": _APT_GET,

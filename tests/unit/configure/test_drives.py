@@ -108,7 +108,7 @@ def test_command_and_parser_tell_ours_blank_and_foreign_apart(tmp_path: Path) ->
     for foreign in (
         ask(tmp_path, type_="TYPE=xfs\\n"),
         ask(tmp_path, signature="gpt\\nPMBR\\n"),
-        ask(tmp_path, content=b"somebody's data"),
+        ask(tmp_path, content=b"foreign data"),
         ask(tmp_path, content=bytes((1 << 20) - 1) + b"x"),
     ):
         with pytest.raises(ForeignDrive):

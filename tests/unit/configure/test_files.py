@@ -174,7 +174,7 @@ def test_script_and_archive_carry_a_plan_out(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_answer_is_no_answer() -> None:
-    with pytest.raises(ValueError, match="--"):
+    with pytest.raises(ValueError, match="expected 3 sections"):
         parse_states(["/etc/a|regular file|644|root|root"])
 
 

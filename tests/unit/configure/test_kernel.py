@@ -13,7 +13,7 @@ from rackproof.configure.kernel import (
     plan_values,
     sysctl_path,
     values_command,
-    write_script,
+    write_plan,
 )
 
 
@@ -45,7 +45,7 @@ def test_only_differences_are_planned() -> None:
 def test_a_key_that_the_kernel_lacks_is_planned_and_fails_loudly() -> None:
     (setting,) = plan_values({"net.nosuch": "1"}, {}, {})
     assert setting.actual is None
-    done = subprocess.run(["sh", "-c", write_script([setting])], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", write_plan([setting]).script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "/proc/sys/net/nosuch: this kernel has no such setting" in done.stderr
 
@@ -76,7 +76,7 @@ def test_a_clock_source_that_the_kernel_does_not_take_is_an_error(tmp_path: Path
         (tmp_path / "current_clocksource").unlink()
         (tmp_path / "current_clocksource").symlink_to("/dev/null")
     plan = plan_values({}, {CLOCK_SOURCE: "tsc"}, {CLOCK_SOURCE: "hpet"})
-    script = write_script(plan).replace(CLOCK_SOURCE.rpartition("/")[0], str(tmp_path))
+    script = write_plan(plan).script.replace(CLOCK_SOURCE.rpartition("/")[0], str(tmp_path))
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == (0 if taken else 1), done.stderr
     if not taken:

@@ -132,11 +132,11 @@ $ out=$(apt_get install -- "$@" 2>&1) || { printf "%s" "$out" >&2; }
 
 
 @pytest.mark.parametrize("folder", RACKS, ids=lambda path: path.name)
-def test_what_depends_on_hardware_is_said(folder: Path) -> None:
+def test_what_depends_on_hardware_is_listed(folder: Path) -> None:
     without = {item.name: item for item in listed(folder, machines=False) if item.kind == "unlisted"}
     assert any("depend on PCI devices" in name for name in without)
     assert any(name.startswith("dependencies of these packages") for name in without)
-    drivers = [] if folder.name != "a100-rocky9-scale" else ["nic_stack"]  # they come with its image
+    drivers = [] if folder.name != "a100-rocky9-scale" else ["nic"]  # they come with its image
     assert [item.needed_by for item in listed(folder) if item.kind == "unlisted"] == [*drivers, "packages"]
 
 
@@ -150,7 +150,7 @@ def test_packages_of_the_running_kernel_without_a_machine() -> None:
     assert {("openssh-client", "debian"), ("openssh-clients", "rhel"), ("podman", "rhel")} <= names
 
 
-def test_gpus_that_are_not_there_are_said_with_the_reason() -> None:
+def test_missing_gpus_are_listed_with_the_reason() -> None:
     folder = PLANS / "debian13-l40s"
     rack, architecture = written(folder)
     _, machines = recorded_rack(folder)
@@ -158,7 +158,7 @@ def test_gpus_that_are_not_there_are_said_with_the_reason() -> None:
     (item,) = [
         item
         for item in mirror.items_of(architecture, rack.nodes[0], None, rack, bare)
-        if item.kind == "unlisted" and item.needed_by == "gpu_stack"
+        if item.kind == "unlisted" and item.needed_by == "gpu"
     ]
     assert "no GPU of NVIDIA on the PCI bus" in item.name
 
@@ -195,7 +195,7 @@ def test_the_installer_that_a_storage_hands_out_is_listed_with_its_digest() -> N
 def test_an_installer_without_a_digest_is_an_error_of_the_inventory() -> None:
     rack, architecture = written(PLANS / "hgx-h100-ubuntu2204-weka")
     with pytest.raises(InventoryError, match="install_sha256"):
-        items(rack, architecture, storage_clients={})
+        items(rack, architecture, storage_client={})
 
 
 def test_wheels_of_the_health_check_are_listed_where_it_is_installed() -> None:
@@ -218,7 +218,7 @@ def test_firmware_images_keys_and_repositories_of_the_inputs() -> None:
     rack, architecture = written(PLANS / "hgx-h200-ubuntu2404-roce")
     images = {"MT_0000000838": {"version": "28.43.1014", "url": "https://fw.example/a.bin", "sha256": "a" * 64}}
     mirrored = items(
-        rack, architecture, nic_stack={"firmware_images": images}, containers={"image": "registry.example/check:1"}
+        rack, architecture, nic={"firmware_images": images}, containers={"image": "registry.example/check:1"}
     )
     named = {(item.kind, item.url or item.name): item.sha256 for item in mirrored}
     assert named["file", "https://fw.example/a.bin"] == "a" * 64
@@ -234,7 +234,7 @@ def test_firmware_images_keys_and_repositories_of_the_inputs() -> None:
     ],
 )
 def test_a_line_of_apt_is_taken_apart(source: str, url: str, suites: str) -> None:
-    (item,) = of_inputs({"source": source}, "storage_clients.x")
+    (item,) = of_inputs({"source": source}, "storage_client.x")
     assert (item.kind, item.url, item.version) == ("repository", url, suites)
 
 
@@ -251,6 +251,6 @@ def test_nodes_that_say_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyPa
         Node(f"gpu-{k:04}", ("gpu",), {"fabric_addresses": [f"10.0.{k // 256}.{k % 256}/16"]}) for k in range(1000)
     ]
     nodes.append(Node("login", ("login",), {}))
-    nodes.append(Node("odd", ("gpu",), {"gpu_stack": {"driver": "570"}}))
+    nodes.append(Node("odd", ("gpu",), {"gpu": {"driver": "570"}}))
     assert list(mirror.items_of_rack(Rack("r", tuple(nodes)), lambda _: architecture, lambda _: None)) == []
     assert looked == ["gpu-0000", "login", "odd"]

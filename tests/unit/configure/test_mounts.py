@@ -21,8 +21,8 @@ from rackproof.configure.mounts import (
     systemd_escape,
     table_command,
 )
-from rackproof.configure.storage.nfs import shared_transport
-from rackproof.configure.storage.plan import files
+from rackproof.configure.storage_client.nfs import shared_transport
+from rackproof.configure.storage_client.plan import files
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
 from rackproof.parse.text import text_from
 from tests.unit.configure.rack import site
@@ -170,7 +170,7 @@ def test_a_mount_over_another_transport_than_declared_is_made_again() -> None:
     assert not plan_mounts([rdma], Table(read_mounts([line]), transports={"/mnt/nfs-rdma": frozenset({"rdma"})}))
 
 
-def test_what_nobody_declares_any_more_is_let_go_and_its_unit_removed_only_where_all_are_known() -> None:
+def test_an_undeclared_mount_is_unmounted_and_its_unit_removed_only_where_all_are_known() -> None:
     nfs, table = mount("nfs-tcp"), parse_table(TABLE)
     assert not plan_mounts([nfs], table)
     plan = plan_mounts([nfs], table, complete=True)
@@ -184,13 +184,14 @@ def test_what_nobody_declares_any_more_is_let_go_and_its_unit_removed_only_where
 def machine(tmp_path: Path) -> Callable[[str, str], subprocess.CompletedProcess[str]]:
     """Runs a script with another /proc/self/mounts, units and systemctl than this machine's."""
 
-    def run(script: str, mounted: str, stops: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(script: str, mounted: str, stops: bool = True, active: bool = True) -> subprocess.CompletedProcess[str]:
         (tmp_path / "mounts").write_text(mounted)
         programs = tmp_path / "bin"
         programs.mkdir(exist_ok=True)
         gone = f"sed -i '/ \\/mnt\\/old /d' {tmp_path}/mounts" if stops else ":"
         (programs / "systemctl").write_text(
-            f'#!/bin/sh\necho "$@" >>{tmp_path}/log\ncase "$1" in stop) {gone};; is-active) exit 0;; esac\n'
+            f'#!/bin/sh\necho "$@" >>{tmp_path}/log\ncase "$1" in stop) {gone};; is-active) exit {1 - active};; '
+            'status|--no-pager) echo "x.mount: Consumed 1.350s CPU time.";; esac\n'
         )
         (programs / "systemctl").chmod(0o755)
         script = script.replace("/proc/self/mounts", f"{tmp_path}/mounts")
@@ -230,6 +231,21 @@ def test_who_keeps_a_mount_busy_is_named_and_the_unit_stays(machine: Any, tmp_pa
     assert "does its server answer?" in done.stderr
 
 
+@pytest.mark.parametrize("printed", ["unable to parse mount source: -22\n", ""])
+def test_the_last_line_is_what_mount_printed(machine: Any, tmp_path: Path, printed: str) -> None:
+    """systemd 252 logs the unit's processor time after the reason."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "journalctl").write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\n")
+    (programs / "journalctl").chmod(0o755)
+    wanted = mount("cephfs")
+    plan = plan_mounts([wanted], Table())
+    done = machine(apply_script(plan), "", active=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == (f"{wanted.unit}: {printed.strip()}" if printed else "x.mount: Consumed 1.350s CPU time.")
+
+
 def test_the_question_is_one_shell_command() -> None:
     assert subprocess.run(["dash", "-n", "-c", table_command()], check=False).returncode == 0
 
@@ -239,4 +255,4 @@ def test_units_of_network_mounts_are_recognised_in_their_former_wording_too() ->
     network = [unit for unit in units if "_netdev" in unit and "[Mount]" in unit]
     assert network
     assert all(MANAGED in unit.splitlines()[0] for unit in network)
-    assert MANAGED in "Nobody wants this unit at boot: rackproof-mounts.service starts it until it succeeds."
+    assert MANAGED in "No target wants this unit at boot: rackproof-mounts.service starts it until it succeeds."

@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
+from rackproof import architectures
 from rackproof.configure.network import (
     Link,
     Port,
@@ -15,6 +17,11 @@ from rackproof.configure.network import (
     parse_links,
     plan_ports,
 )
+from rackproof.configure.nic.inputs import NicStack
+from rackproof.core.architecture import Fabric
+from rackproof.core.rack import Node
+from rackproof.core.texts import KERNELS_PREFIXES
+from tests.unit.refusals import refuses
 
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
 LINK = Link("fabric0", "52:54:77:20:00:0b", 9000, True, ("10.77.0.21/24",))
@@ -77,18 +84,14 @@ def test_a_port_without_an_address_is_not_waited_for_and_a_bonds_is_left_to_it()
         assert "connection up" not in apply_script(changes, manager)
 
 
-@pytest.mark.parametrize(
-    ("links", "message"),
-    [
-        ([OTHER], "fabric0: expected one NIC with MAC address 52:54:77:20:00:0b, actual 0; present: enp0s3 52:54"),
-        ([], "present: none"),
-        ([replace(LINK, name="a"), replace(LINK, name="b")], "actual 2"),
-        ([replace(LINK, name="enp0s16"), replace(OTHER, name="fabric0")], "another NIC has this name"),
-    ],
+test_what_cannot_be_configured_is_refused = refuses(
+    lambda links: plan_ports([PORT], links),
+    ([OTHER], "fabric0: expected one NIC with MAC address 52:54:77:20:00:0b, actual 0; present: enp0s3 52:54"),
+    ([], "present: none"),
+    ([replace(LINK, name="a"), replace(LINK, name="b")], "actual 2"),
+    ([replace(LINK, name="enp0s16"), replace(OTHER, name="fabric0")], "another NIC has this name"),
+    error=PortProblem,
 )
-def test_what_cannot_be_configured_is_said(links: list[Link], message: str) -> None:
-    with pytest.raises(PortProblem, match=message):
-        plan_ports([PORT], links)
 
 
 def test_one_nic_is_not_two_ports() -> None:
@@ -122,14 +125,47 @@ def test_the_answer_of_ip_is_read_with_the_permanent_address() -> None:
 
 
 def test_an_answer_without_its_end_is_refused() -> None:
-    with pytest.raises(ValueError, match="--"):
+    with pytest.raises(ValueError, match="expected 2 sections"):
         parse_links(["[]"])
 
 
-def test_names_resolve_to_the_first_rail_and_every_rail_has_its_own() -> None:
-    block = hosts_block({"gpu-01": ("10.77.0.21", "10.77.1.21"), "storage-01": ("10.77.0.11",)}, "rail")
-    assert block.splitlines() == [
-        "10.77.0.21 gpu-01 gpu-01-rail0",
+def test_every_rail_has_a_name_and_the_nodes_own_name_is_not_for_data() -> None:
+    rails = {"gpu-01": ("10.77.0.21", "10.77.1.21"), "storage-01": ("10.77.0.11",), "login-01": ()}
+    control = {"gpu-01": "192.0.2.21", "storage-01": None, "login-01": "192.0.2.5"}
+    assert hosts_block(rails, control, "rail").splitlines() == [
+        "192.0.2.21 gpu-01",
+        "10.77.0.21 gpu-01-rail0",
         "10.77.1.21 gpu-01-rail1",
-        "10.77.0.11 storage-01 storage-01-rail0",
+        "10.77.0.11 storage-01-rail0",
+        "192.0.2.5 login-01",
     ]
+    assert hosts_block({"gpu-01": ("10.77.0.21",)}, {"gpu-01": "10.77.0.21"}, "fabric").splitlines() == [
+        "10.77.0.21 gpu-01 gpu-01-fabric0"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["roce", "infiniband", "soft-roce"])
+def test_control_traffic_stays_off_rails_of_real_adapters(kind: str) -> None:
+    node = Node("gpu-01", ("gpu",), {"fabric_addresses": ["10.77.0.21/24"]})
+    assert node.control_address(kind) == ("10.77.0.21" if kind == "soft-roce" else None)
+    named = replace(node, data={**node.data, "management_address": "192.0.2.21"})
+    assert named.control_address(kind) == "192.0.2.21"
+
+
+@pytest.mark.parametrize("prefix", KERNELS_PREFIXES)
+def test_no_port_gets_a_name_that_the_kernel_gives(prefix: str) -> None:
+    with pytest.raises(ValidationError, match=f"{prefix}0 is a name that the kernel gives"):
+        Fabric(kind="infiniband", mtu=4092, interface_prefix=prefix)
+    with pytest.raises(ValidationError, match=f"{prefix}7 is a name that the kernel gives"):
+        NicStack.model_validate({"ports": {f"{prefix}7": {"path": "pci-0000:29:00.0"}}})
+    Fabric(kind="infiniband", mtu=4092, interface_prefix=f"{prefix}-rail")
+
+
+def test_no_published_architecture_names_ports_as_the_kernel_does() -> None:
+    prefixes = {
+        model.fabric.interface_prefix
+        for entry in architectures.available()
+        if (model := architectures.load(entry.id).model).fabric
+    }
+    assert prefixes
+    assert not prefixes & set(KERNELS_PREFIXES)

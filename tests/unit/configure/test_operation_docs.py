@@ -10,7 +10,7 @@ import pytest
 CONFIGURE = Path(__file__).parents[3] / "rackproof" / "configure"
 PACKAGES = (
     *(".", "containers", "driver_swap", "gpu", "health_check", "nic", "node", "preflight", "reboot", "rollback"),
-    *("slurm", "storage", "versions"),
+    *("slurm", "storage_client", "versions"),
 )
 
 

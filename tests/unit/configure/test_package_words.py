@@ -80,7 +80,7 @@ def test_a_repository_that_is_not_signed_with_a_known_key(apt: RealApt) -> None:
 
 
 @needs_apt
-def test_somebody_elses_broken_repository_explains_no_other_failure(apt: RealApt) -> None:
+def test_a_foreign_broken_repository_explains_no_other_failure(apt: RealApt) -> None:
     sources = apt.root / "etc/apt/sources.list"
     sources.write_text(f"{sources.read_text()}deb [trusted=yes] http://127.0.0.1:9/debian ./\n")
     apt.publish("slurmd", "24.11-1", postinst="exit 1")

@@ -5,18 +5,30 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackproof.configure.rollback import run
 from rackproof.configure.rollback.journal import Journal, value_line
-from rackproof.configure.run_lock import LIMIT_S, Holder, held_command, parse_held, take_script
+from rackproof.configure.run_lock import (
+    LEFT_S,
+    LIMIT_S,
+    Holder,
+    held_command,
+    is_left,
+    parse_held,
+    refusal,
+    take_script,
+)
 
 FIRST = Holder("20261121T180000-aaaa", "alice", "control01")
 SECOND = Holder("20261121T181500-bbbb", "bob", "control02")
@@ -118,6 +130,49 @@ def test_a_connection_that_is_killed_holds_nothing(sshd: Path, lock: Path) -> No
     process.stdin.close()
     process.stdout.close()
     assert held(lock) is None
+
+
+def test_a_command_that_an_interrupted_run_left_is_waited_for(sshd: Path, lock: Path) -> None:
+    script = take_script(FIRST, None, str(lock)) + "\necho $$; sleep 300"
+    process = subprocess.Popen(
+        [str(sshd), "-c", 'sh -c "$1"; :', "sshd-session", script], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    left = int(process.stdout.readline())
+    try:
+        process.kill()
+        process.wait(300)
+        assert held(lock) is None
+        done = take(sshd, SECOND, lock)
+        assert done.returncode == 1
+        assert is_left(done.stderr)
+        assert refusal(done.stderr) == done.stderr.strip()
+        assert f"run {FIRST.run} of alice on control01 has ended" in done.stderr
+        assert f"(process {left})" in done.stderr
+    finally:
+        os.kill(left, signal.SIGKILL)
+        process.stdout.close()
+    while take(sshd, SECOND, lock).returncode:  # until init has reaped it
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("times", "taken"), [(3, True), (10_000, False)])
+def test_a_deploy_waits_for_what_the_one_before_left(monkeypatch: pytest.MonkeyPatch, times: int, taken: bool) -> None:
+    left = "run r1 of ann on desk has ended and left a command that still runs (process 42), so nothing was changed; x"
+    answers = iter([(False, SimpleNamespace(output=f"{left}\n"))] * times + [(True, SimpleNamespace(output=""))])
+    logged: list[str] = []
+    clock = iter(range(0, 1_000_000, 6))
+    node = SimpleNamespace(
+        current_op_global_arguments=None, data={}, run_shell_command=lambda *_, **__: next(answers),
+        log=lambda text, _: logged.append(text),
+    )  # fmt: skip
+    monkeypatch.setattr(run, "host", node)
+    monkeypatch.setattr(run, "_holder", lambda: SECOND)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    assert run.take_node() == (None if taken else left)
+    assert set(logged) == {"waiting: run r1 of ann on desk has ended and left a command that still runs (process 42)"}
+    assert 2 <= len(logged) <= LEFT_S / 10
 
 
 def test_another_process_of_the_same_number_is_another_connection(sshd: Path, lock: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is said of an input that cannot be read: where, what was meant, and never a secret."""
+"""Messages about inputs that cannot be read: place, likely key, and never a secret."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ import pytest
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.settings import Inputs, node_settings, read_inputs
-from rackproof.configure.storage.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClients
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
+from tests.unit.refusals import error_of
 
 
 def complaint(model: type[Inputs], value: Any) -> str:
-    with pytest.raises(InventoryError) as error:
-        read_inputs(Node("gpu-01", ("gpu",), {model.KEY: value}), model)
-    return str(error.value)
+    return error_of(InventoryError, read_inputs, Node("gpu-01", ("gpu",), {model.KEY: value}), model)
 
 
 @pytest.mark.parametrize(
     ("key", "model", "value", "message"),
     [
-        ("gpu_stack", GpuStack, {"repositry": {}}, "gpu_stack.repositry: no such input; did you mean 'repository'?"),
-        ("gpu_stack", GpuStack, {"imex": {"nods": []}}, "gpu_stack.imex.nods: no such input; did you mean 'nodes'?"),
-        ("gpu_stack", GpuStack, {"repository": {"ulr": "x"}}, "gpu_stack.repository."),
-        ("gpu_stack", GpuStack, {"hold": "maybe"}, "actual 'maybe'"),
-        ("gpu_stack", GpuStack, "x", "gpu_stack: expected a mapping, actual str"),
-        ("nic_stack", NicStack, {"source": "dcoa"}, "nic_stack.source: input should be 'doca', 'mlnx_ofed' or 'inbox'"),
-        ("nic_stack", NicStack, {"source": "dcoa"}, "actual 'dcoa'"),
-        ("nic_stack", NicStack, {"ring_rx": "many"}, "actual 'many'"),
+        ("gpu", GpuStack, {"repositry": {}}, "gpu.repositry: no such input; did you mean 'repository'?"),
+        ("gpu", GpuStack, {"imex": {"nods": []}}, "gpu.imex.nods: no such input; did you mean 'nodes'?"),
+        ("gpu", GpuStack, {"repository": {"ulr": "x"}}, "gpu.repository."),
+        ("gpu", GpuStack, {"hold": "maybe"}, "actual 'maybe'"),
+        ("gpu", GpuStack, "x", "gpu: expected a mapping, actual str"),
+        ("nic", NicStack, {"source": "dcoa"}, "nic.source: input should be 'doca', 'mlnx_ofed' or 'inbox'"),
+        ("nic", NicStack, {"source": "dcoa"}, "actual 'dcoa'"),
+        ("nic", NicStack, {"ring_rx": "many"}, "actual 'many'"),
     ],
 )
 def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: Any, message: str) -> None:
@@ -45,6 +44,6 @@ def test_a_secret_in_the_wrong_place_is_not_repeated() -> None:
     assert "hunter2" not in complaint(StorageClients, {"cephfs": {"secret": {"value": "hunter2"}}})
 
 
-def test_an_address_that_is_none_is_said() -> None:
+def test_an_invalid_address_is_reported() -> None:
     with pytest.raises(InventoryError, match=r"gpu-01: fabric_addresses\.0: .*, actual '10\.0\.0\.999/24'"):
         node_settings(Node("gpu-01", ("gpu",), {"fabric_addresses": ["10.0.0.999/24"], "fabric_macs": ["x"]}), 1)

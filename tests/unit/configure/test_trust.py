@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.trust import (
+    RUNS_NOTHING,
     Identity,
     authorized_keys,
     identity_command,
@@ -61,14 +62,24 @@ def test_a_node_that_does_not_answer_keeps_its_lines() -> None:
     assert authorized_keys(["gpu-01", "gpu-02"], {"gpu-02": B}, keys) == (keys, ())
 
 
-def test_a_node_that_nobody_knows_is_reported() -> None:
+def test_an_unknown_node_is_reported() -> None:
     assert known_hosts(NAMES, {"gpu-01": A}, "")[1] == ("gpu-02",)
     assert authorized_keys(["gpu-01", "gpu-02"], {"gpu-01": A, "gpu-02": Identity((), None)}, "")[1] == ("gpu-02",)
 
 
 def test_a_node_that_left_the_rack_loses_its_access() -> None:
     keys, _ = authorized_keys(["gpu-01", "gpu-02"], {"gpu-01": A, "gpu-02": B}, "")
-    assert authorized_keys(["gpu-01"], {"gpu-01": A}, keys)[0] == "ssh-ed25519 aaaa root@gpu-01\n"
+    assert authorized_keys(["gpu-01"], {"gpu-01": A}, keys)[0] == f"{RUNS_NOTHING} ssh-ed25519 aaaa root@gpu-01\n"
+
+
+def test_no_key_runs_a_command_whether_its_node_answers_or_not() -> None:
+    before = "ssh-ed25519 aaaa root@gpu-01\nssh-ed25519 bbbb root@gpu-02\n"
+    for identities in ({"gpu-01": A, "gpu-02": B}, {"gpu-02": B}, {}):
+        keys, _ = authorized_keys(["gpu-01", "gpu-02"], identities, before)
+        assert [line.split(" ", 1) for line in keys.splitlines()] == [
+            ['restrict,command="/bin/true"', line] for line in before.splitlines()
+        ]
+        assert authorized_keys(["gpu-01", "gpu-02"], {}, keys)[0] == keys
 
 
 def test_an_existing_key_is_never_replaced() -> None:

@@ -101,7 +101,7 @@ def test_enabling_reads_the_units_once_else_systemd_wants_it_of_every_unit() -> 
     assert lines.count("systemctl daemon-reload") == 1
 
 
-def test_a_masked_unit_that_shall_be_off_stays_masked() -> None:
+def test_a_masked_unit_that_is_declared_off_stays_masked() -> None:
     state = UnitState("masked", "inactive", "masked", need_reload=False)
     assert not plan_units([Unit("a.service", enabled=False, running=False)], system(a=state))
 

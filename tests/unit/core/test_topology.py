@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import combinations, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof import architectures
@@ -78,14 +78,12 @@ def test_references_are_what_they_say(name: str) -> None:
     assert [other for other in others if same_topology(topology.links, other) is None] == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), name=st.sampled_from([*NAMES]))
 def test_any_numbering_of_a_reference_matches(data: st.DataObject, name: str) -> None:
     order = data.draw(st.permutations(range(NAMES[name].gpus)))
     assert same_topology(renumbered(links_of(name), order), name) is None
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     data=st.data(),
     name=st.sampled_from([name for name in NAMES if NAMES[name].gpus > 1]),
@@ -111,7 +109,6 @@ def test_one_changed_link_never_matches(data: st.DataObject, name: str, links: i
         assert f"GPU{i}–GPU{j} {new} instead of {old}" in mismatch.differences
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.integers(2, 6).flatmap(
         lambda n: st.lists(st.lists(st.integers(0, 3), min_size=n, max_size=n), min_size=n, max_size=n)

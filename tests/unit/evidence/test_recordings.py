@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.core.evidence import Kind, NodeInfo, RunInfo
+from rackproof.core.evidence import Kind, NodeInfo
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.evidence.recordings import read_recordings
@@ -20,16 +20,10 @@ from rackproof.remote.redaction import redacted
 from rackproof.validation.context import Context, open_context
 from rackproof.validation.known import load_checks
 from rackproof.validation.survey import survey
+from tests.unit.judging import info_of_nodes
 
-INFO = RunInfo(
-    run="r",
-    started="2026-01-01T00:00:00Z",
-    rackproof="0",
-    inventory="inv.py",
-    architecture="virtual-rack",
-    architecture_sha256="0",
-    profile="lab",
-    nodes=tuple(NodeInfo(name=name, groups=("gpu",)) for name in ("gpu-01", "gpu-02")),
+INFO = info_of_nodes(
+    (NodeInfo(name=name, groups=("gpu",)) for name in ("gpu-01", "gpu-02")), architecture="virtual-rack"
 )
 UNAME = CommandResult("gpu-01", "uname -r", 0, b"6.12\n", b"warning\n", 0.25, 20.0)
 HUNG = CommandResult("gpu-01", "df", None, b"half", b"", 20.5, 20.0, "not finished within 20 s")

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import errno
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackproof.core.evidence import Kind
+from rackproof.core.evidence import PROOFS, DeployRecord, Kind, NodeChanges
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
 from rackproof.remote.command import CommandResult
+from tests.unit.judging import check, info_of_nodes
+from tests.unit.refusals import error_of
+
+RUN = info_of_nodes([]).model_dump(mode="json", by_alias=True)
+PASSED = check("gpu-01").model_dump(mode="json")
+DEPLOY = DeployRecord(
+    inventory="i", deploy="d", exit_status=0, ok=True, nodes=(NodeChanges(node="a", reached=True),), elapsed_s=1.0
+).model_dump(mode="json")
 
 
 def fill(folder: Path, count: int) -> None:
@@ -84,6 +93,20 @@ def test_a_full_disk_is_one_clear_error_and_earlier_evidence_stays_readable(
     assert not list((tmp_path / "raw").iterdir())
 
 
+def test_a_record_that_fits_in_part_is_removed_and_not_written_again(tmp_path: Path) -> None:
+    fill(tmp_path, 2)
+    before = (tmp_path / EVIDENCE).read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with EvidenceStore(tmp_path) as store:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+        try:
+            with pytest.raises(EvidenceWriteError, match="File too large"):
+                store.append(Kind.NOTE, {"text": "lost"})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / EVIDENCE).read_bytes() == before
+
+
 def test_a_command_is_recorded_with_its_outputs(tmp_path: Path) -> None:
     with EvidenceStore(tmp_path) as store:
         store.command(CommandResult("gpu-01", "echo hi", 0, b"hi\n", b"\xff\x00", 0.1, 5))
@@ -141,7 +164,7 @@ NOTE = b'{"text":"note 2"}'
     ],
     ids=["overflow", "half a character", "nested", "endless number", "no record"],
 )
-def test_a_line_that_nobody_could_have_written_is_damaged(tmp_path: Path, line) -> None:  # type: ignore[no-untyped-def]
+def test_a_line_that_the_kit_cannot_write_is_damaged(tmp_path: Path, line) -> None:  # type: ignore[no-untyped-def]
     fill(tmp_path, 4)
     path = tmp_path / EVIDENCE
     lines = path.read_bytes().splitlines()
@@ -160,13 +183,16 @@ def test_of_two_breaks_the_first_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "said"),
+    ("kind", "body", "words"),
     [
         (Kind.COMMAND, {}, "command: node: Field required"),
         (Kind.DEPLOY, {}, "deploy: inventory: Field required"),
         (Kind.CHECK, {}, "check: check: Field required"),
         (Kind.MEASUREMENT, {}, "measurement: metric: Field required"),
-        (Kind.RUN, {"nodes": 5}, "run: run: Field required"),
+        (Kind.STEP, {"step": "x", "status": "done", "elapsed_s": 1}, "step: digest: Field required"),
+        (Kind.CHECK, {k: v for k, v in PASSED.items() if k != "required"}, "check: required: Field required"),
+        (Kind.CHECK, PASSED | {"elapsed_s": "0.0"}, "check: elapsed_s: not as the kit writes it"),
+        (Kind.DEPLOY, DEPLOY | {"nodes": [{"node": "a", "reached": True}]}, "deploy: nodes.0.changed: Field required"),
         (Kind.STAGE, {}, "stage: stage: Field required"),
         (Kind.STAGE, {"stage": "bench", "event": "end"}, "stage: elapsed_s: Field required"),
         (Kind.STEP, {"step": "x", "status": 5, "elapsed_s": 1}, "step: status: Input should be"),
@@ -174,25 +200,42 @@ def test_of_two_breaks_the_first_counts(tmp_path: Path) -> None:
         (Kind.NOTE, {"text": "x", "a\nb": 1}, r"note: a\nb: Extra inputs are not permitted"),
     ],
 )
-def test_a_body_that_does_not_fit_its_kind_breaks_the_evidence(
-    tmp_path: Path, kind: Kind, body: dict[str, Any], said: str
+def test_a_body_that_does_not_fit_its_kind_is_of_another_format(
+    tmp_path: Path, kind: Kind, body: dict[str, Any], words: str
 ) -> None:
-    fill(tmp_path, 1)
     with EvidenceStore(tmp_path) as store:
+        store.append(Kind.RUN, RUN)
         store.append(kind, body)
         store.append(Kind.NOTE, {"text": "after"})
-    trusted = read_trusted(tmp_path)
-    assert len(trusted.records) == 1
-    assert trusted.broken is not None
-    assert trusted.broken.startswith(f"record 1 is not a valid {said}")
-    assert "\n" not in trusted.broken
+    message = error_of(RunError, read_trusted, tmp_path)
+    path = tmp_path / EVIDENCE
+    assert message.startswith(f"{path}: evidence of another format (record 1 is not a valid {words}")
+    assert message.endswith("judge it with the kit that wrote it: rackproof 0, build 000000000000")
+    assert message.isprintable()
 
 
-def test_evidence_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"schema": "rackproof.evidence/v9"}, "its format is rackproof.evidence/v9, this kit reads rackproof.evid"),
+        ({"schema": None}, "its format is None, this kit reads"),
+        ({"schema": "a\nb"}, r"its format is a\\nb, this kit"),
+        ({"proofs": ["end", "guard"]}, "it lacks the proofs checks, identity, readers, planned, ports, storage"),
+        ({"proofs": None}, "it lacks the proofs checks, end, guard, identity, readers, planned, ports, storage"),
+        ({"proofs": [*PROOFS, "moon"]}, "this kit does not know its proofs moon"),
+        ({"nodes": 5}, "record 0 is not a valid run: nodes: Input should be a valid tuple"),
+        ({"kit_sha256": ""}, "record 0 is not a valid run: kit_sha256: String should match pattern"),
+    ],
+)
+def test_evidence_of_another_format_is_refused_in_one_line(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
     with EvidenceStore(tmp_path) as store:
-        store.append(Kind.RUN, {"schema": "rackproof.evidence/v9", "rack": "of the future"})
-    with pytest.raises(RunError, match=r"written by another version of rackproof \('rackproof.evidence/v9'\)"):
+        store.append(Kind.RUN, RUN | fields | {"rackproof": "0.0.9"})
+    with pytest.raises(RunError, match=rf"evidence of another format \({words}") as caught:
         read_trusted(tmp_path)
+    build = "" if fields.get("kit_sha256") == "" else ", build 000000000000"
+    assert str(caught.value).startswith(f"{tmp_path / EVIDENCE}: ")
+    assert str(caught.value).endswith(f"; judge it with the kit that wrote it: rackproof 0.0.9{build}")
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("name", ["../evidence.jsonl", "", "a\x00b", "x" * 5000, "A" * 64, f"{'0' * 64}\n"])

@@ -12,16 +12,16 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from rackproof.bench.readers import READERS
+from rackproof.bench import waiting
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
-from rackproof.bench.storage_reader import NAME
+from rackproof.bench.storage_reader import NAME, read_storage
 from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.node_checks import Place, node_checks
-from rackproof.core.evidence import CheckResult, DeployRecord, Measurement, NodeChanges, Record, Scope
+from rackproof.core.evidence import CheckResult, Measurement, Record, Scope
 from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
+from rackproof.evidence.folder import node_infos
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import read_records
 from rackproof.parse.identity import IDENTITY_COMMAND
@@ -30,18 +30,18 @@ from rackproof.run import stages
 from rackproof.run.converge import Converged
 from rackproof.validation.reread import Reread
 from rackproof.validation.selection import Selection
-from tests.unit.fakes import FakeFleet, said
-from tests.unit.judging import GPU, NODES, check, criterion, document
-from tests.unit.looks import Machine, look_of
-from tests.unit.recorded_reads import JOB
-from tests.unit.storage_nodes import StorageNodes, recorded_run
+from tests.unit.deploys import deployed
+from tests.unit.fakes import FakeFleet, identity_answer, reply
+from tests.unit.judging import GPU, NODES, asked, check, criterion, document
+from tests.unit.load_answers import Machine, load_answer
+from tests.unit.storage_nodes import JOB, StorageNodes, recorded_run
 
 STORAGES = ("nfs", "local")
 
 
 @dataclass
 class World:
-    """What the nodes are and do. ``hooks`` run when a step begins, by its id; ``later`` when it has ended."""
+    """What the nodes are and do. ``hooks`` run when a step begins, by its id."""
 
     folder: Path
     machines: dict[str, int] = field(default_factory=lambda: {name: number for number, name in enumerate(NODES)})
@@ -50,6 +50,8 @@ class World:
     """(check, node)"""
     silent: set[tuple[str, str]] = field(default_factory=set)
     """(check, node) without an answer."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a check is unmeasured, by its id, where it has no common reason."""
     rate: float = 60.0
     clients: dict[str, Any] = field(default_factory=dict)
     """Fields of ``StorageNodes``: what its storage clients do."""
@@ -78,15 +80,10 @@ class World:
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if node in self.dead:
-            return said(node, command, rc=None, error="connection lost")
+            return reply(node, command, rc=None, error="connection lost")
         if command == IDENTITY_COMMAND:
-            machine, boot = self.machines[node], self.boots[node]
-            text = (
-                f"/etc/machine-id:{machine:032x}\n/proc/sys/kernel/random/boot_id:{machine:08x}-{boot:04x}-4000-8000-000000000000\n"
-                f"/sys/class/dmi/id/product_serial:SN{machine}\n"
-            )
-            return said(node, command, text)
-        return look_of(self.computers, node, command)
+            return identity_answer(node, self.machines[node], self.boots[node])
+        return load_answer(self.computers, node, command)
 
     def validate(
         self,
@@ -99,19 +96,17 @@ class World:
     ) -> list[CheckResult]:
         self.before_validation()
         self.validations += 1
-        asked = [
-            (name, item, node)
-            for node in NODES
-            for name, item in _checks(session.architecture, node)
-            if selection.has_node(node) and selection.has_name(name, node)
-        ]
-        on_planned(planned(asked))
-        silent = {node for *_, node in asked if session.run_on(node, "uname -r", 5).rc is None}
+        xid = (("gpu.xid", "", node) for node in NODES)
+        cases = list(dict.fromkeys((*asked(session.architecture, node_infos(session.rack)), *xid)))
+        cases = [case for case in cases if selection.has_node(case[2]) and selection.has_name(case[0], case[2])]
+        on_planned(planned(cases))
+        silent = {node for *_, node in cases if session.run_on(node, "uname -r", 5).rc is None}
         results = []
-        for name, item, node in asked:
+        for name, item, node in cases:
             outcome = "failed" if (name, node) in self.failing else "passed"
             outcome = "unmeasured" if node in silent or (name, node) in self.silent else outcome
-            results.append(check(node, name, outcome, item))
+            why = {"message": self.reasons[name]} if outcome == "unmeasured" and name in self.reasons else {}
+            results.append(check(node, name, outcome, item, **why))
             on_check(results[-1])
         return results
 
@@ -119,13 +114,7 @@ class World:
         changing = self.deploys[0] if self.deploys else ()
         if not dry and self.deploys:
             self.deploys.pop(0)
-        nodes = tuple(
-            NodeChanges(node=name, reached=True, changed=("file",) if name in changing else ()) for name in NODES
-        )
-        record = DeployRecord(
-            inventory=rack.source, deploy="cluster", dry=dry, exit_status=0, ok=True, nodes=nodes, elapsed_s=1.0
-        )
-        return Converged(record, b"", b"")
+        return deployed(NODES, dict.fromkeys(changing, ("file",)), dry=dry, inventory=rack.source)
 
     def plan(self, architecture: Architecture, profile: str, rack: Rack) -> list[Step]:
         return [self._step(architecture, profile, storage) for storage in STORAGES]
@@ -144,7 +133,7 @@ class World:
                 clients = StorageNodes(architecture, rates, **self.clients)
                 addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
                 run = recorded_run(clients, storage, JOB, addresses)
-                read = READERS[NAME]([context.session.record(answer) for answer in run], architecture)
+                read = read_storage([context.session.record(answer) for answer in run], architecture)
                 yield from (reading_of(place, read, NAME) for place in places if place.members[0] in alive)
 
         return Step(id_, id_, 1.0, places, execute, digest=f"{profile}-{id_}")
@@ -177,13 +166,6 @@ class World:
         return {v["subject"]: v for v in self.certificate()["verdicts"] if v["id"] == id_}
 
 
-def _checks(architecture: Architecture, node: str) -> list[tuple[str, str]]:
-    """What the kit's validators would ask, and one check more."""
-    group = "gpu" if node in GPU else "storage"
-    place = Place((group, "all"), (group,) if node in (GPU[0], "sto-01") else (), False, len(NODES), len(GPU))
-    return [*((entry.check, entry.item) for entry in node_checks(architecture, place)), ("gpu.xid", "")]
-
-
 def text(storages: Iterable[str] = STORAGES) -> str:
     criteria = [criterion(id=f"{name}.read", where={"storage": name}) for name in storages]
     made = document(*criteria, profiles={"lab": {}, "full": {}})
@@ -192,29 +174,22 @@ def text(storages: Iterable[str] = STORAGES) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return world_in(tmp_path, monkeypatch)
+
+
+def world_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A healthy rack of three nodes, with the inventories ``a.py`` and ``b.py``."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "architectures").mkdir()
     (tmp_path / "architectures/small.yaml").write_text(text())
     made = World(tmp_path)
 
-    class Fleet(FakeFleet):
-        def __init__(self, rack: Rack) -> None:
-            super().__init__(rack, made.answer)
-
-        def __enter__(self) -> Fleet:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
-            return {name: "connection lost" if name in made.dead else None for name in nodes}
-
-    monkeypatch.setattr(stages, "Fleet", Fleet)
+    monkeypatch.setattr(waiting, "PAUSE_S", 0.0)
+    monkeypatch.setattr(stages, "Fleet", lambda rack: FakeFleet(rack, made.answer, made.dead))
     monkeypatch.setattr(stages, "run_validators", made.validate)
     monkeypatch.setattr(stages, "converge", made.converge)
     monkeypatch.setattr(stages, "plan_steps", made.plan)
+    monkeypatch.setattr(proof, "plan_steps", made.plan)
     monkeypatch.setattr(runs, "load_rack", made.rack)
     # its checks read nothing that could be read again
     monkeypatch.setattr(proof, "reread", lambda *_: Reread())

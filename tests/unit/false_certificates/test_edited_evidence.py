@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from rackproof import __version__
+from rackproof.bench.container_reader import JOB
 from rackproof.core.evidence import Kind, Record
 from rackproof.core.status import Outcome
-from tests.unit.false_certificates.edited import Body, certificate, chained, edited, headline
+from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline
 
 Evidence = tuple[Path, list[Record]]
 Edit = Callable[[Record], Body | None]
@@ -33,13 +35,13 @@ def in_run(records: Sequence[Record], **fields: object) -> list[Record]:
 
 def container_runs(records: Sequence[Record], node: str) -> list[Record]:
     """Commands of one node: on the node, then inside a container."""
-    words = f"rackproof-user/{node}"
-    return [record for record in records if record.kind is Kind.COMMAND and words in record.body["command"]]
+    commands = [record for record in records if record.kind is Kind.COMMAND and record.body["node"] == node]
+    return [record for record in commands if f" --name={JOB} " in record.body["command"]]
 
 
 def measured(records: Sequence[Record], step: str) -> dict[tuple[str, tuple[str, ...]], Record]:
-    found = [record for record in records if record.kind is Kind.MEASUREMENT and record.body["step"] == step]
-    return {(record.body["metric"], tuple(record.body["members"])): record for record in found}
+    measured = [record for record in records if record.kind is Kind.MEASUREMENT and record.body["step"] == step]
+    return {(record.body["metric"], tuple(record.body["members"])): record for record in measured}
 
 
 def launch(records: Sequence[Record], step: str) -> Record:
@@ -80,7 +82,9 @@ def a_node_less(folder: Path, records: list[Record]) -> list[Record]:
     def without(record: Record) -> Body | None:
         if record.kind is Kind.RUN:
             nodes = [node for node in record.body["nodes"] if node["name"] != "gpu-02"]
-            return record.body | {"nodes": nodes}
+            names = ("node_data", "inventory_data")
+            data = {name: {k: v for k, v in record.body[name].items() if k != "gpu-02"} for name in names}
+            return record.body | {"nodes": nodes} | data
         if record.kind is Kind.DEPLOY:
             return record.body | {"nodes": [node for node in record.body["nodes"] if node["node"] != "gpu-02"]}
         return None
@@ -129,9 +133,10 @@ def a_faster_output(folder: Path, records: list[Record]) -> list[Record]:
     step = "storage/nfs-tcp/read"
     run = launch(records, step)
     text = (folder / "raw" / run.body["stdout"]).read_text()
-    text = re.sub(r'"bw_bytes" : (\d+)', lambda match: f'"bw_bytes" : {int(match[1]) * 10}', text)
-    name = put(folder, text.encode())
-    changes: dict[int, Body] = {run.seq: {"stdout": name, "stdout_bytes": len(text)}}
+    faster = re.sub(r'"bw_bytes": (\d+)', lambda match: f'"bw_bytes": {int(match[1]) * 10}', text)
+    assert faster != text
+    name = put(folder, faster.encode())
+    changes: dict[int, Body] = {run.seq: {"stdout": name, "stdout_bytes": len(faster)}}
     for record in measured(records, step).values():
         changes[record.seq] = {"samples": [10 * sample for sample in record.body["samples"]], "raw": [name]}
     return edited(lambda record: record.body | changes[record.seq] if record.seq in changes else None, records)
@@ -164,6 +169,13 @@ def no_deploys(folder: Path, records: list[Record]) -> list[Record]:
     return chained((r.kind, r.body) for r in records if r.kind is not Kind.DEPLOY)
 
 
+def answers_gone_and_other_validators(folder: Path, records: list[Record]) -> list[Record]:
+    """Without its answer a passed check cannot be evaluated, as if other validators had asked something else."""
+    first = next(r for r in records if r.kind is Kind.CHECK and r.body["check"] == "gpu.count")
+    kept = [r for r in records if r.kind is not Kind.COMMAND or r.body["stdout"] not in first.body["raw"]]
+    return in_run(chained((r.kind, r.body) for r in kept), validators="ab" * 32)
+
+
 def advisory_checks(folder: Path, records: list[Record]) -> list[Record]:
     return edited(lambda record: record.body | {"required": False} if record.kind is Kind.CHECK else None, records)
 
@@ -183,39 +195,56 @@ EDITS = [
     a_condition_more,
     no_commands,
     no_deploys,
+    answers_gone_and_other_validators,
     advisory_checks,
 ]
 
 
-def test_the_evidence_that_is_edited_is_certified(recorded_inventory: Evidence) -> None:
-    folder, records = recorded_inventory
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    return copy(tmp_path / "run", example()), list(example())
+
+
+def test_the_evidence_that_is_edited_is_certified(evidence: Evidence) -> None:
+    folder, records = evidence
     assert certificate(records, folder).outcome is Outcome.CERTIFIED
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_edited_evidence_is_not_certified(
-    recorded_inventory: Evidence, edit: Callable[[Path, list[Record]], list[Record]]
+    evidence: Evidence, edit: Callable[[Path, list[Record]], list[Record]]
 ) -> None:
-    folder, records = recorded_inventory
+    folder, records = evidence
     made = certificate(edit(folder, records), folder)
     assert made.outcome is not Outcome.CERTIFIED
     assert headline(made).message
 
 
-def test_a_stored_architecture_that_demands_less_than_the_published_one_says_so(recorded_inventory: Evidence) -> None:
-    folder, records = recorded_inventory
+def test_what_other_validators_answered_says_how_to_judge_it(evidence: Evidence) -> None:
+    folder, records = evidence
+    gone = in_run(answers_gone_and_other_validators(folder, records), kit_sha256="cd" * 32)
+    way_out = "its validators were others than these: judge it with "
+    assert f"{way_out}rackproof {__version__}" in headline(certificate(gone, folder)).message
+    own = in_run(gone, own_validators="checks/")
+    assert f"{way_out}--validators checks/" in headline(certificate(own, folder)).message
+
+
+def test_a_stored_architecture_that_was_exchanged_for_one_that_demands_less_is_named(evidence: Evidence) -> None:
+    folder, records = evidence
     text = (folder / "raw" / records[0].body["architecture_sha256"]).read_text()
     weaker = re.sub(r"(pass: \{op: ge, value: )[\d.]+", r"\g<1>0.0001", text)
     assert weaker != text
     made = certificate(in_run(records, architecture_sha256=put(folder, weaker.encode())), folder)
     assert re.match(
-        r"CERTIFIED against virtual-rack, which weakens \d+ criteria (and 1 other key )?of virtual-rack", made.headline
+        r"INCOMPLETE against virtual-rack, which weakens \d+ criteria (and 1 other key )?of virtual-rack", made.headline
     )
+    assert "recorded with parameters" in headline(made).message
     assert made.architecture.weakened
 
 
-def test_validators_that_are_not_the_kits_are_named_on_the_certificate(recorded_inventory: Evidence) -> None:
-    folder, records = recorded_inventory
+def test_validators_that_are_not_the_kits_are_named_on_the_certificate(evidence: Evidence) -> None:
+    folder, records = evidence
     made = certificate(in_run(records, own_validators="checks/", validators="ab" * 32), folder)
     assert made.simulated[-1] == (
         f"Checked by the site's validators in checks/ (sha256 {'ab' * 32}), not by the kit's."

@@ -14,8 +14,9 @@ from rackproof.core.rack import Rack
 from rackproof.evidence.session import Session
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
-from rackproof.run.converge import INTERRUPTED, Converged
-from tests.unit.fakes import said
+from rackproof.run.converge import Converged
+from rackproof.run.deploy_outcome import GOES_ON, INTERRUPTED
+from tests.unit.fakes import reply
 from tests.unit.false_certificates.racks import World, world
 
 __all__ = ["world"]
@@ -44,10 +45,35 @@ def test_an_interrupt_of_the_dry_pass_starts_no_deploy(world: World, monkeypatch
     assert not any(record.kind is Kind.CHECK and record.body["check"] == "gpu.xid" for record in world.records)
 
 
+def test_the_last_line_names_what_an_interrupted_deploy_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.deploys.append(("gpu-01",))
+
+    def converge(rack: Rack, *, dry: bool = False, **more: Any) -> Converged:
+        outcome = world.converge(rack, dry=dry, **more)
+        if dry:
+            return outcome
+        nodes = [
+            node.model_copy(update={"reason": f"Base | Packages{GOES_ON}" if node.node != "sto-01" else "x"})
+            for node in outcome.record.nodes
+        ]
+        return replace(
+            outcome,
+            record=outcome.record.model_copy(update={"ok": False, "reason": INTERRUPTED, "nodes": tuple(nodes)}),
+        )
+
+    monkeypatch.setattr(stages, "converge", converge)
+    result = world.run("certify", "a.py", "--quiet")
+    assert result.exit_code == 130
+    assert result.output.splitlines()[-1].startswith(
+        "rackproof: interrupted; the next run waits for what goes on: Base | Packages on gpu-[01-02];"
+        " continue with: rackproof certify a.py --resume "
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("bench", "begin again with: rackproof bench a.py"),
+        ("bench", "start again with: rackproof bench a.py"),
         ("certify", "continue with: rackproof certify a.py --resume "),
     ],
 )
@@ -69,7 +95,7 @@ def test_a_second_run_beside_the_first_is_refused_by_the_name_of_the_first(
 
     def locked(node: str, command: str) -> CommandResult | None:
         if "rp_lock" in command and node == "gpu-02" and " r1 " not in command:
-            return said(node, command, rc=1, err=HELD)
+            return reply(node, command, rc=1, err=HELD)
         return answer(node, command)
 
     monkeypatch.setattr(world, "answer", locked)

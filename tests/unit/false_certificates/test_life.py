@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from typing import Any
 
 import pytest
+import yaml
 
 from rackproof.core.evidence import Kind
 from tests.unit.false_certificates.racks import World, world
+from tests.unit.storage_nodes import JOB
 
 __all__ = ["world"]
 
@@ -119,7 +122,8 @@ def test_a_step_with_other_parameters_is_measured_again(world: World, monkeypatc
     """The kit's own plan has changed, although its version has not."""
     stopped(world)
     plan = world.plan
-    monkeypatch.setattr("rackproof.run.stages.plan_steps", lambda a, profile, r: plan(a, "bigger", r))
+    for module in ("run.stages", "cli.proof"):
+        monkeypatch.setattr(f"rackproof.{module}.plan_steps", lambda a, profile, r: plan(a, "bigger", r))
     assert world.certify("--resume", "latest").exit_code == 0
     assert world.steps == ["storage/nfs/read", "storage/local/read"]
 
@@ -138,6 +142,29 @@ def test_a_run_is_not_continued_against_another_text_of_the_architecture(world: 
     path = world.folder / "architectures/small.yaml"
     path.write_text(path.read_text().replace("Small rack", "Smaller rack"))
     assert "has changed since it began" in refused(world, "--resume", "latest")
+
+
+@pytest.mark.parametrize(
+    ("storage", "status", "words"),
+    [
+        ({"jobs": {"read": JOB.model_dump(mode="json")}}, 2, "profiles.full.storage: expected "),
+        (None, 0, ""),
+    ],
+)
+def test_a_run_is_not_certified_against_an_architecture_that_asks_for_more_measuring(
+    world: World, storage: dict[str, Any] | None, status: int, words: str
+) -> None:
+    assert world.certify().exit_code == 0
+    document = yaml.safe_load((world.folder / "architectures/small.yaml").read_text())
+    document["metadata"]["id"] = "larger"
+    document["profiles"]["full"] = {} if storage is None else {"storage": storage}
+    path = world.folder / "architectures/larger.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    result = world.run("judge", world.runs[0].name, "--architecture", "larger")
+    assert result.exit_code == status, result.output
+    sizes = world.verdicts("rack.sizes")
+    assert [v["status"] for v in sizes.values()] == ["UNMEASURED"] * bool(words)
+    assert all(f"the run's own architecture asks for less than larger: {words}" in v["message"] for v in sizes.values())
 
 
 # replaced node
@@ -308,7 +335,7 @@ def test_a_resume_tries_steps_again_that_lack_numbers(world: World) -> None:
     assert world.certify().exit_code == 2
     world.steps.clear()
     assert world.certify("--resume", "latest").exit_code == 0
-    assert world.steps == ["storage/nfs/read", "storage/local/read"]  # nobody saw gpu-02 before the second
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]  # the state of gpu-02 before the second is unknown
     (verdict,) = world.verdicts("run.replaced").values()
     assert "step storage/nfs/read (1 numbers)" in verdict["message"]
 

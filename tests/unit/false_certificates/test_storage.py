@@ -11,21 +11,21 @@ import pytest
 
 from rackproof.bench import storage
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
 from rackproof.bench.storage_conditions import conditions_of
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import FioJob, StorageProfile
-from rackproof.core.evidence import PROOFS, Kind, Measurement, Record
+from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_raw, read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import lab_rack, said, scripted, virtual_rack
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World, world
-from tests.unit.recorded_reads import JOB
-from tests.unit.storage_nodes import Document, StorageNodes, recorded_run
+from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
 
 __all__ = ["world"]
 
@@ -42,7 +42,7 @@ def measure(
     folder: Path, nodes: StorageNodes, *names: str, steps: list[Step] | None = None, say: Callable[[str], None] = str
 ) -> list[Measurement]:
     with scripted(folder, nodes.answer) as session:
-        run_steps(session, "run-1", steps or [step(name) for name in names], set(), say)
+        run_steps(session, steps or [step(name) for name in names], set(), say)
     return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
 
 
@@ -56,7 +56,7 @@ def wrote(command: str) -> bool:
 
 def proofs(folder: Path, records: list[Record] | None = None) -> dict[int, str]:
     nodes = node_infos(lab_rack())
-    return disproven(records or read_records(folder), partial(read_raw, folder), ARCHITECTURE, PROOFS, "lab", nodes)
+    return disproven(records or read_records(folder), partial(read_raw, folder), ARCHITECTURE, "lab", nodes)
 
 
 def reported(**options: str) -> Callable[[Document], None]:
@@ -173,8 +173,7 @@ def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: 
     for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE), f"storage/{name}"):
         assert measurement.samples
         assert measurement.reason is None
-        if measurement.labels["storage"] != "cephfs":  # its client counts bytes in debugfs only
-            assert measurement.companions["counter_bytes"] == measurement.companions["application_bytes"]
+        assert measurement.companions["counter_bytes"] == measurement.companions["application_bytes"]
     assert proofs(tmp_path) == {}
 
 
@@ -208,7 +207,8 @@ def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: P
     ):
         assert option in asked[layout]
     assert "time_based" not in asked[layout]
-    assert any("rm -f -- /mnt/nfs-tcp/rackproof-bench/gpu-01/rackproof.*" in command for command in asked[:layout])
+    folder = "set -- /mnt/nfs-tcp/rackproof-bench/gpu-01\n"
+    assert any(folder in command and '-name "$stem.*" -delete' in command for command in asked[:layout])
     measured = [command for command in asked if "fio --eta" in command and not wrote(command)]
     assert len(measured) == 3
     assert all("fallocate=none" in command for command in measured)
@@ -253,20 +253,20 @@ def test_files_that_were_not_written_in_this_run_are_not_measured(tmp_path: Path
     assert all("nothing wrote its files before" in fault for fault in faults.values())
 
 
-def test_a_number_that_names_the_reader_of_older_kits_is_invalid(tmp_path: Path) -> None:
+def test_a_number_that_names_another_reader_is_invalid(tmp_path: Path) -> None:
     measure(tmp_path, StorageNodes(ARCHITECTURE), "storage/nfs-tcp/read")
     bodies = [
         (r.kind, r.body | ({"reader": "fio"} if r.kind is Kind.MEASUREMENT else {})) for r in read_records(tmp_path)
     ]
     faults = proofs(tmp_path, chained(bodies))
-    assert set(faults.values()) == {"its reader is fio, expected fio-proven"}
+    assert set(faults.values()) == {"its reader is 'fio', expected fio-proven"}
 
 
 def test_what_fio_says_of_a_client_is_its_reason(tmp_path: Path) -> None:
     words = "<gpu-02> fio: /mnt/nfs-tcp/rackproof-bench/gpu-02 is not a directory\n<gpu-02> fio: job x dropped\n"
 
     def without_second(document: Document) -> None:
-        document["client_stats"] = [e for e in document["client_stats"] if e["hostname"] != "10.77.0.22"]
+        document["client_stats"] = [e for e in document["client_stats"] if e["hostname"] != socket_of("gpu-02")]
 
     nodes = StorageNodes(ARCHITECTURE, change=without_second, before=words)
     by_node = {m.members: m for m in measure(tmp_path, nodes, "storage/nfs-tcp/read")}
@@ -334,10 +334,10 @@ def test_a_server_that_did_not_drop_its_cache_is_not_called_cold(tmp_path: Path)
     nodes = StorageNodes(ARCHITECTURE)
 
     def answer(node: str, command: str) -> CommandResult | None:
-        return said(node, command, rc=1) if node == "storage-01" else nodes.answer(node, command)
+        return reply(node, command, rc=1) if node == "storage-01" else nodes.answer(node, command)
 
     with scripted(tmp_path, answer) as session:
-        run_steps(session, "run-1", [step("storage/nfs-tcp/read")], set(), str)
+        run_steps(session, [step("storage/nfs-tcp/read")], set(), str)
     (first, *_) = [r.body for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
     assert (first["conditions"]["cache"], first["conditions"]["server_cache"]) == (
         "cold on clients, unknown on servers",
@@ -350,7 +350,7 @@ def test_a_failed_client_does_not_cost_the_others_theirs(tmp_path: Path) -> None
 
     def second_fails(document: Document) -> None:
         for entry in document["client_stats"]:
-            entry["error"] = 5 if entry["hostname"] == "10.77.0.22" else 0
+            entry["error"] = 5 if entry["hostname"] == socket_of("gpu-02") else 0
         nodes.rc = int(any(entry["error"] for entry in document["client_stats"]))
 
     nodes = StorageNodes(ARCHITECTURE, change=second_fails)
@@ -378,7 +378,7 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"rc": 1}, "fio on the node: exit status 1"),
+        ({"rc": 1}, "fio on the node: fio failed (exit status 1)"),
         ({"change": reported(bs="4096")}, "fio on the node: expected bs=1048576, actual 4096"),
         ({"change": reported(direct="0")}, "expected direct=1, actual 0"),
         ({"change": figures(runtime=1000)}, "expected a run of 3 s, actual 1 s"),
@@ -410,6 +410,10 @@ def test_slow_storage_of_containers(tmp_path: Path, rate: float, layouts: int, m
         ({"rc": 1}, "exit status 1"),
         ({"change": reported(bs="4096")}, "expected bs=1048576, actual 4096"),
         ({"mountinfo": replaced("10.0.0.9:/srv", "10.0.0.9:/fast")}, "actual 10.0.0.9:/fast"),
+        ({"mountinfo": lambda text: f"{text}9 1 0:60 / /mnt rw - tmpfs tmpfs rw\n"}, "hidden by a later mount on /mnt"),
+        ({"mountinfo_after": lambda text: f"9 1 0:60 / /mnt rw - tmpfs tmpfs rw\n{text}"}, "hidden by a later mount"),
+        ({"mountstats": replaced("\tbytes:\t", "\tpages:\t")}, "/mnt/nfs has no count of bytes"),
+        ({"change": lambda d: d["client_stats"].append(d["client_stats"][0])}, "it reports gpu-01 twice"),
         ({"allocated": 0.1}, "B allocated"),
     ],
 )

@@ -21,7 +21,8 @@ from rackproof.core.judging.judge import judge_records
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Outcome, Status
 from rackproof.errors import ArchitectureError
-from tests.unit.judging import CHECKED, architecture, criterion, document, measurement, recorded, run_info, verdicts
+from tests.unit.judging import architecture, criterion, document, measurement, verdicts, whole
+from tests.unit.refusals import error_of
 
 VIRTUAL = load("virtual-rack").model
 LINKS = {"rdma_duration_s": 1, "latency_iterations": 5, "tcp_duration_s": 1}
@@ -60,8 +61,7 @@ def test_check_of_such_a_file_ends_with_3(tmp_path: Path) -> None:
 
 
 def bench(*measurements: Measurement, made: Architecture) -> Any:
-    stage = {"stage": "bench", "event": "begin"}
-    return judge_records(made, recorded(run_info(), *CHECKED, stage, *measurements))
+    return judge_records(made, whole(made, {"stage": "bench", "event": "begin"}, *measurements))
 
 
 def link(rail: int, mb_per_s: float) -> Measurement:
@@ -123,7 +123,7 @@ def test_check_counts_what_is_measured_and_judged_by_nothing(name: str) -> None:
     left = unjudged(load(name).model)
     assert not [what for what in left if "rail=" in what]
     printed = CliRunner().invoke(cli, ["arch", "check", name]).output
-    assert ("measured and judged by nothing: " + ", ".join(left) in printed) is bool(left)
+    assert ("measured, but without a criterion: " + ", ".join(left) in printed) is bool(left)
 
 
 def rack(*names: str, addresses: int = 1) -> Rack:
@@ -132,9 +132,7 @@ def rack(*names: str, addresses: int = 1) -> Rack:
 
 
 def test_nodes_with_more_rails_than_the_architecture_are_refused() -> None:
-    with pytest.raises(ArchitectureError) as caught:
-        plan_steps(VIRTUAL, "lab", rack("gpu-01", "gpu-02", "sto-01", addresses=2))
-    assert str(caught.value) == (
+    assert error_of(ArchitectureError, plan_steps, VIRTUAL, "lab", rack("gpu-01", "gpu-02", "sto-01", addresses=2)) == (
         "rack.py: fabric_addresses of gpu-[01-02],sto-01: 2 rails, virtual-rack has 1 and would judge no other;"
         " extend it with fabric: {rails: 2}"
     )

@@ -15,18 +15,17 @@ from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture, Count, Severity
 from rackproof.core.architecture.node_checks import REAL_GPUS
 from rackproof.core.architecture.published import PUBLISHED
-from rackproof.core.evidence import PLANNED, CheckResult, Kind, NodeInfo, RunInfo
+from rackproof.core.evidence import CheckResult, Kind, NodeInfo, Record
 from rackproof.core.judging.judge import judge_records
-from rackproof.core.judging.missing import OF_STAGES, Asked, missing
-from rackproof.core.planned_checks import Case, planned
+from rackproof.core.judging.missing import RunScope, missing
+from rackproof.core.planned_checks import Case, PlannedChecks, planned
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Outcome, Status
-from rackproof.core.verdict import Judgement
 from rackproof.validation.checks import Check
 from rackproof.validation.known import known_checks
 from rackproof.validation.run import validators_folder
 from tests.unit.false_certificates.edited import Body, chained, copy, example, of_kind
-from tests.unit.judging import check, recorded, run_info, verdicts
+from tests.unit.judging import check, info_of_nodes, verdicts, whole
 from tests.unit.judging.test_every_architecture import PEERS, all_evidence, run
 
 
@@ -74,12 +73,12 @@ def missed(made: Architecture, rack: Rack, answered: Sequence[Case]) -> set[Case
     """What the judge misses by its own list, without the run's plan."""
     groups = {"all": tuple(node.name for node in rack.nodes)}
     groups |= {role: tuple(node.name for node in rack.group(role)) for role in made.roles}
-    verdicts_ = missing(made, infos(rack), groups, set(answered), Asked(records_plans=True))
-    found = set()
+    verdicts_ = missing(made, infos(rack), groups, set(answered), RunScope())
+    checks = set()
     for verdict in verdicts_:
         name, _, item = verdict.id.partition("[")
-        found.add((name, item.removesuffix("]"), verdict.subject))
-    return found
+        checks.add((name, item.removesuffix("]"), verdict.subject))
+    return checks
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -105,6 +104,7 @@ def test_nothing_that_a_node_of_every_role_answers_is_missing_from_the_list(name
     assert set(answered_by_validators(made, rack)) - missed(made, rack, ()) == set()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_removing_the_result_of_any_check_leaves_a_gap(name: str) -> None:
     made = architecture(name)
@@ -117,43 +117,50 @@ def test_removing_the_result_of_any_check_leaves_a_gap(name: str) -> None:
         assert missed(made, rack, answered[:index] + answered[index + 1 :]) - already == {case}
 
 
-def evidence(name: str) -> tuple[Architecture, RunInfo, list[CheckResult], list[object]]:
-    """Everything that certifies a rack of this architecture, made up."""
+def evidence(name: str) -> tuple[Architecture, list[CheckResult], list[Record]]:
+    """Everything that certifies a rack of this architecture, made up: results of the validators, and all records."""
     made = only_its_first_number(name)
     most = {role: expected.count.max or PEERS for role, expected in architecture(name).roles.items()}
-    kept = tuple(
+    kept = [
         node
         for node in run(made).nodes
         if made.roles[node.groups[0]].managed and int(node.name.rpartition("-")[2]) <= most[node.groups[0]]
-    )
-    whole = run_info().model_copy(update={"nodes": kept, "proofs": (PLANNED,)})
+    ]
     rack = Rack("rack.py", tuple(Node(node.name, node.groups) for node in kept))
     results = [check(node, id_, item=item) for id_, item, node in answered_by_validators(made, rack)]
-    return made, whole, results, list(all_evidence(made, made.criteria[0], good=True))
+    numbers = all_evidence(made, made.criteria[0], good=True)
+    return made, results, whole(made, *results, *numbers, run=info_of_nodes(kept))
 
 
-def judged(made: Architecture, bodies: Sequence[object]) -> Judgement:
-    return judge_records(made, recorded(*bodies))
+def vanished(
+    records: Sequence[Record], gone: Case | None = None, plan_too: bool = False, plan: bool = True
+) -> list[Record]:
+    """Without one result; ``plan_too``: the plan of what was asked does not name it either."""
+    bodies: list[tuple[Kind, Body]] = []
+    for record in records:
+        body = record.body
+        if record.kind is Kind.CHECK and case_of(body) == gone:
+            continue
+        if record.kind is Kind.PLANNED:
+            if not plan:
+                continue
+            asked = PlannedChecks.model_validate(body).cases()
+            body = planned(case for case in asked if not (plan_too and case == gone)).model_dump(mode="json")
+        bodies.append((record.kind, body))
+    assert len(bodies) == len(records) - (gone is not None or not plan)
+    return chained(bodies)
 
 
-STAGE = {"stage": "validate", "event": "begin"}
-
-
-def plan_of(results: Sequence[CheckResult]) -> object:
-    return planned((result.check, result.item, result.node) for result in results)
-
-
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_without_any_one_result_the_run_is_incomplete(name: str) -> None:
-    made, whole, results, numbers = evidence(name)
-    assert judged(made, [whole, STAGE, plan_of(results), *results, *numbers]).outcome is Outcome.CERTIFIED
-    first = [index for index, result in enumerate(results) if result.node.endswith("-1")]
-    for index in first[:: max(1, len(first) // 12)]:
-        rest = results[:index] + results[index + 1 :]
-        for plan in (plan_of(results), plan_of(rest)):  # the second forger removes it from the plan as well
-            again = judged(made, [whole, STAGE, plan, *rest, *numbers])
-            assert again.outcome is Outcome.INCOMPLETE, results[index]
-            gone = results[index]
+    made, results, records = evidence(name)
+    assert judge_records(made, records).outcome is Outcome.CERTIFIED
+    first = [result for result in results if result.node.endswith("-1")]
+    for gone in first[:: max(1, len(first) // 12)]:
+        for plan_too in (False, True):  # the second forger removes it from the plan as well
+            again = judge_records(made, vanished(records, (gone.check, gone.item, gone.node), plan_too))
+            assert again.outcome is Outcome.INCOMPLETE, gone
             id_ = f"{gone.check}[{gone.item}]" if gone.item else gone.check
             verdict = verdicts(again, id_)[gone.node]
             assert (verdict.status, verdict.required) == (Status.UNMEASURED, True)
@@ -162,22 +169,22 @@ def test_without_any_one_result_the_run_is_incomplete(name: str) -> None:
 
 def test_a_planned_check_that_the_architecture_does_not_know_is_missed_too() -> None:
     """A check of the site, or one that depends on the inventory."""
-    made, whole, results, numbers = evidence("h200-single")
-    plan = planned([*((r.check, r.item, r.node) for r in results), ("site.badge", "left", results[0].node)])
-    again = judged(made, [whole, STAGE, plan, *results, *numbers])
+    made, results, _ = evidence("h200-single")
+    numbers = all_evidence(made, made.criteria[0], good=True)
+    badge = check(results[0].node, "site.badge", item="left")
+    records = whole(made, *results, badge, *numbers, run=info_of_nodes(run(made).nodes[:1]))
+    assert judge_records(made, records).outcome is Outcome.CERTIFIED
+    again = judge_records(made, vanished(records, ("site.badge", "left", badge.node)))
     (verdict,) = verdicts(again, "site.badge[left]").values()
     assert verdict.message == "expected a result of site.badge[left], which was planned, actual none"
     assert again.outcome is Outcome.INCOMPLETE
 
 
-def test_a_run_of_today_that_did_not_record_what_it_asks_is_incomplete() -> None:
-    made, whole, results, numbers = evidence("h200-single")
-    assert judged(made, [whole, STAGE, plan_of(results), *results, *numbers]).outcome is Outcome.CERTIFIED
-    again = judged(made, [whole, STAGE, *results, *numbers])
+def test_a_run_that_did_not_record_what_it_asks_is_incomplete() -> None:
+    made, _, records = evidence("h200-single")
+    again = judge_records(made, vanished(records, plan=False))
     assert again.outcome is Outcome.INCOMPLETE
     assert verdicts(again, "run.planned")["rack"].status is Status.UNMEASURED
-    older = whole.model_copy(update={"proofs": ()})
-    assert judged(made, [older, STAGE, *results, *numbers]).outcome is Outcome.CERTIFIED
 
 
 def cases() -> Iterator[Case]:
@@ -194,38 +201,14 @@ def test_a_plan_names_every_case_and_each_set_of_nodes_once() -> None:
 
 
 class TestOnDisk:
-    """The certified example through ``rackproof judge``, as if the kit of today had recorded it."""
+    """Certified evidence through ``rackproof judge``."""
 
-    def written(self, folder: Path, gone: Case | None = None, plan_too: bool = False, plan: bool = True) -> Path:
-        """Without one result; ``plan_too``: the plan of what was asked does not name it either."""
-        bodies: list[tuple[Kind, Body]] = []
-        asked = [
-            case_of(record.body) for record in of_kind(Kind.CHECK) if record.body["check"] not in OF_STAGES.values()
-        ]
-        for record in example():
-            if record.kind is Kind.CHECK and case_of(record.body) == gone:
-                continue
-            bodies.append((record.kind, record.body | ({"proofs": [PLANNED]} if record.kind is Kind.RUN else {})))
-            if plan and record.kind is Kind.STAGE and record.body == STAGE:
-                listed = planned(case for case in asked if not (plan_too and case == gone))
-                bodies.append((Kind.PLANNED, listed.model_dump(mode="json")))
-        assert gone is None or gone in asked
-        return copy(folder, chained(bodies))
-
-    def test_whole_it_lacks_only_checks_that_are_newer_than_it(self, tmp_path: Path) -> None:
-        folder = self.written(tmp_path / "a")
-        CliRunner().invoke(cli, ["judge", str(folder)])
-        certificate = json.loads((folder / "certificate.json").read_text())
-        answered = {record.body["check"] for record in of_kind(Kind.CHECK)}
-        gaps = {v["id"] for v in certificate["verdicts"] if v["required"] and v["status"] not in ("PASS", "WARN")}
-        assert {id_.partition("[")[0] for id_ in gaps} & answered == set()
-        assert certificate["outcome"] == ("INCOMPLETE" if gaps else "CERTIFIED")
-
+    @pytest.mark.few(2)
     @pytest.mark.parametrize("plan_too", [False, True])
     @pytest.mark.parametrize("check_id", ["base.kernel", "gpu.healthy", "fabric.jumbo"])
     def test_without_one_result_it_is_incomplete(self, tmp_path: Path, check_id: str, plan_too: bool) -> None:
         gone = next(case_of(r.body) for r in of_kind(Kind.CHECK) if r.body["check"] == check_id)
-        folder = self.written(tmp_path / "a", gone, plan_too)
+        folder = copy(tmp_path / "a", vanished(example(), gone, plan_too))
         result = CliRunner().invoke(cli, ["judge", str(folder)])
         assert result.exit_code == 2
         assert "INCOMPLETE" in result.output
@@ -234,9 +217,9 @@ class TestOnDisk:
         assert json.loads((folder / "certificate.json").read_text())["outcome"] == "INCOMPLETE"
 
     def test_without_the_plan_it_is_incomplete(self, tmp_path: Path) -> None:
-        result = CliRunner().invoke(cli, ["judge", str(self.written(tmp_path / "a", plan=False))])
+        result = CliRunner().invoke(cli, ["judge", str(copy(tmp_path / "a", vanished(example(), plan=False)))])
         assert result.exit_code == 2
-        assert "expected a record of what the validation was going to ask, actual none" in result.output
+        assert "expected a record of the validation's planned checks, actual none" in result.output
 
 
 def case_of(body: Body) -> Case:

@@ -21,7 +21,11 @@ from rackproof.core.architecture.weakening import weakenings, weakens
 from rackproof.core.status import Outcome
 from rackproof.errors import ArchitectureError
 from rackproof.report.statements import headline, origin
-from tests.unit.cli.test_judge import TEXT, answer, judge, record
+from tests.unit.cli.test_judge import answer, here, judge, record
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.refusals import error_of
+
+__all__ = ["here", "world"]
 
 H100 = load("nvidia-dgx-h100").model
 REASON = "{reason: Until the spare parts are here., by: Ada}"
@@ -34,10 +38,7 @@ def site(folder: Path, text: str, extends: str = "nvidia-dgx-h100", name: str = 
 
 
 def refusal(folder: Path, text: str, **named: Any) -> str:
-    with pytest.raises(ArchitectureError) as caught:
-        site(folder, text, **named)
-    assert "\n" not in str(caught.value)
-    return str(caught.value).replace(f"{folder}/", "")
+    return error_of(ArchitectureError, site, folder, text, **named).replace(f"{folder}/", "")
 
 
 WEAKER = {
@@ -95,6 +96,7 @@ REASON_KEYS = {
 """Where the weakening itself is not the key of its reason."""
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("text", "path"), WEAKER.items())
 def test_a_weakening_is_refused_without_a_reason_and_listed_with_one(tmp_path: Path, text: str, path: str) -> None:
     message = refusal(tmp_path, text)
@@ -148,6 +150,40 @@ def test_a_chain_is_compared_with_the_published_architecture(tmp_path: Path) -> 
     assert metadata.derived_from == ("middle", "nvidia-dgx-h100")
 
 
+BETWEEN = {
+    # what the file between weakens, the key of its reason, what the file below it weakens: that weakening's path
+    ("gpu: {memory_tolerance_pct: 2}", "gpu", "gpu: {count: 7, topology: null}"): "gpu.count",
+    ("gpu: {memory_tolerance_pct: 2}", "gpu", "gpu: {memory_tolerance_pct: 9}"): "gpu.memory_tolerance_pct",
+    ("criteria: [{id: gpu.d2h, warmup: 1}]", "criteria.gpu.d2h", "criteria: [{id: gpu.d2h, severity: advisory}]"): (
+        "criteria[gpu.d2h].severity"
+    ),
+    ("criteria: [{id: gpu.d2h, warmup: 1}]", "criteria.gpu.d2h", "criteria: [{id: gpu.d2h, pass: {value: 9}}]"): (
+        "criteria[gpu.d2h].pass.value"
+    ),
+}
+
+
+@pytest.mark.parametrize(("texts", "path"), BETWEEN.items())
+def test_a_reason_of_the_file_between_explains_nothing_of_the_file_below(
+    tmp_path: Path, texts: tuple[str, str, str], path: str
+) -> None:
+    between, key, below = texts
+    site(tmp_path, f"{between}\noverrides: {{{key}: {REASON}}}", name="middle")
+    assert f"{path}: weakens nvidia-dgx-h100: " in refusal(tmp_path, below, extends="middle")
+    own = "{reason: No more of them fit., by: Bob}"
+    loaded = site(tmp_path, f"{below}\noverrides: {{{key}: {own}}}", extends="middle")
+    assert {w.by for w in loaded.model.metadata.weakened} == {"Bob"}  # it replaces the parent's reason
+    site(tmp_path, "", extends="our-pod", name="third")
+
+
+def test_a_stored_text_that_weakens_more_than_it_tells_is_told_anew(tmp_path: Path) -> None:
+    loaded = site(tmp_path, f"gpu: {{memory_tolerance_pct: 2}}\noverrides: {{gpu: {REASON}}}")
+    text = loaded.text.replace("memory_tolerance_pct: 2", "memory_tolerance_pct: 50")
+    assert text != loaded.text
+    (weakening,) = stored(text, "evidence").model.metadata.weakened
+    assert (weakening.path, weakening.here) == ("gpu.memory_tolerance_pct", "50.0")
+
+
 def test_what_a_file_between_dropped_stays_listed(tmp_path: Path) -> None:
     site(tmp_path, "drop: [{id: gpu.d2h, reason: We copy nothing back.}]", name="middle")
     (weakening,) = site(tmp_path, "", extends="middle").model.metadata.weakened
@@ -186,7 +222,7 @@ def test_a_changed_copy_of_the_parent_is_not_what_a_file_is_compared_with(tmp_pa
 
 @pytest.fixture
 def edited_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kit whose own nvidia-dgx-h100 somebody has edited in place."""
+    """A kit whose own nvidia-dgx-h100 was edited in place."""
     shutil.copytree(kit.folder("architectures"), tmp_path / "kit/architectures")
     path = tmp_path / "kit/architectures/nvidia-dgx-h100.yaml"
     path.write_text(path.read_text().replace("max_offset_ms: 100", "max_offset_ms: 9000"))
@@ -194,7 +230,7 @@ def edited_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_kits_own_file_edited_in_place_is_said_to_be(edited_kit: Path) -> None:
+def test_the_kits_own_file_edited_in_place_is_named(edited_kit: Path) -> None:
     metadata = load(edited_kit).model.metadata
     assert (metadata.edited, metadata.compared_with) == (True, None)
     assert headline(Outcome.CERTIFIED, metadata) == "CERTIFIED against nvidia-dgx-h100, edited after it was published"
@@ -255,7 +291,7 @@ def without(value: Any, path: tuple[str, ...]) -> Any:
 def keys(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(value, dict):
         return []
-    return [found for key, inner in value.items() for found in ((*path, key), *keys(inner, (*path, key)))]
+    return [longer for key, inner in value.items() for longer in ((*path, key), *keys(inner, (*path, key)))]
 
 
 SECTIONS = ("roles", "system", "fabric", "links", "storage", "gpu", "tools", "required_checks", "profiles", "claims")
@@ -320,17 +356,17 @@ def test_curves_and_outliers_are_compared_too(changed: Curve | Outlier, key: str
     section = "curves" if isinstance(changed, Curve) else "outliers"
     listed = getattr(H100, section)
     here = tuple(changed if entry.id == changed.id else entry for entry in listed)
-    (found,) = weakenings(H100, H100.model_copy(update={section: here}))
-    assert (found.id, found.key) == (f"{section}.{changed.id}", key)
+    (weakening,) = weakenings(H100, H100.model_copy(update={section: here}))
+    assert (weakening.id, weakening.key) == (f"{section}.{changed.id}", key)
     left = tuple(entry for entry in listed if entry.id != changed.id)
-    (found,) = weakenings(H100, H100.model_copy(update={section: left}))
-    assert (found.id, found.key, found.here) == (f"{section}.{changed.id}", "", "dropped")
+    (weakening,) = weakenings(H100, H100.model_copy(update={section: left}))
+    assert (weakening.id, weakening.key, weakening.here) == (f"{section}.{changed.id}", "", "dropped")
 
 
 def test_a_lower_level_is_weaker_and_a_higher_one_is_not() -> None:
     best = H100.model_copy(update={"level": "best"})
-    (found,) = weakenings(best, H100)
-    assert (found.id, found.published, found.here) == ("level", "best", "good")
+    (weakening,) = weakenings(best, H100)
+    assert (weakening.id, weakening.published, weakening.here) == ("level", "best", "good")
     assert weakenings(H100, best) == ()
 
 
@@ -340,8 +376,8 @@ def test_a_further_way_of_meeting_a_criterion_is_weaker() -> None:
         {"metric": first.metric, "scope": first.scope, "pass": {"op": "ge", "value": 1, "unit": "GB/s"}}
     )
     here = H100.model_copy(update={"criteria": (first.model_copy(update={"any_of": (way,)}), *H100.criteria[1:])})
-    (found,) = weakenings(H100, here)
-    assert found.path == f"criteria.{first.id}.any_of"
+    (weakening,) = weakenings(H100, here)
+    assert weakening.path == f"criteria.{first.id}.any_of"
     assert weakenings(here, H100) == ()
 
 
@@ -349,8 +385,8 @@ def test_fewer_values_of_a_label_and_another_label_are_weaker() -> None:
     rails = next(c for c in H100.criteria if c.id == "rdma.pair")
     for where in ({"rail": ("0",)}, {}, {**rails.where, "other": "1"}):
         here = tuple(c.model_copy(update={"where": where}) if c is rails else c for c in H100.criteria)
-        (found,) = weakenings(H100, H100.model_copy(update={"criteria": here}))
-        assert found.path.startswith("criteria.rdma.pair.where")
+        (weakening,) = weakenings(H100, H100.model_copy(update={"criteria": here}))
+        assert weakening.path.startswith("criteria.rdma.pair.where")
 
 
 def test_a_claim_that_is_no_longer_checked_is_weaker() -> None:
@@ -366,17 +402,10 @@ def test_a_claim_that_is_no_longer_checked_is_weaker() -> None:
 class TestCertificate:
     """The virtual rack's judge on the evidence of a small rack, against a child that weakens it."""
 
-    @pytest.fixture
-    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "architectures").mkdir()
-        (tmp_path / "architectures/small.yaml").write_text(TEXT)
-        return tmp_path
-
-    def test_the_headline_and_the_first_page_say_it(self, here: Path) -> None:
-        folder = record(here / "reports/a", read=15.0)
+    def test_the_headline_and_the_first_page_say_it(self, here: World) -> None:
+        folder = record(here, read=15.0)
         assert answer("a")["outcome"] == "NOT CERTIFIED"
-        (here / "architectures/our-pod.yaml").write_text(
+        (here.folder / "architectures/our-pod.yaml").write_text(
             "apiVersion: refarch/v1\nextends: small\nmetadata: {id: our-pod, version: 1.0.0}\n"
             "criteria: [{id: nfs.read, pass: {value: 0.001}}]\n"
             f"overrides: {{criteria.nfs.read: {REASON}}}\n"
@@ -402,10 +431,10 @@ class TestCertificate:
         for text in ("weakens 1 criterion of small", "nfs.read", "Until the spare parts are here."):
             assert text in printed
 
-    def test_the_parents_title_never_stands_alone(self, here: Path) -> None:
-        folder = record(here / "reports/a")
-        (here / "elsewhere").mkdir()
-        (here / "elsewhere/pod.yaml").write_text(
+    def test_the_parents_title_never_stands_alone(self, here: World) -> None:
+        folder = record(here)
+        (here.folder / "elsewhere").mkdir()
+        (here.folder / "elsewhere/pod.yaml").write_text(
             "apiVersion: refarch/v1\nextends: ../architectures/small.yaml\n"
             "metadata: {id: our-pod, version: 1.0.0, title: Small rack}\n"
         )

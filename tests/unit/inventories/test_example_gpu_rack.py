@@ -21,6 +21,8 @@ from rackproof.inventory import load_rack
 from rackproof.run.plan import plan_deploys
 from rackproof.version_sets import load_versions, lock_path, versions_of
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "inventories/example_gpu_rack.py"
 WRITTEN = ROOT / "tests/data/plans/hgx-h200-ubuntu2404-roce"
@@ -34,7 +36,7 @@ def rack(monkeypatch: pytest.MonkeyPatch) -> Rack:
 
 def test_every_mapping_fits_its_model(rack: Rack) -> None:
     first = rack.nodes[0]
-    assert {"gpu_stack", "nic_stack", "node", "storage_clients", "slurm"} <= set(first.data) & set(MODELS)
+    assert {"gpu", "nic", "node", "storage_client", "slurm"} <= set(first.data) & set(MODELS)
     for node in (first, rack.nodes[-1]):
         for key in MODELS:
             read_inputs(node, MODELS[key])
@@ -50,7 +52,7 @@ def test_it_is_the_architectures_rack(rack: Rack) -> None:
 
 
 def test_numbers_reach_the_mappings_too(rack: Rack) -> None:
-    addresses = [node.data["nic_stack"]["bonds"]["bond0"]["address"] for node in rack.nodes]
+    addresses = [node.data["nic"]["bonds"]["bond0"]["address"] for node in rack.nodes]
     assert addresses[0] == "10.60.40.1/24"
     assert len(set(addresses)) == 32
     assert nodes("n[1-2]", tags={"rack": ["r{n+6}"]})[1] == ("n2", {"tags": {"rack": ["r8"]}})
@@ -75,12 +77,12 @@ def test_its_data_plan_a_written_rack_of_the_same_servers(
     data = {**rack.nodes[0].data, "architecture": None, "versions_lock": None, "preflight": None}
     data = {key: value for key, value in data.items() if value is not None and not key.startswith(("ssh_", "_"))}
     # Its drives and storage are not the example's; without a lock the inventory says where the driver comes from.
-    data |= {key: written[key] for key in ("scratch_drives", "storage_clients")}
-    data["gpu_stack"] = {**data["gpu_stack"], "repository": written["gpu_stack"]["repository"], "runtimes": ["docker"]}
+    data |= {key: written[key] for key in ("scratch_drives", "storage_client")}
+    data["gpu"] = {**data["gpu"], "repository": written["gpu"]["repository"], "runtimes": ["docker"]}
     # The written rack promises something of its storage ports, the example's architecture does not speak of them.
-    stack = data["nic_stack"]
+    stack = data["nic"]
     named = {name: {**port, "purpose": "storage"} for name, port in stack["ports"].items()}
-    data["nic_stack"] = {**stack, "ports": named}
+    data["nic"] = {**stack, "ports": named}
     document["nodes"] = {"gpu-01": {"groups": ["gpu"], "data": data}}
     (folder / "rack.yaml").write_text(yaml.safe_dump(document))
 

@@ -1,4 +1,4 @@
-"""Secrets reach what needs them, and nothing that is printed."""
+"""Secrets of an inventory are never printed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 from rackproof.inventories import Secret, SourceError, secret
 from rackproof.inventory import load_rack
 from rackproof.run.plan import plan_deploys
+from tests.unit.refusals import error_of
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 VALUE = "correct-horse-battery"
 
@@ -30,7 +33,7 @@ def test_a_secret_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "complaint"),
     [
-        (VALUE, 0o644, "others may read it (mode 644); chmod 600"),
+        (VALUE, 0o644, "group or others have access (mode 644); chmod 600"),
         ("\n", 0o600, "empty"),
         (None, 0o600, "cannot be read"),
     ],
@@ -40,17 +43,16 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, content: str | N
     if content is not None:
         path.write_text(content)
         path.chmod(mode)
-    with pytest.raises(SourceError) as raised:
-        secret(file=path)
-    assert complaint in str(raised.value)
-    assert VALUE not in str(raised.value)
+    message = error_of(SourceError, secret, file=path)
+    assert complaint in message
+    assert VALUE not in message
 
 
 def test_an_absent_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEKA_TOKEN", raising=False)
-    with pytest.raises(SourceError, match="no such variable; export it"):
+    with pytest.raises(SourceError, match="the variable is not set; export it"):
         secret("WEKA_TOKEN")
-    with pytest.raises(SourceError, match="give the name"):
+    with pytest.raises(SourceError, match="pass either the name"):
         secret()
 
 

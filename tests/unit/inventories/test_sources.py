@@ -1,4 +1,4 @@
-"""Sources of inventories: what is read, and every way in which one can be wrong, named with its place and way out."""
+"""Sources of inventories: nodes and data, and the error of each invalid source."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 
 from rackproof.inventories import Groups, SourceError, from_csv, from_netbox, from_slurm, from_terraform, nodes
 from rackproof.inventory import load_rack
+from tests.unit.refusals import error_of
+
+pytestmark = pytest.mark.usefixtures("warm_python")
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "inventories" / "data"
@@ -70,31 +73,28 @@ def test_rails_may_be_columns_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "complaint"),
     [
-        (("gpu-02", "gpu-01"), {}, "rack.csv:5: node gpu-01 again, it is in "),
+        (("gpu-02", "gpu-01"), {}, "rack.csv:5: node gpu-01 is already in "),
         (("name,", "host,"), {}, "rack.csv:1: no column 'name' (for name)"),
         (("x", "x"), {"columns": {"fabric_addresses": ["rail0"]}}, "no column 'rail0' (for fabric_addresses)"),
-        (("note", "role"), {}, "column 'role' stands there twice"),
+        (("note", "role"), {}, "two columns 'role'"),
         (("gpu-01,gpu,", "gpu-01,gpuu,"), {"roles": {"gpu": "gpu"}}, "gpu-01: unknown role 'gpuu'; did you mean 'gpu'"),
         (("gpu-01,gpu,", "gpu-01,,"), {}, "rack.csv:2: gpu-01 has no role"),
-        (("gpu-01,gpu,", "gpu-01,GPU server,"), {}, "role 'GPU server' cannot be a group of an inventory"),
+        (("gpu-01,gpu,", "gpu-01,GPU server,"), {}, "role 'GPU server' is not a valid name of a group"),
         (("10.0.0.1/24;", "10.0.0.1;"), {}, "with its prefix length (10.0.0.1/24), actual '10.0.0.1'"),
         (("10.0.0.1/24;", "10.0.0.300/24;"), {}, "actual '10.0.0.300/24'"),
         (("192.0.2.1,", "192.0.2.1 x,"), {}, "ssh_hostname: expected a name or an address, actual '192.0.2.1 x'"),
         (("gpu-01,gpu,", "gpu 01,gpu,"), {}, "expected a node's name, actual 'gpu 01'"),
         (("gpu-01,gpu,", "gpu-01,gpu,x,"), {}, "rack.csv:2: expected 5 cells, actual 6"),
         (('"spare, for now"', '"spare'), {}, "rack.csv:5: unexpected end of data"),
-        ((CSV, ""), {}, "rack.csv: empty"),
-        ((CSV, "name,role\n"), {}, "rack.csv: no node in it"),
+        ((CSV, ""), {}, "rack.csv: the file is empty"),
+        ((CSV, "name,role\n"), {}, "rack.csv: no nodes"),
     ],
 )  # fmt: skip
 def test_a_bad_table_is_named(tmp_path: Path, change: tuple[str, str], options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SourceError) as raised:
-        csv_of(tmp_path, CSV.replace(*change), **options)
-    assert complaint in str(raised.value)
-    assert "\n" not in str(raised.value)
+    assert complaint in error_of(SourceError, csv_of, tmp_path, CSV.replace(*change), **options)
 
 
-def test_what_is_no_text_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rack.csv").write_bytes(b"name,role\n\xff\xfe,gpu\n")
     with pytest.raises(SourceError, match="not UTF-8"):
         from_csv(tmp_path / "rack.csv")
@@ -107,7 +107,7 @@ def test_every_name_is_read_once_or_refused(tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("csv") / "any.csv"
     path.write_text("name,role\n" + "".join(f"{name},gpu\n" for name in names), encoding="utf-8")
     if len(set(names)) < len(names):
-        with pytest.raises(SourceError, match="again"):
+        with pytest.raises(SourceError, match="is already in"):
             from_csv(path)
     else:
         assert [name for name, _ in from_csv(path)["gpu"]] == names
@@ -171,13 +171,13 @@ def _again(part: str) -> Callable[[dict[str, Any]], None]:
     ("spoil", "options", "complaint"),
     [
         (lambda parts: parts["devices"].update(next="https://x/?offset=50", count=120), {},
-         "devices.json: a page with 5 of 120 objects; ask for all (?limit=0)"),
+         "devices.json: a page with 5 of 120 objects; request all (?limit=0)"),
         (_device(name=None), {}, "object 1 (id 1): the device has no name"),
         (_device(role={"slug": "gpu-servers"}), {}, "unknown role 'gpu-servers'; did you mean 'gpu-server'"),
         (_device(role=None), {}, "gpu-01 has no role"),
-        (_again("devices"), {}, "node gpu-01 again"),
-        (_again("interfaces"), {}, "gpu-01 rail0: rail 0 has b8:3f:d2:00:00:21 already"),
-        (_again("ip-addresses"), {}, "gpu-01 rail0: rail 0 has 198.51.100.21/26 already"),
+        (_again("devices"), {}, "node gpu-01 is already in"),
+        (_again("interfaces"), {}, "gpu-01 rail0: rail 0 has b8:3f:d2:00:00:21 and"),
+        (_again("ip-addresses"), {}, "gpu-01 rail0: rail 0 has 198.51.100.21/26 and"),
         (lambda parts: parts["interfaces"]["results"][0].update(mac_address=None), {}, "gpu-01 rail0: no MAC address"),
         (lambda parts: parts["interfaces"]["results"][0].update(mac_address="b8:3f"), {},
          "fabric_macs: expected six bytes"),
@@ -185,19 +185,17 @@ def _again(part: str) -> Callable[[dict[str, Any]], None]:
          "with its prefix length"),
         (lambda parts: parts.update(devices={"detail": "Invalid token"}), {}, "expected a list of objects, or a page"),
         (lambda parts: parts.update(devices=["gpu-01"]), {}, "object 1: expected a mapping, actual str"),
-        (lambda parts: None, {"rails": "rail("}, "rails='rail(': no regular expression"),
-        (lambda parts: None, {"rails": None}, "rails= says which interfaces are the fabric's"),
-        (lambda parts: None, {"rails": "(rail)[0-9]+"}, "rail0: its rail is no number"),
+        (lambda parts: None, {"rails": "rail("}, "rails='rail(': is no regular expression"),
+        (lambda parts: None, {"rails": None}, "rails= is missing"),
+        (lambda parts: None, {"rails": "(rail)[0-9]+"}, "rail0: no number of a rail"),
         (lambda parts: None, {"fields": {"data_drive": "drive"}}, "gpu-01: no custom field 'drive' (for data_drive)"),
-        (lambda parts: None, {"status": ("retired",)}, "devices.json: no node in it"),
+        (lambda parts: None, {"status": ("retired",)}, "devices.json: no nodes of the roles in roles="),
     ],
 )  # fmt: skip
 def test_a_bad_answer_of_netbox_is_named(
     tmp_path: Path, spoil: Callable[[dict[str, Any]], None], options: dict[str, Any], complaint: str
 ) -> None:
-    with pytest.raises(SourceError) as raised:
-        netbox(tmp_path, spoil, **options)
-    assert complaint in str(raised.value)
+    assert complaint in error_of(SourceError, netbox, tmp_path, spoil, **options)
 
 
 # Slurm
@@ -229,19 +227,17 @@ def test_one_line_a_node_and_json_say_the_same(tmp_path: Path) -> None:
     ("text", "options", "complaint"),
     [
         (SLURM, {"groups": {"h20": "gpu"}}, "no partition or feature 'h20'; did you mean 'h200'"),
-        (SLURM.replace("gpu-02", "gpu-01"), {}, "NodeName=gpu-01: node gpu-01 again"),
+        (SLURM.replace("gpu-02", "gpu-01"), {}, "NodeName=gpu-01: node gpu-01 is already in"),
         (SLURM.replace("192.0.2.21", "a b"), {}, "ssh_hostname: expected a name or an address"),
-        ("slurm_load_node error: Unable to contact slurm controller\n", {}, "not what scontrol show nodes prints"),
-        ("", {}, "not what scontrol show nodes prints"),
-        ('{"errors": []}', {}, "expected the key nodes with a list"),
+        ("slurm_load_node error: Unable to contact slurm controller\n", {}, "not the output of scontrol show nodes"),
+        ("", {}, "not the output of scontrol show nodes"),
+        ('{"errors": []}', {}, "expected the output of scontrol show nodes --json"),
         ('{"nodes": [{}]}', {}, "nodes[1]: no name"),
         ('{"nodes": ', {}, "nodes:1: not JSON"),
     ],
 )
 def test_a_bad_answer_of_slurm_is_named(tmp_path: Path, text: str, options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SourceError) as raised:
-        slurm(tmp_path, text, **options)
-    assert complaint in str(raised.value)
+    assert complaint in error_of(SourceError, slurm, tmp_path, text, **options)
 
 
 # node sets
@@ -262,17 +258,15 @@ def test_numbered_nodes_follow_a_rule() -> None:
 @pytest.mark.parametrize(
     ("nodeset", "options", "complaint"),
     [
-        ("gpu[1-", {}, "no set of nodes"),
-        ("", {}, "no node in it"),
+        ("gpu[1-", {}, "not a node set"),
+        ("", {}, "the node set is empty"),
         ("head", {"address": "10.0.0.{n}"}, "head has no number for {n}; use {i}"),
-        ("gpu[1-2]", {"address": "10.0.0.{number}"}, "known are {n}, {i}, {name}"),
+        ("gpu[1-2]", {"address": "10.0.0.{number}"}, "expected {n}, {i}, {name}"),
         ("gpu[1-300]", {"fabric": ["10.0.0.{n}/24"]}, "gpu256: fabric_addresses: expected an address"),
     ],
 )
 def test_a_bad_rule_is_named(nodeset: str, options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SourceError) as raised:
-        nodes(nodeset, **options)
-    assert complaint in str(raised.value)
+    assert complaint in error_of(SourceError, nodes, nodeset, **options)
 
 
 # Terraform
@@ -304,10 +298,8 @@ def test_an_output_of_terraform_is_a_rack(tmp_path: Path) -> None:
         (TERRAFORM, {"output": "region"}, "region: expected a list or a mapping of nodes, actual str"),
         (TERRAFORM, {"keys": {"ssh_hostname": "ip"}}, "nodes[1]: no attribute 'ip'"),
         ({"nodes": {"value": ["gpu-01"]}}, {}, "nodes[1]: expected an object, actual str"),
-        (["x"], {}, "expected what terraform output -json prints"),
+        (["x"], {}, "expected the output of terraform output -json"),
     ],
 )
 def test_a_bad_output_is_named(tmp_path: Path, document: Any, options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SourceError) as raised:
-        terraform(tmp_path, document, **options)
-    assert complaint in str(raised.value)
+    assert complaint in error_of(SourceError, terraform, tmp_path, document, **options)

@@ -74,7 +74,7 @@ def test_a_second_witness_must_have_measured() -> None:
     assert blames("abc", "ac", unknown="bc") == {"ac": UNDETERMINED}
 
 
-def test_without_a_known_good_partner_nobody_is_blamed() -> None:
+def test_without_a_known_good_partner_no_node_is_blamed() -> None:
     assert blames("abcd", "ac bc", unknown="ab ad bd cd") == {"ac": UNDETERMINED, "bc": UNDETERMINED}
 
 

@@ -44,7 +44,7 @@ def test_conditions(asked: dict[str, Any], actual: dict[str, Any], fault: str | 
     )
 
 
-def test_all_that_was_otherwise_is_said() -> None:
+def test_every_different_condition_is_named() -> None:
     asked = (("cache", "cold"), ("ranks_min", 2))
     assert unmet(asked, {"ranks": 1}) == (
         "measured under other conditions: expected cache = cold, actual not recorded; expected ranks ≥ 2, actual 1"

@@ -12,8 +12,8 @@ from rackproof.core.architecture import Reference, Statistic
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.ceilings import Whole
 from rackproof.core.judging.members import Members
-from rackproof.core.judging.numbers import NoNumber, Number, Numbers, Question
-from rackproof.core.judging.select import Index, WantedConditions
+from rackproof.core.judging.numbers import Number, Numbers, Question
+from rackproof.core.judging.select import Index, NeededConditions, NoNumber
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
 from tests.unit.judging import GPU, NODES, architecture, criterion, judged, measurement, run_info, verdicts
@@ -291,7 +291,7 @@ class TestSamples:
 
 
 class TestSeveralMeasurements:
-    def test_the_latest_with_samples_counts_and_is_said_to_replace(self) -> None:
+    def test_the_latest_with_samples_counts_and_replaces_by_name(self) -> None:
         made = architecture(criterion())
         result = judged(made, measurement("gpu-01", 90.0), measurement("gpu-01", 10.0))
         verdict = verdicts(result)["gpu-01"]
@@ -314,7 +314,7 @@ class TestSeveralMeasurements:
         again = verdicts(judged(made, measurement("gpu-01", 30.0), second, measurement("gpu-01", 31.0)))["gpu-01"]
         assert "attempt failed" not in again.message
 
-    def test_a_later_failure_is_said_although_it_knew_fewer_labels(self) -> None:
+    def test_a_later_failure_with_fewer_labels_is_reported(self) -> None:
         early = measurement("gpu-01", storage="nfs", reason="mount lost")
         for where in ({"storage": "nfs"}, {"storage": "nfs", "block_bytes": 1048576}):
             made = architecture(criterion(where=where))
@@ -322,7 +322,7 @@ class TestSeveralMeasurements:
             assert verdict.message.endswith("; a later attempt failed: mount lost")
             assert "attempt" not in verdicts(judged(made, early, measurement("gpu-01", 30.0)))["gpu-01"].message
 
-    def test_a_later_failure_of_the_rack_is_said(self) -> None:
+    def test_a_later_failure_of_the_rack_is_reported(self) -> None:
         made = architecture(criterion(scope="rack"))
         good, bad = measurement(NODES, 30.0, scope=RACK), measurement(GPU, scope=RACK, reason="a node went")
         assert verdicts(judged(made, good, bad))["rack"].message.endswith("; a later attempt failed: a node went")
@@ -435,7 +435,7 @@ class TestShares:
     def asked(self, reference: dict[str, Any], taken: Measurement) -> Number | NoNumber:
         of = Reference.model_validate(SHARE["of"] | reference)  # type: ignore[operator]
         made = architecture(criterion(scope="rack", **{"pass": SHARE}))
-        wanted = WantedConditions(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
+        wanted = NeededConditions(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
         numbers = Numbers(Index([taken], wanted), Members(made, run_info().nodes))
         return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
 
@@ -460,7 +460,7 @@ class TestShares:
         """True and 1 are equal, and a condition that is the one is not the other."""
         made = architecture(criterion())
         taken = measurement("gpu-01", 30.0, conditions={"direct": True})
-        numbers = Numbers(Index([taken], WantedConditions(frozenset({"direct"}))), Members(made, run_info().nodes))
+        numbers = Numbers(Index([taken], NeededConditions(frozenset({"direct"}))), Members(made, run_info().nodes))
         ask = Question("storage.read_bandwidth", Scope.NODE, frozenset({("storage", "nfs")}), Statistic.MEDIAN)
         answers = [numbers.remembering(replace(ask, conditions=(("direct", c),)))(["gpu-01"]) for c in (True, 1)]
         assert [type(number) for number in answers] == [Number, NoNumber]
@@ -558,7 +558,7 @@ class TestReducedMembers:
             " (gpu-02 8 MB/s, gpu-03 24 MB/s: 16 MB/s of 20 MB/s); one sample each"
         )
 
-    def test_differing_numbers_of_samples_are_said(self) -> None:
+    def test_differing_numbers_of_samples_are_reported(self) -> None:
         made = architecture(criterion(reduce="min"))
         result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 30.0, 31.0, 32.0))
         assert verdicts(result)["rack"].message.endswith("; 1 to 3 samples each")

@@ -7,6 +7,7 @@ gates. An entry that cannot be met that way asks for something that no rack coul
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,10 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.status import Outcome, Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict
-from tests.unit.judging import run_info
+from tests.unit.judging import info_of_nodes
 
 FOLDER = Path(__file__).parents[3] / "architectures"
-ARCHITECTURES = {path.stem: load(path).model for path in sorted(FOLDER.glob("*.yaml"))}
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PEERS, FEW = 9, 3
 """Nodes of every role: enough to compare them, and where nothing compares them."""
 COMPANIONS = {
@@ -55,13 +56,18 @@ COMPANIONS = {
 }
 
 
+@cache
+def architecture(name: str) -> Architecture:
+    return load(FOLDER / f"{name}.yaml").model
+
+
 def run(made: Architecture) -> RunInfo:
     """With as many nodes as the largest curve counts."""
     points = [point for curve in made.curves if curve.over in ("nodes", "clients") for point in curve.points]
     compared = made.outliers or made.curves or any(entry.reduce in SPREADS for entry in made.criteria)
     numbers = range(1, max(PEERS if compared else FEW, *points, FEW) + 1)
     nodes = [NodeInfo(name=f"{role}-{number}", groups=(role,)) for role in made.roles for number in numbers]
-    return run_info().model_copy(update={"nodes": tuple(nodes)})
+    return info_of_nodes(nodes)
 
 
 def alone(made: Architecture, entry: Criterion | Curve | Outlier) -> Architecture:
@@ -175,9 +181,10 @@ def judged_alone(made: Architecture, entry: Criterion | Curve | Outlier, good: b
     return [v for v in result.verdicts if v.kind == "criterion" and v.id != "rack.numbers"]
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_entry_can_be_met(name: str) -> None:
-    made = ARCHITECTURES[name]
+    made = architecture(name)
     for entry in entries(made):
         verdicts = judged_alone(made, entry, good=True)
         assert verdicts
@@ -185,17 +192,18 @@ def test_every_entry_can_be_met(name: str) -> None:
             assert verdict.status is Status.PASS, (verdict.id, verdict.subject, verdict.message)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.few(4)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_entry_can_be_missed(name: str) -> None:
-    made = ARCHITECTURES[name]
+    made = architecture(name)
     for entry in entries(made):
         statuses = {verdict.status for verdict in judged_alone(made, entry, good=False)}
         assert statuses - {Status.PASS, Status.WARN}, entry.id
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", NAMES)
 def test_without_evidence_nothing_is_met(name: str) -> None:
-    made = ARCHITECTURES[name]
+    made = architecture(name)
     few = run(made.model_copy(update={"curves": ()}))
     result = judge(made, few, (), ())
     assert result.outcome is not Outcome.CERTIFIED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.architecture import Architecture
@@ -19,7 +19,6 @@ from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement, Verdict
 from tests.unit.judging import architecture, check, criterion, judged, measurement, run_info, verdicts
 
-EXAMPLES = settings(deadline=None, max_examples=60)
 ORDER = [Status.PASS, Status.WARN, Status.FAIL]
 
 NAMES = tuple(f"gpu-{number:02d}" for number in range(1, 7))
@@ -133,7 +132,6 @@ def by_key(judgement: Judgement) -> dict[tuple[str, str], Verdict]:
     return verdicts
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence())
 def test_scope_comes_from_the_architecture_alone(drawn: Drawn) -> None:
     verdicts = by_key(judged(MADE, *evidence(drawn), run=RUN))
@@ -150,7 +148,6 @@ def test_scope_comes_from_the_architecture_alone(drawn: Drawn) -> None:
         assert (verdict.blame is not None) == (verdict.status is Status.FAIL and "|" in verdict.subject)
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence())
 def test_verdicts_are_what_their_model_says_and_survive_being_written(drawn: Drawn) -> None:
     """The judge does not validate its own verdicts."""
@@ -169,7 +166,6 @@ def test_without_evidence_everything_is_unmeasured() -> None:
     assert {verdict.status for verdict in without_nodes.values()} == {Status.UNMEASURED}
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence(), data=st.data())
 def test_removing_evidence_never_makes_a_pass(drawn: Drawn, data: Any) -> None:
     gone = set(data.draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=12)))
@@ -185,7 +181,6 @@ def test_removing_evidence_never_makes_a_pass(drawn: Drawn, data: Any) -> None:
         assert before.outcome is Outcome.CERTIFIED
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence(), what=st.sampled_from(["conditions", "companions"]))
 def test_removing_what_a_measurement_says_of_itself_never_makes_a_pass(drawn: Drawn, what: str) -> None:
     whole = evidence(drawn)
@@ -196,7 +191,6 @@ def test_removing_what_a_measurement_says_of_itself_never_makes_a_pass(drawn: Dr
             assert old[key].status is Status.PASS
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence(), data=st.data())
 def test_the_order_of_the_evidence_does_not_matter(drawn: Drawn, data: Any) -> None:
     whole, checks = evidence(drawn), [check(name) for name in NAMES]
@@ -205,7 +199,6 @@ def test_the_order_of_the_evidence_does_not_matter(drawn: Drawn, data: Any) -> N
     assert first == judge(MADE, RUN, data.draw(st.permutations(whole)), checks).model_dump_json()
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence())
 def test_the_unit_of_the_evidence_does_not_matter(drawn: Drawn) -> None:
     """The usual unit, and the next one below."""
@@ -221,7 +214,6 @@ OWN = ("level", "ceiling", "line", "warm-up", "either", "odd")
 """Verdicts on one member by its own samples."""
 
 
-@EXAMPLES
 @given(drawn=drawn_evidence(), factor=st.floats(0, 1))
 def test_a_worse_sample_never_improves_a_verdict(drawn: Drawn, factor: float) -> None:
     place = ("nfs", NAMES[0])
@@ -238,7 +230,6 @@ def test_a_worse_sample_never_improves_a_verdict(drawn: Drawn, factor: float) ->
             assert after.status is before.status or after.status not in (Status.PASS, Status.WARN)
 
 
-@EXAMPLES
 @given(value=bandwidths, best=st.sampled_from(["good", "better"]))
 def test_the_level_reached_agrees_with_the_verdict(value: float, best: str) -> None:
     levels: dict[str, float] = {"good": 30, "better": 60}

@@ -11,10 +11,10 @@ from rackproof.core.evidence import Kind, Record, make_record
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.status import Status
 from tests.unit.judging import GPU, architecture, check, criterion, measurement, recorded, run_info, verdicts
+from tests.unit.judging import VALIDATE_BEGIN as BEGIN
+from tests.unit.judging import VALIDATE_END as END
 
 MADE = architecture(criterion())
-BEGIN = {"stage": "validate", "event": "begin"}
-END = {"stage": "validate", "event": "end", "elapsed_s": 1.0, "ok": True}
 RANK = {"passed": Status.PASS, "failed": Status.FAIL, "unmeasured": Status.UNMEASURED}
 
 passes = st.lists(st.tuples(st.booleans(), st.sampled_from(sorted(RANK))), min_size=1, max_size=6)
@@ -46,7 +46,7 @@ def chain(several: list[tuple[float | None, ...]]) -> list[Record]:
             add(Kind.MEASUREMENT, one.model_dump(mode="json"))
         missing = numbers.count(None)
         status = "done" if not missing else "failed" if missing == len(numbers) else "partial"
-        add(Kind.STEP, {"step": "s", "status": status, "elapsed_s": 1.0})
+        add(Kind.STEP, {"step": "s", "status": status, "elapsed_s": 1.0, "digest": ""})
     return records
 
 

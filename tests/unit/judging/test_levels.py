@@ -45,7 +45,7 @@ def of_level(level: str, value: float, **bar: Any) -> Verdict:
         ("best", 200.0, "PASS", "best"),
     ],
 )
-def test_the_level_of_the_architecture_decides_and_the_highest_is_said(
+def test_the_level_of_the_architecture_decides_and_the_highest_is_named(
     level: str, value: float, status: str, reached: str | None
 ) -> None:
     verdict = of_level(level, value)
@@ -105,7 +105,7 @@ def test_the_message_says_what_the_link_is() -> None:
     assert verdict.raw == ("raw-of-gpu-01",)
 
 
-def test_a_link_whose_rate_nobody_has_published_is_nothing_to_take_a_share_of() -> None:
+def test_a_link_with_an_unpublished_rate_has_no_shares() -> None:
     verdict = verdicts(judged(of_link("secret"), measurement("gpu-01", 390.0)))["gpu-01"]
     assert verdict.status is Status.UNMEASURED
     assert verdict.message == "no reference for the share: link secret: its rate is not published"

@@ -102,7 +102,7 @@ def test_nics_are_the_compute_ports_of_the_role_or_the_rails(
     assert [s for s, v in by_subject.items() if v.status is Status.PASS] == ["gpu-01/nic0"]
 
 
-def test_without_a_fabric_and_without_ports_nobody_has_a_nic() -> None:
+def test_without_a_fabric_and_without_ports_no_node_has_a_nic() -> None:
     made = architecture(NIC_SPEED | {"members": "all"}, fabric=None)
     by_subject = verdicts(judged(made), "nic.speed")
     assert set(by_subject) == {"gpu-01", "gpu-02", "sto-01"}

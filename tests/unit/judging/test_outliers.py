@@ -99,7 +99,7 @@ def test_a_large_spread_moves_the_limit_away_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("metric", ["storage.read_bandwidth", "storage.random_read_latency"])
-def test_peers_that_have_nothing_in_common_clear_nobody(metric: str) -> None:
+def test_peers_that_have_nothing_in_common_clear_no_member(metric: str) -> None:
     more = {"metric": metric, "storage": "nfs", "block_bytes": "4096"}
     by_subject = of([20.0, 60.0, 100.0, 140.0, 180.0], made(metric=metric), **more)
     unit, side = ("MB/s", "below") if metric == "storage.read_bandwidth" else ("µs", "above")
@@ -116,7 +116,7 @@ def test_a_wide_relative_limit_is_no_scatter() -> None:
     assert letters(of(values, made(rel_pct=60))) == "PPPPF"
 
 
-def test_no_deviation_at_all_is_said() -> None:
+def test_no_deviation_at_all_is_reported() -> None:
     verdict = of([100.0, 100.0, 100.0, 100.0, 80.0])["gpu-05"]
     assert verdict.status is Status.FAIL
     assert verdict.message.endswith(
@@ -125,7 +125,7 @@ def test_no_deviation_at_all_is_said() -> None:
 
 
 class TestMissingPeers:
-    def test_a_member_without_a_number_is_unmeasured_and_holds_up_nobody_who_agrees(self) -> None:
+    def test_a_member_without_a_number_is_unmeasured_and_stops_no_other(self) -> None:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 60.0, None])) == "PPPPFU"
 
     def test_too_few_with_a_number(self) -> None:
@@ -134,7 +134,7 @@ class TestMissingPeers:
         assert by_subject["gpu-04"].message == "4 of 6 nodes have a number, 5 are needed to identify an outlier"
         assert by_subject["gpu-04"].value == 60.0
 
-    def test_nobody_passes_only_because_the_better_ones_are_missing(self) -> None:
+    def test_no_member_passes_because_better_ones_are_missing(self) -> None:
         """With the two missing at 100, the two at 80 would be outliers."""
         everyone = [100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 80.0, 80.0]
         assert letters(of(list(everyone))) == "PPPPPPFF"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.architecture import Architecture
@@ -15,8 +15,6 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge
 from rackproof.core.status import Outcome, Status
 from tests.unit.judging import GPU, architecture, check, criterion, document, judged, measurement, run_info, verdicts
-
-EXAMPLES = settings(deadline=None, max_examples=80)
 
 bandwidths = st.floats(min_value=0.5, max_value=200).map(lambda value: round(value, 3))
 samples = st.lists(bandwidths, min_size=1, max_size=6)
@@ -49,7 +47,6 @@ def status(promised: Architecture, values: list[float], **more: Any) -> Status:
     return verdicts(result)["gpu-01"].status
 
 
-@EXAMPLES
 @given(values=samples, factor=st.floats(0, 1), op=st.sampled_from(("ge", "le", "share")), data=st.data())
 def test_a_worse_sample_never_improves_a_verdict(values: list[float], factor: float, op: str, data: Any) -> None:
     """Without a limit on scatter. Worse means no better than any sample that is there."""
@@ -60,7 +57,6 @@ def test_a_worse_sample_never_improves_a_verdict(values: list[float], factor: fl
     assert ORDER.index(after) >= ORDER.index(before)
 
 
-@EXAMPLES
 @given(values=samples, factor=st.floats(0, 1), limit=st.floats(1, 60))
 def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
     values: list[float], factor: float, limit: float
@@ -74,7 +70,6 @@ def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
         assert after is not Status.PASS
 
 
-@EXAMPLES
 @given(
     values=st.lists(bandwidths, min_size=10, max_size=24),
     factor=st.floats(0, 1),
@@ -118,7 +113,6 @@ def evidence(drawn: dict[tuple[str, str], list[float] | None]) -> list[Measureme
     return measurements
 
 
-@EXAMPLES
 @given(drawn=members, data=st.data())
 def test_removing_evidence_makes_nothing_pass(drawn: dict[tuple[str, str], list[float] | None], data: Any) -> None:
     """Of evidence that answers each question once; a measurement that was repeated hides the ones before it."""
@@ -133,7 +127,6 @@ def test_removing_evidence_makes_nothing_pass(drawn: dict[tuple[str, str], list[
         assert before.outcome is Outcome.CERTIFIED
 
 
-@EXAMPLES
 @given(drawn=members, data=st.data())
 def test_the_order_of_different_measurements_does_not_matter(
     drawn: dict[tuple[str, str], list[float] | None], data: Any
@@ -146,7 +139,6 @@ def test_the_order_of_different_measurements_does_not_matter(
     assert first == judge(CRITERIA, RACK, whole, checks).model_dump_json()
 
 
-@EXAMPLES
 @given(
     values=samples,
     op=st.sampled_from(("ge", "le", "share")),
@@ -161,14 +153,12 @@ def test_the_unit_of_the_evidence_does_not_matter(
     assert status(promised, values) is status(promised, [value * factor for value in values], unit=unit)
 
 
-@EXAMPLES
 @given(value=st.sampled_from([20.0, 50.0, 80.0]), unit=st.sampled_from([("GB/s", 1e-3), ("MiB/s", 1e6 / 2**20)]))
 def test_a_number_exactly_on_a_bar_stays_on_it_in_any_unit(value: float, unit: tuple[str, float]) -> None:
     for op in BARS:
         assert status(made(op), [value]) is status(made(op), [value * unit[1]], unit=unit[0])
 
 
-@EXAMPLES
 @given(values=st.lists(bandwidths, min_size=1, max_size=6), bad=st.sampled_from([float("nan"), float("inf"), -1.0]))
 def test_an_impossible_sample_never_passes(values: list[float], bad: float) -> None:
     for op in BARS:
@@ -176,7 +166,6 @@ def test_an_impossible_sample_never_passes(values: list[float], bad: float) -> N
             assert status(made(op), [*values[:place], bad, *values[place:]]) is Status.INVALID
 
 
-@EXAMPLES
 @given(values=st.lists(st.one_of(st.none(), st.just([60.0, 61.0])), min_size=6, max_size=6))
 def test_certified_means_that_every_member_has_a_number(values: list[list[float] | None]) -> None:
     drawn = dict(zip(((name, s) for name in RACK_GPUS for s in ("nfs", "local")), values, strict=True))

@@ -1,4 +1,4 @@
-"""Live faults without a rack: what they say of themselves, what is remembered, and what the simulated tools do."""
+"""Live faults without a rack: the catalogue, the record of active faults, the simulated tools."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tests.unit.configure.rack import site
 from tests.unit.validation.checking import ROOT
 
 NAMES = list(faults.live_faults())
-ASKED_FOR = {
+EXPECTED = {
     *("link-down", "mtu", "packet-loss", "slow-disk", "nfs-frozen", "mount-missing", "clock-off", "service-stopped"),
     *("kernel-parameter", "package-skew", "file-changed", "memory-removed", "gpu-lost", "pcie-width", "ecc-errors"),
     *("nvlink-down", "tool-empty", "tool-truncated", "tool-garbled", "tool-localised", "tool-warnings", "tool-lies"),
 }
 
 
-def test_the_faults_that_racks_have_are_there() -> None:
-    assert set(NAMES) >= ASKED_FOR
+def test_the_catalogue_has_the_common_faults() -> None:
+    assert set(NAMES) >= EXPECTED
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_fault_can_be_put_on_and_taken_off_and_says_who_notices(name: str) -> None:
+def test_a_fault_has_both_scripts_and_a_check_or_benchmark(name: str) -> None:
     fault = faults.live_fault(name)
     assert bool(fault.check) != bool(fault.benchmark)
     assert bool(fault.inject) == bool(fault.heal)
@@ -65,11 +65,11 @@ def test_the_catalogue_and_the_live_faults_expect_the_same_checks() -> None:
     assert {name: fault.outcome for name, fault in live.items()} == {n: faults.live_fault(n).outcome for n in live}
 
 
-# What is remembered
+# The record of active faults
 
 
 class Running(Lab):
-    """A rack whose nodes all run, as far as it knows."""
+    """A rack whose nodes all seem to run."""
 
     def pids(self) -> dict[str, int]:
         return {"gpu-01": 1, "gpu-02": 2, "storage-01": 3}
@@ -81,7 +81,7 @@ class Running(Lab):
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done to nodes; ``broken`` in it makes the next thing go wrong."""
+    """Scripts that ran on nodes; with ``broken`` in it the next one fails."""
     seen: list[str] = []
 
     def apply(lab: Lab, fault: faults.LiveFault, node: str, state: str) -> None:
@@ -93,99 +93,97 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_on_and_off_are_remembered_and_can_be_said_twice(tmp_path: Path, done: list[str]) -> None:
+def test_active_faults_are_recorded_and_repeated_commands_are_harmless(tmp_path: Path, done: list[str]) -> None:
     lab = Running(tmp_path)
-    assert faults.put_on(lab, "mtu") == "gpu-01"
-    assert faults.put_on(lab, "mtu") == "gpu-01"  # said again: made sure of
-    assert faults.put_on(lab, "clock-off", "gpu-01") == "gpu-01"
-    assert faults.remembered(tmp_path) == {"mtu": "gpu-01", "clock-off": "gpu-01"}
-    assert faults.take_off(lab, "mtu") == "gpu-01"
-    assert faults.take_off(lab, "mtu") is None
-    assert faults.take_all_off(lab) == ["clock-off"]
-    assert faults.take_all_off(lab) == []
+    assert faults.inject(lab, "mtu") == "gpu-01"
+    assert faults.inject(lab, "mtu") == "gpu-01"  # injected again
+    assert faults.inject(lab, "clock-off", "gpu-01") == "gpu-01"
+    assert faults.active(tmp_path) == {"mtu": "gpu-01", "clock-off": "gpu-01"}
+    assert faults.remove(lab, "mtu") == "gpu-01"
+    assert faults.remove(lab, "mtu") is None
+    assert faults.remove_all(lab) == ["clock-off"]
+    assert faults.remove_all(lab) == []
     assert done == ["mtu on gpu-01", "mtu on gpu-01", "clock-off on gpu-01", "mtu off gpu-01", "clock-off off gpu-01"]
     assert list(tmp_path.glob("faults.json*")) == []
 
 
-def test_a_fault_whose_command_was_interrupted_can_be_taken_off(tmp_path: Path, done: list[str]) -> None:
+def test_a_fault_whose_injection_failed_can_be_removed(tmp_path: Path, done: list[str]) -> None:
     lab = Running(tmp_path)
     done.append("broken")
     with pytest.raises(LabError, match="mtu on: gpu-01: no"):
-        faults.put_on(lab, "mtu")
-    assert faults.remembered(tmp_path) == {"mtu": "gpu-01"}
+        faults.inject(lab, "mtu")
+    assert faults.active(tmp_path) == {"mtu": "gpu-01"}
     with pytest.raises(LabError, match="mtu off: gpu-01: no"):
-        faults.take_all_off(lab)
-    assert faults.remembered(tmp_path) == {"mtu": "gpu-01"}
+        faults.remove_all(lab)
+    assert faults.active(tmp_path) == {"mtu": "gpu-01"}
     done.remove("broken")
-    assert faults.take_all_off(lab) == ["mtu"]
+    assert faults.remove_all(lab) == ["mtu"]
 
 
-def test_a_fault_of_a_node_that_is_gone_is_forgotten(
+def test_a_fault_of_a_stopped_node_is_removed_without_a_script(
     tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Running(tmp_path)
-    faults.put_on(lab, "mtu")
+    faults.inject(lab, "mtu")
     monkeypatch.setattr(Running, "pids", lambda self: {"gpu-02": 2})
-    assert faults.take_off(lab, "mtu") == "gpu-01"
+    assert faults.remove(lab, "mtu") == "gpu-01"
     assert done == ["mtu on gpu-01"]
-    assert faults.remembered(tmp_path) == {}
+    assert faults.active(tmp_path) == {}
 
 
-def test_a_rack_that_goes_down_forgets_its_faults(tmp_path: Path, done: list[str]) -> None:
-    faults.put_on(Running(tmp_path), "mtu")
+def test_no_fault_is_active_when_the_rack_is_down(tmp_path: Path, done: list[str]) -> None:
+    faults.inject(Running(tmp_path), "mtu")
     Lab(tmp_path).down()
-    assert faults.remembered(tmp_path) == {}
+    assert faults.active(tmp_path) == {}
 
 
-def test_what_cannot_be_is_refused_and_not_remembered(tmp_path: Path, done: list[str]) -> None:
+def test_an_invalid_fault_is_refused_and_not_recorded(tmp_path: Path, done: list[str]) -> None:
     lab = Running(tmp_path)
     for name, node, complaint in (
         ("mtuu", None, "no fault 'mtuu'; did you mean 'mtu'"),
         ("mtu", "gpu-09", "no node 'gpu-09'"),
     ):
         with pytest.raises(LabError, match=complaint):
-            faults.put_on(lab, name, node)
-    assert faults.remembered(tmp_path) == {}
-    faults.put_on(lab, "mtu")
-    with pytest.raises(LabError, match="mtu is on already, on gpu-01"):
-        faults.put_on(lab, "mtu", "gpu-02")
+            faults.inject(lab, name, node)
+    assert faults.active(tmp_path) == {}
+    faults.inject(lab, "mtu")
+    with pytest.raises(LabError, match="mtu is already on, on gpu-01"):
+        faults.inject(lab, "mtu", "gpu-02")
     (tmp_path / "faults.json").write_text("[]")
-    with pytest.raises(LabError, match="damaged"):
-        faults.remembered(tmp_path)
+    with pytest.raises(LabError, match="unreadable"):
+        faults.active(tmp_path)
 
 
-def test_two_commands_at_once_do_not_meet(tmp_path: Path, done: list[str]) -> None:
+def test_a_second_lab_command_at_once_is_refused(tmp_path: Path, done: list[str]) -> None:
     with (tmp_path / "lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         with pytest.raises(LabError, match="another `rackproof lab` command"):
-            faults.put_on(Running(tmp_path), "mtu")
+            faults.inject(Running(tmp_path), "mtu")
 
 
-def test_the_monitor_is_asked_where_a_fault_is_outside_of_the_node(
+def test_faults_outside_of_the_node_are_requests_to_the_monitor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, Any]] = []
     monkeypatch.setattr(monitor, "ask", lambda folder, request: asked.append((folder.name, request)))
     lab = Running(tmp_path)
-    faults.put_on(lab, "link-down")
-    faults.take_off(lab, "link-down")
+    faults.inject(lab, "link-down")
+    faults.remove(lab, "link-down")
     assert [(node, request["arguments"]["up"]) for node, request in asked] == [("gpu-02", False), ("gpu-02", True)]
 
 
-def test_the_command_lists_and_says_what_it_did(
-    tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lab_fault_command(tmp_path: Path, done: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rackproof.cli.lab._lab", lambda: Running(tmp_path))
 
-    def said(*arguments: str) -> str:
+    def output(*arguments: str) -> str:
         return CliRunner().invoke(lab_command, ["fault", *arguments], catch_exceptions=False).output
 
-    assert "mtu is on, on gpu-01; noticed by fabric.mtu[fabric0]" in said("mtu", "on")
-    rows = {line.split()[0]: line.split()[1:3] for line in said("list").splitlines()}
+    assert "mtu is on, on gpu-01; noticed by fabric.mtu[fabric0]" in output("mtu", "on")
+    rows = {line.split()[0]: line.split()[1:3] for line in output("list").splitlines()}
     assert (rows["mtu"], rows["link-down"]) == (["gpu-01", "on"], ["gpu-02", "-"])
-    assert said("all", "off") == "off: mtu\n"
-    assert said("mtu", "off") == "mtu is off; it was not on\n"
-    assert "on or off is missing" in said("mtu")
+    assert output("all", "off") == "off: mtu\n"
+    assert output("mtu", "off") == "mtu is off; it was not on\n"
+    assert "on or off is missing" in output("mtu")
 
 
 # The simulated nvidia-smi
@@ -193,7 +191,7 @@ def test_the_command_lists_and_says_what_it_did(
 
 @pytest.fixture
 def smi(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
-    """Runs the replay of a virtual rack's node; everything that is in /run on a node is below tmp_path."""
+    """Run the simulated nvidia-smi of a node; its /run is tmp_path."""
     here = site("gpu-01")
     assert here.architecture.gpu is not None
     for file in simulated.files(here, here.architecture.gpu):

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.lab.image import boot_loader_defaults, read_recipe
+from rackproof.lab.image import boot_loader_defaults, read_recipe, releases
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
 from rackproof.lab.state import host_data
 
 
 def rack(rails: int = 1) -> RackSpec:
-    nodes = plan_nodes(2, 1, 1536, 3072, rails)
-    return RackSpec(nodes, "tcg", "trixie-0", Wiring({n.name: 2200 + k for k, n in enumerate(nodes)}, 5000))
+    nodes = plan_nodes(2, 1, 1536, 3072, rails, lambda name: "bookworm" if name == "gpu-02" else "trixie")
+    images = {"trixie": "trixie-0", "bookworm": "bookworm-0"}
+    return RackSpec(nodes, "tcg", images, Wiring({n.name: 2200 + k for k, n in enumerate(nodes)}, 5000))
 
 
 def command(node: NodeSpec, of: RackSpec) -> str:
@@ -30,6 +31,15 @@ def test_storage_is_started_before_its_clients() -> None:
 
 def test_a_rack_survives_its_way_through_json() -> None:
     assert RackSpec.from_json(json.loads(json.dumps(rack(2).to_json()))) == rack(2)
+
+
+def test_the_rack_of_an_older_kit_has_one_release() -> None:
+    old = rack().to_json()
+    nodes = [{key: value for key, value in node.items() if key != "release"} for node in old["nodes"]]
+    del old["images"]
+    read = RackSpec.from_json({**old, "version": 1, "image": "trixie-5", "nodes": nodes})
+    assert read.images == {"trixie": "trixie-5"}
+    assert {node.release for node in read.nodes} == {"trixie"}
 
 
 def test_no_two_network_cards_of_a_rack_share_an_address() -> None:
@@ -101,9 +111,18 @@ def test_the_guests_boot_loader_starts_from_the_arguments_that_the_guest_is_star
     assert 'GRUB_CMDLINE_LINUX="audit=0 panic=5"\n' in text
 
 
+def test_every_release_has_an_image_of_its_own_without_what_it_lacks() -> None:
+    recipes = {release: read_recipe(release) for release in releases()}
+    assert len({name for _, name in recipes.values()}) == len(releases())
+    assert all(name.startswith(f"{release}-") for release, (_, name) in recipes.items())
+    newer = "netavark-dhcp-proxy.socket"
+    assert newer in recipes["trixie"][0]["disabled_units"]
+    assert newer not in recipes["bookworm"][0]["disabled_units"]
+
+
 @pytest.mark.parametrize("name", ["/usr/local/lib/rackproof/initramfs-init", "/usr/local/sbin/rackproof-initramfs"])
 def test_the_images_scripts_are_shell(name: str) -> None:
-    recipe, _ = read_recipe()
+    recipe, _ = read_recipe("trixie")
     checked = subprocess.run(["sh", "-n"], input=recipe["files"][name], text=True, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
 
@@ -111,3 +130,10 @@ def test_the_images_scripts_are_shell(name: str) -> None:
 def test_nodes_return_to_slurm_after_the_rack_was_down() -> None:
     for node in rack().nodes:
         assert SlurmInputs.model_validate(host_data(Path(), rack(), node)["slurm"]).return_to_service == 2
+
+
+def test_a_rack_of_debian_12_is_held_against_its_own_architecture() -> None:
+    of = rack()
+    old = replace(of, nodes=tuple(replace(node, release="bookworm") for node in of.nodes))
+    assert host_data(Path(), old, old.nodes[0])["architecture"] == "virtual-rack-debian-12"
+    assert "architecture" not in host_data(Path(), of, of.nodes[0])

@@ -57,8 +57,8 @@ def test_events_between_question_and_answer_are_skipped(tmp_path: Path, qemu: Qe
     ("answers", "complaint"),
     [
         ([[{"return": {}}], [{"error": {"desc": "Device 'x' not found"}}]], "gpu-01: set_link: Device 'x' not found"),
-        ([[{"return": {}}], [EVENT]], "gpu-01: its monitor does not answer"),
-        ([[{"return": {}}]], "gpu-01: its monitor does not answer"),
+        ([[{"return": {}}], [EVENT]], "gpu-01: QEMU's monitor does not answer"),
+        ([[{"return": {}}]], "gpu-01: QEMU's monitor does not answer"),
     ],
 )
 def test_a_refusal_and_a_silence_are_errors_that_name_the_node(
@@ -70,5 +70,5 @@ def test_a_refusal_and_a_silence_are_errors_that_name_the_node(
 
 
 def test_a_node_without_a_monitor_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="gpu-01: its monitor does not answer"):
+    with pytest.raises(LabError, match="gpu-01: QEMU's monitor does not answer"):
         monitor.ask(tmp_path / "gpu-01", {"execute": "set_link"})

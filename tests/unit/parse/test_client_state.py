@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rackproof.bench.storage_commands import DROP, drop_and_state, state_after, state_of
 from rackproof.core.architecture import Storage
-from rackproof.parse import ParseError
 from rackproof.parse.client_state import parse_client_state
+from tests.unit.refusals import refuses
 
 from . import tool_output
 
@@ -18,7 +16,7 @@ STATE = (
     "-- files\n1048576 2048 512 /mnt/a b/rackproof.0\n1048576 0 512 /mnt/a b/rackproof.1\n-- end\n"
 )
 NFS = Storage.model_validate(
-    {"class": "nfs", "mountpoint": "/mnt/n f s", "fstype": "nfs4", "source": "/srv", "server_role": "storage"}
+    {"class": "nfs", "mountpoint": "/mnt/n~f~s", "fstype": "nfs4", "source": "/srv", "server_role": "storage"}
 )
 
 
@@ -45,27 +43,22 @@ def test_a_count_of_cached_bytes_that_leaves_files_out_is_none() -> None:
     assert parse_client_state(STATE.replace("cached_bytes 4096 2", "cached_bytes 4096")).cached_bytes is None
 
 
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        ("", "no output"),
-        (STATE.removesuffix("-- end\n"), "cut off"),
-        (STATE.replace("1048576 2048 512", "1048576 512"), "expected a file"),
-        (STATE.replace("1048576 2048 512", "1048576 many 512"), "size of a file is not an integer"),
-        (STATE.replace("-- mountinfo\n", "-- mounts\n"), "no output"),
-    ],
+test_an_unreadable_state_raises_with_the_reason = refuses(
+    parse_client_state,
+    ("", "no output"),
+    (STATE.removesuffix("-- end\n"), "cut off"),
+    (STATE.replace("1048576 2048 512", "1048576 512"), "expected a file"),
+    (STATE.replace("1048576 2048 512", "1048576 many 512"), "size of a file is not an integer"),
+    (STATE.replace("-- mountinfo\n", "-- mounts\n"), "no output"),
 )
-def test_an_unreadable_state_raises_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_client_state(output)
 
 
 def test_the_command_says_when_and_which_addresses_are_expected() -> None:
-    before = drop_and_state(NFS, ["/mnt/n f s/x"], ["10.0.0.1", "10.0.0.2"])
+    before = drop_and_state(NFS, ["/mnt/n~f~s/x"], ["10.0.0.1", "10.0.0.2"])
     assert state_of(before) == ("before", ("10.0.0.1", "10.0.0.2"))
     assert DROP in before
-    assert "'/mnt/n f s/x'" in before
-    after = state_after(NFS, ["/mnt/n f s/x"], [])
+    assert "'/mnt/n~f~s/x'" in before
+    after = state_after(NFS, ["/mnt/n~f~s/x"], [])
     assert state_of(after) == ("after", ())
     assert DROP not in after
     assert state_of("echo storage-state before") is None

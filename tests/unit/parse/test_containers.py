@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
 from rackproof.parse.containers import (
@@ -20,6 +17,7 @@ from rackproof.parse.containers import (
     parse_enroot_version,
     parse_podman_info,
 )
+from tests.unit.refusals import refuses_parts, survives_damage
 
 DOCKER: dict[str, Any] = {
     "ServerErrors": None,
@@ -145,17 +143,5 @@ PARSERS: list[tuple[Callable[[str], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parse", "output"), PARSERS)
-@given(data=st.data())
-def test_nothing_but_parse_errors(parse: Callable[[str], Any], output: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(output)))
-    text = output[:at] + data.draw(st.text(max_size=20)) + output[data.draw(st.integers(at, len(output))) :]
-    with suppress(ParseError):
-        assert parse(text) is not None
-
-
-@pytest.mark.parametrize(("parse", "output"), PARSERS[:3])
-def test_a_document_that_is_cut_off_is_refused(parse: Callable[[str], Any], output: str) -> None:
-    for end in range(len(output) - 1):
-        with pytest.raises(ParseError):
-            parse(output[:end])
+test_nothing_but_parse_errors = survives_damage(*PARSERS)
+test_a_document_that_is_cut_off_is_refused = refuses_parts(*PARSERS[:3])

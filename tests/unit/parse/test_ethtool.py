@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
-from rackproof.parse import ParseError
 from rackproof.parse.ethtool import parse_ethtool_driver
+from tests.unit.refusals import refuses
 
 from . import tool_output
 
@@ -21,16 +19,11 @@ def test_a_driver_without_firmware() -> None:
     assert (info.driver, info.firmware, info.bus) == ("virtio_net", None, "0000:00:03.0")
 
 
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        ("", "no output"),
-        ("Cannot get driver information: Operation not supported\n", "unexpected line"),
-        ("driver: mlx5_core\nversion: 1\n", "no driver information"),
-        (DRIVER * 2, "unexpected line"),
-        (DRIVER[:-2], "cut off"),
-    ],
+test_bad_driver_raises_with_the_reason = refuses(
+    parse_ethtool_driver,
+    ("", "no output"),
+    ("Cannot get driver information: Operation not supported\n", "unexpected line"),
+    ("driver: mlx5_core\nversion: 1\n", "no driver information"),
+    (DRIVER * 2, "unexpected line"),
+    (DRIVER[:-2], "cut off"),
 )
-def test_bad_driver_raises_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_ethtool_driver(output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -148,7 +149,11 @@ def parsed(parser: Parser, name: str) -> Any:
 
 
 def test_every_output_is_covered() -> None:
-    covered = {str(case.values[1]) for case in CASES} | ERRORS | {"chrony-no-daemon.txt"}
+    covered = (
+        {str(case.values[1]) for case in CASES}
+        | ERRORS
+        | {"chrony-no-daemon.txt", "kernel-errors-of-healthy-servers.txt"}
+    )
     assert {path.name for path in TOOLS.iterdir()} == covered
 
 
@@ -194,24 +199,17 @@ def test_damaged_outputs_never_raise_anything_but_a_parse_error(parser: Parser, 
 
 @EACH_OUTPUT
 @QUICK
-@given(data=st.data())
-def test_shuffled_lines_never_raise_anything_but_a_parse_error(parser: Parser, name: str, data: st.DataObject) -> None:
+@given(seed=st.integers(0, 2**32))
+def test_shuffled_lines_never_raise_anything_but_a_parse_error(parser: Parser, name: str, seed: int) -> None:
     lines = tool_output(name).splitlines()[:40]
-    attempt(parser, "\n".join(data.draw(st.permutations(lines))) + "\n")
+    random.Random(seed).shuffle(lines)  # noqa: S311  (a repeatable one)
+    attempt(parser, "\n".join(lines) + "\n")
 
 
-@EACH_PARSER
-@settings(QUICK, max_examples=50)
-@given(text=st.text(max_size=200))
-def test_foreign_text_is_refused(parser: Parser, text: str) -> None:
-    assert not attempt(parser, text)
-
-
-@EACH_PARSER
-@settings(QUICK, max_examples=50)
-@given(data=st.binary(max_size=200))
-def test_foreign_bytes_are_refused(parser: Parser, data: bytes) -> None:
-    assert not attempt(parser, data)
+@settings(QUICK, max_examples=100)
+@given(output=st.text(max_size=200) | st.binary(max_size=200))
+def test_what_no_tool_prints_is_refused_by_every_parser(output: str | bytes) -> None:
+    assert [name for name, (parser, _) in PARSERS.items() if attempt(parser, output)] == []
 
 
 @EACH_PARSER

@@ -6,9 +6,11 @@ import subprocess
 
 import pytest
 
+from rackproof.configure.gpu import simulated
+from rackproof.configure.render import templates
 from rackproof.core.evidence import NodeIdentity
 from rackproof.parse import ParseError
-from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
+from rackproof.parse.identity import IDENTITY_COMMAND, SIMULATED_GPUS, parse_identity
 
 DGX = """\
 /etc/machine-id:8d3c9f6e1c0a4a0bb1f1f64d3f1f2a10
@@ -22,12 +24,38 @@ BOOT = "0b6f1d8e-4f3d-4b9c-8a57-0f6d2f1b7c11"
 
 def identity(**fields: str) -> NodeIdentity:
     values = {"machine_id": "a", "boot_id": "b", "serial": "product=1; board=2", "host_key": "ssh-ed25519 k"} | fields
-    return NodeIdentity(node="gpu-01", **values)
+    return NodeIdentity(node="gpu-01", model="", virtual=None, simulated_gpus=False, **values)
 
 
 def test_a_server_has_ids_and_serial_numbers() -> None:
     serial = "product=1660224000101; board=/ABC1234/CNFCP0012345/"
-    assert parse_identity(DGX) == ("8d3c9f6e1c0a4a0bb1f1f64d3f1f2a10", BOOT, serial)
+    assert parse_identity(DGX)[:3] == ("8d3c9f6e1c0a4a0bb1f1f64d3f1f2a10", BOOT, serial)
+
+
+@pytest.mark.parametrize(
+    ("lines", "virtual"),
+    [
+        ("sys_vendor:NVIDIA|product_name:DGXH200|no hypervisor", False),
+        ("sys_vendor:QEMU|product_name:Standard PC (Q35 + ICH9, 2009)|hypervisor", True),
+        ("sys_vendor:QEMU|product_name:QEMU Virtual Machine|no hypervisor", True),  # Arm: no such flag
+        ("sys_vendor:Amazon EC2|product_name:p5.48xlarge|hypervisor", True),
+        ("sys_vendor:Amazon EC2|product_name:c6g.metal|no hypervisor", False),
+        ("no hypervisor", None),  # no firmware that names the model
+        ("sys_vendor:NVIDIA", None),  # truncated
+        ("hypervisor", True),
+    ],
+)
+def test_a_machine_shows_whether_it_is_virtual(lines: str, virtual: bool | None) -> None:
+    dmi = "".join(f"{'/sys/class/dmi/id/' if ':' in line else ''}{line}\n" for line in lines.split("|"))
+    machine = parse_identity(DGX + dmi)
+    assert (machine.virtual, machine.simulated_gpus) == (virtual, False)
+    assert parse_identity(f"{DGX}{dmi}{SIMULATED_GPUS}\n").simulated_gpus
+
+
+def test_the_program_that_replays_gpus_is_recognised() -> None:
+    text = templates.text(simulated.PROGRAM, recordings=simulated.RECORDINGS)
+    assert simulated.PROGRAM == SIMULATED_GPUS
+    assert "rackproof/simulated-gpu" in text
 
 
 def test_this_machine_answers() -> None:
@@ -36,9 +64,9 @@ def test_this_machine_answers() -> None:
 
 
 def test_a_machine_without_serial_numbers_has_its_boot_id() -> None:
-    assert parse_identity(f"/proc/sys/kernel/random/boot_id:{BOOT}\n") == ("", BOOT, "")
+    assert parse_identity(f"/proc/sys/kernel/random/boot_id:{BOOT}\n")[:3] == ("", BOOT, "")
     first_boot = f"/etc/machine-id:uninitialized\n/proc/sys/kernel/random/boot_id:{BOOT}\n"
-    assert parse_identity(first_boot) == ("", BOOT, "")
+    assert parse_identity(first_boot)[:3] == ("", BOOT, "")
 
 
 @pytest.mark.parametrize(
@@ -51,10 +79,10 @@ def test_placeholders_are_no_serial_numbers(text: str) -> None:
 
 
 def test_a_truncated_answer_never_looks_like_another_machine() -> None:
-    whole = identity(**dict(zip(("machine_id", "boot_id", "serial"), parse_identity(DGX), strict=True)))
+    whole = identity(**dict(zip(("machine_id", "boot_id", "serial"), parse_identity(DGX)[:3], strict=True)))
     for length in range(len(DGX)):
         try:
-            machine_id, boot_id, serial = parse_identity(DGX[:length])
+            machine_id, boot_id, serial = parse_identity(DGX[:length])[:3]
         except ParseError:
             continue
         part = identity(machine_id=machine_id, boot_id=boot_id, serial=serial)

@@ -12,6 +12,8 @@ from rackproof.parse.kernel_events import EVENTS, INTERESTING, events_in
 from rackproof.parse.kernel_log import Message, parse_kernel_log
 from rackproof.parse.xid import parse_driver_log
 
+from . import tool_output
+
 FIRST = "<5>[    0.000000] Linux version 6.8.0\n"
 
 
@@ -136,11 +138,29 @@ HEALTHY = [
 ]
 
 
-@pytest.mark.parametrize("text", HEALTHY)
+OBSERVED = [line for line in tool_output("kernel-errors-of-healthy-servers.txt").splitlines() if line[:1] != "#"]
+
+
+@pytest.mark.parametrize("text", [*HEALTHY, *OBSERVED])
 def test_a_healthy_servers_log_is_quiet(text: str) -> None:
     messages = errors(text)
     assert events_in(messages, tuple(EVENTS)) == {}
     assert complaints_in(messages) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UBSAN: array-index-out-of-bounds in drivers/scsi/pm8001/pm8001_sas.c:786:17",
+        "index 28 is out of range for type 'pm8001_phy [16]'",
+        "x86/cpu: machine check bank 7 is broken",
+        "pci 0000:00:00.2: AMD-Vi: IOMMU could not be enabled",
+        "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
+        "mlx5_core 0000:9a:00.0: Port module event[error]: module 0, Cable error, Module isn't plugged",
+    ],
+)
+def test_what_is_like_a_harmless_message_is_named(text: str) -> None:
+    assert [message.text for message in complaints_in(errors(text))] == [text]
 
 
 def test_every_harmless_message_has_a_reason_and_none_is_a_known_fault() -> None:
@@ -202,6 +222,19 @@ def test_the_two_lines_of_an_access_beyond_the_end_are_one() -> None:
     assert events_in(log(*(f"<6>[ 9.000001] {line}" for line in lines)), ("io_error",)) == {}
     lines[1] = lines[1].replace("sr0", "sda")
     assert events_in(log(*(f"<6>[ 9.000001] {line}" for line in lines)), ("io_error",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\x1b[32m<3>[ 9.000000] \x1b[0m\x1b[31mI/O error, dev nvme0n1, sector 5\x1b[0m",
+        "\x1b[32m<3>[ 9.000000] \x1b[0m\x1b[33mblk_update_request: \x1b[0mI/O error, dev nvme0n1, sector 5",
+        "<3>[ 9.000000][ T4711] I/O error, dev nvme0n1, sector 5",
+        "<4>[ 9.000000] gpu-01 kernel: I/O error, dev nvme0n1, sector 5",
+    ],
+)
+def test_colours_callers_and_host_names_hide_no_event(line: str) -> None:
+    assert list(events_in(log(line), tuple(EVENTS))) == ["io_error"]
 
 
 def test_a_log_of_daemons_only_has_levels_and_no_complaints() -> None:

@@ -7,86 +7,120 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.bench.guard import load_command
+from rackproof.bench.waiting import STATE
 from rackproof.parse import ParseError
-from rackproof.parse.load import parse_look
+from rackproof.parse.load import parse_load_state, parse_state
 from rackproof.parse.measuring_programs import parse_programs_found
 from rackproof.shell import script
-from tests.unit.looks import Machine
+from tests.unit.load_answers import Machine
+from tests.unit.refusals import refuses_parts
 
 GPUS = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
-ANSWER = Machine(messages=[(0.0, "Linux version 6.12"), (9.0, "<3>I/O error, dev nvme0n1, sector 1")]).look(
+ANSWER = Machine(messages=[(0.0, "Linux version 6.12"), (9.0, "<3>I/O error, dev nvme0n1, sector 1")]).load_state(
     "since='1.0'"
 )
-FOUND = Machine(changed=["??5??????   /usr/bin/fio"]).found("set -- fio iperf3")
+ALONE = "".join(f"{line}\n" for line in Machine().state())
+FOUND = Machine(changed=["??5??????   /usr/bin/fio"]).programs("set -- fio iperf3")
 
 
 def test_this_machine_answers_both_scripts() -> None:
     answers = [
         subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
         for text in (
-            script("rackproof.bench.guard", "guard", since="", gpus=0),
+            load_command("", gpus=False),
             script("rackproof.bench.programs", "programs", "sh", "no-such-program"),
+            STATE,
         )
     ]
-    assert parse_look(answers[0]).processors > 0
+    assert parse_load_state(answers[0]).processors == parse_state(answers[2]).processors > 0
     programs = parse_programs_found(answers[1]).programs
     assert programs["no-such-program"] is None
     assert programs["sh"] is not None
 
 
 def test_a_whole_look() -> None:
-    look = parse_look(ANSWER)
-    assert look.mounts == {
+    state = parse_load_state(ANSWER)
+    assert state.mounts == {
         "/": "/dev/vda1 ext4 rw",
         "/mnt/local": "/dev/nvme0n1 ext4 rw",
         "/mnt/nfs-tcp": "10.77.0.11:/srv/nfs nfs4 rw",
     }
-    assert look.log is not None
-    assert [(t.kind, t.seconds) for t in look.log.troubles] == [("io_error", 9.0)]
-    assert look.counters["ports"]["rxe0/1 rcvd_seq_err"] == 7
-    assert "rxe0/1 symbol_error" not in look.counters["ports"]
-    assert look.counters["drives"] == {"md127 degraded": 0, "nvme0 media_errors": 0}
-    assert look.unread == {}
+    assert state.log is not None
+    assert [(t.kind, t.seconds) for t in state.log.troubles] == [("io_error", 9.0)]
+    assert state.counters["ports"]["rxe0/1 rcvd_seq_err"] == 7
+    assert "rxe0/1 symbol_error" not in state.counters["ports"]
+    assert state.counters["drives"] == {"md127 degraded": 0, "md127 raid_disks": 2, "nvme0 media_errors": 0}
+    assert state.states["drives"] == {"md127 state": "active"}
+    assert state.unread == {}
 
 
-@pytest.mark.parametrize("parse", [parse_look, parse_programs_found])
-def test_no_part_of_an_answer_is_an_answer(parse: type) -> None:
-    text = ANSWER if parse is parse_look else FOUND
-    for end in range(len(text) - 1):
-        with pytest.raises(ParseError):
-            parse(text[:end])
+test_no_part_of_an_answer_is_an_answer = refuses_parts(
+    (parse_load_state, ANSWER), (parse_programs_found, FOUND), (parse_state, ALONE)
+)
 
 
 def test_gpus_are_counted_and_their_users_named() -> None:
     xml = GPUS.read_text().strip()
-    look = parse_look(Machine(gpus=xml).look(""))
-    assert sum(name.endswith(" present") for name in look.counters["gpus"]) == 2
+    state = parse_load_state(Machine(gpus=xml).load_state(""))
+    assert sum(name.endswith(" present") for name in state.counters["gpus"]) == 2
     busy = xml.replace("<compute_mode>Default<", "<compute_mode>Exclusive_Process<", 1)
-    assert any("compute mode Exclusive_Process" in user for user in parse_look(Machine(gpus=busy).look("")).in_use)
-    broken = parse_look(Machine(gpus="Unable to determine the device handle for GPU").look(""))
+    assert any(
+        "compute mode Exclusive_Process" in user for user in parse_load_state(Machine(gpus=busy).load_state("")).in_use
+    )
+    broken = parse_load_state(Machine(gpus="Unable to determine the device handle for GPU").load_state(""))
     assert "unreadable" in broken.unread["gpus"]
+
+
+@pytest.mark.parametrize("kind", ["fuse.daos", "zfs", "vastnfs", "virtiofs"])
+def test_a_mount_of_any_kind_is_kept_unless_it_holds_nothing(kind: str) -> None:
+    mounts = [f"pool /data {kind} rw 0 0", "lxcfs /var/lib/lxcfs fuse.lxcfs rw 0 0", "tmpfs /srv tmpfs rw 0 0"]
+    assert parse_load_state(Machine(mounts=mounts).load_state("")).mounts == {"/data": f"pool {kind} rw"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<remapped_row_pending>No<", "<remapped_row_pending>N/A<"),
+        ("<remapped_row_failure>No<", "<remapped_row_failure>[Not Supported]<"),
+        ("<remapped_row_unc>0<", "<remapped_row_unc>N/A<"),
+        ("<remapped_row_pending>No<", "<remapped_row_pending>Maybe<"),
+    ],
+)
+def test_remapped_rows_that_a_gpu_does_not_tell_are_not_none(old: str, new: str) -> None:
+    xml = GPUS.read_text().strip()
+    assert old in xml
+    state = parse_load_state(Machine(gpus=xml.replace(old, new, 1)).load_state(""))
+    assert "remapped_row" in state.unread["gpus"] or "remapped rows" in state.unread["gpus"]
+
+
+def test_a_counter_that_is_no_number_is_named() -> None:
+    state = parse_load_state(ANSWER.replace("md/degraded:0", "md/degraded:some"))
+    assert state.unread == {"drives": "unreadable: md127 degraded: 'some'"}
 
 
 def test_a_drive_that_does_not_answer_and_a_log_that_is_forbidden_are_named() -> None:
     text = ANSWER.replace("status 0", "status 1")
-    assert parse_look(text).unread == {"drives": "nvme0 did not answer"}
+    assert parse_load_state(text).unread == {"drives": "nvme0 did not answer"}
     lines = ANSWER.splitlines(keepends=True)
     kernel = [line for line in lines if not line.startswith("<")]
     at = [number for number, line in enumerate(kernel) if line == "--\n"][1] + 1
     refused = "".join([*kernel[:at], "dmesg: read kernel buffer failed: Operation not permitted\n", *kernel[at:]])
-    assert "kernel" in parse_look(refused).unread
+    assert "kernel" in parse_load_state(refused).unread
 
 
 def test_programs_have_owners_and_changes() -> None:
-    found = parse_programs_found(FOUND)
-    assert found.programs["fio"] is not None
-    assert found.programs["fio"].packages == ("fio",)
-    assert found.changed["fio"] == ("/usr/bin/fio",)
+    listing = parse_programs_found(FOUND)
+    assert listing.programs["fio"] is not None
+    assert listing.programs["fio"].packages == ("fio",)
+    assert listing.changed["fio"] == ("/usr/bin/fio",)
 
 
 def test_rpm_prints_other_columns() -> None:
     text = FOUND.replace("??5??????   /usr/bin/fio", "S.5....T.  c /etc/fio.conf\n.M.......    /usr/bin/iperf3")
     assert parse_programs_found(text).changed == {"fio": (), "iperf3": ()}
+    with pytest.raises(ParseError, match="the content of /usr/bin/fio could not be verified"):
+        parse_programs_found(FOUND.replace("??5??????   /usr/bin/fio", "..?......    /usr/bin/fio"))
     text = FOUND.replace("??5??????   /usr/bin/fio", "S.5....T.    /usr/bin/fio")
     assert parse_programs_found(text).changed["fio"] == ("/usr/bin/fio",)
 

@@ -45,7 +45,7 @@ def test_a_server_is_read() -> None:
     assert (machine.cpu_vendor, machine.memory_kib, machine.processors) == ("GenuineIntel", 2113445432, 224)
 
 
-def test_without_efi_nobody_knows_about_secure_boot() -> None:
+def test_without_efi_secure_boot_is_unknown() -> None:
     machine = parse_machine(ANSWER.replace("efi\n   1\n", "bios\n").splitlines())
     assert machine.secure_boot is None
     assert machine.efi is False

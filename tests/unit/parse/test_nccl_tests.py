@@ -4,6 +4,7 @@ import pytest
 
 from rackproof.parse import ParseError
 from rackproof.parse.nccl_tests import Options, parse_nccl_tests
+from tests.unit.refusals import refuses
 
 from . import tool_output
 
@@ -89,7 +90,8 @@ def test_a_reported_failure_is_kept() -> None:
 ROW = next(line for line in NEW.splitlines() if line.startswith("    67108864"))
 TABLE = NEW[NEW.index("#       size") :]
 
-BAD: list[tuple[str, str, str]] = [
+test_bad_output_raises_with_the_reason = refuses(
+    parse_nccl_tests,
     ("empty", "", "no output"),
     ("launcher only", "mpirun was unable to launch the specified application\n", "no table; .*unable to launch"),
     ("header only", NEW[: NEW.index("           8 ")], "no row below the header"),
@@ -105,13 +107,7 @@ BAD: list[tuple[str, str, str]] = [
     ("digit lost in busbw", NEW.replace("337.89", "37.89 "), "contradicts algbw"),
     ("odd count of wrong", NEW.replace(ROW, ROW[:-1] + "x"), "#wrong is not a number"),
     ("average is nan", NEW.replace("191.317", "-nan"), "average bus bandwidth is not a number"),
-]
-
-
-@pytest.mark.parametrize(("output", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_bad_output_raises_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_nccl_tests(output)
+)
 
 
 def test_the_output_of_another_operation_is_refused() -> None:

@@ -96,12 +96,12 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    names = ("root", "rp-nobody")
+    names = ("root", "rp-absent")
     accounts: Accounts = parse_accounts(run(accounts_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
     root = accounts.by_name["root"]
     assert root is not None
     assert (root.uid, root.may_sudo, "root" in root.groups) == (0, True, True)
-    assert accounts.by_name["rp-nobody"] is None
+    assert accounts.by_name["rp-absent"] is None
     assert accounts.sudoers_good is False
 
 

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
-from rackproof.parse import ParseError
-from rackproof.parse.nvidia_topology import Affinity, parse_nvlink_status, parse_topology
+from rackproof.parse.nvidia_topology import parse_nvlink_status, parse_topology
+from tests.unit.refusals import refuses
 
 from . import tool_output
 
@@ -19,19 +17,15 @@ def test_matrix_with_network_cards_and_an_underlined_header() -> None:
     assert topology.paths["GPU0", "NIC0"] == "PIX"
     assert topology.paths["NIC1", "GPU0"] == "SYS"
     assert topology.paths["NIC1", "NIC1"] == "X"
-    assert topology.affinity["GPU1"] == Affinity(cpus="52-103,156-207", numa_node="1", gpu_numa_id=None)
-    assert topology.affinity["NIC0"] == Affinity(cpus=None, numa_node=None, gpu_numa_id=None)
-    assert dict(topology.nics) == {"NIC0": "mlx5_0", "NIC1": "mlx5_3"}
 
 
 def test_matrix_that_was_pasted_with_blanks() -> None:
     topology = parse_topology(tool_output("topology-2gpu-spaces.txt"))
     assert topology.paths["GPU1", "GPU0"] == "NV12"
-    assert topology.affinity["GPU1"] == Affinity(cpus="24-47", numa_node="1", gpu_numa_id=None)
-    assert dict(topology.nics) == {}
 
 
-BAD: list[tuple[str, str, str]] = [
+test_bad_matrix_raises_with_the_reason = refuses(
+    parse_topology,
     ("empty", "", "no output"),
     ("no driver", "NVIDIA-SMI has failed\n", "no topology matrix; .*has failed"),
     ("row missing", TOPOLOGY.replace("NIC1\tSYS\tPIX\tSYS\t X \t\t\t\t\n", ""), "4 columns but 3 rows"),
@@ -40,13 +34,7 @@ BAD: list[tuple[str, str, str]] = [
     ("unknown path", TOPOLOGY.replace("NV18", "WIFI"), "does not fit"),
     ("no diagonal", TOPOLOGY.replace("GPU0\t X \tNV18", "GPU0\tNV18\t X "), "not X to itself"),
     ("cut off", TOPOLOGY.rstrip()[:-1], "cut off"),
-]
-
-
-@pytest.mark.parametrize(("output", "reason"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_bad_matrix_raises_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_topology(output)
+)
 
 
 def test_speed_of_each_nvlink() -> None:
@@ -62,18 +50,13 @@ def test_a_gpu_without_nvlink_says_so() -> None:
     assert gpu.note == "Device does not have or support Nvlink"
 
 
-@pytest.mark.parametrize(
-    ("output", "reason"),
-    [
-        ("", "no output"),
-        ("NVIDIA-SMI has failed\n", "unexpected line .*has failed"),
-        (NVLINK.splitlines()[0] + "\n", "no links and no message about them"),
-        (NVLINK.replace("Link 1:", "Link 0:"), "lists link 0 twice"),
-        (NVLINK.replace("26.562 GB/s", "fast"), "unexpected line"),
-        (NVLINK.replace("26.562 GB/s", "nan GB/s"), "is not a number"),
-        (NVLINK[:-4], "cut off"),
-    ],
+test_bad_links_raise_with_the_reason = refuses(
+    parse_nvlink_status,
+    ("", "no output"),
+    ("NVIDIA-SMI has failed\n", "unexpected line .*has failed"),
+    (NVLINK.splitlines()[0] + "\n", "no links and no message about them"),
+    (NVLINK.replace("Link 1:", "Link 0:"), "lists link 0 twice"),
+    (NVLINK.replace("26.562 GB/s", "fast"), "unexpected line"),
+    (NVLINK.replace("26.562 GB/s", "nan GB/s"), "is not a number"),
+    (NVLINK[:-4], "cut off"),
 )
-def test_bad_links_raise_with_the_reason(output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_nvlink_status(output)

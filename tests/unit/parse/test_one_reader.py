@@ -10,8 +10,9 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+
+from tests.unit.sources import tree_of
 
 ROOT = Path(__file__).parents[3]
 PARSERS = ROOT / "rackproof/parse"
@@ -28,11 +29,9 @@ FORMATS = re.compile(
 
 VALIDATORS = ("validators", "rackproof/validation")
 OWN_TEXT = {
-    "rackproof/validation/checks.py": "the last line of a command's errors, quoted",
     "rackproof/validation/plugin.py": "pytest's report of an assertion",
-    "rackproof/validation/nics.py": "version numbers that a parser returned",
+    "rackproof/validation/evaluate.py": "messages of programs that root alone may run",
     "rackproof/validation/reread.py": "the inventory's data, as the run stored it",
-    "validators/test_slurm.py": "the last line of a failed command, quoted",
 }
 """Files of validators that split lines or hold a pattern, and what of."""
 
@@ -40,12 +39,7 @@ OWN_TEXT = {
 def modules(*parts: str) -> Iterator[tuple[str, ast.Module]]:
     for part in parts:
         for path in sorted((ROOT / "rackproof" / part).rglob("*.py")):
-            yield str(path.relative_to(ROOT / "rackproof")), _parsed(path)
-
-
-@cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+            yield str(path.relative_to(ROOT / "rackproof")), tree_of(path)
 
 
 def reads_text(function: ast.FunctionDef) -> bool:
@@ -98,7 +92,7 @@ def test_validators_ask_parsers() -> None:
         str(path.relative_to(ROOT))
         for part in VALIDATORS
         for path in sorted((ROOT / part).glob("*.py"))
-        if any(reads_output(node) for node in ast.walk(ast.parse(path.read_text())))
+        if any(reads_output(node) for node in ast.walk(tree_of(path)))
     }
     assert readers == set(OWN_TEXT), "move what reads a tool's output to rackproof/parse"
 
@@ -112,7 +106,7 @@ def test_every_parser_is_used_by_the_kit() -> None:
     words = {path: Counter(re.findall(r"\w+", text)) for path, text in sources.items()}
     unused = set()
     for path in PARSERS.glob("*.py"):
-        for node in ast.parse(sources[path]).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 elsewhere = any(node.name in known for other, known in words.items() if other != path)
                 if not elsewhere and words[path][node.name] < 2:

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
 from rackproof.parse.parallel_fs import (
@@ -20,6 +17,7 @@ from rackproof.parse.parallel_fs import (
     parse_mmgetstate,
     parse_weka_interface,
 )
+from tests.unit.refusals import refuses_parts, survives_damage
 
 LUSTRE = """\
 osc.lfs01-OST0000-osc-ffff8c2f41d3a800.import=
@@ -131,19 +129,5 @@ PARSERS: list[tuple[Callable[[str], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parse", "output"), PARSERS)
-def test_an_output_that_ends_in_the_middle_of_a_line_is_refused(parse: Callable[[str], Any], output: str) -> None:
-    for end in range(len(output)):
-        if output[:end].endswith("\n"):
-            continue
-        with pytest.raises(ParseError):
-            parse(output[:end])
-
-
-@pytest.mark.parametrize(("parse", "output"), PARSERS)
-@given(data=st.data())
-def test_nothing_but_parse_errors(parse: Callable[[str], Any], output: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(output)))
-    text = output[:at] + data.draw(st.text(max_size=20)) + output[data.draw(st.integers(at, len(output))) :]
-    with suppress(ParseError):
-        assert parse(text) is not None
+test_an_output_that_ends_in_the_middle_of_a_line_is_refused = refuses_parts(*PARSERS, whole_lines=True)
+test_nothing_but_parse_errors = survives_damage(*PARSERS)

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import pytest
-
-from rackproof.parse import ParseError
 from rackproof.parse.port_counters import counters_command, parse_port_counters
+from tests.unit.refusals import refuses
 
 ANSWER = """\
 /proc/sys/kernel/hostname:gpu-01
@@ -33,16 +31,11 @@ def test_the_command_quotes_names_and_keeps_patterns() -> None:
     assert "/rxe0/ports/1/hw_counters/*" in command
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no output"),
-        (ANSWER.replace("status 0\n", ""), "cut off"),
-        (ANSWER.replace("status 0", "status 127"), "exit status 127"),
-        (ANSWER.replace("/proc/sys/kernel/hostname:gpu-01\n", ""), "name is missing"),
-        (ANSWER.replace("Tcp: 1 -1 4711 12", "Tcp: 1 -1"), "no TCP counters"),
-    ],
+test_what_is_incomplete_is_refused = refuses(
+    parse_port_counters,
+    ("", "no output"),
+    (ANSWER.replace("status 0\n", ""), "cut off"),
+    (ANSWER.replace("status 0", "status 127"), "exit status 127"),
+    (ANSWER.replace("/proc/sys/kernel/hostname:gpu-01\n", ""), "name is missing"),
+    (ANSWER.replace("Tcp: 1 -1 4711 12", "Tcp: 1 -1"), "no TCP counters"),
 )
-def test_what_is_incomplete_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse_port_counters(text)

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
 from rackproof.parse.slurm import (
@@ -19,6 +16,7 @@ from rackproof.parse.slurm import (
     parse_unmunge,
 )
 from rackproof.parse.slurm_conf import HEADER, parse_slurm_conf
+from tests.unit.refusals import refuses_parts, survives_damage
 
 NODE = (
     "NodeName=gpu-01 Arch=x86_64 CoresPerSocket=56 CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.41"
@@ -159,22 +157,8 @@ PARSERS: list[tuple[Callable[[str], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parse", "output"), PARSERS)
-def test_an_output_that_ends_in_the_middle_of_a_line_is_refused(parse: Callable[[str], Any], output: str) -> None:
-    for end in range(len(output)):
-        if output[:end].endswith("\n"):
-            continue
-        with pytest.raises(ParseError):
-            parse(output[:end])
-
-
-@pytest.mark.parametrize(("parse", "output"), PARSERS)
-@given(data=st.data())
-def test_nothing_but_parse_errors(parse: Callable[[str], Any], output: str, data: st.DataObject) -> None:
-    at = data.draw(st.integers(0, len(output)))
-    text = output[:at] + data.draw(st.text(max_size=20)) + output[data.draw(st.integers(at, len(output))) :]
-    with suppress(ParseError):
-        assert parse(text) is not None
+test_an_output_that_ends_in_the_middle_of_a_line_is_refused = refuses_parts(*PARSERS, whole_lines=True)
+test_nothing_but_parse_errors = survives_damage(*PARSERS)
 
 
 @pytest.mark.parametrize("line", ["NodeName=gpu-[01-", "NodeName=gpu-01 Sockets=2", "NodeName='gpu-01"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.parse import ParseError
+from rackproof.parse.memory import remembered
 from rackproof.parse.text import half_digit, integer, last_words, real, text_of, whole_lines
 
 
@@ -60,3 +61,18 @@ def test_a_reason_is_one_short_printable_line() -> None:
 
 def test_last_words_skip_rules_and_blank_lines() -> None:
     assert last_words("Couldn't connect to 10.0.0.1:18515\n-----\n\n") == repr("Couldn't connect to 10.0.0.1:18515")
+
+
+def test_a_remembered_parser_reads_a_text_once_and_refuses_it_again() -> None:
+    read = []
+
+    @remembered(2)
+    def parse(text: str) -> int:
+        read.append(text)
+        return integer("tool", "number", text)
+
+    assert [parse("7"), parse("7")] == [7, 7]
+    for _ in range(2):
+        with pytest.raises(ParseError, match="number is not an integer: 'x'"):
+            parse("x")
+    assert read == ["7", "x"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit import warm_python
 from tests.unit.plan.golden import DEPLOY, PLANS, ROOT
 
 VIRTUAL = "@recording/tests/data/recordings/virtual-rack-deploy"
@@ -35,7 +35,7 @@ AROUND = "Fabric | "
 @cache
 def loaded() -> dict[str, dict[str, dict[str, dict[str, list[str]]]]]:
     """Inventory, deploy file, node: operations and lines."""
-    result = subprocess.run(
+    result = warm_python.run(
         [sys.executable, "-m", "tests.unit.plan.alone", *INVENTORIES],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_what_a_file_brings_is_not_all_that_it_does(deploy: str) -> None:
 
 def test_pyinfras_own_command_says_it() -> None:
     program = str(Path(sys.executable).with_name("pyinfra"))
-    result = subprocess.run(
+    result = warm_python.run(
         [program, VIRTUAL, "deploys/storage_client.py", "--dry"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip

@@ -69,7 +69,7 @@ def test_a_node_that_stands_out_is_compared_with_its_peers() -> None:
     assert deviation(plan.nodes[0], plan.nodes[3]) == ("- Base | Files",)
 
 
-def test_the_same_operation_with_another_content_is_said_line_by_line() -> None:
+def test_the_same_operation_with_another_content_is_printed_line_by_line() -> None:
     def files(mtu: int) -> PlannedOperation:
         return PlannedOperation(name="Files", changes=(Change(what=f"MTU {mtu}"),), commands=("mv",))
 
@@ -111,7 +111,7 @@ def test_commands_and_differences_are_shown_when_asked_for() -> None:
     assert lines[lines.index("      $ set -eu") + 1] == "      $ mv a b"
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_nothing_to_do_is_printed() -> None:
     plan = rack(node(1, DONE), node(2, DONE))
     assert list(overview(plan)) == ["gpu-[01-02]: no changes", "2 nodes: no changes"]
     assert plan.changes == 0

@@ -18,7 +18,7 @@ def files(number: int, *, content: str = "", secret: bool = False) -> NodePlan:
         changes=(Change(what="/etc/x", why="content", difference=difference),),
         commands=(f"set -eu\n{shown_form(file_line('/etc/x', digest, secret))}\nmv /etc/.x.new /etc/x",),
     )
-    identity = identity_of(name, {"nic_stack": {"bonds": {"bond0": {"address": address}}}})
+    identity = identity_of(name, {"nic": {"bonds": {"bond0": {"address": address}}}})
     return NodePlan(node=name, groups=("gpu",), operations=(operation,), identity=identity)
 
 

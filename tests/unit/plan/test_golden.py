@@ -11,6 +11,8 @@ import pytest
 from rackproof.core.plan import RackPlan
 from tests.unit.plan.golden import PLANS, ROOT, difference, plan_all, racks, texts
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 NAMES = [path.name for path in racks()]
 
 

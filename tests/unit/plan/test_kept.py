@@ -48,7 +48,7 @@ def unkept(script: str) -> set[str]:
     for kind, words in KEPT.findall(text):
         kept.setdefault(kind, set()).add(words.split()[1 if kind == "hold" else 0] if words else "")
     # Names in a script; of one that only the node knows, what the journal calls it.
-    files = kept.get("file", set()) | ({"$h/.ssh/authorized_keys"} if "keys" in kept else set())
+    files = kept.get("file", set()) | ({"$1/.ssh/authorized_keys"} if "keys" in kept else set())
     paths = {path for written in _written(text) for path in _resolved(written, text)}
     wrong = {path for path in paths - files if OURS.match(path) or path.startswith("$")}
     held = _words(HOLDS, text)

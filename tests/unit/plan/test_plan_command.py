@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from rackproof.cli.main import cli
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 RACK = """\
 architecture: a.yaml
 nodes:
@@ -126,12 +128,12 @@ def test_a_node_without_an_answer_is_not_planned(here: Path) -> None:
             ("@recording/rack", "deploy.py", "--limit", "cpu-*"),
             "@recording/rack: 'cpu-*' matches no node; the rack has",
         ),
-        (("@recording/none", "deploy.py"), "none: no recording there"),
+        (("@recording/none", "deploy.py"), "none: the folder has no recordings"),
         (("@recording/rack", "deploy.py", "--data", "secret"), "--data secret: expected KEY=VALUE"),
         ((), "give an inventory, @recording/DIR or --from DIR"),
     ],
 )
-def test_what_cannot_be_planned_is_said(here: Path, arguments: tuple[str, ...], complaint: str) -> None:
+def test_what_cannot_be_planned_is_named(here: Path, arguments: tuple[str, ...], complaint: str) -> None:
     assert complaint in str(plan(*arguments).exception)
 
 

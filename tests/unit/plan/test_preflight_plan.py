@@ -20,6 +20,8 @@ from rackproof.run.plan import plan_deploys
 from tests.unit.plan.golden import ROOT
 from tests.unit.plan.test_version_sets import CASES, DEPLOY, Case, written
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 
 def relocked(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """The rack's set with another content, locked again."""

@@ -28,6 +28,8 @@ from rackproof.run.plan import plan_deploys
 from rackproof.version_sets import load_versions
 from tests.unit.plan.golden import PLANS, ROOT
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 UBUNTU = "hgx-h200-ubuntu2404-roce"
 ROCKY = "dgx-b200-rocky94-ib"
 DEPLOY = """\

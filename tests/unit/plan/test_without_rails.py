@@ -15,6 +15,8 @@ from rackproof.core.plan import NodePlan, RackPlan
 from rackproof.run.plan import plan_deploys
 from tests.unit.plan.golden import DEPLOY, PLANS, ROOT
 
+pytestmark = pytest.mark.usefixtures("warm_python")
+
 SOURCE = ROOT / PLANS / "debian13-l40s"
 SLURM = ROOT / PLANS / "dgx-b200-rocky94-ib/gpu-01/slurm.yaml"
 CONTROLLER = """\

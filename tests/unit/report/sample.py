@@ -27,6 +27,7 @@ from rackproof.core.evidence import (
 from rackproof.core.status import Status, outcome_of
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.report.certificate import Certificate, StageTime, build_certificate
+from tests.unit.judging import info_of_nodes
 
 GPUS = ("gpu-01", "gpu-02")
 NODES = ("storage-01", *GPUS)
@@ -79,7 +80,7 @@ def architecture() -> Architecture:
                 "version": "1.0",
                 "title": "Virtual rack with NFS and CephFS",
                 "scope": "A rack of virtual machines carries every storage class, RDMA in software and MPI; "
-                "nothing is said about hardware.",
+                "they say nothing about hardware.",
                 "sources": {
                     "kit": {"doc": "Proposed by the kit for emulated racks", "status": "proposed"},
                     "nfs-man": {"doc": "nfs(5), mount options of NFS version 4", "status": "verified"},
@@ -103,21 +104,18 @@ def architecture() -> Architecture:
 
 
 def run_info(nodes: Iterable[NodeInfo] | None = None) -> RunInfo:
-    return RunInfo(
+    return info_of_nodes(
+        nodes
+        or (
+            NodeInfo(name="storage-01", groups=("storage",), virtual=True),
+            *(NodeInfo(name=n, groups=("gpu",), virtual=True, simulated_gpus=True) for n in GPUS),
+        ),
         run="2026-11-21T100405Z-lab",
         started="2026-11-21T10:04:05Z",
         rackproof="0.1.0",
         inventory="inventories/lab.py",
         architecture="virtual-rack",
         architecture_sha256=hashlib.sha256(b"architecture").hexdigest(),
-        profile="lab",
-        nodes=tuple(
-            nodes
-            or (
-                NodeInfo(name="storage-01", groups=("storage",), virtual=True),
-                *(NodeInfo(name=n, groups=("gpu",), virtual=True, simulated_gpus=True) for n in GPUS),
-            )
-        ),
         controller={"python": "3.11.2", "pyinfra": "3.10.0", "openssh": "9.2p1"},
     )
 
@@ -169,7 +167,7 @@ CHECKS = (
     (
         "gpu.count",
         ("",),
-        "A job that asks for eight GPUs waits for ever",
+        "A job that asks for eight GPUs waits forever",
         "nvidia-smi -L; dmesg | grep -i nvrm",
         "gpu.count",
         "nvidia-smi -L",

@@ -128,7 +128,7 @@ def test_schema_describes_what_is_written() -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_simulation_is_said_in_plain_sentences() -> None:
+def test_simulation_is_stated_in_plain_sentences() -> None:
     assert sample()[0].simulated == (
         "All nodes are virtual machines.",
         "GPUs of gpu-[01-02] are simulated: device tools replay recorded answers.",

@@ -170,7 +170,7 @@ def test_verdict_comes_first_and_in_words() -> None:
     assert order == sorted(order)
 
 
-def test_simulation_is_said_on_screen_and_on_every_printed_page() -> None:
+def test_simulation_is_stated_on_screen_and_on_every_printed_page() -> None:
     source = rendered()
     page = Page(source)
     statement = "GPUs of gpu-[01-02] are simulated: device tools replay recorded answers."
@@ -235,10 +235,10 @@ def test_long_output_is_cut_and_linked() -> None:
     assert f"raw/{sha}" in page.hrefs()
 
 
-def test_output_that_is_gone_is_said_to_be() -> None:
+def test_missing_output_is_named() -> None:
     certificate, _ = sample()
     page = Page(render_page(certificate, {}))
-    assert "This output was missing when the page was made." in page.text
+    assert "The output's file was missing when the page was made." in page.text
     assert page.problems == []
 
 
@@ -278,7 +278,7 @@ def test_command_that_never_ended() -> None:
     assert "The command printed nothing." in page.text
 
 
-def test_nothing_measured_is_said_and_no_plot_is_empty() -> None:
+def test_nothing_measured_is_stated_and_no_plot_is_empty() -> None:
     page = Page(render_page(rejudged(passing()[0], [], measurements=[]), {}))
     for sentence in (
         "Nothing was measured",
@@ -376,6 +376,16 @@ def test_raw_of_a_command_without_files() -> None:
     certificate = rejudged(passing()[0], [], commands=[lost], measurements=[])
     assert certificate.evidence.raw == ()
     assert Page(render_page(certificate, {})).problems == []
+
+
+def test_a_command_of_many_lines_is_folded_beside_its_finding() -> None:
+    certificate, raw = sample()
+    (first, *_) = [v for v in certificate.verdicts if v.status is Status.FAIL and v.raw]
+    commands = [c.model_copy(update={"command": "true\n" * 9 + "false"}) for c in raw.commands]
+    page = render_page(rejudged(certificate, [first], commands=commands), raw)
+    assert Page(page).problems == []
+    assert "a command of 10 lines</summary>" in page
+    assert " lines</summary>" not in render_page(rejudged(certificate, [first]), raw)
 
 
 def test_a_long_command_is_cut_in_titles_and_above_its_output() -> None:

@@ -77,7 +77,7 @@ def test_a_terminal_without_unicode(encoding: str) -> None:
     assert "gpu-01 <-> gpu-02" in text
 
 
-def test_nothing_to_say_is_said() -> None:
+def test_an_empty_run_is_named_in_one_line() -> None:
     text = printed(rejudged(sample()[0], []))
     assert "INCOMPLETE" in text
     assert "nothing is proven" in text

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.report.text import decoded, one_line, visible
+from rackproof.core.visible import one_line, visible
+from rackproof.report.text import decoded
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,8 @@ def test_not_utf8_is_marked_not_lost() -> None:
 
 def test_half_a_character_at_a_cut_is_dropped() -> None:
     data = "µs" * 10
-    assert decoded(data.encode()[:-2], whole=False) == ("µs" * 10)[:-2]
-    assert decoded(data.encode()[:-2], whole=True).endswith("\ufffd")
+    assert decoded(data.encode()[:-2], complete=False) == ("µs" * 10)[:-2]
+    assert decoded(data.encode()[:-2], complete=True).endswith("\ufffd")
 
 
 def test_progress_bars_become_lines() -> None:

@@ -22,7 +22,8 @@ from rackproof.core.evidence import CONNECTION_LOST
 from rackproof.core.plan import Change, NodeReport
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
-from rackproof.run.converge import Transcript, converge, pyinfra_pattern
+from rackproof.run.converge import _Tracebacks, converge, pyinfra_pattern
+from rackproof.run.deploy_outcome import Transcript, contradiction
 
 NODES = [Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 4)]
 RACK = Rack("inv.py", (*NODES, Node("storage-01", ("storage",))))
@@ -59,17 +60,28 @@ def test_a_transcript_tells_who_was_started_anew() -> None:
     assert [node.rebooted for node in transcript.nodes.values()] == [True, False]
 
 
-def test_a_node_that_was_lost_is_said_to_be_whatever_else_that_broke() -> None:
+@pytest.mark.parametrize("operation", ["Base | Kernel values", ""])
+def test_a_lost_connection_is_the_reason_whatever_else_failed(operation: str) -> None:
     transcript = Transcript(["gpu-01"])
-    for line in ("--> Starting operation: Base | Kernel values",
+    for line in (*([f"--> Starting operation: {operation}"] if operation else []),
                  "    [gpu-01] Error: could not load fact: KernelValues",
                  "    [gpu-01] the kernel's values could not be read, so nothing was changed",
-                 f"    [gpu-01] Command socket/SSH error: SSHException('{CONNECTION_LOST}',)",
                  "    [gpu-01] Error: executed 0 commands"):  # fmt: skip
         transcript.feed(line)
+    transcript.report(NodeReport(node="gpu-01", operation=operation, executed=bool(operation), lost=True))
     log = transcript.nodes["gpu-01"]
-    assert log.reason == f"Base | Kernel values: {CONNECTION_LOST}"
-    assert log.failed == ["Base | Kernel values"]
+    assert log.reason == f"{operation}: {CONNECTION_LOST}".removeprefix(": ")
+    assert log.failed == [operation]
+
+
+def test_output_that_reads_like_a_lost_connection_is_not_one() -> None:
+    transcript = Transcript(["gpu-01"])
+    for line in ("--> Starting operation: Slurm | Jobs", f"    [gpu-01] slurmctld: {CONNECTION_LOST}",
+                 "    [gpu-01] No changes", "--> Starting operation: Reboot",
+                 "    [gpu-01] Error: not back"):  # fmt: skip
+        transcript.feed(line)
+    transcript.report(NodeReport(node="gpu-01", operation="Slurm | Jobs", executed=True, lost=True))
+    assert transcript.nodes["gpu-01"].reason == "Reboot: Error: not back"
 
 
 def test_a_transcript_tells_what_happened_to_each_node() -> None:
@@ -99,7 +111,12 @@ def test_what_waits_for_a_reboot_is_kept_and_makes_the_run_incomplete(tmp_path: 
     )
     path = tmp_path / "deploy.py"
     path.write_text(text)
-    record = converge(inventory(tmp_path), deploy=str(path)).record
+    outcome = converge(inventory(tmp_path), deploy=str(path))
+    record = outcome.record
+    assert contradiction(record, outcome.printed.outputs, ["@local"]) is None
+    edited = record.model_copy(update={"ok": True, "reason": None})
+    difference = contradiction(edited, outcome.printed.outputs, ["@local"]) or ""
+    assert difference.startswith("recorded 'success', its outputs give '@local reboot required: huge pages")
     assert (record.ok, record.exit_status) == (False, 0)
     assert record.reason == "@local reboot required: huge pages"
     assert record.nodes[0].reboot == "huge pages"
@@ -119,7 +136,9 @@ def test_evidence_has_what_operations_recorded_without_secrets(tmp_path: Path) -
         "paint(name='Paint', colour='password=hunter2')\n"
     )
     for dry in (True, False):
-        (node,) = converge(inventory(tmp_path), deploy=str(path), dry=dry).record.nodes
+        outcome = converge(inventory(tmp_path), deploy=str(path), dry=dry)
+        assert contradiction(outcome.record, outcome.printed.outputs, ["@local"]) is None
+        (node,) = outcome.record.nodes
         (operation,) = node.details
         (change,) = operation.changes
         assert (operation.operation, change.what, change.reboot) == ("Paint", "/etc/wall", "walls are read at boot")
@@ -261,7 +280,39 @@ def test_ctrl_c_is_not_a_success_and_leaves_a_record(tmp_path: Path) -> None:
     while not (tmp_path / "made").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=300)
-    assert process.returncode not in (0, None)
-    assert "interrupted" in out
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "@local: Sleep had begun and goes on there to its end" in out
+    assert err.splitlines()[-1] == (
+        "rackproof: interrupted; the next run waits for what goes on: Sleep on @local;"
+        f" continue with: rackproof deploy {tmp_path / 'inv.py'}"
+    )
     assert list((tmp_path / "reports").glob("*/evidence.jsonl"))
+
+
+def test_of_a_traceback_only_the_last_error_is_shown(tmp_path: Path) -> None:
+    text = """
+Exception (client): Error reading SSH protocol banner
+Traceback (most recent call last):
+  File "paramiko/transport.py", line 2363, in _check_banner
+    raise EOFError()
+EOFError
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "paramiko/transport.py", line 2179, in run
+paramiko.ssh_exception.SSHException: Error reading SSH protocol banner
+
+    [gpu-01] SSH error (Error reading SSH protocol banner)
+Loading:
+  Traceback of a node, indented
+"""
+    tracebacks = _Tracebacks()
+    shown = [line for raw in text.splitlines() for line in tracebacks.left(raw)]
+    assert [line for line in shown if line] == [
+        "paramiko.ssh_exception.SSHException: Error reading SSH protocol banner",
+        "    [gpu-01] SSH error (Error reading SSH protocol banner)",
+        "Loading:",
+        "  Traceback of a node, indented",
+    ]

@@ -1,4 +1,4 @@
-"""The catalogue's files: what is wrong with one is said in one line that names file and fault."""
+"""The catalogue's files: mistakes in one are one line that names file and fault."""
 
 from __future__ import annotations
 

@@ -50,6 +50,17 @@ def test_a_check_that_fails_on_a_mere_warning_is_found(tmp_path: Path) -> None:
     assert {m.damage.name for m in tried(tmp_path, validator=strict).mishaps} >= {"warnings-before", "banner-before"}
 
 
+@pytest.mark.parametrize("why", ['"no answer"', 'f"exit status {result.rc}: {result.stderr.split()[-1]}"'])
+def test_a_check_that_hides_why_a_program_failed_is_found(tmp_path: Path, why: str) -> None:
+    asks = f"""result = host.run("count --ports")
+        if result.rc:
+            raise ParseError("count", {why})
+        text = result.stdout"""
+    mute = GOOD.replace('text = read(host, "count --ports")', asks)
+    (mishap,) = [m for m in tried(tmp_path, validator=mute).mishaps if m.damage.name == "refused"]
+    assert "in the message, actual unmeasured: count: " in mishap.problem
+
+
 def test_a_check_without_a_fault_is_found(tmp_path: Path) -> None:
     second = GOOD + GOOD.split("\n\n", 1)[1].replace("port.count", "port.speed").replace("test_ports", "test_speed")
     detection = tried(tmp_path, validator=second)

@@ -46,10 +46,11 @@ def test_other_values_keep_the_form() -> None:
 def test_judged_places_are_those_that_can_fail() -> None:
     document = document_of(LINES)
 
-    def outcome(edits: Edits) -> CheckOutcome:
+    def outcome(edits: Edits, line: int) -> CheckOutcome:
         lines = document.rendered(edits).splitlines()
         if lines[-1] != "end of 3":
             return CheckOutcome.UNMEASURED
-        return CheckOutcome.PASSED if lines[1].split()[1] == "performance" else CheckOutcome.FAILED
+        return CheckOutcome.PASSED if lines[line].split()[1] == "performance" else CheckOutcome.FAILED
 
-    assert [place.label for place in judged(list(document.places()), outcome)] == ["cpu1 performance"]
+    of_each = judged(list(document.places()), outcome, 3)
+    assert [[place.label for place in places] for places in of_each] == [[f"cpu{n} performance"] for n in range(3)]

@@ -1,4 +1,4 @@
-"""Written racks: who answers what, and what is said about a bad one."""
+"""Written racks: their answers, and messages about a bad one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_answer_in_a_file_keeps_its_bytes(small: Path) -> None:
         ("- {match: x, output: y}\n", "x: output: Extra inputs"),
         ("- {stdout: y}\n", "entry 1: match: Field required"),
         ("- {match: x, file: absent.txt}\n", "x: absent.txt: No such file"),
-        ("- {match: x, file: a, stdout: b}\n", "give `file` or `stdout`"),
+        ("- {match: x, file: a, stdout: b}\n", "give only one of"),
     ],
 )
 def test_bad_answers_are_refused_in_one_line(small: Path, text: str, complaint: str) -> None:
@@ -65,7 +65,7 @@ def test_bad_answers_are_refused_in_one_line(small: Path, text: str, complaint: 
 
 def test_a_node_can_only_be_like_one_above_it(small: Path) -> None:
     (small / "rack.yaml").write_text("architecture: architecture.yaml\nnodes: {n1: {groups: [gpu], like: n2}}\n")
-    with pytest.raises(SelfTestError, match=r"rack\.yaml: nodes\.n1\.like: no node 'n2' above it"):
+    with pytest.raises(SelfTestError, match=r"rack\.yaml: nodes\.n1\.like: no node 'n2' before it"):
         open_written(small)
 
 

@@ -8,13 +8,12 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.sizing.inputs import inputs_of, parse_choice
 from rackproof.core.sizing.values import SYSTEM, WORKLOAD, Ceilings, System, Tenant, Unit
 from rackproof.errors import ArchitectureError, SizingError
+from tests.unit.refusals import error_of
 from tests.unit.sizing.cases import F800_DGX1, UNET3D_H100, architecture, case
 
 
 def refusal(*workloads: str, settings: tuple[str, ...] = ()) -> str:
-    with pytest.raises(SizingError) as caught:
-        case(*workloads, settings=settings)
-    message = str(caught.value)
+    message = error_of(SizingError, case, *workloads, settings=settings)
     assert "\n" not in message
     return message
 
@@ -132,9 +131,12 @@ def test_an_input_of_one_workload_is_set_by_its_name_and_of_all_without() -> Non
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (("resnet50:7", "inception4-large:4"), "ask for 11 nodes and there are 9; take less or --set nodes=11"),
-        (("resnet50:9", "inception4-large"), "no nodes are left"),
-        (("resnet50", "resnet50"), "given twice"),
+        (
+            ("resnet50:7", "inception4-large:4"),
+            "need 11 nodes, the system has 9; reduce their parts, or --set nodes=11",
+        ),
+        (("resnet50:9", "inception4-large"), "no nodes remain"),
+        (("resnet50", "resnet50"), "selected twice"),
         (("resnet50:0", "inception4-large"), "more than 0"),
         (("resnet50:few",), "expected NAME, NAME:NODES or NAME:SHARE%"),
         (("resnet50:1.2.3",), "expected NAME, NAME:NODES or NAME:SHARE%"),

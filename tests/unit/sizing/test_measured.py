@@ -98,7 +98,7 @@ def test_a_repeated_measurement_counts_in_its_last_form() -> None:
         (rack(), [], "the read bandwidth of isilon was not measured"),
         (rack(), [read(100, storage="archive")], "the read bandwidth of isilon was not measured"),
         (rack(), [read(100, simulated=True)], "the read bandwidth of isilon was not measured"),
-        (rack(), [read(0)], "the read bandwidth of isilon was measured as nothing"),
+        (rack(), [read(0)], "the measured read bandwidth of isilon is 0"),
         (rack("storage: null"), [read(100), read(100, "archive")],
          "sizing.storage does not say which of archive and isilon feeds the workloads"),
     ],

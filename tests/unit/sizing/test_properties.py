@@ -60,7 +60,6 @@ def test_more_of_anything_never_lowers_the_throughput(name: str, inputs: Inputs,
 
 
 @given(inputs=racks(), factor=st.floats(1, 100))
-@settings(max_examples=60, deadline=None)
 def test_faster_gpus_change_no_other_stage(inputs: Inputs, factor: float) -> None:
     before, after = (
         {s.name: s.capacity for s in first_epoch(i).stages if s.name is not StageName.GPU}
@@ -70,7 +69,6 @@ def test_faster_gpus_change_no_other_stage(inputs: Inputs, factor: float) -> Non
 
 
 @given(inputs=st.one_of(racks(), racks(MIX)))
-@settings(max_examples=60, deadline=None)
 def test_the_fullest_stage_is_at_its_ceiling_and_no_stage_above(inputs: Inputs) -> None:
     later = later_epochs(inputs)
     for phase in (first_epoch(inputs), later):
@@ -86,7 +84,6 @@ def test_the_fullest_stage_is_at_its_ceiling_and_no_stage_above(inputs: Inputs) 
 
 
 @given(inputs=racks())
-@settings(max_examples=60, deadline=None)
 def test_full_caches_never_slow_a_job_down(inputs: Inputs) -> None:
     later = later_epochs(inputs)
     assert isinstance(later, Phase)
@@ -96,7 +93,6 @@ def test_full_caches_never_slow_a_job_down(inputs: Inputs) -> None:
 
 
 @given(inputs=racks(MIX))
-@settings(max_examples=60, deadline=None)
 def test_tenants_together_get_no_more_than_alone_with_the_same_nodes(inputs: Inputs) -> None:
     together = first_epoch(inputs)
     for flow in together.flows:
@@ -105,7 +101,6 @@ def test_tenants_together_get_no_more_than_alone_with_the_same_nodes(inputs: Inp
 
 
 @given(inputs=racks())
-@settings(max_examples=60, deadline=None)
 def test_littles_law_holds_on_the_storage_edge(inputs: Inputs) -> None:
     load = edge(inputs, first_epoch(inputs))
     assert load.service_per_s is not None

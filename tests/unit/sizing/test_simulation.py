@@ -83,6 +83,7 @@ class Rack:
             yield queue.put(None)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("settings", "stage"),
     [
@@ -145,6 +146,7 @@ class Storage:
         self.latencies.append(self.env.now - asked)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.7])
 def test_latency_grows_with_the_load_as_the_model_says(load: float) -> None:
     # one server that answers 1000 reads/s takes 1 ms for each

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rackproof.parse.bonding import Bond, parse_bonds
-from rackproof.validation.bonds import bond_gaps, bond_problems, declared_members
+from rackproof.validation.bonds import Declared, bond_gaps, bond_problems
 
 MEMBER = """
 Slave Interface: {name}
@@ -74,7 +76,7 @@ def bond(*changes: tuple[str, str]) -> Bond:
 
 
 def test_a_bond_that_negotiated_is_healthy() -> None:
-    assert list(bond_problems(bond(), 2)) == list(bond_gaps(bond())) == []
+    assert list(bond_problems(bond())) == list(bond_gaps(bond())) == []
 
 
 NO_PARTNER = (
@@ -120,11 +122,39 @@ def test_what_the_driver_does_not_report_is_a_gap(old: str, new: str) -> None:
     assert list(bond_gaps(bond((old, new))))
 
 
-def test_members_that_the_inventory_declares() -> None:
-    data = {"nic_stack": {"bonds": {"bond1": {"paths": ["a", "b", "c"]}}}}
-    assert declared_members(data) == {"bond1": 3}
-    assert declared_members({}) == {}
-    assert list(bond_problems(bond(), 3)) == ["bond1: expected 3 members, actual eth0, eth1"]
+def declared(**settings: Any) -> Declared:
+    return Declared(2, "802.3ad", "layer3+4", "fast")._replace(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, []),
+        ({"members": 3}, ["expected 3 members, actual eth0, eth1"]),
+        ({"mode": "active-backup"}, ["expected mode active-backup, actual IEEE 802.3ad Dynamic link aggregation"]),
+        ({"mode": "balance-xor"}, ["expected mode balance-xor, actual IEEE 802.3ad Dynamic link aggregation"]),
+        ({"hash_policy": "layer2"}, ["expected Transmit Hash Policy layer2, actual layer3+4 (1)"]),
+        ({"lacp_rate": "slow"}, ["expected LACP rate slow, actual fast"]),
+    ],
+)
+def test_a_bond_is_the_one_that_the_inventory_declares(settings: dict[str, Any], says: list[str]) -> None:
+    assert list(bond_problems(bond(), declared(**settings))) == [f"bond1: {text}" for text in says]
+
+
+@pytest.mark.parametrize(
+    "mode", ["fault-tolerance (active-backup)\nCurrently Active Slave: eth0", "load balancing (round-robin)"]
+)
+def test_another_mode_than_lacp_fails_although_every_member_is_up(mode: str) -> None:
+    other = bond(("IEEE 802.3ad Dynamic link aggregation", mode))
+    assert list(bond_problems(other)) == []
+    (problem,) = bond_problems(other, declared())
+    assert problem.startswith("bond1: expected mode 802.3ad, actual ")
+
+
+def test_settings_that_the_driver_does_not_report_are_a_gap() -> None:
+    silent = bond(("LACP rate: fast", "LACP rates: fast"), ("Transmit Hash Policy: ", "Policy: "))
+    assert list(bond_problems(silent, declared())) == []
+    assert list(bond_gaps(silent, declared())) == ["bond1: the driver does not report Transmit Hash Policy, LACP rate"]
 
 
 def test_an_active_backup_bond_has_an_active_member() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import testinfra
 
-from rackproof.configure.known_inputs import MODELS
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import ABSENT, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import EVERY_NODE
@@ -26,7 +25,8 @@ from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.context import live_context
 from rackproof.validation.evaluate import Case, key_read, outcome_of
 from rackproof.validation.terminal import summary
-from tests.unit.validation.checking import ROOT, healthy, outcome, subject, subjects, validators
+from tests.unit.refusals import refuses
+from tests.unit.validation.checking import healthy, outcome, subject, subjects, validators
 
 ALL = sorted(validators())
 
@@ -60,37 +60,6 @@ def test_the_architecture_names_checks_that_exist() -> None:
     assert named <= set(ALL) | others
 
 
-ACTIONS = {"cluster", "driver_swap", "preflight", "reboot", "rollback", "unmount"}
-"""Deploys that set nothing that a validator could ask for."""
-HARDWARE = {"cpu", "drives", "memory", "pcie"}
-"""Validators of what no deploy sets."""
-DEPLOYS = {path.stem for path in (ROOT / "deploys").glob("[a-z]*.py")}
-VALIDATED_BY = {"health_check": "slurm"}
-"""Slurm calls the health check: one question about slurm.conf answers for both."""
-PACKAGES = {"cluster": None, "storage_client": "storage", "tools": None, "unmount": "storage"}
-"""``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with one package."""
-INPUTS = {"gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client"}
-"""Keys of inventories are contracts: these are older than the names of the deploys."""
-SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
-"""Sections of an architecture that belong to several deploys: the first of them."""
-
-
-def test_a_concern_has_one_name() -> None:
-    """Deploy, validators (``test_X.py``, ``test_X_ASPECT.py``), package, key of the inventory, of the architecture."""
-    validators = {path.stem.removeprefix("test_") for path in (ROOT / "validators").glob("test_*.py")}
-    assert {VALIDATED_BY.get(name, name) for name in DEPLOYS - ACTIONS} <= validators
-    assert [
-        name for name in validators - HARDWARE if not any(f"{name}_".startswith(f"{deploy}_") for deploy in DEPLOYS)
-    ] == []
-    for deploy in DEPLOYS:
-        package = PACKAGES.get(deploy, deploy)
-        assert package is None or (ROOT / "rackproof" / "configure" / package / "__init__.py").is_file(), deploy
-    assert {INPUTS.get(key, key) for key in MODELS} <= DEPLOYS
-    sections = {"ceph", "containers", "fabric", "gpu", "links", "slurm", "storage", "system", "tools"}
-    assert sections <= set(Architecture.model_fields)
-    assert {SECTIONS.get(name, name) for name in sections} <= DEPLOYS
-
-
 def test_a_check_that_asks_for_something_unknown_is_refused() -> None:
     with pytest.raises(TypeError, match=r"check a\.b: unknown argument tmp_path"):
 
@@ -122,7 +91,7 @@ def test_words_of_a_failure() -> None:
     ],
 )
 def test_the_end_of_a_check_has_one_meaning(error: Exception | None, outcome: CheckOutcome, message: str) -> None:
-    actual, words = outcome_of(error)
+    actual, words = outcome_of(error, [CommandResult("gpu-01", "uptime", 0)])
     assert actual is outcome
     assert words.startswith(message)
     assert len(words) <= 500
@@ -152,16 +121,12 @@ def test_testinfra_finds_the_backend_by_its_name() -> None:
     assert testinfra.get_host("rackproof://gpu-02", reader=reader).check_output("uname -r") == "6.12"
 
 
-@pytest.mark.parametrize(
-    ("result", "reason"),
-    [
-        ((None, b"", b""), "not finished within 20 s"),
-        ((127, b"", b"sh: 1: x: not found\n"), "command not found: sh: 1: x: not found"),
-    ],
+test_a_command_without_an_answer_is_no_test_failure = refuses(
+    lambda result: host_that_says(x=result).run_test("x"),
+    ((None, b"", b""), "not finished within 20 s"),
+    ((127, b"", b"sh: 1: x: not found\n"), r"x is not installed \(exit status 127\)"),
+    error=Unmeasured,
 )
-def test_a_command_without_an_answer_is_no_test_failure(result: tuple[int | None, bytes, bytes], reason: str) -> None:
-    with pytest.raises(Unmeasured, match=reason):
-        host_that_says(x=result).run_test("x")
 
 
 def test_asking_whether_a_program_exists_is_an_answer() -> None:
@@ -172,8 +137,8 @@ def test_asking_whether_a_program_exists_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ((1, b"partly\n", b"first\nlast words\n"), "df: exit status 1: last words"),
-        ((2, b"", b""), "df: exit status 2"),
+        ((1, b"partly\n", b"first\nlast words\n"), r"df: last words \(exit status 1\)"),
+        ((2, b"", b""), r"df failed \(exit status 2\)"),
         ((0, b" \n", b""), "df: no output"),
     ],
 )
@@ -269,7 +234,7 @@ def test_a_node_may_have_a_limit_of_its_own_for_commands(value: object, expected
 
 
 @pytest.mark.parametrize("value", [0, -1, "60", True, float("nan"), 1e9])
-def test_a_limit_for_commands_that_is_none_is_refused(value: object) -> None:
+def test_an_invalid_limit_for_commands_is_refused(value: object) -> None:
     rack = Rack("r", (Node("n1", ("gpu",), {"command_timeout_s": value}),))
     with pytest.raises(InventoryError, match="n1: command_timeout_s: expected seconds"):
         live_context(rack, healthy().arch, Fleet(rack))

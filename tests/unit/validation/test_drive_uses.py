@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.architecture import Drives
@@ -80,7 +80,6 @@ def test_drives_that_no_use_has_a_place_for() -> None:
     assert [drive.name for drive in strays([BOOT, DATA], drives, "nvme")] == ["nvme1"]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     sizes=st.lists(st.sampled_from([0.96, 1.92, 1.95, 3.84, 7.68]), max_size=12),
     wanted=st.lists(

@@ -64,7 +64,7 @@ def test_dmabuf_needs_the_open_module_and_the_kernels_part() -> None:
     assert hidden.outcome is UNMEASURED
 
 
-def test_the_power_limit_is_the_gpus_own_where_nothing_is_said() -> None:
+def test_the_power_limit_is_the_gpus_own_by_default() -> None:
     query = written_file("query.xml")
     assert asked("gpu.power_limit", power_limit_w=None).outcome is PASSED
     lowered = query.replace("<current_power_limit>700.00", "<current_power_limit>650.00", 1)

@@ -32,7 +32,7 @@ def test_standard_input_reaches_a_command() -> None:
 def test_other_nodes_are_not_asked() -> None:
     answer = LocalFleet(RACK, "gpu-01")["gpu-02"].run("echo out", 10)
     assert answer.rc is None
-    assert answer.error == "another node: it is not asked from here"
+    assert answer.error == "another node: commands run on the local node only"
 
 
 def test_a_command_has_an_end() -> None:

@@ -188,9 +188,9 @@ def test_the_inventory_goes_before_the_architecture() -> None:
 
 def test_ports_that_the_inventory_configures_are_those_of_their_purpose() -> None:
     stack = {"ports": {f"mlx5_{k}": {"purpose": "compute"} for k in range(8)}}
-    assert result("nic.count", "compute", dgx(), NICS, nic_stack=stack) == (PASSED, "")
+    assert result("nic.count", "compute", dgx(), NICS, nic=stack) == (PASSED, "")
     stack["ports"].pop("mlx5_7")
-    outcome, message = result("nic.count", "compute", dgx(), NICS, nic_stack=stack)
+    outcome, message = result("nic.count", "compute", dgx(), NICS, nic=stack)
     assert (outcome, message) == (FAILED, "expected 8 compute ports, actual 7 named in the inventory")
 
 

@@ -177,7 +177,7 @@ def test_every_end_of_a_check_has_its_outcome(ran: Ran) -> None:
         "t.bug": "KeyError: 'key'",
         "t.skipped": "skipped: not today",
         "t.hangs": "df: not finished within 20 s",
-        "t.missing_tool": "command not found: sh: 1: nvidia-smi: not found",
+        "t.missing_tool": "nvidia-smi is not installed (exit status 127)",
         "t.not_recorded": "not in the recording: date",
         "t.reads_nothing": "the check read nothing",
     }
@@ -223,7 +223,7 @@ ENDS: dict[str, tuple[str, list[str], int, str]] = {
     "no-module": ("import no_such_module", [ARCH, FROM], 3, "No module named 'no_such_module'"),
     "no-such-gift": (GOOD.replace("host)", "host, tmp_path)", 1), [ARCH, FROM], 3, "unknown argument tmp_path"),
     "collect": (GOOD, [ARCH, FROM, "--collect-only", "-q"], 0, "test_kernel[storage-01]"),
-    "no-recordings": (GOOD, ["--from=nowhere"], 3, "Exit: nowhere: no recording there (*.json)\n"),
+    "no-recordings": (GOOD, ["--from=nowhere"], 3, "Exit: nowhere: the folder has no recordings (*.json)\n"),
     "no-inventory": (GOOD, ["--inventory=none.py"], 3, "Exit: none.py: no such inventory file"),
     "bad-inventory": (GOOD, ["--inventory=bad.py"], 3, "Exit: bad.py: line 1: NameError: name 'oops' is not defined\n"),
     "nothing-given": (GOOD, [ARCH], 3, "Exit: no inventory given: --inventory inventories/lab.py\n"),
@@ -315,6 +315,7 @@ for record in read_records(Path("run")):
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("mode", "checks", "lines"),
     [

@@ -34,7 +34,7 @@ def test_only_what_must_have_rails_or_lists_them_is_asked(check: str) -> None:
     assert asked == ["gpu-01", "gpu-02"]
 
 
-def test_a_node_without_a_rail_is_nobodys_peer() -> None:
+def test_a_node_without_a_rail_has_no_peers() -> None:
     context = without_rail("storage-01")
     assert outcome("fabric.jumbo", "gpu-01", "fabric0", context).outcome is CheckOutcome.PASSED
     logins = tuple(Node(f"login-{k}", ("login",)) for k in range(4))

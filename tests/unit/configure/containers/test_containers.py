@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from deploys import containers as deploy
 from rackproof.configure import facts as shared_facts
 from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, plan, user
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.files import RemoteDirectory, RemoteFile
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import CACHE
@@ -23,6 +24,7 @@ from rackproof.configure.render import templates
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import DeclarationError
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, at, run
 
@@ -87,8 +89,28 @@ def test_enroot_binds_mounts_and_devices() -> None:
     assert any(line.startswith("/dev/infiniband ") for line in lines)
 
 
+MADE_BY_OTHERS = {"/run/pyxis", "/run/user"}
+"""pyxis makes its folder in slurmd, logind those of sessions."""
+
+
+@pytest.mark.parametrize("runtime", sorted(daemon.PACKAGES["debian"]))
+def test_a_folder_below_run_is_there_after_every_boot(runtime: str) -> None:
+    here = with_(runtime=runtime)
+    entries = plan.files(here, declared(runtime=runtime), INPUTS)
+    texts = {entry.path: entry.content for entry in entries if isinstance(entry, RemoteFile)}
+    if runtime == "enroot":
+        texts["pyxis"] = daemon.pyxis_conf(INPUTS)
+    tmpfiles = [text for path, text in texts.items() if path.startswith("/etc/tmpfiles.d/")]
+    at_boot = {line.split()[1] for text in tmpfiles for line in text.splitlines() if line.startswith("d ")}
+    used = {folder for text in texts.values() for folder in re.findall(r"(?<![\w.-])/run/[a-z]+", text)}
+    assert used - MADE_BY_OTHERS <= at_boot
+    now = {entry.path: entry.mode for entry in entries if isinstance(entry, RemoteDirectory)}
+    assert {path: now[path] for path in at_boot} == dict.fromkeys(at_boot, "1777")
+    assert bool(at_boot) is (runtime == "enroot")
+
+
 def test_enroot_needs_its_packages() -> None:
-    with pytest.raises(DeployError, match="no distribution has enroot; give URL and sha256"):
+    with pytest.raises(DeclarationError, match="no distribution has enroot; give URL and sha256"):
         plan.inputs_here(with_(runtime="enroot"))
 
 
@@ -108,7 +130,7 @@ REPOSITORY = {
         ("podman", "rhel", {}, ()),
     ],
 )
-def test_packages_that_nobody_says_where_to_get(
+def test_packages_without_a_source_are_refused(
     runtime: str, family: str, plain: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     names = daemon.packages(runtime, family)
@@ -150,7 +172,7 @@ def test_key_and_repository_come_before_the_packages(monkeypatch: pytest.MonkeyP
 
 
 def test_rhel_without_a_repository_of_docker(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeployError, match=r"gpu-01: containers\.repository: RHEL's family has no docker-ce; give"):
+    with pytest.raises(DeclarationError, match=r"containers\.repository: RHEL's family has no docker-ce; give"):
         installing(monkeypatch, {})
     # An image may have brought it, or a version set brings it.
     assert installing(monkeypatch, {}, installed=frozenset({"docker-ce"})) == ["docker-ce"]
@@ -159,7 +181,7 @@ def test_rhel_without_a_repository_of_docker(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_bridge_to_what_is_not_mounted() -> None:
-    with pytest.raises(DeployError, match=r"containers\.bridge: nfs-tpc is not mounted"):
+    with pytest.raises(DeclarationError, match=r"containers\.bridge: nfs-tpc is not mounted"):
         plan.mountpoints(with_(runtime="podman", bridge=["nfs-tpc"]))
 
 
@@ -176,7 +198,7 @@ def test_every_file_has_one_writer(runtime: str) -> None:
 
 
 def test_the_user_that_is_there() -> None:
-    assert user.plan(INPUTS, FOLDERS, WHOLE) == ()
+    assert not user.plan(INPUTS, FOLDERS, WHOLE)
     host = StubHost({facts.ContainerUser: WHOLE})
     assert run(operations.container_user, host, inputs=INPUTS, folders=FOLDERS) == []
 
@@ -190,7 +212,7 @@ def test_the_user_that_is_there() -> None:
     ],
 )
 def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -> None:
-    lines = user.plan(INPUTS, FOLDERS, state)
+    lines = user.plan(INPUTS, FOLDERS, state).lines
     assert len(lines) == len(expected)
     assert all(part in line for part, line in zip(expected, lines, strict=True))
     subprocess.run(["dash", "-n", "-c", "\n".join(lines)], check=True, timeout=120)
@@ -203,14 +225,14 @@ def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -
         (user.UserState(None, "jane", (), (), ()), "belongs to jane here"),
     ],
 )
-def test_somebody_else(state: user.UserState, complaint: str) -> None:
+def test_a_user_with_another_uid_is_refused(state: user.UserState, complaint: str) -> None:
     (refusal,) = run(operations.container_user, StubHost({facts.ContainerUser: state}), inputs=INPUTS, folders=FOLDERS)
     assert complaint in refusal
     assert refusal.endswith("exit 1")
 
 
 def test_the_question_about_a_user_runs(tmp_path: Path) -> None:
-    inputs = ContainerInputs(user="nobody-here")
+    inputs = ContainerInputs(user="no-such-user")
     ended = subprocess.run(
         ["dash", "-c", user.state_command(inputs, [str(tmp_path)])], capture_output=True, text=True, timeout=30
     )
@@ -362,10 +384,10 @@ def test_what_is_not_started(
 
 def test_root_is_made_once(tmp_path: Path) -> None:
     script = bridge.root_script(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
-    state = bridge.root_state(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
-    assert subprocess.run(["dash", "-c", state], timeout=120).returncode == 1
+    state = bridge.state_command(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
+    assert subprocess.check_output(["dash", "-c", state], timeout=120) == b"no\n"
     for _ in (1, 2):
         subprocess.run(["dash", "-c", script], check=True, timeout=120)
-        assert subprocess.run(["dash", "-c", state], timeout=120).returncode == 0
+        assert subprocess.check_output(["dash", "-c", state], timeout=120) == b"yes\n"
     assert (tmp_path / "root/mnt/a").is_dir()
     assert (tmp_path / "root/bin").readlink() == Path("usr/bin")

@@ -73,7 +73,7 @@ def test_the_controller_knows_jobs_without_a_step_here(tmp_path: Path) -> None:
     assert use.node == IDLE
 
 
-def test_a_node_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_node_unknown_to_the_controller(tmp_path: Path) -> None:
     use = ask(tmp_path, squeue="exit 1", scontrol="echo 'Node gpu-01 not found'; exit 1")
     assert (use.jobs, use.jobs_known, use.node) == ((), True, None)
 

@@ -165,8 +165,8 @@ def asked(
     of_all = (*LOCKED["network"], *LOCKED["driver"], LockedPackage("libnccl2", "2", "nccl"))
     monkeypatch.setattr(pending, "packages_here", lambda part: {**LOCKED, "all": of_all}[part] if locked else ())
     monkeypatch.setattr(pending, "platform_here", lambda: SET if locked else None)
-    if "nic_stack" in data:  # beside what the rack says of its ports
-        data["nic_stack"] = {**cases.node().data["nic_stack"], **data["nic_stack"]}
+    if "nic" in data:  # beside what the rack says of its ports
+        data["nic"] = {**cases.node().data["nic"], **data["nic"]}
     here = site(**data)
     monkeypatch.setattr("rackproof.configure.nic.declared.here", lambda: here)
     monkeypatch.setattr("rackproof.configure.nic.declared.machine_here", cases.machine)
@@ -208,13 +208,13 @@ def test_a_restart_of_openibd_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     old = replace(old, modules=modules, openibd=True)
     for by, expected in (("restart", ("openibd is restarted with other modules",)), ("reboot", ())):
         facts = {**packages(), pending.AskStack: old}
-        assert asked(monkeypatch, facts, nic_stack={"source": "doca", "drivers_by": by})[0] == expected
+        assert asked(monkeypatch, facts, nic={"source": "doca", "drivers_by": by})[0] == expected
 
 
 def test_an_ofed_that_goes_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {**packages(), pending.AskStack: stack_state(ofed="5.8-4.1.5.0")}
     for allowed, expected in ((True, ("OFED 5.8-4.1.5.0 is removed",)), (False, ())):
-        assert asked(monkeypatch, facts, nic_stack={"source": "inbox", "remove_old": allowed})[0] == expected
+        assert asked(monkeypatch, facts, nic={"source": "inbox", "remove_old": allowed})[0] == expected
 
 
 @pytest.mark.parametrize("fact", [PackageStates, pending.AskStack])

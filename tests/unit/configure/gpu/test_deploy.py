@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from deploys import gpu
 from rackproof import architectures
@@ -19,7 +18,7 @@ from rackproof.configure.gpu import install, runtimes
 from rackproof.configure.gpu import plan as planning
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
-from rackproof.configure.settings import node_settings
+from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.gpu_generations import UnsupportedGpu
@@ -141,7 +140,7 @@ def test_files_of_a_node_with_everything() -> None:
     pins = files["/etc/apt/preferences.d/60-rackproof-nvidia"].split("\n\n")
     # The first record that fits counts: Ubuntu's build of the same version stays away.
     assert pins[1].endswith("Pin: version 580.126.20-*\nPin-Priority: 1001")
-    assert "Package: nvidia-* libnvidia-* cuda-drivers*\n" in pins[1]
+    assert "Package: nvidia-* libnvidia-* libcuda1 firmware-nvidia-* cuda-drivers* nvlink5*\n" in pins[1]
     assert "Signed-By: /etc/apt/keyrings/rackproof-cuda.asc" in files["/etc/apt/sources.list.d/rackproof-cuda.sources"]
     assert "smi -pl 700" in files["/usr/local/sbin/rackproof-gpu"]
     assert target.modules == ("nvidia", "nvidia_uvm")
@@ -186,7 +185,7 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     monkeypatch: pytest.MonkeyPatch, name: str, stack: dict[str, Any], written_: bool
 ) -> None:
     inputs = {"source": "distribution", "repository": VENDOR, **stack}
-    site, made, _, files, _ = plan(name, gpu_stack=inputs)
+    site, made, _, files, _ = plan(name, gpu=inputs)
     assert made.choice.source == "distribution"
     assert (SOURCES in files) is written_
     assert ("Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 100\n" in files[PINS]) is written_
@@ -221,7 +220,7 @@ def index(root: Path, label: str, packages: dict[str, str]) -> str:
 def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distributions_own(tmp_path: Path) -> None:
     _, made, _, files, _ = plan(
         "debian13-l40s",
-        gpu_stack={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"},
+        gpu={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"},
     )
     driver = [package.name for package in made.driver]
     further = ["libnvidia-ptxjitcompiler1", "nvidia-kernel-support", "firmware-nvidia-gsp", "libc6"]
@@ -286,14 +285,14 @@ def test_options_of_the_driver_follow_the_architecture() -> None:
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        ({"locked_clocks": [1, 2]}, "gpu_stack.locked_clocks: no such input; did you mean 'locked_clocks_mhz'"),
-        ({"driver": "newest"}, "gpu_stack.driver"),
+        ({"locked_clocks": [1, 2]}, "gpu.locked_clocks: no such input; did you mean 'locked_clocks_mhz'"),
+        ({"driver": "newest"}, "gpu.driver"),
         ("580", "expected a mapping"),
     ],
 )
 def test_contradictions_stop_the_run(inputs: object, words: str) -> None:
-    site, machine, _ = written("debian13-l40s", gpu_stack=inputs)
-    with pytest.raises(DeployError, match=words):
+    site, machine, _ = written("debian13-l40s", gpu=inputs)
+    with pytest.raises(InventoryError, match=words):
         planning.plan_of(site, machine)
 
 
@@ -329,7 +328,7 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
 
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
-    stack = planning.stack_of(site)
+    stack = read_inputs(site.node, GpuStack)
     assert toolkit.handing_out(site, stack) == ("podman",)
     assert "nvidia-ctk cdi generate" in toolkit.cdi_unit().content
 
@@ -337,7 +336,7 @@ def test_which_runtimes_hand_out_gpus() -> None:
 def test_a_runtime_without_gpus_has_one_writer() -> None:
     declared = Containers(roles=("gpu",), runtime="docker")
     stack = GpuStack(runtimes=("docker",))
-    with pytest.raises(InventoryError, match=r"^gpu_stack\.runtimes: docker: .*promise containers\.nvidia_runtime"):
+    with pytest.raises(InventoryError, match=r"^gpu\.runtimes: docker: .*promise containers\.nvidia_runtime"):
         runtimes.handing_out(declared, ("gpu",), stack)
     assert runtimes.handing_out(declared, ("login",), stack) == ("docker",)
     assert runtimes.handing_out(declared.model_copy(update={"cdi": True}), ("gpu",), stack) == ("docker",)

@@ -65,7 +65,7 @@ def test_generation_by_name(model: str, name: str | None) -> None:
 
 @pytest.mark.parametrize("device", ["0020", "1ac2", "22a3", "2b00", "4000", "ffff"])
 def test_unknown_ids_are_refused_with_the_way_out(device: str) -> None:
-    with pytest.raises(UnsupportedGpu, match=rf"10de:{device}.*gpu_stack\.generations"):
+    with pytest.raises(UnsupportedGpu, match=rf"10de:{device}.*gpu\.generations"):
         generation_of(device)
 
 
@@ -145,11 +145,11 @@ def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected
         ("ubuntu 20.04", ["2335"], {}, {}, "no driver packages are known for ubuntu 20.04; supported: debian 12/13"),
         ("fedora 42", ["2335"], {}, {}, "no driver packages are known for fedora 42"),
         ("rocky 8.10", ["2335"], {}, {}, "no driver packages are known for rocky 8.10"),
-        ("rocky 9.4", ["2335"], {}, {"source": "distribution"}, "gpu_stack.source: cuda"),
+        ("rocky 9.4", ["2335"], {}, {"source": "distribution"}, "gpu.source: cuda"),
         ("debian 13", ["26b9"], {"driver": "580.126.20"}, {"source": "distribution"}, "branch 550 only"),
         ("debian 13", ["2901"], {}, {"source": "distribution"}, "needs a driver of branch 570"),
         ("debian 13", ["26b9"], {}, {"precompiled": True}, "Debian has none"),
-        ("ubuntu 24.04", ["2335"], {}, {"precompiled": True}, "gpu_stack.source: distribution"),
+        ("ubuntu 24.04", ["2335"], {}, {"precompiled": True}, "gpu.source: distribution"),
         ("rocky 9.4", ["2901"], {}, {"precompiled": True}, "NVIDIA signs proprietary ones only"),
         ("ubuntu 24.04", ["2335"], {}, {"module_options": {"NVreg_EnableGpuFirmware": "0"}}, "need GSP"),
     ],
@@ -243,7 +243,7 @@ def test_preflight_says_everything_at_once() -> None:
     assert preflight(machine("ubuntu 24.04", "2335"), promised(1), stack()) == ()
 
 
-def test_somebody_is_told_that_adapters_cannot_reach_gpu_memory() -> None:
+def test_adapters_that_cannot_reach_gpu_memory_are_reported() -> None:
     target = machine("debian 13", "26b9", further=[ADAPTER])
     assert gpudirect_warning(target, promised(1), "proprietary")
     assert gpudirect_warning(target, promised(1), "open") is None
@@ -262,6 +262,6 @@ def test_somebody_is_told_that_adapters_cannot_reach_gpu_memory() -> None:
         {"runtime": "docker"},
     ],
 )
-def test_inputs_that_are_none(inputs: dict[str, object]) -> None:
+def test_invalid_inputs_are_refused(inputs: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"GSP|NVreg|pattern|Extra|required"):
         stack(**inputs)

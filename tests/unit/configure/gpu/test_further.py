@@ -53,7 +53,7 @@ def test_the_inventory_is_laid_over_it() -> None:
     assert settings["NCCL_CUMEM_ENABLE"] == "0"
 
 
-def test_cufile_may_not_fall_back_unless_somebody_says_so() -> None:
+def test_cufile_may_fall_back_only_where_declared() -> None:
     stack = GpuStack(cufile={"properties": {"max_direct_io_size_kb": 16384}})
     content = json.loads(storage.cufile(promised(8, gds="NVMe"), stack, ("10.0.0.1",)))
     assert content["properties"] == {
@@ -94,7 +94,7 @@ def test_p2pdma_asks_for_its_own_line() -> None:
 
 
 V = "580.126.20"
-GOOD = RuntimeState(True, "systemd", True, True, V, V, True)
+GOOD = RuntimeState(True, True, True, V, V, True)
 
 
 def test_runtimes_that_hand_out_gpus() -> None:

@@ -212,6 +212,7 @@ def test_an_older_driver_stays_loaded_until_a_reboot(node: FakeNode) -> None:
     assert f"reboot required: driver 570.172.08 loaded, {VERSION} installed" in done.stdout
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("program", "body", "words"),
     [
@@ -351,7 +352,7 @@ def test_the_same_on_rocky(node: FakeNode, program: str, body: str, words: str) 
 def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     node.file("/sys/module/nvidia/version", f"{VERSION}\n")
     node.program("modprobe", '[ "$1" != nvidia-peermem ]')
-    node.file("/packages/installed", f"nvidia-fabricmanager {VERSION}-0ubuntu1\n")
+    node.file("/packages/installed", "".join(f"{name} {VERSION}-0ubuntu1\n" for name in FOLLOWERS))
     goal = wanted(UBUNTU, ("nvidia", "nvidia_peermem"))
     state = replace(converged(goal), modules={"nvidia": VERSION})
     done = node.run(script(plan_driver(goal, state), goal, UBUNTU))
@@ -360,6 +361,7 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     assert not [call for call in node.calls if call.startswith("apt-get")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("target", "program", "name"),
     [
@@ -381,23 +383,33 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     done = node.run(text)
     assert done.returncode == 1
     assert done.stderr.startswith(f"{name} is 580.159.03, the module nvidia is {VERSION}: without the same version")
-    assert f"gpu_stack: {{driver: {VERSION}}}" in done.stderr
+    assert f"gpu: {{driver: {VERSION}}}" in done.stderr
     assert not [call for call in node.calls if call.startswith("modprobe")]
     node.stand_in(program, f"{question} printf {VERSION}; exit;; esac")
     done = node.run(text)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_fabric_manager_that_has_moved_without_its_driver_is_brought_back() -> None:
+FOLLOWERS = ("nvidia-fabricmanager", "libnvidia-nscq")
+
+
+@pytest.mark.parametrize("other", ["580.159.03-0ubuntu1", None])
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_what_has_moved_without_its_driver_is_brought_back(name: str, other: str | None) -> None:
     choice = choose(UBUNTU, promised(1), GpuStack(driver="580"))
     wanted = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
     goal = install.wanted(choice, UBUNTU, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
     there = converged(replace(goal, choice=replace(choice, version=VERSION)))
-    same = {**there.packages, "nvidia-fabricmanager": f"{VERSION}-0ubuntu1"}
+    same = dict.fromkeys((package.name for package in wanted), f"{VERSION}-0ubuntu1")
     assert not plan_driver(goal, replace(there, packages=same))
-    plan = plan_driver(goal, replace(there, packages={**same, "nvidia-fabricmanager": "580.159.03-0ubuntu1"}))
-    assert plan.install == (packages.Package("nvidia-fabricmanager", f"{VERSION}-*"),)
-    assert plan.reasons == (f"install nvidia-fabricmanager {VERSION}-* over 580.159.03-0ubuntu1",)
+    without = {key: value for key, value in same.items() if key != name}
+    plan = plan_driver(goal, replace(there, packages={**without, **({name: other} if other else {})}))
+    assert plan.install == (packages.Package(name, f"{VERSION}-*"),)
+    assert plan.hold == ()
+    assert plan.reasons == (f"install {name} {VERSION}-*" + (f" over {other}" if other else ""),)
+    # Another branch than the declared one is replaced as a whole.
+    plan = plan_driver(replace(goal, choice=replace(choice, branch=590)), replace(there, packages={}))
+    assert {package.name for package in plan.install} == {package.name for package in wanted}
 
 
 def test_a_fabric_manager_that_waits_for_itself(node: FakeNode) -> None:
@@ -407,7 +419,7 @@ def test_a_fabric_manager_that_waits_for_itself(node: FakeNode) -> None:
     node.file("/sys/module/nvidia/version", f"{VERSION}\n")
     (node.root / "sys/module/nvidia_uvm").mkdir()
     node.file("/proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX Open  {VERSION}  Release\n")
-    node.file("/packages/installed", f"nvidia-fabricmanager {VERSION}-0ubuntu1\n")
+    node.file("/packages/installed", "".join(f"{name} {VERSION}-0ubuntu1\n" for name in FOLLOWERS))
     goal = wanted(UBUNTU)
     plan = plan_driver(goal, replace(converged(goal), fabric_after_multi_user=True))
     assert plan.fabric_unit

@@ -54,10 +54,10 @@ RHEL = ["kernel-devel=5.14.0-427.13.1.el9_4", "kernel-headers"]
             HEADERS["ubuntu"], f"nvidia-dkms-580-open={V}-*", f"libnvidia-compute-580={V}-*",
             f"libnvidia-cfg1-580={V}-*", f"nvidia-compute-utils-580={V}-*", f"nvidia-utils-580={V}-*"]),
         ("ubuntu 22.04", "1db1", {"driver": "580"}, [
-            HEADERS["ubuntu"], "nvidia-dkms-580", "libnvidia-compute-580", "libnvidia-cfg1-580",
-            "nvidia-compute-utils-580", "nvidia-utils-580"]),
+            HEADERS["ubuntu"], "nvidia-dkms-580=580.*", "libnvidia-compute-580=580.*", "libnvidia-cfg1-580=580.*",
+            "nvidia-compute-utils-580=580.*", "nvidia-utils-580=580.*"]),
         ("ubuntu 24.04", "2335", {"driver": "595"}, [
-            HEADERS["ubuntu"], "nvidia-dkms-open", "libnvidia-compute", "nvidia-persistenced"]),
+            HEADERS["ubuntu"], "nvidia-dkms-open=595.*", "libnvidia-compute=595.*", "nvidia-persistenced=595.*"]),
         ("ubuntu 24.04", "2335", {"source": "distribution", "driver": "580"}, [
             HEADERS["ubuntu"], "nvidia-headless-580-server-open", "nvidia-utils-580-server"]),
         ("ubuntu 24.04", "1db1", {"source": "distribution", "driver": "580"}, [
@@ -68,7 +68,7 @@ RHEL = ["kernel-devel=5.14.0-427.13.1.el9_4", "kernel-headers"]
         ("rocky 9.4", "2335", {"driver": V}, [
             *RHEL, f"kmod-nvidia-open-dkms={V}-*", f"nvidia-driver-cuda={V}-*", f"nvidia-persistenced={V}-*"]),
         ("rhel 9.4", "1db1", {"driver": "580"}, [
-            *RHEL, "kmod-nvidia-latest-dkms", "nvidia-driver-cuda", "nvidia-persistenced"]),
+            *RHEL, "kmod-nvidia-latest-dkms=580.*", "nvidia-driver-cuda=580.*", "nvidia-persistenced=580.*"]),
         ("rhel 9.4", "1db1", {"driver": V, "precompiled": True}, [
             f"kmod-nvidia-{V}-5.14.0-427.13.1", f"nvidia-driver-cuda={V}-*", f"nvidia-persistenced={V}-*"]),
     ],
@@ -90,7 +90,7 @@ def test_driver(os: str, gpu: str, inputs: dict[str, object], expected: list[str
         ("rocky 9.4", "2901", 0, {"driver": V},
          [f"nvidia-fabricmanager={V}-*", f"libnvidia-nscq={V}-*", "nvlsm", f"nvlink5-580={V}-*"]),
         ("ubuntu 24.04", "3182", 0, {"driver": "595"},
-         ["nvidia-fabricmanager", "libnvidia-nscq", "nvlsm", "nvlink5"]),
+         ["nvidia-fabricmanager=595.*", "libnvidia-nscq=595.*", "nvlsm", "nvlink5=595.*"]),
         ("ubuntu 24.04", "2941", 0, {"driver": V}, [f"nvidia-imex={V}-*"]),
         ("ubuntu 24.04", "2941", 0, {"driver": "570.172.08"}, ["nvidia-imex-570=570.172.08-*"]),
         ("ubuntu 24.04", "26b9", 0, {"driver": V}, []),

@@ -48,6 +48,7 @@ def rack(name: str, root: Path) -> tuple[GpuNode, planning.Plan, dict[str, Any]]
 RACKS = ("hgx-h200-ubuntu2404-roce", "dgx-b200-rocky94-ib", "debian13-l40s", "dgx1-v100-debian12")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RACKS)
 def test_driver_its_services_and_its_tools(tmp_path: Path, name: str) -> None:
     node, made, given = rack(name, tmp_path)
@@ -107,6 +108,7 @@ def test_each_deviation_of_the_driver_is_mended_once(tmp_path: Path, name: str) 
     left_alone(operations.driver, node.run, **given)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("files", "mark"),
     [

@@ -26,6 +26,7 @@ def node(tmp_path: Path) -> Tree:
         program = tree.root / f"usr/local/sbin/rackproof-{name}"
         program.write_text(ports.script(name))
         program.chmod(0o755)
+    tree.program("ss", "exit 0")  # no user is logged in
     tree.write("/proc/self/mounts", "/dev/vda1 / ext4 rw 0 0\n")
     return tree
 

@@ -4,7 +4,8 @@ import pytest
 
 from rackproof.configure.nic.devices import KINDS, Adapter, UnknownAdapter, adapters, missing_rails
 from rackproof.core.machine import Machine, Pci
-from rackproof.parse.udev import slot_of_id_path
+from rackproof.parse import ParseError
+from rackproof.parse.udev import parse_id_path, slot_of_id_path
 
 
 def machine(*devices: tuple[str, str]) -> Machine:
@@ -54,3 +55,13 @@ def test_rails_that_are_no_adapters() -> None:
         "rail 1: 0000:02:00.0 is 8086:1563, no adapter of NVIDIA's; rail 2: 0000:3c:00.0 has no device;"
         " adapters are at 0000:1a:00.0: correct fabric_paths"
     )
+
+
+PROPERTIES = "DEVPATH=/devices/pci0000:3a/net/rail0\nID_PATH_TAG=pci-0000_3b_00_0\nID_PATH=pci-0000:3b:00.0\nTAGS=:x:\n"
+
+
+def test_the_path_among_the_properties_of_a_port() -> None:
+    assert parse_id_path(PROPERTIES) == "pci-0000:3b:00.0"
+    for end in range(PROPERTIES.index("0\nTAGS") + 1):
+        with pytest.raises(ParseError):
+            parse_id_path(PROPERTIES[:end])

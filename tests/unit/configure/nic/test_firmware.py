@@ -20,6 +20,7 @@ from rackproof.configure.nic.firmware import (
     state_command,
 )
 from rackproof.configure.nic.inputs import Image
+from tests.unit.refusals import error_of
 
 SLOT = "0000:1a:00.0"
 BOOT = "7d2a2d5e-62c1-4c1f-8a53-0c4f6c1d9a10"
@@ -123,20 +124,18 @@ def test_a_setting_that_the_firmware_does_not_have() -> None:
         plan_firmware(wanted(NO_SUCH="1"), answer({"ATS_ENABLED": ("True(1)", "True(1)")}), {})
 
 
-@pytest.mark.parametrize("said", ["sh: 1: false: not found\n", "-E- Failed to open device\n", ""])
-def test_a_tool_that_says_nothing_is_an_error(said: str) -> None:
+@pytest.mark.parametrize("output", ["sh: 1: false: not found\n", "-E- Failed to open device\n", ""])
+def test_a_tool_that_says_nothing_is_an_error(output: str) -> None:
     with pytest.raises(FirmwareProblem, match="mlxconfig does not tell them"):
-        plan_firmware(wanted(ATS_ENABLED="False"), answer(config=said or " \n"), {})
+        plan_firmware(wanted(ATS_ENABLED="False"), answer(config=output or " \n"), {})
     with pytest.raises(FirmwareProblem, match="no tool says what it has"):
-        plan_firmware(wanted("28.43.2566"), answer(flint=said), {})
+        plan_firmware(wanted("28.43.2566"), answer(flint=output), {})
 
 
 def test_a_mismatch_names_tool_and_way_out() -> None:
-    with pytest.raises(FirmwareProblem) as raised:
-        plan_firmware(wanted("28.43.2566"), answer(stored="28.39.1002"), {})
-    assert str(raised.value) == (
+    assert error_of(FirmwareProblem, plan_firmware, wanted("28.43.2566"), answer(stored="28.39.1002"), {}) == (
         "rail0 (0000:1a:00.0): firmware: expected 28.43.2566, actual 28.39.1002 (PSID MT_0000000838); write it with"
-        " flint -d 0000:1a:00.0 -i FILE burn, or declare nic_stack: {firmware_images: {MT_0000000838:"
+        " flint -d 0000:1a:00.0 -i FILE burn, or declare nic: {firmware_images: {MT_0000000838:"
         " {version, url, sha256}}} and the deploy does"
     )
 

@@ -8,8 +8,10 @@ import pytest
 from rackproof.configure.network import Link, Port, PortProblem
 from rackproof.configure.nic import links
 from rackproof.configure.nic.inputs import NicStack
+from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond, Member
 from rackproof.parse.routes import Route, Rule
+from tests.unit.refusals import refuses
 
 BOND = {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"], "address": "192.168.40.1/24"}}
 
@@ -51,16 +53,14 @@ def test_routed_rails() -> None:
     assert routes["rail1"] == links.RailRoute(201, "10.0.1.1", "10.0.1.0/24", "10.0.1.254", ("10.0.0.0/8",))
 
 
-@pytest.mark.parametrize(
-    ("gateways", "says"),
-    [
-        (["10.0.0.254"], "expected 2 entries"),
-        (["10.0.0.254", "10.0.0.254"], "10.0.0.254 is not in 10.0.1.0/24 of rail1"),
-    ],
+test_gateways_that_do_not_fit = refuses(
+    lambda gateways: links.rail_routes(
+        rails("10.0.0.1/24", "10.0.1.1/24"), NicStack.model_validate({"rail_gateways": gateways})
+    ),
+    (["10.0.0.254"], "expected 2 entries"),
+    (["10.0.0.254", "10.0.0.254"], "10.0.0.254 is not in 10.0.1.0/24 of rail1"),
+    error=DeclarationError,
 )
-def test_gateways_that_do_not_fit(gateways: list[str], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        links.rail_routes(rails("10.0.0.1/24", "10.0.1.1/24"), NicStack.model_validate({"rail_gateways": gateways}))
 
 
 LINKS = (
@@ -128,20 +128,16 @@ def test_vlans_come_after_their_bond_and_have_its_mtu() -> None:
     assert [(upper.name, upper.mtu) for upper in uppers] == [("bond0", 9000), ("storage", 9000)]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "says"),
-    [
-        (
-            {"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}},
-            "eth9 is neither a rail, a port nor a bond",
-        ),
-        ({"bonds": {"rail0": BOND["bond0"]}}, "rail0 is the name of a rail"),
-        ({"bonds": {"b": {"paths": ["p0", "p9"]}}}, "rail0 is a rail; rails are not bonded"),
-    ],
+test_links_on_nothing = refuses(
+    lambda inputs: links.check_parents(NicStack.model_validate(inputs), rails("10.0.0.1/24")),
+    (
+        {"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}},
+        "eth9 is neither a rail, a port nor a bond",
+    ),
+    ({"bonds": {"rail0": BOND["bond0"]}}, "rail0 is the name of a rail"),
+    ({"bonds": {"b": {"paths": ["p0", "p9"]}}}, "rail0 is a rail; rails are not bonded"),
+    error=DeclarationError,
 )
-def test_links_on_nothing(inputs: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        links.check_parents(NicStack.model_validate(inputs), rails("10.0.0.1/24"))
 
 
 def test_other_tools_are_found_by_name_and_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

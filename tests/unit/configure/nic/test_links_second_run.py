@@ -15,7 +15,7 @@ from rackproof.configure.render import templates
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell
 from tests.unit.configure.nic.test_second_run import RAILS, SLOT
-from tests.unit.configure.nic.tree import Tree
+from tests.unit.configure.nic.tree import UDEVADM_249, Tree
 
 
 @pytest.fixture
@@ -47,7 +47,8 @@ done; } >@root@/proc/net/bonding/bond0
 """As networkd: a bond that is there keeps what it has."""
 IP = r"""
 case "$*" in
-"-j addr show") cat @root@/members.json; [ ! -e @root@/proc/net/bonding/bond0 ] || cat @root@/bond.json; echo ']';;
+"-j addr show" | "-j address show")
+  cat @root@/members.json; [ ! -e @root@/proc/net/bonding/bond0 ] || cat @root@/bond.json; echo ']';;
 "link delete dev bond0") rm -r @root@/proc/net/bonding/bond0 @root@/sys/class/net/bond0;;
 "-4 -o addr show dev bond0") echo '9: bond0    inet 192.168.40.1/24 brd 192.168.40.255 scope global bond0';;
 esac
@@ -71,7 +72,8 @@ def test_bonds(tree: Tree, mode: str) -> None:
     tree.write("/bond.json", f", {json.dumps({**link, 'ifname': 'bond0', 'addr_info': [address]})}")
     for k in range(2):
         (tree.root / f"sys/class/net/ens41f{k}np{k}").mkdir(parents=True)
-    tree.program("udevadm", 'n=${7##*/ens41f}; [ "$n" = "$7" ] || echo "pci-0000:29:00.${n%np*}"')
+    path = 'n=${device##*/ens41f}; [ "$n" = "$device" ] || echo "ID_PATH=pci-0000:29:00.${n%np*}"'
+    tree.program("udevadm", f"{UDEVADM_249}{path}")
     for name, body in (("networkctl", NETWORKCTL), ("ip", IP)):
         body = body.replace("/etc/", f"{tree.root}/etc/")
         tree.program(name, body.replace("@root@", str(tree.root)))
@@ -112,6 +114,8 @@ def test_tables_of_rails(tree: Tree) -> None:
     given = {"wanted": links.rail_routes(two, NicStack()), "manager": "networkd"}
     for name, entries in (("rule", rules), ("route", routes)):
         tree.write(f"/{name}.json", f"{json.dumps(entries)}\n")
+    loopback = {"ifindex": 1, "ifname": "lo", "flags": [], "mtu": 65536, "operstate": "UNKNOWN"}
+    tree.write("/show.json", f"{json.dumps([loopback])}\n")
     tree.program("ip", f"cat {tree.root}/$3.json")
     assert left_alone(operations.rail_tables, shell(tree), **given) == "all 2 rails have their tables"
     for name, entries in (("rule", rules), ("route", routes)):

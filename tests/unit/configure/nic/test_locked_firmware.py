@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure.nic.declared import locked_firmware
 from rackproof.configure.nic.firmware import stricter
@@ -11,6 +10,7 @@ from rackproof.configure.nic.inputs import Image, NicStack
 from rackproof.configure.nic.locked_firmware import Locked, locked_version
 from rackproof.core.rack import Node
 from rackproof.core.versions.models import Components, Download, Firmware
+from rackproof.errors import DeclarationError
 
 PSID = "MT_0000000838"
 OF_MODEL = Firmware(model="connectx7", version="28.45.1200")
@@ -49,7 +49,7 @@ def test_a_model_that_no_adapter_is_called_by_is_an_error() -> None:
     """Nothing would ever be compared with it."""
     components = Components(nic_firmware=(Firmware(model="ConnectX-77", version="1"),))
     node = Node("gpu-01", ("gpu",), {})
-    with pytest.raises(DeployError, match=r"no adapter is called ConnectX-77; known are ConnectX-4, .*nic_stack"):
+    with pytest.raises(DeclarationError, match=r"no adapter is called ConnectX-77; known are ConnectX-4, .*nic"):
         locked_firmware(node, NicStack(), components)
     assert locked_firmware(node, NicStack(adapters={"15b3:1031": "ConnectX-77"}), components)
 

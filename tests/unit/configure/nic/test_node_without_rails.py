@@ -7,24 +7,25 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from deploys import fabric, nic, versions
 from rackproof.configure import mirror
 from rackproof.configure.driver_swap import pending
 from rackproof.configure.fabric import plan as fabric_plan
 from rackproof.configure.nic import declared as nic_declared
-from rackproof.configure.nic.declared import Declared, declare, needs_drivers, nic_stack, set_means, uses_adapters
+from rackproof.configure.nic.declared import Declared, declare, needs_drivers, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
+from rackproof.configure.nic.inputs import NicStack
 from rackproof.configure.preflight import operations as preflight
 from rackproof.configure.preflight.claims import Claims
-from rackproof.configure.settings import node_settings
+from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.configure.site import Site
 from rackproof.configure.versions import plan as version_plan
 from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.machine import Machine, Pci
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions.models import Components, Firmware, NetworkStack, Platform
+from rackproof.errors import DeclarationError
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at
 
@@ -35,14 +36,14 @@ STORAGE = {
 }
 
 
-def site(**nic_stack: Any) -> Site:
-    architecture, node = cases.architecture(), Node("storage-01", ("storage",), {"nic_stack": nic_stack})
+def site(**nic: Any) -> Site:
+    architecture, node = cases.architecture(), Node("storage-01", ("storage",), {"nic": nic})
     assert architecture.fabric is not None
     return Site(Rack("", (node,)), architecture, node, node_settings(node, 0))
 
 
 def declared(here: Site, components: Components | None = None, machine: Machine | None = None) -> Declared:
-    stack = nic_stack(here.node)
+    stack = read_inputs(here.node, NicStack)
     assert here.architecture.fabric is not None
     ports = declared_ports(here.architecture.fabric, stack, here.ports, (), None)
     declared_nics = declare(here, stack, components, "debian", machine)
@@ -51,7 +52,7 @@ def declared(here: Site, components: Components | None = None, machine: Machine 
 
 @pytest.mark.parametrize("more", [{}, {"rail_gateways": ["10.0.0.254", "10.0.1.254"]}])
 def test_ports_in_one_subnet_have_tables_also_without_rails(more: dict[str, Any]) -> None:
-    """The gateways of the rails are of the whole rack, and may be said of a node that has none."""
+    """The gateways of the rails are of the whole rack, and a node without rails may have them in its data."""
     here = site(ports={**STORAGE, "front0": FRONT}, **more)
     tables = fabric_plan.rail_tables(here, declared(here))
     assert {name: (route.table, route.source) for name, route in tables.items()} == {
@@ -90,7 +91,7 @@ def test_the_sets_network_stack_is_for_the_machines_and_groups_that_it_means(
     if source == "inbox":
         assert declared(saying, components, machine).source == "inbox"
     else:
-        with pytest.raises(DeployError, match=r"nic_stack\.source is inbox, the version set has doca"):
+        with pytest.raises(DeclarationError, match=r"nic\.source is inbox, the version set has doca"):
             declared(saying, components, machine)
 
 
@@ -151,7 +152,7 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
 ) -> None:
     """They get tools, drivers and firmware before the comparison, or are not compared."""
     here, steps = site(), list[str]()
-    stack = nic_stack(here.node)
+    stack = read_inputs(here.node, NicStack)
     assert not uses_adapters(here, stack)
     assert set_means(components, here, stack, machine) is meant
     platform = Platform(components=components)
@@ -174,9 +175,9 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
     assert steps == (["adapters", *compared] if meant else [])
 
 
-@pytest.mark.parametrize(("drivers", "found", "asked"), [(False, (), False), (True, None, True)])
+@pytest.mark.parametrize(("drivers", "swaps", "asked"), [(False, (), False), (True, None, True)])
 def test_drivers_that_a_node_does_not_need_are_not_asked_about(
-    monkeypatch: pytest.MonkeyPatch, drivers: bool, found: tuple[str, ...] | None, asked: bool
+    monkeypatch: pytest.MonkeyPatch, drivers: bool, swaps: tuple[str, ...] | None, asked: bool
 ) -> None:
     architecture, node = cases.architecture(), cases.node()
     here = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
@@ -186,7 +187,7 @@ def test_drivers_that_a_node_does_not_need_are_not_asked_about(
         monkeypatch.setattr(module, "packages_here", lambda part: ())
         monkeypatch.setattr(module, "platform_here", lambda: None)
     monkeypatch.setattr(pending, "_target", lambda *given: None)
-    assert pending.pending_swaps(here, cases.machine(), None, None) == found
+    assert pending.pending_swaps(here, cases.machine(), None, None) == swaps
     host = StubHost({preflight.StackState: None})
     with at(host):
         problems = preflight._in_the_way(here, cases.machine(), Claims())
@@ -198,5 +199,5 @@ def test_drivers_that_a_node_does_not_need_are_not_asked_about(
 def test_tools_for_adapters_that_the_set_means_are_on_the_mirrors_list(entry: Firmware, tools: bool) -> None:
     platform = Platform(components=Components(nic_firmware=(entry,)))
     target = mirror.Target(site(), "debian", "debian-13", MANAGEMENT, platform)
-    listed = [item.name for item in mirror.CONTRIBUTORS["nic_stack"](target)]
+    listed = [item.name for item in mirror.CONTRIBUTORS["nic"](target)]
     assert ("mstflint" in listed) is tools

@@ -38,7 +38,7 @@ def states(**changed: Mapping[str, str]) -> dict[str, ports.PortState]:
 
 
 def host(answers: Mapping[type, Any], executing: bool = True) -> StubHost:
-    return StubHost({common.Marks: frozenset(), **answers}, executing=executing)
+    return StubHost({common.Marks: frozenset(), common.Carriers: {}, **answers}, executing=executing)
 
 
 def machine(*ids: str) -> Machine:
@@ -160,9 +160,9 @@ def test_rdma_devices() -> None:
 
 
 def firmware(
-    found: FirmwareState, executing: bool = True, names: tuple[str, ...] = ("rail0",)
+    state: FirmwareState, executing: bool = True, names: tuple[str, ...] = ("rail0",)
 ) -> tuple[list[str], StubHost]:
-    stub = host({facts.Slots: SLOTS, common.Links: LINKS, facts.FirmwareStates: found}, executing)
+    stub = host({facts.Slots: SLOTS, common.Links: LINKS, facts.FirmwareStates: state}, executing)
     wanted = [("compute", names, None, {"LINK_TYPE_P1": "ETH"})]
     return run(operations.adapter_firmware, stub, wanted=wanted, rails=RAILS, locked=Locked()), stub
 
@@ -181,7 +181,7 @@ def test_firmware_that_did_not_take_a_setting_fails() -> None:
 
 
 def test_tools_that_are_not_installed_yet_do_not_stop_a_plan() -> None:
-    silent = answer(config="sh: 1: false: not found\n")
+    silent = answer(config="sh: 1: false: not state\n")
     commands, stub = firmware(silent, executing=False)
     assert commands == []
     assert stub.noops[0].startswith("after the packages:")
@@ -257,9 +257,9 @@ BURN = Image(version="28.45.1200", url="http://site/fw.bin", sha256="0" * 64)
 
 
 def of_set(
-    operation: Any, found: FirmwareState, executing: bool = True, images: Mapping[str, Image] | None = None, **more: Any
+    operation: Any, state: FirmwareState, executing: bool = True, images: Mapping[str, Image] | None = None, **more: Any
 ) -> tuple[list[str], StubHost]:
-    stub = host({facts.Slots: {}, common.Links: (), facts.FirmwareStates: found}, executing)
+    stub = host({facts.Slots: {}, common.Links: (), facts.FirmwareStates: state}, executing)
     locked = Locked(SET, images or {}, proxy="http://proxy.site:3128")
     here = machine("15b3:1021", "15b3:1019")  # the other one is none that the set speaks of
     with patch.object(operations, "machine_here", lambda: here):
@@ -273,9 +273,9 @@ def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
         "gpu-01: not as the version set says: ConnectX-7 at 0000:1a:00.0 (MT_0000000838): firmware: expected"
         " 28.45.1200, actual 28.39.1002; write it with flint"
     )
-    commands, stub = of_set(operations.locked_firmware_in_force, answer(flint="sh: flint: not found\n"))
+    commands, stub = of_set(operations.locked_firmware_in_force, answer(flint="sh: flint: not state\n"))
     assert commands[0].endswith("exit 1")
-    assert "no tool says what it has (sh: flint: not found)" in stub.logged[0]
+    assert "no tool says what it has (sh: flint: not state)" in stub.logged[0]
     commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.39.1002"), executing=False)
     assert commands == []
     assert "expected 28.45.1200" in stub.noops[0]
@@ -284,7 +284,7 @@ def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
     assert stub.noops == ["firmware of 1 adapters is as the version set says"]
 
 
-def test_firmware_that_waits_for_a_reset_is_said_to() -> None:
+def test_firmware_that_waits_for_a_reset_is_named() -> None:
     firmware = answer(stored="28.45.1200", running="28.39.1002")
     commands, stub = of_set(operations.locked_firmware_in_force, firmware)
     assert commands[0].endswith("exit 1")
@@ -303,7 +303,7 @@ def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() ->
     commands, _ = of_set(operations.adapter_firmware, firmware, images={"MT_0000000838": BURN}, wanted=(), rails=())
     assert "burn" in commands[0]
     assert "--proxy http://proxy.site:3128" in commands[0]
-    # Without an image nothing is written, and it is not said to be as declared.
+    # Without an image nothing is written, and no line says that it is as declared.
     commands, stub = of_set(operations.adapter_firmware, firmware, wanted=(), rails=())
     assert commands == []
     assert stub.noops == ["firmware of 0 adapters is as declared"]
@@ -359,8 +359,8 @@ def test_infiniband_ports_are_not_bonded_but_a_reboot_may_make_them_ethernet() -
     stub = host({common.Links: members, facts.Bonds: {}})
     (command,) = run(operations.upper_links, stub, wanted=[bond], manager="networkd")
     assert command.endswith("exit 1")
-    assert "nic_stack.bonds.bond0: ib0, ib1: InfiniBand ports are not bonded here" in stub.logged[0]
-    assert "give each an address of its own in nic_stack.ports" in stub.logged[0]
+    assert "nic.bonds.bond0: ib0, ib1: InfiniBand ports are not bonded here" in stub.logged[0]
+    assert "give each an address of its own in nic.ports" in stub.logged[0]
     pending = frozenset({"reboot:NIC firmware settings of bond0"})
     stub = host({common.Links: members, facts.Bonds: {}, common.Marks: pending})
     assert run(operations.upper_links, stub, wanted=[bond], manager="networkd") == []

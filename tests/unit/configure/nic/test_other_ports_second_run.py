@@ -34,8 +34,10 @@ one() { d=$L/$1; a='[]'; f='"LOWER_UP"'
   printf '"ifname": "%s", "flags": [%s], "mtu": %s, "address": "%s", "addr_info": %s}' \
     "$1" "$f" "$(cat $d/mtu)" "$(cat $d/mac)" "$a"; }
 case "$*" in
-"-j addr show") s='['; for d in $L/*; do printf '%s' "$s"; one "${d##*/}"; s=', '; done; echo ']'; exit;;
+"-j addr show" | "-j address show")
+  s='['; for d in $L/*; do printf '%s' "$s"; one "${d##*/}"; s=', '; done; echo ']'; exit;;
 "-4 -o addr show dev "*) [ ! -s $L/$6/address ] || echo "5: $6    inet $(cat $L/$6/address) brd scope global $6"; exit;;
+"-o route show default" | "-o -6 route show default") exit;;
 "link set dev "*) n=$4; shift 4;;
 *) exit 1;;
 esac
@@ -183,7 +185,7 @@ def test_a_port_in_use_under_another_name_is_not_renamed(tree: Tree) -> None:
     lines = [*shell(tree)("ip -j addr show").stdout.splitlines(), "--"]
     assert in_use([port], parse_links(lines)) == (
         "front: ens41f0np0 is in use with 192.0.2.21/24: only a port without addresses is renamed; remove its"
-        " addresses, or remove the port from nic_stack.ports"
+        " addresses, or remove the port from nic.ports"
     )
     tree.write("/links/ens41f0np0/address", "")
     assert in_use([port], parse_links([*shell(tree)("ip -j addr show").stdout.splitlines(), "--"])) is None

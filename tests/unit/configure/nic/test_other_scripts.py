@@ -26,8 +26,8 @@ def device(tree: Tree, interface: str) -> list[str]:
 
 
 def declare(tree: Tree, *rails: str) -> None:
-    found = [Port(rail, f"mlx5_{k}", f"10.0.{k}.1/24", 9000, path="x") for k, rail in enumerate(rails)]
-    tree.write("/etc/rackproof/rdma-names", ports.rdma_names(found))
+    declared = [Port(rail, f"mlx5_{k}", f"10.0.{k}.1/24", 9000, path="x") for k, rail in enumerate(rails)]
+    tree.write("/etc/rackproof/rdma-names", ports.rdma_names(declared))
 
 
 def test_names_are_exchanged_and_the_others_get_what_is_left(tree: Tree) -> None:
@@ -80,7 +80,7 @@ def test_access_control_is_taken_away(tree: Tree, wanted: str, after: str) -> No
     assert tree.run("acs", "check", wanted).returncode == 0
 
 
-def test_access_control_that_nobody_can_read_does_not_pass(tree: Tree) -> None:
+def test_unreadable_access_control_does_not_pass(tree: Tree) -> None:
     bridge(tree, "0000:10:00.0", None)
     result = tree.run("acs", "apply", "disabled")
     assert result.returncode == 1

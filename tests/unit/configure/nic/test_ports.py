@@ -40,8 +40,8 @@ def test_ecn_off_is_off_for_every_class() -> None:
     [
         (Lossless(ecn=True), NicStack(), "fabric.lossless.ecn: the distribution's driver has no switch"),
         (Lossless(traffic_class=106), NicStack(), "fabric.lossless.traffic_class: only NVIDIA's driver packages"),
-        (Lossless(), NicStack(buffer_size=(1,) * 8), "nic_stack.buffer_size: needs mlnx_qos"),
-        (Lossless(), NicStack(prio2buffer=(0,) * 8), "nic_stack.prio2buffer: needs mlnx_qos.*put DOCA into"),
+        (Lossless(), NicStack(buffer_size=(1,) * 8), "nic.buffer_size: needs mlnx_qos"),
+        (Lossless(), NicStack(prio2buffer=(0,) * 8), "nic.prio2buffer: needs mlnx_qos.*put DOCA into"),
     ],
 )
 def test_what_the_distributions_driver_cannot_do(lossless: Lossless, stack: NicStack, says: str) -> None:
@@ -85,7 +85,7 @@ def test_partitions_keep_the_default_one_full() -> None:
     ]
 
 
-def test_a_subnet_manager_that_nobody_declared_cannot_start() -> None:
+def test_an_undeclared_subnet_manager_cannot_start() -> None:
     assert {unit.name for unit in subnet_manager_units(False, True) if unit.masked} == {
         "opensm.service",
         "opensmd.service",
@@ -150,5 +150,5 @@ def test_states_survive(declared: dict[str, dict[str, str]]) -> None:
 
 @pytest.mark.parametrize("lines", [["trust=dscp"], ["port a", "trust"], ["port a", "port a"], ["port a", "Trust=x"]])
 def test_other_answers_are_refused(lines: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"setting of a port|reported twice"):
+    with pytest.raises(ValueError, match=r"setting of a port|reported twice|unexpected line"):
         ports.parse_states(lines)

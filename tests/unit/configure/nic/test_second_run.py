@@ -25,7 +25,7 @@ from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell, starts
 from tests.unit.configure.nic.test_firmware import CONFIG, FLINT
 from tests.unit.configure.nic.test_port_script import NIC, wanted
-from tests.unit.configure.nic.tree import DCB, MLNX_QOS, Tree
+from tests.unit.configure.nic.tree import DCB, MLNX_QOS, UDEVADM_249, Tree
 
 SLOT = "0000:1a:00.0"
 RAILS = (
@@ -49,6 +49,7 @@ BUFFERS = NicStack(
 )  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("total", ["total_size=262016", "max_buffer_size=4170096"])
 def test_roce_with_nvidias_drivers(tree: Tree, total: str) -> None:
     tree.program("mlnx_qos", MLNX_QOS.replace("total_size=262016", total))
@@ -249,7 +250,7 @@ def adapter(tree: Tree) -> Adapter:
     }
     tree.write("/links.json", json.dumps([{**link, "addr_info": addresses}]) + "\n")
     tree.program("ip", f"cat {tree.root}/links.json")
-    tree.program("udevadm", f"echo pci-{SLOT}")
+    tree.program("udevadm", f"{UDEVADM_249}echo ID_PATH=pci-{SLOT}")
     return Adapter(tree)
 
 

@@ -16,6 +16,7 @@ from rackproof.configure.nic.stack import (
     plan_removal,
     state_command,
 )
+from tests.unit.refusals import error_of
 
 INBOX = "/lib/modules/6.8.0/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko"
 VENDOR = "/lib/modules/6.8.0/updates/dkms/mlx5_core.ko"
@@ -62,10 +63,9 @@ def test_another_ofed_is_only_removed_when_declared() -> None:
 
 
 def test_nothing_is_removed_under_a_mount() -> None:
-    with pytest.raises(StackProblem) as raised:
-        plan_removal("doca", "25.10", state("5.8-4.1.5.0", extra=MOUNTS), allowed=True)
-    assert all(user in str(raised.value) for user in USERS)
-    assert "/mnt/home" not in str(raised.value)
+    message = error_of(StackProblem, plan_removal, "doca", "25.10", state("5.8-4.1.5.0", extra=MOUNTS), allowed=True)
+    assert all(user in message for user in USERS)
+    assert "/mnt/home" not in message
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_openibd_is_restarted_only_without_users() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("state", "says"),
     [
         (state(path="-"), "no module mlx5_core for kernel 6.8.0"),
         (state(path=INBOX), "none are installed: name them in the version set"),
@@ -117,10 +117,8 @@ def test_openibd_is_restarted_only_without_users() -> None:
         (state(dkms=(BUILT[0], "srp/25.10, 6.8.0, x86_64: built")), "srp (built)"),
     ],
 )
-def test_modules_that_were_not_built_for_this_kernel(found: StackState, says: str) -> None:
-    with pytest.raises(StackProblem) as raised:
-        plan_drivers("doca", ("mlnx-ofed-kernel",), found, restart=False)
-    assert says in str(raised.value)
+def test_modules_that_were_not_built_for_this_kernel(state: StackState, says: str) -> None:
+    assert says in error_of(StackProblem, plan_drivers, "doca", ("mlnx-ofed-kernel",), state, restart=False)
 
 
 def test_a_difference_and_a_warning_of_dkms_is_still_installed() -> None:

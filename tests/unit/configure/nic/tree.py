@@ -114,6 +114,14 @@ rm "$class/$old"
 ln -s "${folder%/*}/$new" "$class/$new"
 """
 
+UDEVADM_249 = """\
+case " $* " in *" --property"* | *" --value "*) echo "udevadm: unrecognized option" >&2; exit 1 ;; esac
+[ "$1" = info ] || exit 0
+for device; do :; done
+printf 'DEVPATH=/devices%s\nINTERFACE=%s\nSUBSYSTEM=net\n' "$device" "${device##*/}"
+"""
+"""udevadm as Ubuntu 22.04 has it; what follows may print ID_PATH of ``$device``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:

@@ -9,8 +9,9 @@ import pytest
 
 from rackproof.configure.node import cmdline
 from rackproof.configure.node.cmdline import BootLoader, WantedArguments
+from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine, Pci
-from rackproof.errors import Refused
+from rackproof.errors import DeclarationError, Refused
 
 WANT = WantedArguments(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
 H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
@@ -70,7 +71,7 @@ def test_a_proposal_gives_way_to_what_was_promised(
 
 
 def test_a_contradiction_is_named() -> None:
-    with pytest.raises(ValueError, match="iommu=pt is required, and iommu is forbidden"):
+    with pytest.raises(DeclarationError, match="iommu=pt is required, and iommu is forbidden"):
         cmdline.wanted(("iommu=pt",), ("iommu",), ())
 
 
@@ -84,8 +85,7 @@ GOOD = "root=/dev/sda1 ro iommu=pt init_on_alloc=0"
 
 def test_nothing_to_do_when_both_boots_have_it() -> None:
     current = state(f"running {GOOD}", "tool grub", f"entry {GOOD}", "entry ro single", *DROPIN_LINES)
-    assert cmdline.plan(WANT, current).script == ""
-    assert not cmdline.plan(WANT, current).reboot
+    assert cmdline.plan(WANT, current) == ScriptPlan()
 
 
 def test_a_menu_that_is_right_waits_for_its_reboot_once() -> None:
@@ -94,7 +94,7 @@ def test_a_menu_that_is_right_waits_for_its_reboot_once() -> None:
     assert "update-grub" not in first.script
     assert "reboot:kernel arguments" in first.script
     second = cmdline.plan(WANT, state(*lines, "mark reboot:kernel arguments"))
-    assert (second.script, second.reboot) == ("", True)
+    assert second == ScriptPlan()
 
 
 def test_the_mark_goes_when_the_running_kernel_has_it() -> None:
@@ -110,9 +110,9 @@ def test_what_is_no_longer_wanted_goes_and_needs_a_reboot() -> None:
     plan = cmdline.plan(WantedArguments(), current)
     assert f"rm -f {cmdline.DROPIN}" in plan.script
     assert "update-grub" in plan.script
-    assert plan.reboot
+    assert {change.reboot for change in plan.changes} == {cmdline.REASON}
     gone = cmdline.plan(WantedArguments(), state("running ro", "tool grub", "entry ro"))
-    assert (gone.script, gone.reboot) == ("", False)
+    assert gone == ScriptPlan()
 
 
 def test_an_unknown_boot_loader_is_refused_by_name_and_left_alone_when_all_is_well() -> None:
@@ -122,7 +122,7 @@ def test_an_unknown_boot_loader_is_refused_by_name_and_left_alone_when_all_is_we
 
 
 @pytest.mark.parametrize("lines", [[], ["running a", "running b"], ["tool grub"], ["running a", "bash: error"]])
-def test_an_answer_that_is_none_is_not_guessed_at(lines: list[str]) -> None:
+def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
     with pytest.raises(ValueError, match=r"command line|boot loader"):
         cmdline.parse_state(lines)
 

@@ -9,12 +9,19 @@ import pytest
 
 from rackproof.configure.drives import ForeignDrive
 from rackproof.configure.node.scratch import Scratch, ScratchState, parse_state, plan, script, state_command
+from tests.unit.refusals import refuses
 
 ARRAY = Scratch(("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"), "/scratch")
 
 
-def member(name: str, *said: str, kind: str = "disk") -> list[str]:
-    return [f"member /dev/disk/by-id/nvme-{name}", f"device=/dev/{name}", f"name=/dev/x{name}", f"kind={kind}", *said]
+def member(name: str, *content: str, kind: str = "disk") -> list[str]:
+    return [
+        f"member /dev/disk/by-id/nvme-{name}",
+        f"device=/dev/{name}",
+        f"name=/dev/x{name}",
+        f"kind={kind}",
+        *content,
+    ]
 
 
 MD = ("type=linux_raid_member", "label=any:rp-scratch")
@@ -27,7 +34,7 @@ def state(first: tuple[str, ...], second: tuple[str, ...], array: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("found", "steps"),
+    ("actual", "steps"),
     [
         (state(BLANK, BLANK, ["array"]), ("create", "mkfs")),
         (state(MD, MD, RUNNING), ()),
@@ -36,37 +43,32 @@ def state(first: tuple[str, ...], second: tuple[str, ...], array: list[str]) -> 
         (state(MD, MD, [*RUNNING, "mounted=/scratch"]), ()),
     ],
 )
-def test_what_is_done(found: ScratchState, steps: tuple[str, ...]) -> None:
-    assert plan(ARRAY, found) == steps
+def test_what_is_done(actual: ScratchState, steps: tuple[str, ...]) -> None:
+    assert plan(ARRAY, actual) == steps
     if steps:
-        checked = subprocess.run(["sh", "-n", "-c", script(ARRAY, steps, found)], check=False)
+        checked = subprocess.run(["sh", "-n", "-c", script(ARRAY, steps, actual)], check=False)
         assert checked.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (state(("type=ext4", "label=data"), BLANK, ["array"]), "/dev/a: expected a blank drive .* ext4 'data'"),
-        (state(BLANK, (), ["array"]), "data without a known signature"),
-        (state(BLANK, ("holder=/dev/b1", "signature=gpt"), ["array"]), "signature gpt, holds /dev/b1"),
-        (state(MD, BLANK, ["array"]), "member of the array 'rp-scratch' already, /dev/b not"),
-        (state(("type=linux_raid_member", "label=other:home"), BLANK, ["array"]), "linux_raid_member"),
-        (state(MD, MD, ["array", "active=yes", "type=ext4", "label=mine"]), "actual ext4 'mine'; nothing was done"),
-        (state(MD, MD, ["array", "active=yes"]), "data without a known signature; nothing was done"),
-        (parse_state(["member /dev/a", *member("b", *BLANK), "array"]), "expected exactly one drive, actual none"),
-        (parse_state([*member("a", *BLANK, kind="part"), *member("b", *BLANK), "array"]), "expected a whole drive"),
-        (parse_state([*member("a", *BLANK), *member("a", *BLANK), "array"]), "/dev/a: named twice"),
-    ],
+test_what_is_refused = refuses(
+    lambda actual: plan(ARRAY, actual),
+    (state(("type=ext4", "label=data"), BLANK, ["array"]), "/dev/a: expected a blank drive .* ext4 'data'"),
+    (state(BLANK, (), ["array"]), "data without a known signature"),
+    (state(BLANK, ("holder=/dev/b1", "signature=gpt"), ["array"]), "signature gpt, holds /dev/b1"),
+    (state(MD, BLANK, ["array"]), "member of the array 'rp-scratch' already, /dev/b not"),
+    (state(("type=linux_raid_member", "label=other:home"), BLANK, ["array"]), "linux_raid_member"),
+    (state(MD, MD, ["array", "active=yes", "type=ext4", "label=mine"]), "actual ext4 'mine'; nothing was done"),
+    (state(MD, MD, ["array", "active=yes"]), "data without a known signature; nothing was done"),
+    (parse_state(["member /dev/a", *member("b", *BLANK), "array"]), "expected exactly one drive, actual none"),
+    (parse_state([*member("a", *BLANK, kind="part"), *member("b", *BLANK), "array"]), "expected a whole drive"),
+    (parse_state([*member("a", *BLANK), *member("a", *BLANK), "array"]), "/dev/a: named twice"),
+    error=ForeignDrive,
 )
-def test_what_is_refused(found: ScratchState, says: str) -> None:
-    with pytest.raises(ForeignDrive, match=says):
-        plan(ARRAY, found)
 
 
-@pytest.mark.parametrize("lines", [[], ["array=x"], ["member a"], [*member("a"), "array", "nonsense"]])
-def test_an_answer_that_is_none_is_not_guessed_at(lines: list[str]) -> None:
-    with pytest.raises(ValueError, match="array"):
-        parse_state(lines)
+test_an_invalid_answer_is_refused = refuses(
+    parse_state, [], ["array=x"], ["member a"], [*member("a"), "array", "nonsense"], error=ValueError, says="array"
+)
 
 
 def test_the_question_is_shell() -> None:

@@ -111,7 +111,7 @@ def test_a_size_of_pages_that_the_kernel_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("line", ["bash: tuned-adm: not found", "huge 2048", "huge a b"])
-def test_an_answer_that_is_none_is_not_guessed_at(line: str) -> None:
+def test_an_invalid_answer_is_refused(line: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (int's and ours)
         parse_state([line])
 

@@ -37,15 +37,15 @@ def test_a_new_account_gets_all_at_once_and_its_hash_only_on_standard_input() ->
 
 
 @pytest.mark.parametrize(
-    ("said", "part"),
+    ("lines", "part"),
     [
         (lines(groups="ada"), "usermod -a -G video -- ada"),
         (lines(key="ssh-rsa BBBB other"), "ssh-ed25519 AAAA ada"),
         (lines()[:-1], "visudo -cqf /etc/sudoers.d/.rackproof-ada.new"),
     ],
 )
-def test_one_difference(said: list[str], part: str) -> None:
-    planned = plan([ADA], {"ada": HASH}, parse_state(said))
+def test_one_difference(lines: list[str], part: str) -> None:
+    planned = plan([ADA], {"ada": HASH}, parse_state(lines))
     assert part in planned.script
     assert "useradd" not in planned.script
     assert planned.stdin == ""
@@ -93,21 +93,21 @@ def test_a_password_is_a_hash_from_the_environment(
     "users", [[{"name": "a"}, {"name": "a"}], [{"name": "a", "uid": 2000}, {"name": "b", "uid": 2000}]]
 )
 def test_two_accounts_of_one_name_or_number_are_a_mistake(users: list[dict[str, object]]) -> None:
-    with pytest.raises(ValidationError, match="is there twice"):
+    with pytest.raises(ValidationError, match="duplicate"):
         NodeInputs.model_validate({"users": users})
 
 
-@pytest.mark.parametrize("said", [["groups a"], ["user a:b"], ["user ada:x:1:1::/home/ada:/bin/sh", "nonsense"]])
-def test_an_answer_that_is_none_is_not_guessed_at(said: list[str]) -> None:
+@pytest.mark.parametrize("lines", [["groups a"], ["user a:b"], ["user ada:x:1:1::/home/ada:/bin/sh", "nonsense"]])
+def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
     with pytest.raises(ValueError, match="account"):
-        parse_state(said)
+        parse_state(lines)
 
 
 def test_the_question_is_asked_for_real_and_shows_no_hash() -> None:
     done = subprocess.run(
-        ["sh", "-c", state_command(["root", "nobody-of-that-name"])], capture_output=True, text=True, check=True
+        ["sh", "-c", state_command(["root", "no-such-user"])], capture_output=True, text=True, check=True
     )
     users = parse_state([line for line in done.stdout.splitlines() if not line.startswith("key")])
     assert users["root"].uid == 0
     assert len(users["root"].password) == 64
-    assert "nobody-of-that-name" not in users
+    assert "no-such-user" not in users

@@ -16,7 +16,7 @@ from rackproof.configure.gpu import scripts as gpu
 from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import CACHE, STRICT, Package, Policy
 from rackproof.configure.packages import install_script
-from rackproof.configure.storage import install as storage
+from rackproof.configure.storage_client import install as storage
 from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
@@ -148,6 +148,7 @@ def test_what_is_declared_is_installed(apt: RealApt, caller: Caller) -> None:
     assert apt.installed() == {TOOL: "2.0-1"}
 
 
+@pytest.mark.few(2)
 @callers_with_versions
 def test_a_held_package_is_changed_and_held_again(apt: RealApt, caller: Caller) -> None:
     install(apt, caller, "1.0-1")
@@ -158,6 +159,7 @@ def test_a_held_package_is_changed_and_held_again(apt: RealApt, caller: Caller) 
     assert apt.run("apt-mark showhold").stdout.split() == [TOOL]
 
 
+@pytest.mark.few(2)
 @callers_with_versions
 @starting_with(a_version_that_fails)
 def test_a_hold_is_back_after_a_failure(apt: RealApt, caller: Caller) -> None:
@@ -167,6 +169,7 @@ def test_a_hold_is_back_after_a_failure(apt: RealApt, caller: Caller) -> None:
     assert apt.run("apt-mark showhold").stdout.split() == [TOOL]
 
 
+@pytest.mark.few(2)
 @every_caller
 @starting_with(a_version_that_needs_a_newer_held_library)
 def test_no_other_held_package_is_changed(apt: RealApt, caller: Caller) -> None:
@@ -174,6 +177,7 @@ def test_no_other_held_package_is_changed(apt: RealApt, caller: Caller) -> None:
     assert apt.installed() == {"library": "1.0-1"}
 
 
+@pytest.mark.few(2)
 @callers_with_versions
 def test_a_downgrade_is_refused_unless_the_inventory_allows_it(apt: RealApt, caller: Caller) -> None:
     install(apt, caller, "2.0-1")
@@ -186,6 +190,7 @@ def test_a_downgrade_is_refused_unless_the_inventory_allows_it(apt: RealApt, cal
     assert apt.installed() == {TOOL: "1.0-1"}
 
 
+@pytest.mark.few(2)
 @every_caller
 @starting_with(a_version_that_conflicts)
 def test_a_removal_is_refused_unless_the_inventory_allows_it(apt: RealApt, caller: Caller) -> None:
@@ -232,6 +237,7 @@ def test_the_holder_of_the_lock_is_named(apt: RealApt, caller: Caller) -> None:
     assert apt.installed() == {}
 
 
+@pytest.mark.few(2)
 @every_caller
 @starting_with(a_broken_package)
 def test_a_half_configured_package_that_cannot_be_repaired_is_named(apt: RealApt, caller: Caller) -> None:

@@ -40,6 +40,7 @@ from tests.unit.configure import rack
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
+from tests.unit.refusals import error_of
 
 GIVEN = PreflightInputs()
 NFS = DesiredMount("home", "10.0.0.1:/home", "/mnt/home", "nfs", ("hard",), "nfs4", ("hard",), (), True)
@@ -138,7 +139,7 @@ STATES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("id_", "changes", "message"), STATES, ids=[f"{s[0]}-{s[2]}" for s in STATES])
-def test_a_node_in_a_state_that_is_none_to_begin_with(id_: str, changes: dict[str, Any], message: str) -> None:
+def test_a_node_that_is_not_ready_to_begin_with(id_: str, changes: dict[str, Any], message: str) -> None:
     problems = of_state(**changes)
     assert message in problems[id_]
     assert set(problems) == {id_}
@@ -211,7 +212,7 @@ def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
 def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed() -> None:
     old = stack_state(ofed="5.8-4.1.5.0")
     line = judged(checks.driver_problems("doca", "25.10", old, allowed=False))["nic.drivers"]
-    assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: both cannot be; say nic_stack")
+    assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: both cannot be; say nic")
     assert judged(checks.driver_problems("doca", "25.10", old, allowed=True)) == {}
     assert judged(checks.driver_problems("doca", "25.10", stack_state(ofed="25.10-1.7.1"), allowed=False)) == {}
     assert "nic.drivers" in judged(checks.driver_problems("inbox", None, old, allowed=False))
@@ -241,13 +242,13 @@ def of_operation(operation: Any, answers: dict[type, Any], **arguments: Any) -> 
      DriveState(())],
     ids=["file system", "no signature", "in use", "partition", "none"],
 )  # fmt: skip
-def test_a_drive_of_somebody_elses_is_named_in_the_words_of_the_operation(state: DriveState) -> None:
+def test_a_foreign_drive_is_named_in_the_words_of_the_operation(state: DriveState) -> None:
     (problem,) = checks.drive_problems(DRIVE, state)
     assert problem.id == "drives.foreign"
     assert problem.line.startswith(of_operation(common.filesystem, {facts.DriveState: state}, drive=DRIVE))
 
 
-def test_drives_of_the_kits_own_and_blank_ones_are_in_nobodys_way() -> None:
+def test_drives_of_the_kits_own_and_blank_ones_are_no_problem() -> None:
     assert [*checks.drive_problems(DRIVE, BLANK), *checks.drive_problems(DRIVE, OURS)] == []
     assert list(checks.ceph_problems(CEPH, CephState(None, None), BLANK)) == []
     assert list(checks.ceph_problems(CEPH, CephState(CEPH.fingerprint, CEPH.osd_uuid), None)) == []
@@ -258,10 +259,10 @@ def test_drives_of_the_kits_own_and_blank_ones_are_in_nobodys_way() -> None:
 
 def test_foreign_drives_of_an_array_and_of_ceph_are_named_in_the_words_of_the_operation() -> None:
     state = ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False)
-    with pytest.raises(ForeignDrive) as refused:
-        plan_scratch(ARRAY, replace(state, members=(state.members[0],)))
     (problem,) = checks.scratch_problems(ARRAY, replace(state, members=(state.members[0],)))
-    assert problem.line.startswith(str(refused.value))
+    assert problem.line.startswith(
+        error_of(ForeignDrive, plan_scratch, ARRAY, replace(state, members=(state.members[0],)))
+    )
     answers = {facts.CephState: CephState(None, None), facts.DriveState: FOREIGN}
     (problem,) = checks.ceph_problems(CEPH, CephState(None, None), FOREIGN)
     assert problem.line.startswith(of_operation(common.ceph_cluster, answers, plan=CEPH))
@@ -393,6 +394,28 @@ def test_every_check_of_a_node_is_tried_here() -> None:
     tried = {case[0] for case in (*MACHINES, *STATES)} | {"mounts.busy", "node.run", "versions.room", "nic.drivers"}
     tried |= {"versions.contradiction"}  # of the whole rack
     tried |= {"host.firewall", "host.selinux", "host.userns"}  # in test_security.py
-    tried |= {"gpu.busy"}
+    tried |= {"gpu.busy", "slurm.cgroups"}
     tried |= {"drives.foreign", "nic.foreign", "nic.in_use", "nic.ports"}
     assert tried | {"answer"} | {id_ for id_ in CHECKS if id_.startswith("inventory.")} == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("release", "locked", "arguments", "says"),
+    [
+        ("22.04", None, (), "21.08.5 of ubuntu 22.04 knows control groups v1 only"),
+        ("22.04", "21.08.8-1", (), "21.08.8-1 of ubuntu 22.04 knows"),
+        ("22.04", "24.11.5-1", (), None),
+        ("22.04", "1:22.05.2-1", (), None),
+        ("22.04", None, ("systemd.unified_cgroup_hierarchy=0",), None),
+        ("24.04", None, (), None),
+        ("24.04", "20.11.4-1", (), "20.11.4-1 of ubuntu 24.04 knows"),
+    ],
+)
+def test_a_slurm_that_does_not_know_the_nodes_control_groups(
+    release: str, locked: str | None, arguments: tuple[str, ...], says: str | None
+) -> None:
+    packages = [LockedPackage("slurmd", locked, "slurm", "slurm")] if locked else []
+    machine = cases.machine(os_version=release, cmdline=("ro", *arguments))
+    problems = judged(checks.slurm_problems(machine, cases.architecture(), packages))
+    assert bool(problems) is bool(says)
+    assert (says or "") in problems.get("slurm.cgroups", "")

@@ -121,7 +121,7 @@ def test_a_network_that_is_trusted_is_open(default: str | None, zones: dict[str,
     assert bool(line) is bool(closed)
 
 
-def test_a_node_that_nobody_calls_may_have_a_firewall() -> None:
+def test_a_node_without_services_may_have_a_firewall() -> None:
     alone = architecture(fabric=None)
     assert lines(replace(QUIET, default_zone="public"), alone, ()) == {}
     served = architecture(fabric=None, storage={"n": storage("nfs", "nfs", server_role="gpu", client_roles=["head"])})

@@ -134,7 +134,7 @@ def test_a_distribution_that_does_not_tell_after_the_boot_is_named() -> None:
 
 
 @pytest.mark.parametrize("reason", ["bad DIMM", "maintenance on Friday"])
-def test_a_node_that_somebody_else_drained_stays_drained(reason: str) -> None:
+def test_a_node_that_an_operator_drained_stays_drained(reason: str) -> None:
     node = Played(slurm=drained(reason))
     node.reboot(slurm=True).carry_out(BEFORE)
     assert not any("State=" in command for command in node.asked)
@@ -186,7 +186,7 @@ def test_a_node_that_was_rebooted_meanwhile_is_not_rebooted_again() -> None:
     assert ORDER not in node.asked
 
 
-def test_failed_units_are_said_and_are_no_failure() -> None:
+def test_failed_units_are_printed_and_are_no_failure() -> None:
     node = Played(up="degraded")
     node.reboot().carry_out(BEFORE)
     assert "up with failed units: systemctl --failed" in node.messages

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from paramiko import SSHException
 from pyinfra.api.command import FunctionCommand
-from pyinfra.api.exceptions import DeployError
 
+from rackproof.configure.driver_swap.facts import DriverUse
+from rackproof.configure.driver_swap.gpu_users import Use, parse_use
+from rackproof.configure.fact_prefetch import MayDisconnect
 from rackproof.configure.known_inputs import misspelled
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot import plan as deploy
+from rackproof.configure.reboot.drain import DrainState
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState
 from rackproof.configure.settings import read_inputs
 from rackproof.core.rack import Node, Rack
 from rackproof.core.reboot_mode import Mode
-from rackproof.errors import InventoryError
+from rackproof.errors import DeclarationError, InventoryError
 from tests.unit.configure.rack import architecture, node, rack, site
 from tests.unit.configure.stub import StubHost, at
+from tests.unit.refusals import error_of
 
 WAITS = RebootState("a-boot-id", "6.8", marks=("kernel arguments", "huge pages"))
 
@@ -31,7 +37,7 @@ def commands(host: StubHost, **more: Any) -> list[Any]:
         return list(operations.reboot._inner(**arguments))  # type: ignore[attr-defined]
 
 
-def test_by_default_one_line_is_said_and_nothing_done() -> None:
+def test_by_default_one_line_is_printed_and_nothing_done() -> None:
     host = StubHost({Reasons: WAITS})
     assert commands(host) == []
     assert host.logged == ["reboot required: kernel arguments; huge pages"]
@@ -98,6 +104,18 @@ def test_a_node_that_left_slurm_for_an_exchange_comes_back_when_nothing_waits(
     assert commands(host, mode=Mode.REFUSED, slurm=True, exchanges=exchanges) == []  # it stays out
 
 
+def test_a_connection_that_the_reboot_ends_is_an_answer_and_not_reported() -> None:
+    sent: list[object] = []
+
+    def run(command: object, **_: object) -> None:
+        sent.append(command)
+        raise SSHException("the connection was lost")
+
+    host: Any = SimpleNamespace(name="gpu-01", connected=True, run_shell_command=run)
+    assert operations.PyinfraLine(host).ask("reboot", 30) == (False, "SSHException: the connection was lost")
+    assert isinstance(sent[0], MayDisconnect)
+
+
 def test_nothing_to_say() -> None:
     host = StubHost({Reasons: RebootState("x", "6.8")})
     assert commands(host, mode=Mode.ALLOWED) == []
@@ -110,12 +128,33 @@ def test_a_node_that_cannot_be_read_is_not_rebooted() -> None:
 
 
 def test_what_is_allowed_is_done_with_the_operations_rights() -> None:
-    (command,) = commands(StubHost({Reasons: WAITS}), mode=Mode.ALLOWED)
+    (command,) = commands(StubHost({Reasons: WAITS, DriverUse: Use()}), mode=Mode.ALLOWED)
     assert isinstance(command, FunctionCommand)
     work, before = command.args
     assert before == WAITS
     assert work.why == ("kernel arguments", "huge pages")
     assert work.line.arguments == {"_sudo": True}
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (Use(programs=("python3 (4711)",)), "actual programs on the GPUs: python3 (4711)"),
+        (parse_use(["--", "slurmstepd: [4711.batch]", "--", "--"]), "jobs 4711"),
+        (Use(jobs_known=False), "jobs unknown: slurmd runs"),
+        (Use(node=DrainState(frozenset({"IDLE"}))), "not drained in Slurm"),
+        (None, "programs and jobs of the node could not be read"),
+    ],
+)
+def test_a_node_of_a_slurm_that_the_kit_does_not_manage_is_not_rebooted_under_its_jobs(
+    use: Use | None, message: str
+) -> None:
+    answers = {Reasons: WAITS, DriverUse: use}
+    (command,) = commands(StubHost(answers), mode=Mode.ALLOWED)
+    assert message in command.get_raw_value()
+    for more in ({"slurm": True}, {"accepted": True}):  # drained first, with a wait for the jobs; accepted
+        (command,) = commands(StubHost(answers), mode=Mode.ALLOWED, **more)
+        assert isinstance(command, FunctionCommand)
 
 
 def test_the_machine_that_the_deploy_runs_on_is_never_rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +164,7 @@ def test_the_machine_that_the_deploy_runs_on_is_never_rebooted(monkeypatch: pyte
 
 
 def test_after_a_failure_the_next_batch_is_left_alone() -> None:
-    host = StubHost({Reasons: WAITS}, name="gpu-02")
+    host = StubHost({Reasons: WAITS, DriverUse: Use()}, name="gpu-02")
     operations._failed[host.state] = ["gpu-01"]  # type: ignore[index]
     (command,) = commands(host, mode=Mode.ALLOWED)
     assert "not rebooted: the reboot of gpu-01 failed" in command.get_raw_value()
@@ -135,7 +174,7 @@ def test_after_a_failure_the_next_batch_is_left_alone() -> None:
 
 @pytest.mark.parametrize("mode", ["yes", True, ""])
 def test_an_unknown_mode_is_refused(mode: object) -> None:
-    with pytest.raises(DeployError, match="gpu-01: reboot_mode: expected allowed or refused"):
+    with pytest.raises(DeclarationError, match="reboot_mode: expected allowed or refused"):
         deploy.mode_of(site(), RebootInputs(allowed=True), mode)
 
 
@@ -186,18 +225,16 @@ BOTH = "gpu-01: rebooting: the former name of reboot, which is given, too: move 
     ],
 )
 def test_contradictions_are_refused_in_one_line(data: dict[str, Any], message: str) -> None:
-    with pytest.raises(InventoryError) as error:
-        read_inputs(Node("gpu-01", ("gpu",), data), RebootInputs)
-    assert str(error.value) == message
+    assert error_of(InventoryError, read_inputs, Node("gpu-01", ("gpu",), data), RebootInputs) == message
 
 
 def test_batches_are_the_whole_racks() -> None:
     assert deploy.reboot_inputs(site(), "4").serial == 4
-    with pytest.raises(DeployError, match="reboot_serial: expected a number of nodes, actual 'many'"):
+    with pytest.raises(InventoryError, match="reboot_serial: expected a number of nodes, actual 'many'"):
         deploy.reboot_inputs(site(), "many")
     odd = node("gpu-02", "gpu", 22, reboot={"serial": 2})
     whole = Rack("test", tuple(odd if node.name == "gpu-02" else node for node in rack().nodes))
-    with pytest.raises(DeployError, match=r"reboot\.serial: must be the same for every node"):
+    with pytest.raises(InventoryError, match=r"reboot\.serial: must be the same for every node"):
         deploy.reboot_inputs(site(whole=whole))
 
 

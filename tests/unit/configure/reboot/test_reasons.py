@@ -38,7 +38,7 @@ def test_a_long_list_of_packages_is_cut() -> None:
 
 
 @pytest.mark.parametrize("lines", [[], ["boot 1f"], ["kernel 6"], ["boot ", "kernel 6"], [*BARE, "x"]])
-def test_an_answer_that_is_none_is_not_guessed_at(lines: list[str]) -> None:
+def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
     with pytest.raises(ValueError, match="boot"):
         parse_state(lines)
 

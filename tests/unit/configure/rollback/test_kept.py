@@ -27,10 +27,10 @@ from rackproof.configure.rollback import restore
 from rackproof.configure.rollback.journal import INITRAMFS, Journal, file_line, later, mark_lines
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.slurm import operations as slurm
-from rackproof.configure.storage import operations as storage
-from rackproof.configure.storage.facts import Holding
-from rackproof.configure.storage.install import repository
-from rackproof.configure.storage.steps import Step
+from rackproof.configure.storage_client import operations as storage
+from rackproof.configure.storage_client.facts import Holding
+from rackproof.configure.storage_client.install import repository
+from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.versions import facts as version_facts
 from rackproof.configure.versions import operations as versions
 from rackproof.configure.versions.kernels import KernelState
@@ -87,7 +87,7 @@ def node(tmp_path: Path) -> Rooted:
     return Rooted(tmp_path)
 
 
-def test_what_only_the_script_knows_comes_back_and_is_nobody_elses(node: Rooted) -> None:
+def test_what_only_the_script_knows_is_restored_and_is_the_kits(node: Rooted) -> None:
     path = node.write("etc/a", "old\n")
     journal = node.journal()
     node.sh(journal.before([], f"set -eu; hostname >/dev/null; echo new >{path}", [later(str(path))]))
@@ -286,7 +286,7 @@ def test_vendors_repositories_go_with_their_keys(node: Rooted, family: str) -> N
     for name in ("etc/apt/sources.list.d", "etc/yum.repos.d"):
         (node.root / name).mkdir(parents=True)
     vendor_repository = Repository(source="https://vendor/x ./", key=Download(url="https://vendor/key", sha256=SHA))
-    steps = repository("beegfs", vendor_repository, family, "storage_clients.beegfs")
+    steps = repository("beegfs", vendor_repository, family, "storage_client.beegfs")
     before = node.tree()
     done = node.does(storage.ensured, {Holding: (False, False)}, steps=steps)
     assert node.text("etc/rackproof/keys/beegfs.asc") == KEY.decode()
@@ -305,6 +305,7 @@ def user_programs(there: Rooted, *known: str) -> None:
     for name in ("chown", "visudo"):
         there.program(name, "true")
     there.program("id", "echo root")
+    there.program("runuser", 'shift 3; exec "$@"')  # -u NAME --
     there.program("install", 'for n; do :; done; mkdir -p "$n"')
 
 
@@ -376,3 +377,19 @@ def test_subordinate_numbers_come_back(node: Rooted) -> None:
     node.back(done)
     assert node.text("etc/subuid") == "ada:100000:65536\n"
     assert node.text("etc/subgid") is None
+
+
+def test_a_users_folder_of_keys_that_is_a_link_is_neither_saved_nor_restored(node: Rooted) -> None:
+    user_programs(node, "ada")
+    roots = node.write("root/.ssh/authorized_keys", "ssh-ed25519 ROOT root\n")
+    own = node.write("home/ada/.ssh/authorized_keys", "ssh-ed25519 AAAA mine\n").parent
+    plan = users.plan([User(name="ada", ssh_keys=("ssh-ed25519 BBBB new",))], {}, {})
+    done = node.carry(node.journal().before(plan.kept, plan.script, plan.later))
+    own.rename(own.with_name("was-ssh"))
+    own.symlink_to(roots.parent)
+    with pytest.raises((AssertionError, Refused)):
+        node.back(done)
+    assert roots.read_text() == "ssh-ed25519 ROOT root\n"
+    with pytest.raises((AssertionError, Refused)):
+        node.carry(node.journal("r9").before(plan.kept, plan.script, plan.later))
+    assert roots.read_text() == "ssh-ed25519 ROOT root\n"

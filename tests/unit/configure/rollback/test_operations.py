@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyinfra.api.exceptions import DeployError
 
 from rackproof.configure import operations as common
 from rackproof.configure.facts import FileStates, KernelValues, UnitStates
@@ -14,6 +13,7 @@ from rackproof.configure.rollback import operations
 from rackproof.configure.rollback.facts import Kept
 from rackproof.configure.rollback.restore import Entry, KeptRun
 from rackproof.configure.units import SystemState, Unit, UnitState
+from rackproof.errors import InventoryError
 from tests.unit.configure.stub import StubHost, at
 
 HERE = FileState("regular file", "644", "root", "root", "after", "after\n")
@@ -57,7 +57,7 @@ def test_an_older_run_is_undone_on_all_nodes_with_what_came_after_it() -> None:
     assert "mv -fT -- /.b.rackproof-new /b" in script
 
 
-def test_a_run_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_run_is_refused() -> None:
     (script,) = undo(node("gpu-01", kept("r1", "/a")), run="r7")
     assert "no node has kept run r7; kept runs: r1" in script
     assert script.endswith("exit 1")
@@ -74,7 +74,7 @@ def test_a_node_that_cannot_be_read_is_not_touched() -> None:
     assert "could not be read" in script
 
 
-def test_somebody_elses_change_is_refused() -> None:
+def test_a_foreign_change_is_refused() -> None:
     here = node("gpu-01", kept("r1", "/a"))
     here.facts = {**here.facts, FileStates: {"/a": FileState("regular file", "644", "root", "root", "other")}}
     (script,) = undo(here)
@@ -98,7 +98,7 @@ def test_inputs(data: dict[str, object], expected: tuple[object, ...]) -> None:
 
 @pytest.mark.parametrize("data", [{"run": 7}, {"force": True}, {"force": "all"}, {"force": ""}])
 def test_bad_inputs(data: dict[str, object]) -> None:
-    with pytest.raises(DeployError):
+    with pytest.raises(InventoryError):
         operations.inputs(data)
 
 

@@ -245,7 +245,7 @@ def test_a_rollback_can_be_undone(node: Node) -> None:
     assert (node.root / "a").read_text() == "1\n"
 
 
-def test_what_somebody_else_changed_is_refused_and_named(node: Node) -> None:
+def test_a_foreign_change_is_refused_and_named(node: Node) -> None:
     journal = node.apply([file(node, "a", "1\n"), file(node, "b", "1\n")])
     (node.root / "b").write_text("mine\n")
     with pytest.raises(Refused, match=r"changed since these runs: \S+/b; .*force="):
@@ -254,7 +254,7 @@ def test_what_somebody_else_changed_is_refused_and_named(node: Node) -> None:
     assert node.tree() == {}
 
 
-def test_a_change_between_two_runs_is_somebody_elses(node: Node) -> None:
+def test_a_change_between_two_runs_is_foreign(node: Node) -> None:
     first = node.apply([file(node, "a", "1\n")])
     (node.root / "a").write_text("mine\n")
     second = node.apply([file(node, "a", "2\n")])
@@ -500,4 +500,4 @@ def test_a_path_that_cannot_be_kept_is_refused() -> None:
 def test_plans_of_units_name_what_they_touch() -> None:
     unit = units.Unit("a.service")
     state = units.SystemState({"a.service": units.UnitState("loaded", "inactive", "disabled", False)}, frozenset(), {})
-    assert units.plan_units([unit], state).touched == ("a.service",)
+    assert units.plan_units([unit], state).kept == (unit_line("a.service"),)

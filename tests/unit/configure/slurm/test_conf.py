@@ -15,10 +15,11 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import folded, node_line, parse_state, skew_s
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
-from rackproof.errors import InventoryError, OtherCluster, Refused
+from rackproof.errors import DeclarationError, InventoryError, OtherCluster, Refused
 from rackproof.parse.slurm import NodeHardware
 from rackproof.parse.slurm_conf import HEADER, NodeLine, parse_slurm_conf
 from tests.unit.configure.rack import architecture, rack, site
+from tests.unit.refusals import refuses
 
 BIG = NodeLine(2, 56, 2, 2031616)
 
@@ -42,10 +43,10 @@ def cluster(inputs: dict[str, Any] | None = None, **keys: Any) -> Cluster:
     return slurm
 
 
-def text(found: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
+def text(cluster: Cluster, lines: dict[str, NodeLine] | None = None) -> str:
     lines = {"gpu-01": BIG, "gpu-02": BIG} if lines is None else lines
     here = site("gpu-01", arch())
-    return plan.configuration(here, found, conf.node_text(found, lines), conf.partition_text(found, lines))
+    return plan.configuration(here, cluster, conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
 
 
 def test_what_is_written_reads_back() -> None:
@@ -154,48 +155,40 @@ def test_inputs_reach_the_file(inputs: dict[str, Any], keys: dict[str, Any], exp
     assert absent not in written
 
 
-@pytest.mark.parametrize(
-    ("inputs", "complaint"),
-    [
-        ({"extra": {"slurmctldhost": "evil"}}, "slurmctldhost is written by the kit"),
-        ({"extra": {"DebugFlags": "a\nNodeName=b"}}, "several lines"),
-        ({"cpu_spec_list": [4, 4]}, "a processor is there twice"),
-        ({"cpu_spec_list": [-1]}, "greater than or equal to 0"),
-        ({"cpu_spec_list": [4], "extra": {"taskpluginparam": "Verbose"}}, "it has to say SlurmdOffSpec, too"),
-        ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "no option of a partition"),
-        ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
-        ({"repository": {"source": "https://mirror.example/slurm"}}, "repository.key\n"),
-        ({"repository": {"source": "slurm", "key": KEY}}, "repository.source\n.*pattern"),
-        ({"repository": REPOSITORY, "repository_url": "https://mirror.example/slurm"}, "repository_url\n"),
-        ({"repository_url": "https://mirror.example/slurm"}, "repository.key.url\n"),
-        (
-            {"repository_url": "https://mirror.example/slurm", "repository_key_url": "https://mirror.example/key"},
-            "repository.key.sha256\n",
-        ),
-        ({"repository_key_url": "https://mirror.example/key"}, "repository.key.sha256\n"),
-        ({"repository_key_sha256": "0" * 63}, "expected 64 hexadecimal digits"),
-        ({"url": "https://mirror.example/slurm", **OLDER}, "url\n"),
-        ({"prolog": "prolog.sh"}, "pattern"),
-        ({"cluster_name": "Rack 1"}, "pattern"),
-        ({"return_to_service": 3}, "0, 1 or 2"),
-    ],
+test_inputs_that_cannot_be = refuses(
+    SlurmInputs.model_validate,
+    ({"extra": {"slurmctldhost": "evil"}}, "slurmctldhost is written by the kit"),
+    ({"extra": {"DebugFlags": "a\nNodeName=b"}}, "extra.DebugFlags"),
+    ({"cpu_spec_list": [4, 4]}, "a processor is there twice"),
+    ({"cpu_spec_list": [-1]}, "greater than or equal to 0"),
+    ({"cpu_spec_list": [4], "extra": {"taskpluginparam": "Verbose"}}, "it has to say SlurmdOffSpec, too"),
+    ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "partition_options.gpu.MaxTime"),
+    ({"partition_options": {"gpu": {"Nodes": "ALL"}}}, "follows from the architecture"),
+    ({"repository": {"source": "https://mirror.example/slurm"}}, "repository.key\n"),
+    ({"repository": {"source": "slurm", "key": KEY}}, "repository.source\n.*pattern"),
+    ({"repository": REPOSITORY, "repository_url": "https://mirror.example/slurm"}, "repository_url\n"),
+    ({"repository_url": "https://mirror.example/slurm"}, "repository.key.url\n"),
+    (
+        {"repository_url": "https://mirror.example/slurm", "repository_key_url": "https://mirror.example/key"},
+        "repository.key.sha256\n",
+    ),
+    ({"repository_key_url": "https://mirror.example/key"}, "repository.key.sha256\n"),
+    ({"repository_key_sha256": "0" * 63}, "expected 64 hexadecimal digits"),
+    ({"url": "https://mirror.example/slurm", **OLDER}, "url\n"),
+    ({"prolog": "prolog.sh"}, "pattern"),
+    ({"cluster_name": "Rack 1"}, "pattern"),
+    ({"return_to_service": 3}, "0, 1 or 2"),
+    error=ValueError,
 )
-def test_inputs_that_cannot_be(inputs: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        SlurmInputs.model_validate(inputs)
 
 
-@pytest.mark.parametrize(
-    ("keys", "complaint"),
-    [
-        ({"controller_role": "storge"}, "no role 'storge' in this architecture; .*storage"),
-        ({"roles": ["cpu"]}, "no role 'cpu'"),
-        ({"gres": {"gpu": 4}}, "slurm.gres.gpu is 4, gpu.count is 8"),
-    ],
+test_an_architecture_that_cannot_be = refuses(
+    lambda keys: cluster(**keys),
+    ({"controller_role": "storge"}, "no role 'storge' in this architecture; .*storage"),
+    ({"roles": ["cpu"]}, "no role 'cpu'"),
+    ({"gres": {"gpu": 4}}, "slurm.gres.gpu is 4, gpu.count is 8"),
+    error=InventoryError,
 )
-def test_an_architecture_that_cannot_be(keys: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(InventoryError, match=complaint):
-        cluster(**keys)
 
 
 def test_the_former_keys_of_the_repository_still_load() -> None:
@@ -305,21 +298,17 @@ def test_the_first_configuration_is_a_restart() -> None:
     assert conf.needs_restart(None, parse_slurm_conf(text(cluster())))
 
 
-@pytest.mark.parametrize(
-    ("present", "complaint"),
-    [
-        ("ClusterName=old\nSlurmctldHost=head-01\nNodeName=x Procs=4\n", "controller head-01 is not the kit's"),
-        ("# by hand\n", "is not the kit's"),
-        (f"{HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
-    ],
+test_two_controllers = refuses(
+    lambda present: conf.check_ours("gpu-01", parse_slurm_conf(present), cluster()),
+    ("ClusterName=old\nSlurmctldHost=head-01\nNodeName=x Procs=4\n", "controller head-01 is not the kit's"),
+    ("# by hand\n", "is not the kit's"),
+    (f"{HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
+    error=OtherCluster,
 )
-def test_two_controllers(present: str, complaint: str) -> None:
-    with pytest.raises(OtherCluster, match=complaint):
-        conf.check_ours("gpu-01", parse_slurm_conf(present), cluster())
 
 
 @pytest.mark.parametrize(
-    ("found", "tolerance", "before", "memory"),
+    ("memory_mib", "tolerance", "before", "memory"),
     [
         (1536, 10, None, 1536),
         (1531, 10, None, 1520),
@@ -331,12 +320,12 @@ def test_two_controllers(present: str, complaint: str) -> None:
         (1531, 10, 1200, 1520),
     ],
 )
-def test_memory_is_steady(found: int, tolerance: float, before: int | None, memory: int) -> None:
+def test_memory_is_steady(memory_mib: int, tolerance: float, before: int | None, memory: int) -> None:
     old = NodeLine(1, 2, 1, before) if before else None
-    line = node_line(NodeHardware(2, 1, 2, 1, found), tolerance, old)
+    line = node_line(NodeHardware(2, 1, 2, 1, memory_mib), tolerance, old)
     assert line.memory_mib == memory
-    assert found * (1 - tolerance / 100) <= line.memory_mib <= found
-    assert node_line(NodeHardware(2, 1, 2, 1, found), tolerance, line) == line
+    assert memory_mib * (1 - tolerance / 100) <= line.memory_mib <= memory_mib
+    assert node_line(NodeHardware(2, 1, 2, 1, memory_mib), tolerance, line) == line
 
 
 STATE = [
@@ -361,13 +350,13 @@ def test_state_of_a_bare_node() -> None:
     assert (state.hardware, state.key, state.conf, state.nvml, state.changed) == (None, None, None, False, False)
 
 
-@pytest.mark.parametrize(
-    ("lines", "complaint"),
-    [([], "sections"), (["1.0", "--", "--"], "sections"), (["x", "--", "--", "--", "--", "--"], "float")],
+test_an_invalid_state_is_refused = refuses(
+    parse_state,
+    ([], "sections"),
+    (["1.0", "--", "--"], "sections"),
+    (["x", "--", "--", "--", "--", "--"], "float"),
+    error=ValueError,
 )
-def test_a_state_that_is_none(lines: list[str], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        parse_state(lines)
 
 
 @pytest.mark.parametrize(
@@ -398,9 +387,7 @@ def test_packages(node: str, family: str, expected: tuple[str, ...]) -> None:
 
 
 def test_unequal_inputs_stop_before_anything_is_touched() -> None:
-    from pyinfra.api.exceptions import DeployError
-
     here = site("gpu-01", arch())
     here.node.data["slurm"] = {"cluster_name": "other"}  # type: ignore[index]
-    with pytest.raises(DeployError, match="not the inputs of storage-01"):
+    with pytest.raises(DeclarationError, match="not the inputs of storage-01"):
         plan.cluster_here(here)

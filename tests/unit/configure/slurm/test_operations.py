@@ -196,7 +196,7 @@ def test_a_new_node_that_does_not_answer_is_left_out_and_named() -> None:
     assert node.logged == ["Slurm does not know gpu-01: deploy again when they answer"]
 
 
-def test_somebody_elses_cluster_is_refused() -> None:
+def test_a_foreign_cluster_is_refused() -> None:
     node, *others = rack(conf="ClusterName=theirs\nSlurmctldHost=head-01\n")
     (refusal,) = configure(node, *others)
     assert "is not the kit" in refusal

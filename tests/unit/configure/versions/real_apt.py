@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 AVAILABLE = all(shutil.which(tool) for tool in ("apt-get", "apt-mark", "dpkg-deb", "dpkg-query"))
@@ -18,6 +19,7 @@ Dir "{root}";
 Dir::State::status "{root}/var/lib/dpkg/status";
 Dir::Bin::methods "/usr/lib/apt/methods";
 APT::Sandbox::User "root";
+APT::Architectures {{ "{architecture}"; }};
 Acquire::Languages "none";
 Acquire::Retries::Delay "false";
 DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--force-unsafe-io"; "--admindir={root}/var/lib/dpkg";
@@ -26,6 +28,12 @@ DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--force-unsafe-io"; "-
 
 
 MEMORY = Path("/dev/shm")
+
+
+@cache
+def _architecture() -> str:
+    """The machine's own: apt starts dpkg again and again to ask for others, unless it is told that there are none."""
+    return subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True, text=True).stdout.strip()
 
 
 @contextmanager
@@ -48,7 +56,7 @@ class RealApt:
             (root / folder).mkdir(parents=True)
         for name in ("status", "available"):
             (root / "var/lib/dpkg" / name).touch()
-        (root / "apt.conf").write_text(_CONF.format(root=root))
+        (root / "apt.conf").write_text(_CONF.format(root=root, architecture=_architecture()))
         (root / "etc/apt/sources.list").write_text(f"deb [trusted=yes] file:{root}/repo ./\n")
         systemctl = root / "bin/systemctl"
         systemctl.write_text("#!/bin/sh\n")

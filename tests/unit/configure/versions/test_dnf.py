@@ -105,7 +105,7 @@ def test_a_lock_that_is_not_listed_afterwards_fails(tmp_path: Path) -> None:
     assert refusal(done) == "held, and not in the list of holds afterwards: nvidia-open"
 
 
-def test_without_the_plugin_nothing_can_be_held_and_that_is_said(tmp_path: Path) -> None:
+def test_without_the_plugin_nothing_can_be_held_and_the_plugin_is_named(tmp_path: Path) -> None:
     done = run_with(tmp_path, hold_script([DRIVER], "rhel", POLICY), {"dnf": "exit 1", "rpm": RPM})
     assert refusal(done) == "dnf has no versionlock; install python3-dnf-plugin-versionlock"
 

@@ -20,6 +20,7 @@ from rackproof.configure.versions.downloads import (
     state_command,
 )
 from rackproof.core.versions import Component, Components, Platform
+from rackproof.errors import DeclarationError
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.configure.versions.programs import run_with
 
@@ -87,7 +88,9 @@ def component(**changes: Any) -> Component:
 def test_files_come_from_the_sites_mirror() -> None:
     (file,) = placed([("cuda", component())], {"https://vendor.example": "http://mirror.site/v"})
     assert file == Placed("cuda", "/etc/vendor/licence", "644", "http://mirror.site/v/f/licence", DIGEST)
-    with pytest.raises(ValueError, match="cuda: /etc/vendor/licence has no sha256; nothing is installed from a draft"):
+    with pytest.raises(
+        DeclarationError, match="cuda: /etc/vendor/licence has no sha256; nothing is installed from a draft"
+    ):
         placed([("cuda", component(sha256=None))], {})
 
 

@@ -161,7 +161,7 @@ def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealAp
     assert done.returncode == 0, done.stderr
 
 
-def test_a_full_disk_is_said_before_anything_is_done() -> None:
+def test_a_full_disk_is_reported_before_anything_is_done() -> None:
     state = PackageState({}, frozenset(), (), {"/usr": 100, "/var": 9000, "/boot": 9000})
     with pytest.raises(NoRoom, match=r"/usr: 100 MiB free, 6144 wanted"):
         plan_install(locked(libnccl2="1.0-1"), state, "debian", dataclasses.replace(POLICY, free_mib=6144))

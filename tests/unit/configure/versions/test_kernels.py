@@ -55,7 +55,7 @@ def test_only_installed_for_this_kernel_counts(lines: list[str], expected: tuple
 
 
 @pytest.mark.parametrize("answer", [[], [K, "--"], [K, "--", K, "--", "--", "--", "nvidia?", "status 0", "--"]])
-def test_an_answer_that_is_none_is_refused(answer: list[str]) -> None:
+def test_an_invalid_answer_is_refused(answer: list[str]) -> None:
     with pytest.raises(ValueError, match=r"expected 6 sections|dkms: expected a module"):
         parse_kernel(answer)
 

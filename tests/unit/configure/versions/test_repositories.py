@@ -106,7 +106,7 @@ def test_a_key_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
 
 def test_a_draft_installs_nothing() -> None:
     draft = changed({"repositories/cuda/key": {"url": "https://x.example/k"}}).platforms["ubuntu-24.04"]
-    with pytest.raises(ValueError, match="nothing is installed from a draft"):
+    with pytest.raises(DeclarationError, match="nothing is installed from a draft"):
         keys(draft.repositories, {})
 
 

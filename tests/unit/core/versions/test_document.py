@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rackproof.core.versions.document import read_versions, require_locked, sealed, to_text, unpinned
 from rackproof.errors import VersionSetError
 from tests.unit.core.versions.sets import TEXT
+from tests.unit.refusals import error_of
 
 
 def test_a_locked_file_reads_as_the_draft_did() -> None:
@@ -68,9 +69,7 @@ def test_what_is_written_from_a_set_reads_as_the_same_set() -> None:
 )
 def test_a_mistake_is_one_line_with_its_place(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    with pytest.raises(VersionSetError) as caught:
-        read_versions(TEXT.replace(old, new, 1), "my.yaml")
-    message = str(caught.value)
+    message = error_of(VersionSetError, read_versions, TEXT.replace(old, new, 1), "my.yaml")
     assert says in message
     assert re.match(r"my\.yaml:\d+: ", message)
     assert "\n" not in message
@@ -78,6 +77,4 @@ def test_a_mistake_is_one_line_with_its_place(old: str, new: str, says: str) -> 
 
 @given(st.text(max_size=300))
 def test_any_other_text_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(VersionSetError) as caught:
-        read_versions(text, "x.yaml")
-    assert "\n" not in str(caught.value)
+    error_of(VersionSetError, read_versions, text, "x.yaml")

@@ -1,0 +1,122 @@
+"""Runs of fio on several clients: requested jobs, and fio's results."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rackproof.core.evidence import Measurement
+from rackproof.parse import ParseError, fio
+from rackproof.remote.command import CommandResult
+
+RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
+ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
+"""Companions whose sum over clients is the rack's."""
+AGREEMENT = 0.02
+"""Tolerance of rates against total and run time, relative; for rounded run times also in seconds."""
+WORKLOADS = {
+    "storage.read_bandwidth": "read",
+    "storage.write_bandwidth": "write",
+    "storage.random_read_iops": "randread",
+    "storage.random_read_latency": "randread",
+}
+"""``rw`` of a metric's job."""
+_CLIENT = re.compile(r"--client=(?:sock:)?([^\s,]+)(?:,\d+)?")
+_OPTIONS = {
+    "rw": "rw", "bs": "block_bytes", "iodepth": "iodepth", "numjobs": "numjobs", "size": "file_bytes",
+    "runtime": "runtime_s", "ramp_time": "ramp_s",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of fio on several clients, and the commands on nodes between the previous run and this one."""
+
+    answer: CommandResult
+    before: tuple[CommandResult, ...]
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """Nodes by socket or address in fio's command."""
+    jobs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Options of the job file and its ``name``, by node."""
+
+    @cached_property
+    def result(self) -> fio.FioResult:
+        return fio.parse_fio(self.answer.stdout)
+
+    @cached_property
+    def entries(self) -> dict[str, fio.JobResult]:
+        """fio's result of each node, in fio's order. Raises ParseError for two of one node: its jobs are grouped."""
+        entries: dict[str, fio.JobResult] = {}
+        for entry in self.result.jobs:
+            node = self.clients.get(entry.client or "")
+            if node in entries:
+                raise ParseError("fio", f"it reports {node} twice")
+            if node is not None:
+                entries[node] = entry
+        return entries
+
+
+def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
+    """All runs of fio in a step's answers."""
+    before: list[CommandResult] = []
+    for answer in answers:
+        if not _CLIENT.search(answer.command):
+            before.append(answer)
+            continue
+        words = shlex.split(answer.command)
+        files = {
+            words[at + 2].removeprefix("$d/").removesuffix(".fio"): words[at] for at in _places(words, ">")
+        }  # fmt: skip
+        clients = {
+            match[1]: words[at + 1].removeprefix("$d/").removesuffix(".fio")
+            for at, word in enumerate(words)
+            if (match := _CLIENT.fullmatch(word))
+        }
+        yield Launch(answer, tuple(before), clients, {node: _options(text) for node, text in files.items()})
+        before = []
+
+
+def _places(words: Sequence[str], mark: str) -> Iterator[int]:
+    """Positions of words before a ``mark`` that a file name follows."""
+    return (at - 1 for at, word in enumerate(words) if word == mark and words[at + 1].endswith(".fio"))
+
+
+def _options(text: str) -> dict[str, str]:
+    name, *lines = text.splitlines()
+    return {"name": name.strip("[]")} | {key: value for key, _, value in (line.partition("=") for line in lines)}
+
+
+def check_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) -> None:
+    """Raises ParseError if fio's job is not the measurement's."""
+    rw = WORKLOADS[measurement.metric]
+    expected = {"name": f"{measurement.labels['storage']}-{rw}", "rw": rw, "bs": measurement.labels["block_bytes"]}
+    for node in nodes:
+        job = launch.jobs.get(node)
+        if job is None:
+            raise ParseError("fio", f"no job of {node}")
+        for option, value in expected.items():
+            if job.get(option) != value:
+                raise ParseError("fio", f"expected {option}={value}, actual {job.get(option)}")
+
+
+def consistent(direction: fio.Direction) -> fio.Direction:
+    """The direction. Raises ParseError if its rates contradict its bytes, requests and run time."""
+    seconds = direction.runtime_ms / 1e3
+    rates = [("bandwidth", direction.bandwidth_bytes_per_s, direction.io_bytes)]
+    if direction.total_ios is not None:
+        rates.append(("iops", direction.iops, direction.total_ios))
+    for name, rate, total in rates:
+        if seconds and abs(rate * seconds - total) > AGREEMENT * total + AGREEMENT * rate:
+            raise ParseError("fio", f"{name} {rate:g} contradicts {total} in {seconds:g} s")
+    return direction
+
+
+def workload(job: Mapping[str, str], runs: int) -> dict[str, Any]:
+    """Options of the job file, by field of ``FioJob``."""
+    named = {key: job[option] for option, key in _OPTIONS.items() if option in job}
+    numbers = {key: int(value) if value.isdecimal() else value for key, value in named.items()}
+    return {"ramp_s": 0} | numbers | {"runs": runs}

@@ -1,0 +1,30 @@
+# shellcheck shell=sh
+# Makes the folders "$@", owned by the account that measures, and removes files of earlier benchmarks from them.
+# A mount may let every user write and may turn root into another user: root touches nothing there that others could
+# have made, and follows no link.
+: "${uid?}" "${gid?}" "${user?}" "${stem?}"
+set -u
+umask 022
+cd /
+measuring() { setpriv --reuid="$uid" --regid="$gid" --clear-groups -- "$@"; }
+for folder; do
+  above=${folder%/*}
+  mkdir -- "$above" 2>/dev/null
+  case $(stat -c '%u %A' -- "$above" 2>/dev/null) in
+    '0 d'????-??-*)
+      mkdir -m 700 -- "$folder" 2>/dev/null
+      chown -h -- "$uid:$gid" "$folder" || exit 1
+      ;;
+    *) # root is not root on this mount
+      rmdir -- "$above" 2>/dev/null
+      measuring mkdir -m 1777 -- "$above" 2>/dev/null
+      measuring mkdir -m 700 -- "$folder" 2>/dev/null
+      ;;
+  esac
+  actual=$(stat -c '%F of user %u' -- "$folder" 2>&1)
+  if [ "$actual" != "directory of user $uid" ]; then
+    echo "$folder: expected a directory of user $uid ($user), actual ${actual#stat: }; remove it" >&2
+    exit 1
+  fi
+  measuring find "$folder" -mindepth 1 -maxdepth 1 -name "$stem.*" -delete || exit 1
+done

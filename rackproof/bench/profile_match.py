@@ -1,0 +1,60 @@
+"""Compare the commands of a benchmark with the sizes in the run's profile. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from rackproof.bench.link_figures import PROGRAMS
+from rackproof.bench.link_reader import PINGS
+from rackproof.bench.reading import Reading
+from rackproof.core.architecture import FioJob, LinkProfile, Profile
+from rackproof.core.evidence import Measurement
+
+
+def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profile) -> str | None:
+    """The first parameter of the run that differs from the profile, with both values; None if none differs.
+
+    A ``full`` run with the sizes of the profile ``lab`` would certify what was not measured.
+    """
+    part = measurement.metric.partition(".")[0]
+    expected: dict[str, Any] = {}
+    actual: dict[str, Any] = dict(reading.conditions)
+    if part == "storage" and profile.storage is not None:
+        workload = actual["workload"]
+        job = profile.storage.jobs.get(workload.get("rw"))
+        expected, actual = _of_job(job), workload
+    elif part == "container" and profile.containers is not None:
+        expected, actual = _of_job(profile.containers.job), actual["workload"]
+    elif part == "link" and profile.links is not None:
+        expected, actual = _of_link(measurement.metric, profile.links), _options(str(actual["command"]))
+    elif part == "collective" and profile.collectives is not None:
+        sizes = profile.collectives
+        expected = {"ranks": sizes.ranks_per_node * len(measurement.members), "iterations": sizes.iterations}
+        if measurement.labels.get("engine") != sizes.engine:
+            return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
+        if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
+            return f"{measurement.labels['bytes']} B is no size of the profile"
+    for name, value in expected.items():
+        if str(actual.get(name)) != str(value):
+            return f"{name}: the profile asks for {value}, the run had {actual.get(name)}"
+    return None
+
+
+def _of_job(job: FioJob | None) -> dict[str, Any]:
+    """The job without its number of runs, which a lost client reduces; the judge rejects too few samples."""
+    return {"job": "none"} if job is None else job.model_dump(mode="json", exclude={"runs"})
+
+
+def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
+    tools: dict[str, dict[str, Any]] = {
+        "ib_write_bw": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
+        "ib_write_lat": {"-n": sizes.latency_iterations},
+        "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
+    }
+    return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
+
+
+def _options(command: str) -> dict[str, str]:
+    words = command.split()
+    return {word: after for word, after in pairwise(words) if word.startswith("-")}

@@ -1,0 +1,76 @@
+"""The user that measures: an account without rights on every node.
+
+Benchmark programs take connections and do what they are told there, so none of them runs as root: the account owns its
+home and the folders of the benchmarks, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof.bench.step import BenchContext
+from rackproof.errors import NodeUnreachable
+from rackproof.remote.command import portable
+from rackproof.shell import script
+
+USER: Final = "rackproof-bench"
+HOME: Final = "/run/rackproof-bench"
+"""Made by root for a stage, of mode 700, and removed with it; root alone can make a name in ``/run``."""
+TIDY: Final = f"rm -rf -- {HOME}"
+SETUP: Final = script(__name__, "user", account=USER, home=HOME)
+_TIMEOUT_S: Final = 60.0
+_IDS: Final = re.compile(r"uid ([1-9]\d{0,9}) gid ([1-9]\d{0,9})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account's numbers on one node."""
+
+    uid: int
+    gid: int
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of root's commands that run as this account, without a way back. Locked memory is unlimited where root
+        may decide it, because RDMA pins what it registers."""
+        become = (
+            "prlimit --memlock=unlimited --pid $$ 2>/dev/null;"
+            f" exec setpriv --reuid={self.uid} --regid={self.gid} --clear-groups --no-new-privs"
+            f' env -C {HOME} HOME={HOME} USER={USER} LOGNAME={USER} "$@"'
+        )
+        return f"sh -c {portable(become)} as "
+
+
+class BenchUsers:
+    """Accounts of the nodes, made on first use in a stage."""
+
+    def __init__(self, context: BenchContext) -> None:
+        self._session = context.session
+        self._accounts: dict[str, Account] = {}
+
+    @staticmethod
+    def of(context: BenchContext) -> BenchUsers:
+        users: BenchUsers = context.shared.setdefault("bench-users", BenchUsers(context))
+        return users
+
+    def __getitem__(self, node: str) -> Account:
+        """Raises NodeUnreachable for a node that has no account yet."""
+        try:
+            return self._accounts[node]
+        except KeyError:
+            raise NodeUnreachable(node, f"it has no account {USER}") from None
+
+    def ready(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Make missing accounts. Returns the nodes without one and the reasons."""
+        lost = {}
+        missing = dict.fromkeys((node for node in nodes if node not in self._accounts), SETUP)
+        for node, answer in self._session.run(missing, _TIMEOUT_S).items() if missing else ():
+            if answer.ok and (match := _IDS.fullmatch(answer.text)):
+                self._accounts[node] = Account(int(match[1]), int(match[2]))
+            else:
+                why = answer.why if not answer.ok else f"unreadable output: {answer.text[:80]!r}"
+                lost[node] = f"{node}: no account {USER} to measure with: {why}"
+        return lost

@@ -1,0 +1,113 @@
+"""The one place that writes to the terminal: lines in which nothing is forged, and errors that name the stream."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import click
+
+from rackproof.core.visible import shown
+
+_CONTROL = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+"""All but line ends, tabs and colours: the kit's own styles."""
+_CONTROL_ON_A_TERMINAL = re.compile(r"\x1b(?!\[\??[0-9;]*[A-Za-z])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+"""There a live display moves the cursor, too."""
+
+
+class OutputError(OSError):
+    """Standard output or standard error cannot be written; ``filename`` says which one."""
+
+
+def say(text: object, err: bool = False, **style: Any) -> None:
+    """Print one line, with ``shown`` applied to it. ``style`` is that of ``click.style``."""
+    # with a file: of an ASCII stream click makes a UTF-8 one that is not guarded
+    click.secho(shown(str(text)), file=sys.stderr if err else sys.stdout, **style)
+
+
+def print_document(text: str, nl: bool = True) -> None:
+    """Print a whole document, such as JSON or YAML, uncut."""
+    click.echo(text, file=sys.stdout, nl=nl)
+
+
+class _Stream:
+    """A text stream that lets no control character pass, and whose errors have its name."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream, self._name = stream, name
+        self._control = _CONTROL_ON_A_TERMINAL if stream.isatty() else _CONTROL
+
+    def write(self, text: str) -> int:
+        with self._named():
+            self._stream.write(self._control.sub(_picture, text))
+        return len(text)
+
+    def flush(self) -> None:
+        with self._named():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(error.errno, error.strerror, self._name) from None
+
+    def drop(self) -> None:
+        """Leave what is still in its buffer, which Python would write once more at its end."""
+        with contextlib.suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else f"⟨U+{code:04X}⟩"
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Standard output and standard error as streams of this module. A closed standard error is /dev/null."""
+    before = sys.stdout, sys.stderr
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
+    if sys.stdout is not None:
+        sys.stdout = _Stream(_whole(sys.stdout), "standard output")
+    sys.stderr = _Stream(_whole(sys.stderr), "standard error")
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _whole(stream: TextIO) -> TextIO:
+    """The stream, of which nothing is lost: no character that a locale lacks and, with PYTHONUNBUFFERED, no rest of a
+    text that the system writes in part."""
+    if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+        stream = open(stream.fileno(), "w", buffering=1, encoding=stream.encoding, closefd=False)  # noqa: SIM115
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")  # a locale without × prints \xd7
+    return stream
+
+
+def flush() -> None:
+    """Raises OutputError when standard output is closed, or what was printed cannot be written."""
+    if sys.stdout is None:
+        raise OutputError(0, "it is closed", "standard output")
+    sys.stdout.flush()
+
+
+def drop() -> None:
+    """After an OutputError."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, _Stream):
+            stream.drop()

@@ -1,0 +1,61 @@
+"""Frame of the deploy files: ``@deploy``, and files that pyinfra executes directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from pyinfra import logger
+from pyinfra.api.arguments_typed import PyinfraOperation
+from pyinfra.api.deploy import deploy as pyinfra_deploy
+from pyinfra.context import host, state
+
+from rackproof.configure.operation import one_line
+from rackproof.configure.site import Site, here
+
+EXECUTED = "builtins"
+"""``__name__`` in a file that pyinfra executes: such files have no module name."""
+
+
+def deploy(
+    name: str, data_defaults: dict[str, Any] | None = None
+) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
+    """pyinfra's ``@deploy`` for a function that may raise errors of the kit."""
+
+    def decorator(body: Callable[[], None]) -> PyinfraOperation[[]]:
+        @wraps(body)
+        def framed() -> None:
+            with one_line():
+                body()
+
+        return pyinfra_deploy(name, data_defaults=data_defaults)(framed)
+
+    return decorator
+
+
+def alone(module: str, why_nothing: Callable[[Site], str | None] | None = None) -> bool:
+    """Whether pyinfra executes the calling deploy file directly and the file applies to this node.
+
+    + module: ``__name__`` of the deploy file
+    + why_nothing: returns why the file does not apply to a node, or None; the reason is logged, one line per node
+
+    **Example:**
+
+    .. code:: python
+
+        if alone(__name__, plan.why_nothing):
+            preflight()
+            base()
+            storage_client()
+            reboot()
+    """
+    if module != EXECUTED:
+        return False
+    with one_line():
+        reason = why_nothing(here()) if why_nothing else None
+    if reason is not None:
+        concern = Path(state.current_deploy_filename or "").stem.replace("_", " ")
+        host.log(f"{concern}: {reason}", logger.info)
+    return reason is None

@@ -1,0 +1,53 @@
+"""CephFS with the kernel's client, from the architecture's own cluster or from an external one."""
+
+from __future__ import annotations
+
+from rackproof.configure.files import RemoteDirectory, RemoteFile
+from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, DesiredMount
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.errors import DeclarationError
+
+PORT = 3300
+KEY = "storage_client.cephfs"
+
+
+def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple[DesiredMount, ...]:
+    """``own_fsid``: FSID of the cluster that the kit sets up; None for an external cluster."""
+    inputs = node.inputs.cephfs
+    fsid = own_fsid or inputs.fsid
+    if not fsid:
+        raise DeclarationError(
+            f"{named.name}: a Ceph file system needs the architecture's section ceph, or {KEY}.fsid of another cluster"
+        )
+    servers = named.first_servers("CephFS is mounted from its monitors")
+    user = CEPH_CLIENT if own_fsid else inputs.user
+    # The cluster of the architecture has one monitor.
+    monitors = servers[:1] if own_fsid else servers
+    port = named.storage.port or PORT
+    addresses = [f"{address}:{port}" for address in monitors]
+    what, naming = f"{user}@{fsid}.{named.storage.source}=/", [f"mon_addr={'/'.join(addresses)}"]
+    if inputs.source == "monitors":
+        what, naming = f"{','.join(addresses)}:/", [f"name={user}", f"fs={named.storage.source}"]
+    options = [
+        "nofail",
+        "_netdev",
+        *naming,
+        f"secretfile={CEPH_SECRET}",
+        f"ms_mode={inputs.ms_mode}",
+        # Without this the mount stays broken after the cluster has evicted an unreachable client.
+        "recover_session=clean",
+        "mount_timeout=20",
+    ]
+    return (simple_mount(named, what=what, kind="ceph", options=options),)
+
+
+def client(named: NamedStorage, node: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
+    if own_fsid:
+        return Client(modules=("ceph",))  # rack_operations.ceph_secret copies its key
+    if not node.inputs.cephfs.secret:
+        raise DeclarationError(f"{named.name}: {KEY}.secret: name the source of the key of {node.inputs.cephfs.user}")
+    content = (secret or b"").decode().strip() + "\n"
+    return Client(
+        modules=("ceph",),
+        files=(RemoteDirectory("/etc/ceph"), RemoteFile(CEPH_SECRET, content, mode="600", secret=True)),
+    )

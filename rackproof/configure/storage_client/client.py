@@ -1,0 +1,107 @@
+"""Types that all storage clients share: the node, and the needs of one kind of client."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackproof.configure.files import Entry
+from rackproof.configure.inputs import Download
+from rackproof.configure.mounts import DesiredMount
+from rackproof.configure.package_transaction.transaction import STRICT, Policy
+from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.steps import Step
+from rackproof.configure.units import Unit
+from rackproof.core.architecture import Storage
+from rackproof.errors import DeclarationError
+
+
+@dataclass(frozen=True, slots=True)
+class ClientNode:
+    """A node that mounts storage."""
+
+    node: str
+    index: int = 0
+    """Position among the nodes that mount the same storage, which spreads them over its servers."""
+    addresses: tuple[str, ...] = ()
+    """The node's addresses on the fabric, in the order of rails."""
+    interfaces: tuple[str, ...] = ()
+    """Names of the fabric's ports."""
+    roce_tos: int | None = None
+    """Type of service of a RoCE fabric."""
+    inputs: StorageClients = field(default_factory=StorageClients)
+    locked: Mapping[str, str] = field(default_factory=dict)
+    """Packages of the version set: name to version."""
+    policy: Policy = STRICT
+    """What the inventory allows the package manager to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a kind of client needs besides its mounts. ``downloads`` are for ``rackproof mirror list``."""
+
+    files: tuple[Entry, ...] = ()
+    install: tuple[Step, ...] = ()
+    """Before services and mounts."""
+    modules: tuple[str, ...] = ()
+    """Loaded at boot."""
+    units: tuple[Unit, ...] = ()
+    """Services that the mounts need."""
+    ready: tuple[Step, ...] = ()
+    """After the services, before the mounts."""
+    proofs: tuple[Step, ...] = ()
+    """After the mounts: checks that they use the declared transport."""
+    downloads: tuple[Download, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStorage:
+    """A storage and its name in the architecture."""
+
+    name: str
+    storage: Storage
+    servers: tuple[str, ...] = ()
+    """Addresses in the architecture's or the inventory's order."""
+
+    def first_servers(self, why: str) -> tuple[str, ...]:
+        """Raises DeclarationError without any."""
+        if not self.servers:
+            raise DeclarationError(
+                f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes that have"
+                " fabric_addresses"
+            )
+        return self.servers
+
+
+def in_turn(servers: Sequence[str], index: int, count: int) -> tuple[str, ...]:
+    """``count`` servers for a node: round robin, starting at a different server on every node, so that load is even."""
+    return tuple(servers[(index + k) % len(servers)] for k in range(count))
+
+
+def mounted_test(mountpoint: str, fstype: str) -> str:
+    """Shell test that reads the kernel's mount table and never the mount itself."""
+    return f"grep -q {shlex.quote(f' {mountpoint} {fstype} ')} /proc/self/mounts"
+
+
+def simple_mount(
+    named: NamedStorage, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
+    timeout_s: int | None = None, source_pattern: str | None = None,
+) -> DesiredMount:  # fmt: skip
+    """A network mount by mount(8). ``source_pattern``: as in ``DesiredMount``."""
+    storage = named.storage
+    keys = {option.split("=")[0] for option in storage.options}
+    return DesiredMount(
+        name=named.name,
+        what=what,
+        where=storage.mountpoint,
+        type=kind,
+        options=(*storage.options, *(o for o in options if o.split("=")[0] not in keys)),
+        fstype=storage.fstype,
+        required=storage.options_required,
+        forbidden=storage.options_forbidden,
+        network=True,
+        requires=tuple(requires),
+        timeout_s=timeout_s,
+        source_pattern=source_pattern,
+    )

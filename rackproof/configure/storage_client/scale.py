@@ -1,0 +1,213 @@
+"""IBM Storage Scale: packages, the portability layer for the running kernel, membership as declared, a mount unit.
+
+An existing member (``admin_node``) adds nodes to the cluster; every node asks it over the cluster's ssh. The kit never
+creates a cluster.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rackproof import shell
+from rackproof.configure import mounts as mount_plans
+from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.mounts import DesiredMount, systemd_escape
+from rackproof.configure.reboot import drain
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mounted_test
+from rackproof.configure.storage_client.inputs import Scale
+from rackproof.configure.storage_client.install import fetch, kernel_headers, place, software
+from rackproof.configure.storage_client.steps import Step
+from rackproof.configure.units import Unit
+from rackproof.errors import DeclarationError
+from rackproof.shell import Script
+
+BIN = "/usr/lpp/mmfs/bin"
+KEY = "storage_client.scale"
+ACTIVE = f"timeout -k 2 15 {BIN}/mmgetstate -Y | awk -F: '$3 != \"HEADER\"{{print $9}}' | grep -qx active"
+
+
+def service(named: NamedStorage) -> str:
+    return f"rackproof-gpfs-{systemd_escape(named.storage.mountpoint)}.service"
+
+
+def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
+    storage = named.storage
+    return (
+        DesiredMount(
+            name=named.name, what=storage.source, where=storage.mountpoint, type="gpfs", options=storage.options,
+            fstype="gpfs", required=storage.options_required, forbidden=storage.options_forbidden, network=True,
+            requires=("gpfs.service",), timeout_s=120, service=service(named), content=_unit(named),
+            source_pattern=rf"(/dev/)?{storage.source}",
+        ),
+    )  # fmt: skip
+
+
+_WAIT = (
+    f'n=0; until {BIN}/mmgetstate -Y | grep -q ":active:"; do n=$$((n + 1)); [ $$n -lt 20 ] || exit 1; sleep 3; done'
+)
+"""``$$`` is systemd's escape for ``$``."""
+
+
+def _unit(named: NamedStorage) -> str:
+    """A service that runs mmmount, which gets options and servers from the cluster; a mount unit would repeat them."""
+    storage = named.storage
+    options = f" -o {','.join(storage.options)}" if storage.options else ""
+    return f"""\
+# Managed by rackproof. Not started at boot by itself: rackproof-mounts.service starts it, again until it succeeds.
+[Unit]
+Description=Storage {named.name}
+X-Where={storage.mountpoint}
+Requires=gpfs.service
+After=gpfs.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c '{_WAIT}'
+ExecStart={BIN}/mmmount {storage.source} {storage.mountpoint}{options}
+ExecStop={BIN}/mmumount {storage.source}
+TimeoutSec=120
+"""
+
+
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
+    inputs = node.inputs.scale
+    entries: list[Entry] = []
+    steps: list[Step] = []
+    entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
+    names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
+    steps += [
+        *software("scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", node),
+        kernel_headers(family, "The portability layer of Storage Scale", node.policy),
+        Step(
+            name="Portability layer of Storage Scale",
+            holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',
+            script=f"timeout 800 {BIN}/mmbuildgpl >/var/log/rackproof-mmbuildgpl.log 2>&1 ||"
+            " { tail -n 5 /var/log/rackproof-mmbuildgpl.log >&2; exit 1; }\ndepmod",
+            otherwise="not built for the running kernel; see /var/log/rackproof-mmbuildgpl.log, IBM's list of kernels",
+        ),
+        *_membership(named, node),
+    ]
+    return Client(
+        files=tuple(entries),
+        install=tuple(steps),
+        units=(Unit("gpfs.service"),),
+        ready=(
+            Step(
+                name="Daemon of Storage Scale",
+                holds=ACTIVE,
+                script=f"timeout 60 {BIN}/mmstartup || :\n"
+                f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+                otherwise="mmgetstate does not report active: arbitrating means no quorum, down means it has ended; "
+                "see /var/adm/ras/mmfs.log.latest",
+            ),
+            *_verbs(named, inputs, node.node),
+        ),
+        proofs=_proofs(named),
+        downloads=tuple(d for d in (inputs.repository and inputs.repository.key, inputs.remote_key) if d),
+    )
+
+
+def _debian(name: str) -> str:
+    """IBM's Debian packages: no underscores, no capitals."""
+    return name.replace("_", "-").lower()
+
+
+def _membership(named: NamedStorage, node: ClientNode) -> list[Step]:
+    """Raises DeclarationError when joining is declared without ``admin_node``."""
+    inputs = node.inputs.scale
+    member = Step(
+        name="Membership of Storage Scale",
+        holds="test -s /var/mmfs/gen/mmfsNodeData",
+        otherwise=f"this node is in no cluster: add it to one, or declare {KEY}.join and admin_node",
+    )
+    if inputs.join == "none":
+        return [member]
+    if not inputs.admin_node:
+        raise DeclarationError(f"{named.name}: {KEY}.admin_node: name the member of the cluster that adds {node.node}")
+    asked = f"timeout 300 ssh -o BatchMode=yes {shlex.quote(inputs.admin_node)} "
+    name = shlex.quote(node.node)
+    add = f"{BIN}/mmaddnode -N {name}:client && {BIN}/mmchlicense client --accept -N {name}"
+    steps = [Step(member.name, member.holds, f"{inputs.admin_node} could not add it", asked + shlex.quote(add))]
+    if inputs.join == "remote":
+        steps.append(_remote(named, inputs, asked))
+    return steps
+
+
+def _remote(named: NamedStorage, inputs: Scale, asked: str) -> Step:
+    if not (inputs.remote_cluster and inputs.remote_contacts and inputs.remote_key):
+        raise DeclarationError(f"{named.name}: {KEY}: join remote needs remote_cluster, remote_contacts and remote_key")
+    name, device = shlex.quote(named.storage.source), shlex.quote(inputs.remote_device or named.storage.source)
+    cluster, contacts = shlex.quote(inputs.remote_cluster), shlex.quote(",".join(inputs.remote_contacts))
+    path = shlex.quote(place(inputs.remote_key))
+    known = f"{BIN}/mmremotefs show {name} -Y"
+    tell = (
+        f"{BIN}/mmremotecluster show {cluster} >/dev/null 2>&1 || {BIN}/mmremotecluster add"
+        f" {cluster} -n {contacts} -k /var/mmfs/ssl/rackproof-remote.pub; "
+        f"{BIN}/mmremotefs add {name} -f {device} -C {cluster} -T {shlex.quote(named.storage.mountpoint)} -A no"
+    )
+    return Step(
+        name=f"Remote file system {name}",
+        holds=f"timeout -k 2 15 {known} | grep -q {shlex.quote(f':{inputs.remote_cluster}:')}",
+        script=f"{fetch(inputs.remote_key)}\n"
+        f"{asked}'cat >/var/mmfs/ssl/rackproof-remote.pub' <{path}\n{asked}{shlex.quote(tell)}",
+        otherwise=f"{inputs.remote_cluster} must have granted it to this cluster: mmauth add and mmauth grant there",
+    )
+
+
+def stop_script(node: str) -> str:
+    """Shell lines that stop the daemon, and fail with one line while jobs or processes use a file system."""
+    return Script.of(
+        shell.script(mount_plans.__name__, "let_go", stop_limit_s=mount_plans.STOP_LIMIT_S),
+        shell.script(__name__, "scale_stop", node=node, bin=BIN, limit_s=drain.COMMAND_S),
+    )
+
+
+def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
+    """verbs settings, compared with those of the running daemon, not with the stored configuration."""
+    if named.storage.transport != "rdma":
+        return ()
+    if not inputs.verbs_ports:
+        raise DeclarationError(f"{named.name}: transport rdma needs {KEY}.verbs_ports, e.g. mlx5_0/1")
+    wanted = {
+        "verbsRdma": "enable",
+        "verbsRdmaSend": "yes",
+        "verbsPorts": " ".join(inputs.verbs_ports),
+        "verbsRdmaCm": inputs.verbs_rdma_cm,
+        **({"verbsGPUDirectStorage": "yes"} if inputs.gds else {}),
+    }
+    tests = [
+        f"timeout -k 2 15 {BIN}/mmdiag --config | grep -E '^[ !*]*{key} ' | grep -qF {shlex.quote(value)}"
+        for key, value in wanted.items()
+    ]
+    settings = ",".join(f"{key}={value}" for key, value in wanted.items())
+    return (
+        Step(
+            name="RDMA of Storage Scale",
+            holds=" && ".join(tests),
+            # The daemon reads them at its start.
+            script=f"{stop_script(node)}\n"
+            f"timeout 120 {BIN}/mmchconfig {shlex.quote(settings)} -N {node}\ntimeout 60 {BIN}/mmstartup -N {node}\n"
+            f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+            otherwise="mmdiag --config has other verbs settings than declared; are the ports up (ibstat), and is "
+            "this node allowed to change the cluster's configuration?",
+        ),
+    )
+
+
+def _proofs(named: NamedStorage) -> tuple[Step, ...]:
+    mounted = Step(
+        name=f"Mount of {named.name}",
+        holds=mounted_test(named.storage.mountpoint, "gpfs"),
+        otherwise=f"not mounted; see journalctl -u {service(named)} and mmlsmount {named.storage.source} -L",
+    )
+    if named.storage.transport != "rdma":
+        return (mounted,)
+    return (
+        mounted,
+        Step(
+            name=f"Transport of {named.name}",
+            holds=f"timeout -k 2 15 {BIN}/mmfsadm test verbs status | grep -qi 'status: started'",
+            otherwise="transport rdma is declared, but not started by the daemon; see /var/adm/ras/mmfs.log.latest",
+        ),
+    )

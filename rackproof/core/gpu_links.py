@@ -1,0 +1,101 @@
+"""PCIe links of GPUs under load: an idle GPU lowers the speed of its link, and says nothing of what it can. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.load import PREFIX, Finding
+from rackproof.core.wording import some
+
+CHECK: Final = f"{PREFIX}gpu_links"
+"""The item is the step."""
+PROTECTS: Final = "A link that is slow under load halves the bandwidth to host memory, storage and network."
+HINT: Final = (
+    "lspci -vv under load: compare LnkSta with LnkCap; reseat the card or its riser, check its slot's setting."
+)
+IDLE: Final = "idle GPUs lower the speed of their links"
+"""Beginning of the message of a check that cannot judge an idle link; the check under load does."""
+LOADS: Final = ("collectives/nccl-tests/",)
+"""How the ids of steps begin that load GPUs."""
+
+FULL_SPEED: Final = "P0"
+"""Performance state of full PCIe speed; lower ones may reduce it."""
+LEAST_SAMPLES: Final = 3
+"""Under load. The first one does not count: the link may still be rising."""
+_SHOWN: Final = 4
+
+
+class LinkSample(NamedTuple):
+    """One GPU at one moment; None where the driver does not tell."""
+
+    bus_id: str
+    state: str | None
+    used_pct: int | None
+    """Share of the last second or less in which a kernel ran."""
+    generation: int | None
+    generation_max: int | None
+    width: int | None
+    width_max: int | None
+
+    @property
+    def loaded(self) -> bool:
+        return bool(self.used_pct) and self.state == FULL_SPEED
+
+
+def judge_links(samples: Iterable[LinkSample], count: int, generation: int | None, width: int | None) -> Finding:
+    """Links of ``count`` GPUs; expected are the architecture's generation and width, or what GPU and slot can.
+
+    Every sample under load must be at full speed: a link that falls back under load is as bad as one that never rises.
+    """
+    by_gpu: dict[str, list[LinkSample]] = {}
+    for sample in samples:
+        by_gpu.setdefault(sample.bus_id, []).append(sample)
+    loaded = {gpu: [one for one in several if one.loaded] for gpu, several in sorted(by_gpu.items())}
+    faults, unknown, slowest = [], [], None
+    for gpu, several in loaded.items():
+        if len(several) < LEAST_SAMPLES:
+            unknown.append(f"GPU {gpu} was under load in {len(several)} of {len(by_gpu[gpu])} samples")
+            continue
+        slow = []
+        for one in several[1:]:
+            asked = generation or one.generation_max, width or one.width_max
+            if one.generation is None or one.width is None or None in asked:
+                unknown.append(f"GPU {gpu} does not tell its link")
+                break
+            if one.generation < (asked[0] or 0) or one.width < (asked[1] or 0):
+                slow.append(one)
+            slowest = min(slowest or (99, 99), (one.generation, one.width))
+        if slow:
+            worst = min(slow, key=lambda one: (one.generation or 0, one.width or 0))
+            expected = _link(generation or worst.generation_max, width or worst.width_max)
+            actual = _link(worst.generation, worst.width)
+            times = f"{len(slow)} of {len(several) - 1} samples"
+            faults.append(f"GPU {gpu}: expected {expected} under load, actual {actual} in {times}")
+    if faults:
+        return Finding(CheckOutcome.FAILED, some(faults, _SHOWN, "; "))
+    if len(by_gpu) != count:
+        unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their links")
+    if unknown or slowest is None:
+        return Finding(CheckOutcome.UNMEASURED, some(list(dict.fromkeys(unknown)), _SHOWN, "; ") or "no sample")
+    return Finding(CheckOutcome.PASSED, f"{len(loaded)} GPUs at {_link(*slowest)} or more under load")
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    return f"generation {generation} x{width}"
+
+
+def under_load(idle: CheckResult, loads: Sequence[CheckResult]) -> CheckResult:
+    """The result of a check of idle links, as the load decides it. ``loads``: results of ``CHECK`` on its node.
+
+    A link that fails under load fails there; the check itself stays unmeasured.
+    """
+    failed = [one for one in loads if one.outcome is CheckOutcome.FAILED]
+    passed = [one for one in loads if one.outcome is CheckOutcome.PASSED]
+    if passed and not failed:
+        message = f"{passed[0].message}, during {passed[0].item}"
+        raw = tuple(dict.fromkeys((*idle.raw, *passed[0].raw)))
+        return idle.model_copy(update={"outcome": CheckOutcome.PASSED, "message": message, "raw": raw})
+    why = "; ".join(one.message for one in (failed or loads)[:1]) or "no step of the benchmarks loads GPUs"
+    return idle.model_copy(update={"message": f"{idle.message}; {why}"})

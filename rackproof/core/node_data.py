@@ -1,0 +1,99 @@
+"""Data of a node for connecting to it and for its place in the rack: types and values that are refused at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from ipaddress import ip_interface
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from rackproof.core.texts import PRINTABLE, Drive, Host, Mac, PathId
+
+_HOST: Final = re.compile(r"[A-Za-z0-9:_][A-Za-z0-9:._%-]{0,254}")
+_USER: Final = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f-\x9f]{0,254}")
+STRICTNESS: Final = ("yes", "no", "off", "ask", "accept-new")
+_LONGEST: Final = 4096
+"""PATH_MAX of Linux."""
+Test = tuple[str, Callable[[Any], bool]]
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and re.fullmatch(PRINTABLE, value) is not None
+
+
+def _address(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(ip_interface(value))
+    except ValueError:
+        return False
+
+
+def _port(value: Any) -> bool:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,5}", value) is not None
+    return (number or digits) and 0 < int(value) < 65536
+
+
+def _number(least: float, most: float, whole: bool = False) -> Callable[[Any], bool]:
+    kinds = int if whole else (int, float)
+    return lambda value: isinstance(value, kinds) and not isinstance(value, bool) and least <= value <= most
+
+
+def _matches(kind: Any) -> Callable[[Any], bool]:
+    """Whether a value is of an annotated type."""
+    adapter = TypeAdapter[Any](kind)
+
+    def test(value: Any) -> bool:
+        try:
+            adapter.validate_python(value, strict=True)
+        except ValidationError:
+            return False
+        return True
+
+    return test
+
+
+def _list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(test, value))
+
+
+_TEXT: Final[Test] = ("text on one line", _text)
+_USER_NAME: Final[Test] = ("a user's name", lambda v: isinstance(v, str) and _USER.fullmatch(v) is not None)
+_BOOLEAN: Final[Test] = ("True or False", lambda value: isinstance(value, bool))
+_ADDRESSES: Final[Test] = ("a list of addresses (10.0.0.1/24)", _list_of(_address))
+_COUNT: Final[Test] = ("a number from 1 on", _number(1, 1_000_000, whole=True))
+_SECONDS: Final[Test] = ("seconds, up to 3600", _number(0.001, 3600))
+
+TESTS: Final[Mapping[str, Test]] = {
+    "ssh_hostname": ("a name or an address", lambda v: isinstance(v, str) and _HOST.fullmatch(v) is not None),
+    "ssh_port": ("1 to 65535", _port),
+    **dict.fromkeys(("ssh_user", "_sudo_user", "_su_user", "_doas_user"), _USER_NAME),
+    **dict.fromkeys(("ssh_key", "ssh_known_hosts_file", "ssh_config_file", "architecture", "versions_lock"), _TEXT),
+    **dict.fromkeys(("_shell_executable", "_su_shell", "_chdir"), _TEXT),
+    **dict.fromkeys(("ssh_password", "ssh_key_password", "_sudo_password"), _TEXT),
+    **dict.fromkeys(("_sudo", "_doas", "_use_sudo_login", "_use_su_login", "virtual", "simulated_gpus"), _BOOLEAN),
+    **dict.fromkeys(("fabric_addresses", "fabric_second_addresses"), _ADDRESSES),
+    **dict.fromkeys(("ssh_allow_agent", "ssh_look_for_keys", "ssh_forward_agent", "ask_ahead"), _BOOLEAN),
+    "ssh_strict_host_key_checking": ("one of yes, no, off, ask, accept-new", STRICTNESS.__contains__),
+    "fabric_macs": ("a list of MAC addresses", _list_of(_matches(Mac))),
+    "fabric_paths": ("a list of udev's ID_PATH (pci-0000:3b:00.0)", _list_of(_matches(PathId))),
+    "time_upstreams": ("a list of names or addresses", _list_of(_matches(Host))),
+    **dict.fromkeys(("data_drive", "nfs_drive", "ceph_drive"), ("a path or pattern below /dev", _matches(Drive))),
+    "scratch_drives": ("a list of paths or patterns below /dev", _list_of(_matches(Drive))),
+    "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, dict)),
+    **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
+    **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),
+    "reboot_mode": ("allowed or refused", ("allowed", "refused").__contains__),
+}
+
+
+def wrong(data: Mapping[str, Any]) -> str | None:
+    """The first wrong key, what is expected and what is there; None without one. A password is not shown."""
+    for key, (expected, test) in TESTS.items():
+        value = data.get(key)
+        if value is not None and not test(value):
+            actual = type(value).__name__ if "password" in key else repr(value)[:80]
+            return f"{key}: expected {expected}, actual {actual}"
+    return None

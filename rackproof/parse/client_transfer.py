@@ -1,0 +1,225 @@
+"""How the clients of parallel file systems reach their servers, and how many bytes they moved.
+
+What a client tells of its bytes, and what that proves:
+
+* Lustre: osc and mdc count the bytes of requests to the servers; reads from the client's cache are not among them
+  (A. Dilger, lustre-discuss, April 2018). DNE and Data-on-MDT are covered by mdc.
+* Ceph: the kernel client counts requests to OSDs, in debugfs (Linux ``fs/ceph/debugfs.c``, ``metrics/size`` since 5.17,
+  ``metrics`` before). It speaks TCP only (``net/ceph/messenger.c``).
+* GPFS: ``mmpmon fs_io_s`` counts bytes of applications, also those that came from the page pool.
+* BeeGFS, WEKA, DAOS: no counter on the client. The node's ports must have carried the bytes: see ``PortBytes``.
+
+GPFS tells only whether RDMA has started, not which connection uses it, and DAOS what its servers offer. Where the
+architecture asks for RDMA the ports' RDMA counters prove the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from rackproof.core.architecture import Storage
+from rackproof.parse.answer import STATUS, Answer
+from rackproof.parse.errors import ParseError
+from rackproof.parse.parallel_fs import (
+    parse_beegfs_nodes,
+    parse_daos_providers,
+    parse_gpfs_verbs,
+    parse_lustre_imports,
+    parse_weka_networks,
+)
+from rackproof.parse.sysfs import GREP_DONE, files_of
+from rackproof.parse.text import excerpt, integer, matched
+
+LNET: Final = {"o2ib": "rdma", "kfi": "rdma", "tcp": "tcp"}
+DAOS_RDMA: Final = ("verbs", "dc_x", "dc_mlx5", "rc_x", "rc_mlx5", "ud_x", "cxi")
+_LIMIT: Final = "timeout -k 2 15"
+
+_TRANSPORT: Final = {
+    # by fstype: the tool, and the command
+    "lustre": ("lctl", f"{_LIMIT} lctl get_param osc.{{name}}-'*'.import mdc.{{name}}-'*'.import"),
+    "beegfs": ("beegfs", "cat /proc/fs/beegfs/*/meta_nodes /proc/fs/beegfs/*/storage_nodes"),
+    "gpfs": ("mmfsadm", f"{_LIMIT} /usr/lpp/mmfs/bin/mmfsadm test verbs status"),
+    "wekafs": (
+        "weka",
+        f'{_LIMIT} weka cluster processes --filter "hostname=$(uname -n),role=FRONTEND" --output network --no-header',
+    ),
+    "fuse.daos": ("daos_agent", f"{_LIMIT} daos_agent dump-attachinfo"),
+    "ceph": ("mount", "true"),
+}
+_UNKNOWN: Final = ("mount", "(echo its client does not tell the transport; exit 1)")
+_COUNTERS: Final = {
+    "lustre": ("lctl", f"{_LIMIT} lctl get_param osc.{{name}}-'*'.stats mdc.{{name}}-'*'.stats"),
+    "ceph": (
+        "debugfs",
+        "grep -sH '' -d skip /sys/kernel/debug/ceph/*/metrics /sys/kernel/debug/ceph/*/metrics/size",
+    ),
+    "gpfs": ("mmpmon", f"echo fs_io_s | {_LIMIT} /usr/lpp/mmfs/bin/mmpmon -p"),
+}
+PORTS: Final = (
+    "for p in /sys/class/net/*/device; do p=${p%/device}; grep -sH '' $p/statistics/[rt]x_bytes;"
+    " ethtool -S ${p##*/} 2>/dev/null | sed -n 's/^ *\\([rt]x_bytes_phy\\): /ethtool\\/'${p##*/}'\\/\\1:/p'; done;"
+    " set -- /sys/class/infiniband/*/ports/*/counters;"
+    f' for c; do grep -sH "" "$c/port_xmit_data" "$c/port_rcv_data"; done{STATUS}'
+)
+"""Bytes of all ports of hardware: as the kernel counts them, on the wire, and as RDMA."""
+
+
+class Moved(NamedTuple):
+    """Bytes since the client began."""
+
+    read: int
+    written: int
+
+
+def transport_command(storage: Storage) -> str:
+    """Command that tells the transport; it fails for a file system whose client does not."""
+    return _command(_TRANSPORT.get(storage.fstype, _UNKNOWN)[1], storage)
+
+
+def bytes_command(storage: Storage) -> str | None:
+    """Command that reads the client's counters of bytes; None where it has none."""
+    known = _COUNTERS.get(storage.fstype)
+    return _command(known[1], storage) if known else None
+
+
+def _command(text: str, storage: Storage) -> str:
+    return f"{text.replace('{name}', shlex.quote(storage.source))} 2>&1{STATUS}"
+
+
+def transports_in(storage: Storage, answer: Answer) -> set[str]:
+    """Transports in use, ``rdma`` or ``tcp``, from an answer to ``transport_command``; empty before the first request.
+
+    WEKA has more of them: ``dpdk``, ``udp``. Raises ParseError.
+    """
+    tool, _ = _TRANSPORT.get(storage.fstype, _UNKNOWN)
+    if answer.status != 0:
+        raise ParseError(tool, answer.failure)
+    if storage.fstype == "lustre":
+        return {LNET.get(i.network, i.network) for i in parse_lustre_imports(answer.body) if i.network}
+    if storage.fstype == "beegfs":
+        nodes = parse_beegfs_nodes(answer.body)
+        return {name.lower() for node in nodes for name, count in node.connections.items() if count}
+    if storage.fstype == "gpfs":
+        return {"rdma" if parse_gpfs_verbs(answer.body) else "tcp"}
+    if storage.fstype == "wekafs":
+        return {"rdma" if name.endswith("RDMA") else name.lower() for name in parse_weka_networks(answer.body)}
+    if storage.fstype == "ceph":
+        return {"tcp"}
+    providers = parse_daos_providers(answer.body)
+    return {"rdma" if any(word in name for word in DAOS_RDMA) else "tcp" for name in providers}
+
+
+def transport_faults(storage: Storage, used: set[str], idle: bool = False) -> list[str]:
+    """Line on other transports than the architecture's; ``idle``: there may be none before the first request."""
+    if used == {storage.transport} or (idle and not used):
+        return []
+    actual = ", ".join(sorted(used)) or "no connection to a server"
+    return [f"transport in use: expected {storage.transport}, actual {actual}"]
+
+
+def bytes_in(storage: Storage, answer: Answer, source: str = "") -> Moved:
+    """Bytes of this file system, from an answer to ``bytes_command``. ``source`` is that of its mount.
+
+    Raises ParseError.
+    """
+    tool, _ = _COUNTERS[storage.fstype]
+    if storage.fstype == "ceph":
+        return _ceph(tool, answer, source)
+    if answer.status != 0:
+        raise ParseError(tool, answer.failure)
+    return _lustre(tool, answer.lines) if storage.fstype == "lustre" else _gpfs(tool, answer.lines, storage.source)
+
+
+_TARGET: Final = re.compile(r"(?:osc|mdc)\.\S+\.stats=")
+_COUNTER: Final = re.compile(r"(\w+) +(\d+) samples \[\w+\](?: (\d+) (\d+) (\d+)(?: \d+)?)?")
+_TIME: Final = re.compile(r"(?:snapshot|start|elapsed)_time\s.*")
+
+
+def _lustre(tool: str, lines: Iterable[str]) -> Moved:
+    """A counter that no request has used is not printed."""
+    targets, moved = 0, {"read_bytes": 0, "write_bytes": 0}
+    for line in lines:
+        if _TARGET.fullmatch(line):
+            targets += 1
+        elif match := _COUNTER.fullmatch(line.strip()):
+            if match[1] in moved:
+                if match[5] is None:
+                    raise ParseError(tool, f"expected a sum of bytes, got {excerpt(line)}")
+                moved[match[1]] += int(match[5])
+        elif line.strip() and not _TIME.fullmatch(line):
+            raise ParseError(tool, f"expected a counter, got {excerpt(line)}")
+    if not targets:
+        raise ParseError(tool, "lists no target")
+    return Moved(moved["read_bytes"], moved["write_bytes"])
+
+
+def _ceph(tool: str, answer: Answer, source: str) -> Moved:
+    """Of the one client of the mount's cluster. ``source`` is ``user@fsid.name=/``, or ``host:/`` of an old mount."""
+    if answer.status not in GREP_DONE:
+        raise ParseError(tool, answer.failure)
+    clients: dict[str, tuple[str, ...]] = {}
+    files = files_of(answer.body) if answer.body else {}
+    for path, lines in files.items():
+        match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size)?", path, "counters of Ceph")
+        clients[match[1]] = lines
+    fsid = source.partition("@")[2].partition(".")[0]
+    own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
+    if len(own) != 1:
+        raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")
+    heads = [at for at, line in enumerate(own[0]) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
+    rows = [line.split() for line in own[0][heads[0] + 2 :]] if heads else []
+    totals = {row[0]: integer(tool, "bytes", row[5]) for row in rows if len(row) == 6}
+    if not {"read", "write"} <= totals.keys():
+        raise ParseError(tool, "expected bytes that were read and written")
+    return Moved(totals["read"], totals["write"])
+
+
+def _gpfs(tool: str, lines: Iterable[str], name: str) -> Moved:
+    counters = []
+    for line in lines:
+        words = line.split()
+        values = dict(zip(words[1::2], words[2::2], strict=False))
+        if words[:1] == ["_fs_io_s_"] and values.get("_fs_") == name and values.get("_rc_") == "0":
+            counters.append([integer(tool, "bytes", values.get(key, "")) for key in ("_br_", "_bw_")])
+    if len(counters) != 1:
+        raise ParseError(tool, f"expected the counters of {name} once, actual {len(counters)} times")
+    return Moved(*counters[0])
+
+
+class PortBytes(NamedTuple):
+    """Sums over all ports of a node. None where none of them counts it."""
+
+    kernel: Moved
+    """By the network interfaces; adapters that do RDMA or DPDK do not count that here."""
+    wire: Moved | None
+    """By the adapters (mlx5's ``_phy``): everything."""
+    rdma: Moved | None
+    """By the RDMA devices; software RDMA counts nothing."""
+
+
+_WORD: Final = 4
+"""Bytes in which ``port_xmit_data`` and ``port_rcv_data`` count."""
+
+
+def port_bytes_in(answer: Answer) -> PortBytes:
+    """Answer to ``PORTS``. Raises ParseError."""
+    tool = "port counters"
+    sums: dict[str, int] = {}
+    for path, lines in files_of(answer.body).items():
+        name = path.rpartition("/")[2]
+        if lines[0].strip().isdecimal():  # not the N/A of a port without this counter
+            sums[name] = sums.get(name, 0) + int(lines[0])
+    if "rx_bytes" not in sums or "tx_bytes" not in sums:
+        raise ParseError(tool, "the node shows no port of hardware")
+
+    def moved(received: str, sent: str, unit: int = 1) -> Moved | None:
+        return Moved(sums[received] * unit, sums[sent] * unit) if {received, sent} <= sums.keys() else None
+
+    return PortBytes(
+        Moved(sums["rx_bytes"], sums["tx_bytes"]),
+        moved("rx_bytes_phy", "tx_bytes_phy"),
+        moved("port_rcv_data", "port_xmit_data", _WORD),
+    )

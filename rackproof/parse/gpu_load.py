@@ -1,0 +1,49 @@
+"""PCIe links of GPUs, asked again and again by ``nvidia-smi --query-gpu``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rackproof.core.gpu_links import LinkSample
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt, text_of
+
+_FIELDS: Final = (
+    *("pci.bus_id", "pstate", "utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max"),
+    *("pcie.link.width.current", "pcie.link.width.max"),
+)
+SAMPLER: Final = (
+    ": rackproof gpu links; while timeout 30 nvidia-smi"
+    f" --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits; do sleep 1; done"
+)
+"""Command that runs until it is ended."""
+_TOOL: Final = "nvidia-smi"
+_ABSENT: Final = re.compile(r"\[(?:N/A|Not Supported|Unknown Error)\]|N/A")
+
+
+def parse_gpu_links(output: str | bytes) -> tuple[LinkSample, ...]:
+    """Output of ``SAMPLER``, which was ended at any moment: an unfinished last line is left out. Raises ParseError."""
+    text = text_of(_TOOL, output)
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    if not lines:
+        raise ParseError(_TOOL, f"no whole line, got {excerpt(text)}")
+    return tuple(_sample(line) for line in lines)
+
+
+def _sample(line: str) -> LinkSample:
+    words = [word.strip() for word in line.split(",")]
+    if len(words) != len(_FIELDS) or not re.fullmatch(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d", words[0]):
+        raise ParseError(_TOOL, f"expected the link of a GPU, got {excerpt(line)}")
+    state = None if _ABSENT.fullmatch(words[1]) else words[1]
+    if state is not None and not re.fullmatch(r"P\d{1,2}", state):
+        raise ParseError(_TOOL, f"expected a performance state, got {excerpt(words[1])}")
+    return LinkSample(words[0], state, *(_number(word) for word in words[2:]))
+
+
+def _number(word: str) -> int | None:
+    if _ABSENT.fullmatch(word):
+        return None
+    if not re.fullmatch(r"\d{1,3}", word):
+        raise ParseError(_TOOL, f"expected a number, got {excerpt(word)}")
+    return int(word)

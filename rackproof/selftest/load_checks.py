@@ -1,0 +1,81 @@
+"""The checks of nodes before and after a step of a benchmark, as checks that read recorded answers.
+
+A rack with these answers has its nodes' state before the step, after it, and samples of its GPUs' links.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from testinfra.host import Host
+
+from rackproof.bench.gpu_links import links_result
+from rackproof.bench.guard import Observation, change, load_command, observation_of
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import CheckOutcome, NodeInfo
+from rackproof.core.gpu_links import CHECK as GPU_LINKS
+from rackproof.core.gpu_links import HINT, PROTECTS
+from rackproof.core.load import GPUS, PREFIX, SUBJECTS, limits_of, subjects_for
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.gpu_load import SAMPLER
+from rackproof.parse.load import MARK
+from rackproof.remote.command import CommandResult
+from rackproof.remote.recording import Unmeasured
+from rackproof.validation.checks import EVERY_NODE, Check
+from rackproof.validation.context import Context
+from rackproof.validation.known import Checks, Function
+
+BEFORE: Final = load_command("", gpus=True)
+AFTER: Final = load_command("93412.118207", gpus=True)
+"""The time is that of the last message of the kernel in the state before."""
+_STEP: Final = "step"
+_cached_observation = lru_cache(8)(observation_of)
+"""Eleven checks read the same states."""
+
+
+def load_checks() -> Checks:
+    """Checks and their functions by id."""
+    checks: Checks = {f"{PREFIX}{name}": _of_states(name) for name in SUBJECTS}
+    return checks | {GPU_LINKS: (_check(GPU_LINKS, GPUS, PROTECTS, HINT, False), _links)}
+
+
+def has_load_states(context: Context) -> bool:
+    """Whether the nodes of a rack answer these questions."""
+    return any(reader.read(AFTER).text.startswith(MARK) for reader in context.readers.values())
+
+
+def _check(id_: str, subject: str, protects: str, hint: str, required: bool) -> Check:
+    def applies(arch: Architecture, node: Node, rack: Rack) -> bool:
+        return subject in subjects_for(arch, node.groups, node.simulated_gpus)
+
+    return Check(id_, (EVERY_NODE,), protects, hint, "", required, None, applies)
+
+
+def _of_states(name: str) -> tuple[Check, Function]:
+    subject = SUBJECTS[name]
+
+    def compared(host: Host, node: Node, arch: Architecture) -> None:
+        before, after = (_observed(host.backend.reader.read(command)) for command in (BEFORE, AFTER))
+        finding = change(name, before, after, limits_of(arch, node.groups, node.virtual))
+        _end(finding.outcome, finding.message)
+
+    return _check(f"{PREFIX}{name}", name, subject.protects, subject.hint, subject.required), compared
+
+
+def _observed(answer: CommandResult) -> Observation:
+    return _cached_observation(answer, ())
+
+
+def _links(host: Host, node: Node, arch: Architecture) -> None:
+    info = NodeInfo(name=node.name, groups=node.groups, virtual=node.virtual, simulated_gpus=node.simulated_gpus)
+    result = links_result(arch, info, _STEP, host.backend.reader.read(SAMPLER), ())
+    _end(result.outcome, result.message)
+
+
+def _end(outcome: CheckOutcome, message: str) -> None:
+    """End like a validator with this outcome."""
+    if outcome is CheckOutcome.FAILED:
+        raise AssertionError(message)
+    if outcome is not CheckOutcome.PASSED:
+        raise Unmeasured(message)

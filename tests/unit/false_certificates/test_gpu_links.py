@@ -1,0 +1,194 @@
+"""PCIe links of GPUs: what is slow under load fails, and an idle link alone proves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.core.evidence import CheckOutcome, Kind
+from rackproof.core.gpu_links import IDLE, LinkSample, judge_links
+from rackproof.core.status import Outcome, Status
+from rackproof.parse import ParseError
+from rackproof.parse.gpu_load import SAMPLER, parse_gpu_links
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import reply
+from tests.unit.false_certificates.edited import certificate, chained, without
+from tests.unit.false_certificates.racks import world
+from tests.unit.false_certificates.test_links import Fabricated, Make, make
+from tests.unit.judging import GPU
+
+__all__ = ["make", "world"]
+
+REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
+BUSES = ("00000000:18:00.0", "00000000:2A:00.0")
+STEP = "collectives/nccl-tests/all_reduce"
+BUSY, IDLE_ROW = "P0, 98, 5, 5, 16, 16", "P8, 0, 1, 5, 16, 16"
+
+
+def rows(*moments: str) -> str:
+    """The same row of both GPUs at every moment."""
+    return "".join(f"{bus}, {moment}\n" for moment in moments for bus in BUSES)
+
+
+HEALTHY = rows(IDLE_ROW, "P0, 3, 1, 5, 16, 16", *[BUSY] * 4)
+
+
+class Loaded:
+    """A world with two real GPUs a node, whose links are slow while they are idle."""
+
+    def __init__(self, fabric: Fabricated) -> None:
+        self.world, self.samples = fabric.world, dict.fromkeys(GPU, HEALTHY)
+        path = self.world.folder / "architectures/small.yaml"
+        document = yaml.safe_load(path.read_text())
+        gpu = {"count": 2, "model": "NVIDIA H200", "memory_mib": None, "pcie_generation": 5, "pcie_width": 16}
+        path.write_text(yaml.safe_dump(document | {"gpu": gpu}, sort_keys=False))
+        for name in GPU:
+            self.world.computers[name].gpus = REPORT.read_text().replace(">Active<", ">Not Active<")
+        self.world.silent |= {("gpu.pcie_generation", name) for name in GPU}
+        self.world.reasons["gpu.pcie_generation"] = f"{IDLE}: P8, generation 1 on {BUSES[0]}"
+        plain = self.world.answer
+
+        def answer(node: str, command: str) -> CommandResult | None:
+            if command == SAMPLER:
+                return reply(node, command, self.samples[node], rc=143)  # SIGTERM ends the sampler
+            return plain(node, command)
+
+        self.world.answer = answer  # type: ignore[method-assign]
+
+    def verdict(self, id_: str, node: str = "gpu-01") -> tuple[str, str]:
+        verdict = self.world.verdicts(id_)[node]
+        return verdict["status"], verdict["message"]
+
+
+@pytest.fixture
+def loaded(make: Make) -> Loaded:
+    return Loaded(make(engine="nccl-tests"))
+
+
+def test_the_load_answers_what_the_idle_link_could_not(loaded: Loaded) -> None:
+    result = loaded.world.certify()
+    assert result.exit_code == 0, result.output
+    assert loaded.verdict(f"load.gpu_links[{STEP}]") == ("PASS", "2 GPUs at generation 5 x16 or more under load")
+    assert loaded.verdict("gpu.pcie_generation") == (
+        "PASS", f"2 GPUs at generation 5 x16 or more under load, during {STEP}",
+    )  # fmt: skip
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("P0, 98, 4, 5, 16, 16", "expected generation 5 x16 under load, actual generation 4 x16 in 1 of 5 samples"),
+        ("P0, 98, 5, 5, 8, 16", "expected generation 5 x16 under load, actual generation 5 x8 in 1 of 5 samples"),
+        ("P0, 98, 4, 4, 16, 16", "actual generation 4 x16"),  # the slot's own limit
+    ],
+)
+def test_a_link_that_is_slow_under_load_fails(loaded: Loaded, row: str, words: str) -> None:
+    loaded.samples["gpu-02"] = HEALTHY + f"{BUSES[0]}, {row}\n{BUSES[1]}, {BUSY}\n"
+    result = loaded.world.certify()
+    assert result.exit_code == 1
+    status, message = loaded.verdict(f"load.gpu_links[{STEP}]", "gpu-02")
+    assert status == "FAIL"
+    assert f"GPU {BUSES[0]}: " in message
+    assert words in message
+    assert "load.gpu_links" in result.output
+    assert loaded.verdict("gpu.pcie_generation", "gpu-02")[0] == "UNMEASURED"
+    assert loaded.verdict("gpu.pcie_generation")[0] == "PASS"
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (rows(*[IDLE_ROW] * 5), f"GPU {BUSES[0]} was under load in 0 of 5 samples"),
+        (rows(*["P0, [N/A], 5, 5, 16, 16"] * 5), "was under load in 0 of 5 samples"),
+        (rows(*["P0, 98, [N/A], 5, 16, 16"] * 5), f"GPU {BUSES[0]} does not tell its link"),
+        (rows(BUSY, BUSY), "was under load in 2 of 2 samples"),
+        ("".join(line + "\n" for line in HEALTHY.splitlines() if BUSES[0] in line), "1 of 2 GPUs told their links"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "NVIDIA-SMI has failed"),
+        ("", "exit status 143"),
+    ],
+)
+def test_without_a_sample_under_load_an_idle_link_stays_unmeasured(loaded: Loaded, samples: str, words: str) -> None:
+    loaded.samples = dict.fromkeys(GPU, samples)
+    assert loaded.world.certify().exit_code == 2
+    status, message = loaded.verdict("gpu.pcie_generation")
+    assert status == "UNMEASURED"
+    assert message.startswith(IDLE)
+    assert words in message
+
+
+def test_simulated_gpus_are_under_no_load(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = loaded.world.rack
+    rack = plain("a.py")
+    for node in rack.nodes:
+        node.data["simulated_gpus"] = True
+    monkeypatch.setattr("rackproof.cli.runs.load_rack", lambda inventory: rack)
+    assert loaded.world.certify().exit_code == 2
+    assert not loaded.world.verdicts(f"load.gpu_links[{STEP}]")
+    assert "no step of the benchmarks loads GPUs" in loaded.verdict("gpu.pcie_generation")[1]
+
+
+def test_a_result_under_load_can_be_neither_removed_nor_edited(loaded: Loaded) -> None:
+    loaded.samples["gpu-02"] = HEALTHY.replace("98, 5,", "98, 4,")
+    assert loaded.world.certify().exit_code == 1
+    records, folder, id_ = loaded.world.records, loaded.world.runs[-1], f"load.gpu_links[{STEP}]"
+    checks = [r for r in records if r.kind is Kind.CHECK and r.body["item"] == STEP]
+    (failed,) = [r for r in checks if "generation 4" in r.body["message"]]
+    made = certificate(without(records, failed), folder)
+    assert made.outcome is Outcome.INCOMPLETE
+    statuses = {v.subject: v.status for v in made.verdicts if v.id == id_}
+    assert statuses == {"gpu-01": Status.PASS, "gpu-02": Status.UNMEASURED}
+    passed = failed.body | {"outcome": "passed", "message": "2 GPUs at generation 5 x16 or more under load"}
+    edited = chained((r.kind, passed if r is failed else r.body) for r in records)
+    (verdict,) = [v for v in certificate(edited, folder).verdicts if (v.id, v.subject) == (id_, "gpu-02")]
+    assert verdict.status is Status.INVALID
+    assert "its outputs give failed" in verdict.message
+
+
+# rule and parser
+
+samples = st.builds(
+    LinkSample,
+    st.sampled_from(BUSES), st.sampled_from(["P0", "P8", None]), st.sampled_from([None, 0, 5, 100]),
+    st.sampled_from([None, 1, 4, 5]), st.sampled_from([None, 5]), st.sampled_from([None, 8, 16]), st.just(16),
+)  # fmt: skip
+
+
+@given(st.lists(samples, max_size=12), st.sampled_from([None, 5]))
+def test_nothing_passes_without_full_speed_of_every_gpu_under_load(
+    several: list[LinkSample], asked: int | None
+) -> None:
+    if judge_links(several, 2, asked, 16).outcome is CheckOutcome.PASSED:
+        for bus in BUSES:
+            busy = [one for one in several if one.bus_id == bus and one.loaded][1:]
+            assert len(busy) >= 2
+            assert all((one.generation, one.width) == (5, 16) for one in busy)
+
+
+@given(st.lists(samples, max_size=12))
+def test_an_idle_gpu_never_fails(several: list[LinkSample]) -> None:
+    idle = [one._replace(used_pct=0) for one in several]
+    assert judge_links(idle, 2, 5, 16).outcome is CheckOutcome.UNMEASURED
+
+
+def test_every_truncation_of_the_samples_is_read_as_fewer_of_them() -> None:
+    whole = parse_gpu_links(HEALTHY)
+    assert whole[0] == LinkSample(BUSES[0], "P8", 0, 1, 5, 16, 16)
+    for end in range(HEALTHY.index("\n") + 1, len(HEALTHY)):
+        read = parse_gpu_links(HEALTHY[:end])
+        assert read == whole[: len(read)]
+    with pytest.raises(ParseError, match="no whole line"):
+        parse_gpu_links(HEALTHY[:10])
+
+
+@pytest.mark.parametrize(
+    "row", ["P0, 98, 5, 5, 16", "P0, 98 %, 5, 5, 16, 16", "fast, 98, 5, 5, 16, 16", "P0, -1, 5, 5, 16, 16"]
+)
+def test_an_odd_row_is_refused(row: str) -> None:
+    with pytest.raises(ParseError):
+        parse_gpu_links(rows(BUSY, row))

@@ -1,0 +1,150 @@
+"""Parallel file systems that were reached over another transport, or moved other bytes, give no number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.bench.reading import Reading
+from rackproof.bench.storage_reader import read_storage
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.parse import ParseError
+from tests.unit.storage_nodes import JOB, StorageNodes, recorded_run
+
+WRITTEN = Path(__file__).parents[2] / "data/written/hgx-h200-roce/architecture.yaml"
+ARCHITECTURE = Architecture.model_validate(yaml.safe_load(WRITTEN.read_text()))
+CEPH = {"class": "parallel", "fstype": "ceph", "mountpoint": "/mnt/ceph", "source": "rackfs", "transport": "tcp"}
+PARALLEL = [name for name, storage in ARCHITECTURE.storage.items() if storage.class_ == "parallel"]
+
+
+def architecture(name: str, **changed: Any) -> Architecture:
+    """With a storage changed; ``ceph`` is one more."""
+    document = yaml.safe_load(WRITTEN.read_text())
+    document["storage"]["ceph"] = CEPH
+    document["storage"][name] = document["storage"][name] | changed
+    return Architecture.model_validate(document)
+
+
+def read(name: str, changed: dict[str, Any] | None = None, **fault: Any) -> Reading:
+    """One run on one client. Raises ParseError."""
+    made = architecture(name, **(changed or {}))
+    answers = recorded_run(StorageNodes(made, **fault), name, JOB, {"gpu-01": "10.0.0.1"})
+    labels = {"storage": name, "block_bytes": str(JOB.block_bytes)}
+    return read_storage(answers, made)(
+        Measurement(metric="storage.read_bandwidth", scope=Scope.NODE, members=("gpu-01",), labels=labels,
+                    unit="MB/s", step=f"storage/{name}/read")
+    )  # fmt: skip
+
+
+BYTES = {
+    "lustre": "by the client and the node's RDMA devices",
+    "beegfs": "by the node's RDMA devices; not proven: nothing counts them",
+    "gpfs": "by the client and the node's RDMA devices",
+    "weka": "by the node's adapters; not proven: nothing counts them",
+    "daos": "by the node's RDMA devices; not proven: nothing counts them",
+    "ceph": "by the client and the node's ports",
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_what_is_proven_of_each_file_system(name: str) -> None:
+    reading = read(name)
+    assert reading.conditions["bytes"] == BYTES[name]
+    assert reading.conditions["mount"].endswith(", tcp" if name == "ceph" else ", rdma")
+    assert ("counter_bytes" in reading.companions) is ("client" in BYTES[name])
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+@pytest.mark.parametrize("when", ["transport", "transport_after"])
+def test_another_transport_is_no_number(name: str, when: str) -> None:
+    with pytest.raises(ParseError, match=f"{'after' if 'after' in when else 'before'} the run: transport in use: "):
+        read(name, **{when: "tcp"})
+
+
+@pytest.mark.parametrize("name", ["lustre", "beegfs", "weka", "daos"])
+def test_one_connection_over_another_transport_is_no_number(name: str) -> None:
+    with pytest.raises(ParseError, match="expected rdma, actual "):
+        read(name, transport="rdma tcp")
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_client_that_does_not_tell_its_transport_gives_no_number(name: str) -> None:
+    with pytest.raises(ParseError, match="exit status 1"):
+        read(name, clients_rc=1)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_without_a_required_transport_the_condition_says_that_it_is_not_proven(name: str) -> None:
+    assert "transport not proven: " in read(name, {"transport": None}, clients_rc=1).conditions["mount"]
+
+
+def test_connections_may_be_missing_before_the_first_request_only() -> None:
+    assert read("beegfs", transport="", transport_after="rdma").samples
+    with pytest.raises(ParseError, match="after the run: transport in use: expected rdma, actual no connection"):
+        read("beegfs", transport_after="")
+
+
+def test_a_file_system_whose_client_tells_nothing() -> None:
+    with pytest.raises(ParseError, match="its client does not tell the transport"):
+        read("beegfs", {"fstype": "fuse.other", "source": "other"}, clients_rc=1, transport="")
+    assert read("beegfs", {"fstype": "fuse.other", "source": "other", "transport": None}).conditions["bytes"] == (
+        "by the node's ports; not proven: nothing counts them"
+    )
+
+
+@pytest.mark.parametrize("name", ["lustre", "gpfs", "ceph"])
+def test_bytes_that_the_client_did_not_ask_for_are_named(name: str) -> None:
+    with pytest.raises(ParseError, match="the client counted"):
+        read(name, counted=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "words"),
+    [
+        # RDMA is asked for, and the bytes went over TCP
+        *((name, {"kernel": 1.0, "rdma": 0.1}, "RDMA devices counted") for name in PARALLEL if name != "weka"),
+        # what came from a cache or from the node itself
+        ("ceph", {"kernel": 0.5, "rdma": 1.0}, "the node's ports counted"),
+        ("weka", {"kernel": 1.0, "rdma": 1.0, "wire": 0.5}, "the node's adapters counted"),
+        ("beegfs", {"kernel": 0.5}, "the node's ports counted"),
+    ],
+)  # fmt: skip
+def test_bytes_that_the_ports_did_not_carry_are_named(name: str, ports: dict[str, float], words: str) -> None:
+    with pytest.raises(ParseError, match=words):
+        read(name, ports=ports)
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "words"),
+    [
+        ("beegfs", {"kernel": 1.0}, "by the node's ports; not proven"),  # RDMA in software
+        ("weka", {"kernel": 0.0, "rdma": 0.0}, "not proven: nothing counts them"),
+    ],
+)
+def test_ports_that_cannot_tell_do_not_fail(name: str, ports: dict[str, float], words: str) -> None:
+    assert words in read(name, ports=ports).conditions["bytes"]
+
+
+@pytest.mark.parametrize("name", ["gpfs", "daos"])
+@pytest.mark.parametrize(
+    ("changed", "ports", "words"),
+    [
+        ({}, {"kernel": 1.0}, "no RDMA device counts bytes"),  # all of it went over TCP
+        ({}, {"kernel": 1.0, "wire": 1.1}, "no RDMA device counts bytes"),
+        ({"server_role": "gpu"}, {"kernel": 1.0, "rdma": 1.0}, "the node's ports carry a server's bytes, too"),
+    ],
+)
+def test_a_client_that_tells_no_connection_needs_counters_of_rdma(
+    name: str, changed: dict[str, Any], ports: dict[str, float], words: str
+) -> None:
+    with pytest.raises(ParseError, match=f"does not tell which transport it uses, and {words}"):
+        read(name, changed, ports=ports)
+
+
+def test_a_client_that_is_a_server_too_needs_no_port() -> None:
+    """Part of the bytes are its own."""
+    assert read("ceph", {"server_role": "gpu"}, ports={"kernel": 0.3}).conditions["bytes"] == "by the client"

@@ -1,0 +1,160 @@
+"""Counters of parallel file systems' clients and of ports; real forms, and what must not be read as a number."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from rackproof.core.architecture import Storage
+from rackproof.parse import ParseError
+from rackproof.parse.answer import Answer, parse_answer
+from rackproof.parse.client_transfer import (
+    PORTS,
+    Moved,
+    bytes_command,
+    bytes_in,
+    port_bytes_in,
+    transport_command,
+    transports_in,
+)
+from tests.unit.transfer_answers import FSID, counters, ports, source_of, transport
+
+
+def storage(fstype: str, name: str = "scratch") -> Storage:
+    return Storage.model_validate({"class": "parallel", "fstype": fstype, "mountpoint": "/mnt/x", "source": name})
+
+
+def text_of(fstype: str, read: int = 8192, written: int = 4096, name: str = "scratch") -> str:
+    text = counters(fstype, name, read, written)
+    assert text is not None
+    return text
+
+
+GPFS = text_of("gpfs")
+CEPH = text_of("ceph")
+LUSTRE = text_of("lustre")
+OLD_CEPH = "".join(
+    f"/sys/kernel/debug/ceph/{FSID}.client7/metrics:{line}\n"
+    for line in (
+        "item                               total", "------------------------------------------",
+        "opened files  / total inodes       1 / 3", "",
+        "item          total       avg_lat(us)     min_lat(us)     max_lat(us)     stdev(us)",
+        "-----------------------------------------------------------------------------------",
+        "read          5           2138            1300            3200            12",
+        "write         5           914013          824797          1092343         103476",
+        "",
+        "item          total       avg_sz(bytes)   min_sz(bytes)   max_sz(bytes)  total_sz(bytes)",
+        "----------------------------------------------------------------------------------------",
+        "read          0           0               0               0               0",
+        "write         5           4194304         4194304         4194304         20971520",
+        "",
+        "item          total           miss            hit",
+        "-------------------------------------------------",
+        "d_lease       3               0               7",
+    )
+)  # fmt: skip
+"""Before Linux 5.17; its latencies have the names of its sizes."""
+
+
+@pytest.mark.parametrize("fstype", ["lustre", "ceph", "gpfs"])
+def test_bytes_of_each_client(fstype: str) -> None:
+    assert bytes_in(storage(fstype), Answer(text_of(fstype), 0)) == Moved(8192, 4096)
+
+
+def test_lustre_adds_up_its_targets_and_does_not_print_unused_counters() -> None:
+    second = LUSTRE.replace("OST0000", "OST0001")
+    assert bytes_in(storage("lustre"), Answer(LUSTRE + second, 0)) == Moved(16384, 8192)
+    assert bytes_in(storage("lustre"), Answer(text_of("lustre", 0, 0), 0)) == Moved(0, 0)
+
+
+def test_ceph_before_linux_5_17() -> None:
+    assert bytes_in(storage("ceph"), Answer(OLD_CEPH, 2)) == Moved(0, 20971520)
+
+
+def test_ceph_takes_the_client_of_the_mounts_cluster() -> None:
+    other = text_of("ceph", 7, 7).replace(FSID, "11111111-2222-3333-4444-555555555555")
+    both = Answer(CEPH + other, 0)
+    assert bytes_in(storage("ceph"), both, source_of(storage("ceph"))) == Moved(8192, 4096)
+    with pytest.raises(ParseError, match="expected the counters of one client, actual 2"):
+        bytes_in(storage("ceph"), both, "10.0.0.1:6789:/")
+
+
+def test_gpfs_takes_the_file_system() -> None:
+    other = text_of("gpfs", 1, 1, "home")
+    assert bytes_in(storage("gpfs"), Answer(other + GPFS, 0)) == Moved(8192, 4096)
+
+
+@pytest.mark.parametrize(
+    ("fstype", "text", "status", "reason"),
+    [
+        ("lustre", "error: get_param: param_path 'osc/x-*/stats': No such file or directory\n", 2, "exit status 2"),
+        (
+            "lustre",
+            "error: get_param: param_path 'osc/x-*/stats': No such file or directory\n",
+            0,
+            "expected a counter",
+        ),
+        ("lustre", LUSTRE.replace(" 4096 4194304 8192 812321231", ""), 0, "expected a sum of bytes"),
+        ("lustre", LUSTRE.replace(" 8192 ", " N/A "), 0, "expected a counter"),
+        ("lustre", "snapshot_time             1732190000.1 secs.nsecs\n", 0, "lists no target"),
+        ("ceph", "", 2, "actual 0"),
+        ("ceph", CEPH.replace("read ", "reed "), 0, "expected bytes that were read and written"),
+        ("ceph", CEPH.replace("  8192\n", "  N/A\n"), 0, "bytes is not an integer"),
+        ("ceph", CEPH.replace("total_sz(bytes)", "total_sz(KiB)"), 0, "expected bytes that were read and written"),
+        ("gpfs", GPFS.replace("_rc_ 0", "_rc_ 1"), 0, "actual 0 times"),
+        ("gpfs", GPFS.replace("_fs_ scratch", "_fs_ home"), 0, "actual 0 times"),
+        ("gpfs", GPFS.replace("_br_ 8192", "_br_ N/A"), 0, "bytes is not an integer"),
+        ("gpfs", GPFS + GPFS, 0, "actual 2 times"),
+        ("gpfs", "mmpmon: GPFS is down\n", 1, "exit status 1"),
+    ],
+)
+def test_what_is_no_number_is_refused(fstype: str, text: str, status: int, reason: str) -> None:
+    with pytest.raises(ParseError, match=reason):
+        bytes_in(storage(fstype), Answer(text, status))
+
+
+@pytest.mark.parametrize("fstype", ["lustre", "ceph", "gpfs"])
+def test_no_part_of_an_answer_gives_fewer_bytes(fstype: str) -> None:
+    """A half answer is refused, or has the whole of both numbers."""
+    text = text_of(fstype) + "status 0\n"
+    for end in range(len(text) - 1):
+        with pytest.raises(ParseError):
+            bytes_in(storage(fstype), parse_answer(fstype, text[:end]))
+
+
+def test_ports() -> None:
+    assert port_bytes_in(Answer(ports((5, 6), None, None), 1)) == ((5, 6), None, None)
+    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0)) == ((5, 6), (7, 8), (4, 12))
+    unknown = ports((5, 6), None, (4, 12)).replace("port_rcv_data:1", "port_rcv_data:N/A (no PMA)")
+    assert port_bytes_in(Answer(unknown, 0)).rdma is None
+    with pytest.raises(ParseError, match="no port of hardware"):
+        port_bytes_in(Answer("ethtool/eth0/rx_bytes_phy:5\n", 0))
+
+
+def test_this_machine_answers_the_questions() -> None:
+    """The shell accepts them; the exit status shows what the machine lacks."""
+    for command in (PORTS, bytes_command(storage("ceph")), transport_command(storage("ceph"))):
+        assert command is not None
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        parse_answer("sh", done.stdout)
+
+
+@pytest.mark.parametrize("fstype", ["lustre", "beegfs", "gpfs", "wekafs", "fuse.daos"])
+def test_each_transport(fstype: str) -> None:
+    for used in ("rdma", "dpdk" if fstype == "wekafs" else "tcp"):
+        assert transports_in(storage(fstype), Answer(transport(fstype, used), 0)) == {used}
+    with pytest.raises(ParseError, match="exit status 124"):
+        transports_in(storage(fstype), Answer(transport(fstype, "rdma"), 124))
+
+
+def test_ceph_in_the_kernel_speaks_tcp() -> None:
+    assert transports_in(storage("ceph"), Answer("", 0)) == {"tcp"}
+
+
+def test_names_are_quoted() -> None:
+    """The model refuses such a name; the commands would hold it."""
+    odd = storage("lustre").model_copy(update={"source": "a b"})
+    assert "osc.'a b'-'*'.stats" in (bytes_command(odd) or "")
+    assert "osc.'a b'-'*'.import" in transport_command(odd)
