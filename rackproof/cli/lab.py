@@ -15,8 +15,9 @@ import click
 from rackproof.cli.terminal import say
 from rackproof.errors import LabError
 from rackproof.lab import faults, keeper, state
-from rackproof.lab.image import ensure_image, releases
+from rackproof.lab.image import ensure_image
 from rackproof.lab.rack import Lab, UpOptions
+from rackproof.lab.recipe import releases
 
 DETACH = b"\x1d"  # Ctrl-]
 

@@ -7,8 +7,6 @@ in mmdebstrap's user namespace.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -17,18 +15,13 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rackproof.errors import LabError
+from rackproof.lab.recipe import read_recipe
 
 BUILD_TIMEOUT_S = 1800
-IMAGE_FORMAT = "7"
-"""Increase it when this module makes another image from the same recipe."""
 
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "tar": "tar"}
 
@@ -67,29 +60,6 @@ class Image:
         """Package names and exact versions, sorted by name."""
         lines = (self.folder / _MANIFEST).read_text().splitlines()
         return [(name, version) for name, version in (line.split("\t") for line in lines)]
-
-
-@cache
-def _recipes() -> dict[str, Any]:
-    recipes: dict[str, Any] = yaml.safe_load(files("rackproof.lab").joinpath("recipe.yaml").read_text())
-    return recipes
-
-
-def releases() -> tuple[str, ...]:
-    """Debian releases that the lab can boot; the first is the default."""
-    return tuple(_recipes()["releases"])
-
-
-def read_recipe(release: str) -> tuple[dict[str, Any], str]:
-    """The kit's recipe of a release, and the name of its image.
-
-    The name has a hash of the values: another comment in the recipe is the same image.
-    """
-    recipe = {key: value for key, value in _recipes().items() if key != "releases"}
-    for key, absent in _recipes()["releases"][release]["without"].items():
-        recipe[key] = [value for value in recipe[key] if value not in absent]
-    digest = hashlib.sha256(json.dumps([IMAGE_FORMAT, release, recipe]).encode()).hexdigest()
-    return recipe, f"{release}-{digest[:16]}"
 
 
 def cache_folder() -> Path:

@@ -16,7 +16,8 @@ from rackproof.atomic_write import replace_file
 from rackproof.errors import LabError
 from rackproof.lab import keeper, monitor, seed, state
 from rackproof.lab.accel import choose
-from rackproof.lab.image import Image, ensure_image, releases
+from rackproof.lab.image import Image, ensure_image
+from rackproof.lab.recipe import releases
 from rackproof.lab.spec import NodeSpec, RackSpec, Wiring, plan_nodes, qemu_command
 
 BOOT_TIMEOUT_S = {"tcg": 900.0, "kvm": 120.0}

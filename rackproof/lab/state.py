@@ -10,6 +10,7 @@ from typing import Any
 from rackproof.atomic_write import replace_file
 from rackproof.errors import LabError
 from rackproof.lab.keeper import PIDFILE
+from rackproof.lab.recipe import host_data_of
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec
 
 FOLDER = ".lab"
@@ -77,11 +78,8 @@ def host_data(folder: Path, spec: RackSpec, node: NodeSpec) -> dict[str, Any]:
         "mount_timeout_s": MOUNT_TIMEOUT_S,
         "simulated_gpus": node.role == "gpu",
         "slurm": {"return_to_service": 2},  # `lab down` and `up` are reboots that Slurm did not start
+        **host_data_of(node.release, (other.release for other in spec.nodes)),
     }
-    if node.release == "bookworm":
-        data["storage_client"] = {"cephfs": {"source": "monitors"}}
-    if all(node.release == "bookworm" for node in spec.nodes):
-        data["architecture"] = "virtual-rack-debian-12"
     if node.role == "gpu":
         data["data_drive"] = by_id.format("rplocal")
         data["scratch_drives"] = [by_id.format(drive.serial) for drive in SCRATCH]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.lab.image import boot_loader_defaults, read_recipe, releases
+from rackproof.lab.image import boot_loader_defaults
+from rackproof.lab.recipe import read_recipe, releases
 from rackproof.lab.spec import SCRATCH, NodeSpec, RackSpec, Wiring, multicast_group, plan_nodes, qemu_command
 from rackproof.lab.state import host_data
 
