@@ -41,7 +41,10 @@ def containers() -> None:
     _packages(site, daemon.packages(declared.runtime, family), family, chosen)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
-    operations.files(name="Files", entries=plan.files(site, declared, chosen, family))
+    machine = machine_here()
+    operations.files(
+        name="Files", entries=plan.files(site, declared, chosen, family, machine.arch if machine else "x86_64")
+    )
     if units := plan.units(site, declared):
         operations.units(name="Services", wanted=units)
     if declared.bridge:

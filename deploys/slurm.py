@@ -38,6 +38,8 @@ def slurm() -> None:
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)
+    if family == "rhel":
+        slurm_operations.system_user(name="User", number=inputs.user_id, home=inputs.state_directory)
     operations.files(name="Files", entries=plan.files(site, cluster))
     if controls:
         slurm_operations.make_munge_key(name="Munge key")

@@ -52,6 +52,8 @@ def storage_client() -> None:
         operations.filesystem(name="File system", drive=drive)
     timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
     operations.files(name="Files", entries=plan.files(site, timeout_s, retry_s, client))
+    if client.guards:
+        storage_operations.ensured(name="Clients that run", steps=client.guards)
     stage("clients", "Locked client software")
     _mount(site, client, plan.built_for_what_runs if client.install else None)
 

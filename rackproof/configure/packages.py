@@ -30,7 +30,9 @@ RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
     # Debian's name: packages with the same content on RHEL 9 and its rebuilds. Other names are the same on both.
     "apt-utils": (),
     "build-essential": ("gcc", "gcc-c++", "make"),
+    "containerd": ("containerd.io",),
     "dbus-user-session": (),
+    "docker.io": ("docker-ce",),
     "gdisk": ("gdisk",),
     "ibverbs-providers": ("libibverbs",),
     "ibverbs-utils": ("libibverbs-utils",),
@@ -51,12 +53,13 @@ RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "openssh-client": ("openssh-clients",),
     "procps": ("procps-ng",),
     "python3-apt": (),
+    "python3-mpi4py": ("python3-mpi4py-openmpi",),
     "rdmacm-utils": ("librdmacm-utils",),
     "slurm-client": ("slurm",),
     "slurmctld": ("slurm-slurmctld",),
     "slurmd": ("slurm-slurmd",),
     "udev": ("systemd-udev",),
-    "uidmap": ("shadow-utils-subid",),
+    "uidmap": ("shadow-utils",),
     "xz-utils": ("xz",),
 }
 

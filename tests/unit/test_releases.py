@@ -181,6 +181,15 @@ def test_units_are_read_from_text() -> None:
     assert list(units(text)) == ["systemd-networkd-wait-online@.service", "chrony.service"]
 
 
+def test_no_mount_unit_has_an_option_that_only_fstab_takes() -> None:
+    """systemd.mount(5): ``x-systemd.`` options are ignored "when part of the Options= setting in a unit file"."""
+    texts = {path: path.read_text() for path in (ROOT / PLANS).glob("*/golden/*.txt")}
+    wrong = [
+        f"{path}: {line}" for path, text in texts.items() for line in re.findall(r"Options=.*\bx-systemd\..*", text)
+    ]
+    assert wrong == []
+
+
 def test_the_next_word_that_is_too_new_is_noticed() -> None:
     """The words that once were: each is newer than one supported release, and none of them passes."""
     old = "Ubuntu 22.04"

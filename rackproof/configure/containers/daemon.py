@@ -153,5 +153,12 @@ def enroot_mounts(mountpoints: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def pyxis_conf(inputs: ContainerInputs) -> str:
-    return f"# Written by rackproof.\nrequired {inputs.pyxis_library} runtime_path=/run/pyxis execute_entrypoint=0\n"
+def pyxis_conf(inputs: ContainerInputs, family: str, arch: str) -> str:
+    """``plugstack.conf.d``. A required plugin that is missing fails every job, so its folder is that of the family."""
+    library = inputs.pyxis_library or f"{_libraries(family, arch)}/slurm/spank_pyxis.so"
+    return f"# Written by rackproof.\nrequired {library} runtime_path=/run/pyxis execute_entrypoint=0\n"
+
+
+def _libraries(family: str, arch: str) -> str:
+    """Folder of libraries: rpm's ``%{_libdir}``, or Debian's triplet of the processor."""
+    return "/usr/lib64" if family == "rhel" else f"/usr/lib/{arch}-linux-gnu"

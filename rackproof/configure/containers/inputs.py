@@ -45,8 +45,9 @@ class ContainerInputs(Inputs):
     family uses its own packages. Default: none; the version set may bring them instead."""
     packages: tuple[Download, ...] = ()
     """Packages of enroot and pyxis, which no distribution has."""
-    pyxis_library: Path = "/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so"
-    """The Slurm plugin, as its package installs it."""
+    pyxis_library: Path | None = None
+    """The Slurm plugin. Default: where pyxis' own package installs it, ``%{_libdir}/slurm`` in pyxis.spec,
+    ``/usr/lib/TRIPLET/slurm`` of its Debian package."""
     enroot_data: Path = "/var/lib/enroot"
     """Absolute path below which enroot keeps unpacked images: a local drive. Default: that of its own packages."""
 

@@ -69,13 +69,16 @@ def folders(site: Site, declared: Containers) -> tuple[str, ...]:
     return tuple(f"{mounted[name].mountpoint}/{FOLDER}" for name in declared.bridge if name in mounted)
 
 
-def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian") -> tuple[Entry, ...]:
+def files(
+    site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian", arch: str = "x86_64"
+) -> tuple[Entry, ...]:
+    """``arch``: of the processor, as ``uname -m`` prints it."""
     entries: list[Entry] = []
     if declared.runtime == "docker":
         entries += [
             RemoteDirectory("/etc/docker"),
             RemoteFile("/etc/docker/daemon.json", daemon.docker_json(declared, chosen), restart=("docker.service",)),
-            _drop_in(site, "docker"),
+            *_order(site, declared, "docker"),
         ]
     elif declared.runtime == "containerd":
         entries += [
@@ -85,7 +88,7 @@ def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str
                 daemon.containerd_toml(declared, chosen),
                 restart=("containerd.service",),
             ),
-            _drop_in(site, "containerd"),
+            *_order(site, declared, "containerd"),
         ]
         if chosen.registry_mirrors:
             entries.append(
@@ -117,7 +120,9 @@ def files(site: Site, declared: Containers, chosen: ContainerInputs, family: str
                     "/etc/slurm/plugstack.conf", "# Written by rackproof.\ninclude /etc/slurm/plugstack.conf.d/*.conf\n"
                 ),
                 RemoteFile(
-                    "/etc/slurm/plugstack.conf.d/pyxis.conf", daemon.pyxis_conf(chosen), restart=("slurmd.service",)
+                    "/etc/slurm/plugstack.conf.d/pyxis.conf",
+                    daemon.pyxis_conf(chosen, family, arch),
+                    restart=("slurmd.service",),
                 ),
             ]
     if declared.bridge:
@@ -144,16 +149,24 @@ def units(site: Site, declared: Containers) -> tuple[Unit, ...]:
     return (Unit(f"{declared.runtime}.service"),)
 
 
-def _drop_in(site: Site, name: str) -> RemoteFile:
-    """Started before the mounts, a daemon would give containers the empty mount points."""
-    declared = site.architecture.containers
+def _order(site: Site, declared: Containers, name: str) -> list[Entry]:
+    """Started before the mounts, a daemon would give containers the empty mount points, and fill the root disk.
+
+    systemd gives a daemon up whose mount fails once, as when clients boot before their server (systemd.unit(5),
+    ``Requires=``). The service that retries the mounts starts it then.
+    """
     mounted = site.client_storage()
-    names = declared.mounts if declared else ()
-    paths = [path for key in names if key in mounted for path in mounted[key].mountpoints]
-    wants = f"RequiresMountsFor={' '.join(paths)}\n" if paths else ""
+    shared = [path for key in declared.mounts if key in mounted for path in mounted[key].mountpoints]
+    paths = [*([declared.data_root] if declared.data_root else []), *shared]
+    needs = f"RequiresMountsFor={' '.join(paths)}\n" if paths else ""
     text = (
         "# Written by rackproof. RDMA pins memory; containers see the mounts that are there when the daemon starts.\n"
-        f"[Unit]\nAfter=remote-fs.target rackproof-mounts.service\n{wants}"
+        f"[Unit]\nAfter=remote-fs.target rackproof-mounts.service\n{needs}"
         "[Service]\nLimitMEMLOCK=infinity\nPrivateMounts=no\n"
     )
-    return RemoteFile(f"/etc/systemd/system/{name}.service.d/rackproof.conf", text, restart=(f"{name}.service",))
+    unit, folder = f"{name}.service", "/etc/systemd/system"
+    entries: list[Entry] = [RemoteFile(f"{folder}/{unit}.d/rackproof.conf", text, restart=(unit,))]
+    if shared:
+        again = f"# Written by rackproof. Starts the daemon that waits for these mounts.\n[Unit]\nWants={unit}\n"
+        entries.append(RemoteFile(f"{folder}/rackproof-mounts.service.d/{name}.conf", again))
+    return entries

@@ -150,7 +150,7 @@ def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
 
 def scratch_mount(array: Scratch) -> DesiredMount:
     """By label, with nofail: a machine whose array is broken still boots."""
-    options = ("noatime", "nofail", "x-systemd.device-timeout=90")
+    options = ("noatime", "nofail")
     return DesiredMount(
         name="scratch",
         what=f"LABEL={array.label}",

@@ -8,5 +8,8 @@ from rackproof.configure.slurm import nodes
 SlurmNodeState = answer("SlurmNodeState", nodes.state_command, nodes.parse_state, timely=True)
 """Clock, hardware, key and configuration of a node."""
 
+SlurmUser = answer("SlurmUser", nodes.USER_COMMAND, nodes.parse_user)
+"""Number of the user ``slurm`` as a text; empty without one."""
+
 SlurmChanged = answer("SlurmChanged", f"[ ! -e {nodes.CHANGED} ] || echo changed", lambda lines: lines == ["changed"])
 """Whether the kit changed this node's Slurm since it last registered."""

@@ -42,6 +42,9 @@ class SlurmInputs(Inputs):
     """TCP port of slurmctld. Source: slurm.conf(5)."""
     node_port: int = Field(default=6818, ge=1, le=65535)
     """TCP port of slurmd. Source: slurm.conf(5)."""
+    user_id: int = Field(default=64030, ge=1, le=2**31)
+    """Number of the user and group ``slurm`` where its package makes none (SchedMD's own). Default: the number that
+    Debian allocates to Slurm (base-passwd)."""
     state_directory: Path = "/var/lib/slurm"
     """Absolute path below which the controller keeps jobs and a node its spool. Default: Debian's packages."""
     return_to_service: Literal[0, 1, 2] = 1

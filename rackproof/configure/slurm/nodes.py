@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from rackproof import shell
 from rackproof.configure.files import PENDING
+from rackproof.configure.script_plan import ScriptPlan
+from rackproof.core.plan import Change
 from rackproof.parse.sections import sections_of
 from rackproof.parse.slurm import NodeHardware, parse_slurmd_c
 from rackproof.parse.slurm_conf import NodeLine
@@ -19,6 +22,37 @@ CONF = "/etc/slurm/slurm.conf"
 KEY = "/etc/munge/munge.key"
 CHANGED = f"{PENDING}/slurm-changed"
 """Mark: the kit changed this node's part of Slurm, and has not verified since that it registered."""
+
+
+USER = "slurm"
+"""SlurmUser of every node."""
+USER_COMMAND = f"getent passwd {USER} || [ $? -eq 2 ]"
+
+
+def parse_user(lines: Sequence[str]) -> str:
+    """Answer of ``USER_COMMAND``: the user's number, empty without the user. Raises ValueError."""
+    if not lines:
+        return ""
+    fields = lines[0].split(":")
+    if len(lines) != 1 or len(fields) != 7 or fields[0] != USER or not fields[2].isdecimal():
+        raise ValueError(f"expected a line of passwd(5) for {USER}, actual {lines[0]!r}")
+    return fields[2]
+
+
+def user_plan(number: str, wanted: int, home: str) -> ScriptPlan:
+    """SlurmUser, "which must exist on all nodes" with one number (Slurm's Quick Start Administrator Guide).
+
+    Debian's packages and EPEL's make it; SchedMD's do not. ``number``: of the user that is there, empty without one.
+    """
+    if number:
+        return ScriptPlan()
+    return ScriptPlan(
+        (
+            f"getent group {USER} >/dev/null || groupadd -r -g {wanted} -- {USER}",
+            f"useradd -r -u {wanted} -g {USER} -d {shlex.quote(home)} -s /sbin/nologin -- {USER}",
+        ),
+        (Change(what=f"user {USER}", why="no such user"),),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from rackproof.configure.files import PENDING, Entry, RemoteFile
 from rackproof.configure.operation import Commands, ask, note, operation, record, required
 from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
-from rackproof.configure.rollback.run import journal_here
+from rackproof.configure.rollback.run import journal_here, journaled
 from rackproof.configure.slurm import conf, facts, registration
 from rackproof.configure.slurm.cluster import Cluster
-from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, NodeState, node_line, skew_s
+from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, USER, NodeState, node_line, skew_s, user_plan
 from rackproof.core.plan import Change
 from rackproof.core.secret import Secret
 from rackproof.errors import Refused
@@ -76,6 +76,23 @@ def _key_script(units: tuple[str, ...], *, new: bool = False) -> str:
     script = shell.script(__name__, "munge_key", *marks, CHANGED, key=KEY, new_key=new_key, marks=PENDING)
     kept = (*mark_lines([f"restart:{unit}" for unit in units]), directory_line("/etc/munge"))
     return journal_here().before(kept, script, [later(KEY, secret=True)])
+
+
+@operation()
+def system_user(number: int, home: str) -> Commands:
+    """Make Slurm's user where its package made none: the daemons refuse a SlurmUser that does not exist.
+
+    + number: of the new user and group
+    + home: absolute path, not created
+
+    **Example:**
+
+    .. code:: python
+
+        slurm.system_user(name="User", number=64030, home="/var/lib/slurm")
+    """
+    there = ask(facts.SlurmUser, f"the user {USER}")
+    yield from journaled(user_plan(there, number, home), f"the user {USER} is there")
 
 
 @operation()

@@ -83,6 +83,7 @@ def merge_clients(clients: Sequence[Client]) -> Client:
     units = {unit.name: unit for client in clients for unit in client.units}
     return Client(
         files=tuple(files.values()),
+        guards=tuple(dict.fromkeys(step for client in clients for step in client.guards)),
         install=tuple(dict.fromkeys(step for client in clients for step in client.install)),
         modules=tuple(dict.fromkeys(name for client in clients for name in client.modules)),
         units=tuple(units.values()),

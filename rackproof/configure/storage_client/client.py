@@ -42,6 +42,8 @@ class Client:
     """What a kind of client needs besides its mounts. ``downloads`` are for ``rackproof mirror list``."""
 
     files: tuple[Entry, ...] = ()
+    guards: tuple[Step, ...] = ()
+    """Before any package: tests of what must not be exchanged under its users."""
     install: tuple[Step, ...] = ()
     """Before services and mounts."""
     modules: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.reboot import drain
 from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mounted_test
 from rackproof.configure.storage_client.inputs import Scale
-from rackproof.configure.storage_client.install import fetch, kernel_headers, place, software
+from rackproof.configure.storage_client.install import fetch, installed, kernel_headers, packages, place, software
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
@@ -24,6 +24,15 @@ from rackproof.shell import Script
 BIN = "/usr/lpp/mmfs/bin"
 KEY = "storage_client.scale"
 ACTIVE = f"timeout -k 2 15 {BIN}/mmgetstate -Y | awk -F: '$3 != \"HEADER\"{{print $9}}' | grep -qx active"
+
+
+BUILT_STAMP = "/var/lib/rackproof/scale-built"
+BUILD = {
+    "rhel": "binutils cpp elfutils-libelf-devel gcc gcc-c++ make",
+    "debian": "binutils cpp g++ gcc libelf-dev make",
+}
+"""What mmbuildgpl needs beside the kernel's headers: it names what is missing, and installs nothing by itself (IBM,
+mmbuildgpl command)."""
 
 
 def service(named: NamedStorage) -> str:
@@ -76,20 +85,17 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     steps: list[Step] = []
     entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
     names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
+    wanted = dict.fromkeys(names, inputs.version)
     steps += [
-        *software("scale", dict.fromkeys(names, inputs.version), inputs.repository, family, f"{KEY}.version", node),
+        *software("scale", wanted, inputs.repository, family, f"{KEY}.version", node),
         kernel_headers(family, "The portability layer of Storage Scale", node.policy),
-        Step(
-            name="Portability layer of Storage Scale",
-            holds='test -n "$(modinfo -k "$(uname -r)" -n mmfs26)"',
-            script=f"timeout 800 {BIN}/mmbuildgpl >/var/log/rackproof-mmbuildgpl.log 2>&1 ||"
-            " { tail -n 5 /var/log/rackproof-mmbuildgpl.log >&2; exit 1; }\ndepmod",
-            otherwise="not built for the running kernel; see /var/log/rackproof-mmbuildgpl.log, IBM's list of kernels",
-        ),
+        packages("Storage Scale's build", dict.fromkeys(BUILD[family].split(), ""), family, KEY, node.policy),
+        _portability_layer(family),
         *_membership(named, node),
     ]
     return Client(
         files=tuple(entries),
+        guards=_not_under_a_daemon({name: node.locked.get(name, version) for name, version in wanted.items()}, family),
         install=tuple(steps),
         units=(Unit("gpfs.service"),),
         ready=(
@@ -105,6 +111,41 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
         ),
         proofs=_proofs(named),
         downloads=tuple(d for d in (inputs.repository and inputs.repository.key, inputs.remote_key) if d),
+    )
+
+
+def _not_under_a_daemon(wanted: dict[str, str], family: str) -> tuple[Step, ...]:
+    """Packages are exchanged with the daemon stopped: IBM, Upgrading IBM Storage Scale non-protocol Linux nodes."""
+    others = []
+    for name, version in wanted.items():
+        if version:
+            there = f"rpm -q {name}" if family == "rhel" else f"dpkg-query -W {name}"
+            others.append(f"{{ ! {there} || {installed({name: version}, family)}; }}")
+    if not others:
+        return ()
+    return (
+        Step(
+            name="Exchange of Storage Scale's packages",
+            holds=f"! grep -qsx mmfsd /proc/[0-9]*/comm || {{ {' && '.join(others)}; }}",
+            otherwise="other versions than declared are installed and their daemon runs: drain the node, let it become"
+            f" idle, stop it ({BIN}/mmumount all, {BIN}/mmshutdown), and run again",
+        ),
+    )
+
+
+def _portability_layer(family: str) -> Step:
+    """Built for the running kernel and the installed packages: a module of older packages does not fit the daemon."""
+    package = _debian("gpfs.gpl") if family == "debian" else "gpfs.gpl"
+    query = "rpm -q --qf '%{VERSION}-%{RELEASE}'" if family == "rhel" else "dpkg-query -W -f='${Version}'"
+    stamp = f'"$(uname -r) $({query} {package})"'
+    log = "/var/log/rackproof-mmbuildgpl.log"
+    return Step(
+        name="Portability layer of Storage Scale",
+        holds=f'test -n "$(modinfo -k "$(uname -r)" -n mmfs26)" && [ "$(cat {BUILT_STAMP})" = {stamp} ]',
+        script=f"timeout 800 {BIN}/mmbuildgpl >{log} 2>&1 || {{ tail -n 5 {log} >&2; exit 1; }}\ndepmod\n"
+        f"mkdir -p {BUILT_STAMP.rpartition('/')[0]}\n"
+        f"echo {stamp} >{BUILT_STAMP}.new && mv -f {BUILT_STAMP}.new {BUILT_STAMP}",
+        otherwise=f"not built for the running kernel; see {log}, IBM's list of kernels",
     )
 
 

@@ -99,7 +99,7 @@ def test_a_folder_below_run_is_there_after_every_boot(runtime: str) -> None:
     entries = plan.files(here, declared(runtime=runtime), INPUTS)
     texts = {entry.path: entry.content for entry in entries if isinstance(entry, RemoteFile)}
     if runtime == "enroot":
-        texts["pyxis"] = daemon.pyxis_conf(INPUTS)
+        texts["pyxis"] = daemon.pyxis_conf(INPUTS, "debian", "x86_64")
     tmpfiles = [text for path, text in texts.items() if path.startswith("/etc/tmpfiles.d/")]
     at_boot = {line.split()[1] for text in tmpfiles for line in text.splitlines() if line.startswith("d ")}
     used = {folder for text in texts.values() for folder in re.findall(r"(?<![\w.-])/run/[a-z]+", text)}
@@ -195,6 +195,35 @@ def test_every_file_has_one_writer(runtime: str) -> None:
     assert "--privileged" not in texts
     if runtime != "podman":
         assert "RequiresMountsFor=/mnt/nfs-tcp" in texts
+
+
+@pytest.mark.parametrize("runtime", ["docker", "containerd"])
+def test_a_daemon_needs_its_own_mount_and_comes_up_when_late_mounts_do(runtime: str) -> None:
+    here = with_(runtime=runtime, mounts=["nfs-tcp"], data_root="/raid/images")
+    files = {entry.path: entry for entry in plan.files(here, here.architecture.containers, INPUTS)}  # type: ignore[arg-type]
+    drop_in = files[f"/etc/systemd/system/{runtime}.service.d/rackproof.conf"]
+    # Without the scratch array a daemon would fill the root disk.
+    assert "RequiresMountsFor=/raid/images /mnt/nfs-tcp\n" in getattr(drop_in, "content", "")
+    again = files[f"/etc/systemd/system/rackproof-mounts.service.d/{runtime}.conf"]
+    assert f"[Unit]\nWants={runtime}.service\n" in getattr(again, "content", "")
+    alone = with_(runtime=runtime)
+    paths = [entry.path for entry in plan.files(alone, alone.architecture.containers, INPUTS)]  # type: ignore[arg-type]
+    assert not any("rackproof-mounts" in path for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("family", "arch", "expected"),
+    [
+        ("rhel", "x86_64", "/usr/lib64/slurm/spank_pyxis.so"),
+        ("rhel", "aarch64", "/usr/lib64/slurm/spank_pyxis.so"),
+        ("debian", "x86_64", "/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so"),
+        ("debian", "aarch64", "/usr/lib/aarch64-linux-gnu/slurm/spank_pyxis.so"),
+    ],
+)
+def test_pyxis_is_where_its_package_installs_it(family: str, arch: str, expected: str) -> None:
+    assert f"required {expected} " in daemon.pyxis_conf(INPUTS, family, arch)
+    own = ContainerInputs(pyxis_library="/opt/pyxis/spank_pyxis.so")
+    assert "required /opt/pyxis/spank_pyxis.so " in daemon.pyxis_conf(own, family, arch)
 
 
 def test_the_user_that_is_there() -> None:

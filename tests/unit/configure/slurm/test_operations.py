@@ -14,7 +14,7 @@ import pytest
 
 from rackproof.configure import facts as node_facts
 from rackproof.configure.slurm import conf, facts, operations, registration
-from rackproof.configure.slurm.nodes import CHANGED, NodeState, state_command
+from rackproof.configure.slurm.nodes import CHANGED, NodeState, parse_user, state_command
 from rackproof.parse.slurm import NodeHardware
 from rackproof.remote.pyinfra_recording import RecordingConnector
 from tests.unit.configure.slurm.test_conf import cluster, text
@@ -276,3 +276,19 @@ def test_the_question_runs_on_a_bare_node() -> None:
         == parsed.hardware.sockets * parsed.hardware.cores_per_socket * parsed.hardware.threads_per_core
     )
     assert abs(parsed.clock - time.time()) < 60
+
+
+def test_a_user_that_no_package_made() -> None:
+    """SchedMD's packages make none, and the daemons refuse a SlurmUser that does not exist."""
+    (script,) = run(operations.system_user, StubHost({facts.SlurmUser: ""}), number=64030, home="/var/lib/slurm")
+    assert "groupadd -r -g 64030 -- slurm" in script
+    assert "useradd -r -u 64030 -g slurm -d /var/lib/slurm -s /sbin/nologin -- slurm" in script
+    assert run(operations.system_user, StubHost({facts.SlurmUser: "981"}), number=64030, home="/var/lib/slurm") == []
+
+
+@pytest.mark.parametrize("line", ["slurm:x:64030", "root:x:0:0:root:/root:/bin/sh", "slurm:x:y:1::/:/bin/sh"])
+def test_an_account_that_cannot_be_read(line: str) -> None:
+    assert parse_user([]) == ""
+    assert parse_user(["slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin"]) == "64030"
+    with pytest.raises(ValueError, match="passwd"):
+        parse_user([line])

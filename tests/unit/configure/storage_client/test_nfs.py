@@ -107,6 +107,14 @@ def test_what_is_cached_needs_fsc_in_force_a_cache_that_is_active_and_a_drive_un
     assert bench.run(nfs.CACHE_ACTIVE).returncode == 0
 
 
+def test_a_cache_of_a_kernel_without_a_table_of_caches(bench: Bench) -> None:
+    """Before Linux 5.17, as Ubuntu 22.04 and RHEL 9 have it: the daemon keeps the device open."""
+    bench.file("/proc/4711/fd/0", "").unlink()
+    assert bench.run(nfs.CACHE_ACTIVE).returncode == 1
+    (bench.root / "proc/4711/fd/3").symlink_to("/dev/cachefiles")
+    assert bench.run(nfs.CACHE_ACTIVE).returncode == 0
+
+
 def test_slots_and_ports_are_set_where_they_are_declared() -> None:
     none = nfs.client([isilon()], at())
     assert (none.files, none.ready, none.modules) == ((), (), ("nfsv3",))

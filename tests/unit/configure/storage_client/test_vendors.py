@@ -504,6 +504,48 @@ def test_scale_is_not_stopped_under_its_users(
     assert message is None or message in ended.stderr
 
 
+@pytest.mark.parametrize("family", ["rhel", "debian"])
+@pytest.mark.parametrize(
+    ("daemon", "version", "holds"),
+    [
+        (True, "5.2.3-1", True),
+        (True, "5.1.9-4", False),
+        (False, "5.1.9-4", True),
+        (True, "", True),
+    ],
+)
+def test_packages_of_scale_are_not_exchanged_under_their_daemon(
+    bench: Bench, family: str, daemon: bool, version: str, holds: bool
+) -> None:
+    client = scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"], "version": "5.2.3-1"}), family)
+    bench.program(
+        "rpm", f"[ -n '{version}' ] || exit 1; case $2 in *-5.*) case $2 in *-{version}) ;; *) exit 1;; esac;; esac"
+    )
+    bench.program("dpkg-query", f"[ -n '{version}' ] || exit 1; printf 'installed {version}'")
+    bench.file("/proc/17/comm", "mmfsd\n" if daemon else "bash\n")
+    assert bench.holding(client.guards) == (holds,)
+    # What the version set installs is guarded, too.
+    locked = replace(a_node(scale={"verbs_ports": ["m/1"]}), locked={"gpfs.base": "5.2.3-1"})
+    assert bench.holding(scale.client(SCALE, locked, family).guards) == (holds,)
+    assert not scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"]}), family).guards
+
+
+def test_the_portability_layer_is_that_of_the_installed_packages(bench: Bench) -> None:
+    client = scale.client(SCALE, a_node(scale={"verbs_ports": ["m/1"]}), "rhel")
+    (layer,) = [step for step in client.install if step.name.startswith("Portability")]
+    bench.program("modinfo", "echo /lib/modules/mmfs26.ko")
+    bench.program("depmod", "")
+    bench.program("rpm", "printf 5.2.3-1")
+    bench.file("/usr/lpp/mmfs/bin/mmbuildgpl", f"#!/bin/sh\necho built >>{bench.root}/log\n", 0o755)
+    assert bench.holding([layer]) == (False,)
+    assert bench.run(f"set -eu\n{layer.script}").returncode == 0
+    assert bench.holding([layer]) == (True,)
+    bench.program("rpm", "printf 5.2.4-0")
+    assert bench.holding([layer]) == (False,)
+    tools = next(step for step in client.install if step.name == "Packages of Storage Scale's build")
+    assert client.install.index(tools) < client.install.index(layer)
+
+
 @pytest.mark.parametrize(
     ("output", "holds"), [("VERBS RDMA status: started", True), ("VERBS RDMA status: disabled", False)]
 )
