@@ -46,7 +46,7 @@ class Guard:
         """Subjects by node."""
         self._infos = {node.name: node for node in node_infos(session.rack)}
         self._servers = servers_of(session.architecture, tuple(self._infos.values()))
-        self._local = controller.runs_the_rack(session.rack)
+        self._ports = controller.ports_of_machines(session.rack)
         self.before: dict[str, Observation] = {}
         self.now: dict[str, Observation] = {}
         self._readings: tuple[controller.Reading | None, controller.Reading | None] = (None, None)
@@ -64,7 +64,7 @@ class Guard:
         answers = session.run({node.name: self._command(node) for node in nodes}, limit)
         self.before = self.now
         self.now = {name: observation_of(answer, session.outputs(answer)) for name, answer in answers.items()}
-        self._readings = self._readings[1], controller.reading(self._local)
+        self._readings = self._readings[1], controller.reading(self._ports)
 
     def _command(self, node: Node) -> str:
         latest = self.now.get(node.name)
@@ -75,7 +75,9 @@ class Guard:
     def beside(self, measurement: Measurement) -> Measurement:
         """The measurement with the conditions of its nodes and of the controller during its step."""
         nodes = participants(measurement.members, measurement.labels, self._servers)
-        load = observed_conditions(self.before, self.now, nodes) | controller.conditions(*self._readings, self._local)
+        load = observed_conditions(self.before, self.now, nodes) | controller.conditions(
+            *self._readings, bool(self._ports)
+        )
         return measurement.model_copy(update={"conditions": measurement.conditions | load}) if load else measurement
 
     def record(self, step: str) -> list[str]:

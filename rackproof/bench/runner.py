@@ -35,7 +35,8 @@ def run_steps(
     progress: Callable[[Step, int], None] = lambda step, index: None,
     starved: Callable[[], Mapping[str, str]] = dict,
 ) -> None:
-    """Execute the steps that are not in ``done``, and repeat those that ``starved`` returns with their causes.
+    """Execute the steps that are not in ``done``, and repeat those that ``starved`` returns with their causes, if one
+    of their nodes still answers.
 
     All expected measurements, with samples or a reason, and the results about all nodes are recorded before the step.
     Errors of a node do not end the stage; a full disk on the controller does.
@@ -54,7 +55,8 @@ def run_steps(
                 progress(step, steps.index(step))
                 _execute(context, guard, step)
             causes = starved() if attempt < ATTEMPTS else {}
-            todo = [step for step in steps if step.id in causes]
+            answering = set(session.answering)
+            todo = [step for step in steps if step.id in causes and any(answering & {*p.members} for p in step.expects)]
             if not todo:
                 break
             for cause in dict.fromkeys(causes.values()):

@@ -24,13 +24,13 @@ STATE: Final = f"{script(__name__, 'state')}\nstate"
 
 def wait_for_processors(session: Session, nodes: Sequence[str], say: Callable[[str], None]) -> None:
     """Return when no machine is starved, or after ``TURNS`` pauses. ``say`` receives the cause after each pause."""
-    local = controller.runs_the_rack(session.rack)
-    before, reading = _states(session, nodes), controller.reading(local)
+    ports = controller.ports_of_machines(session.rack)
+    before, reading = _states(session, nodes), controller.reading(ports)
     for turn in range(1, TURNS + 1):
         if STOPPING.wait(PAUSE_S):
             return
-        now, latest = _states(session, nodes), controller.reading(local)
-        cause = shortage(conditions_of(before, now, nodes) | controller.conditions(reading, latest, local))
+        now, latest = _states(session, nodes), controller.reading(ports)
+        cause = shortage(conditions_of(before, now, nodes) | controller.conditions(reading, latest, bool(ports)))
         if not cause:
             return
         say(f"waiting for {cause} ({turn * PAUSE_S:.0f} of {TURNS * PAUSE_S:.0f} s)")

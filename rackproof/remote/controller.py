@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from paramiko.config import SSH_PORT
+
 from rackproof.core.rack import Rack
 from rackproof.core.starvation import CONTROLLER_LOAD, CONTROLLER_PRESSURE, OTHERS
 
 _LOOPBACK: Final = re.compile(r"127\.\d+\.\d+\.\d+|::1|localhost")
 _MACHINE: Final = "qemu-system"
 """Prefix of the process names of virtual machines; the kernel keeps 15 characters."""
+_LISTEN: Final = "0A"
+"""State of a listening socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +33,16 @@ class Reading:
     uptime_s: float
 
 
-def runs_the_rack(rack: Rack) -> bool:
-    """Whether the nodes are virtual machines on this machine: their address is a loopback address."""
-    return bool(rack.nodes) and all(
-        node.virtual and _LOOPBACK.fullmatch(str(node.data.get("ssh_hostname", ""))) for node in rack.nodes
-    )
+def ports_of_machines(rack: Rack) -> frozenset[int]:
+    """ssh ports of nodes that are virtual machines on this machine; empty if one has no loopback address."""
+    if not all(node.virtual and _LOOPBACK.fullmatch(str(node.data.get("ssh_hostname", ""))) for node in rack.nodes):
+        return frozenset()
+    return frozenset(int(node.data.get("ssh_port") or SSH_PORT) for node in rack.nodes)
 
 
-def reading(runs_rack: bool, root: Path = Path("/proc")) -> Reading | None:
-    """The current values; None if the controller does not run Linux. Only ``runs_rack`` looks at all processes."""
+def reading(ports: frozenset[int], root: Path = Path("/proc")) -> Reading | None:
+    """The current values; None if the controller does not run Linux. ``ports``: see ``ports_of_machines``; without them
+    no process is read."""
     try:
         line = (root / "stat").read_text().split("\n", 1)[0].split()[1:9]
         fields = [int(field) for field in line]
@@ -47,13 +52,13 @@ def reading(runs_rack: bool, root: Path = Path("/proc")) -> Reading | None:
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
     return Reading(
-        sum(fields), sum(fields) - fields[3] - fields[4], _machines(root) if runs_rack else 0,
+        sum(fields), sum(fields) - fields[3] - fields[4], _machines(root, ports) if ports else 0,
         int(own * os.sysconf("SC_CLK_TCK")), _pressure(root), uptime_s,
     )  # fmt: skip
 
 
 def conditions(before: Reading | None, after: Reading | None, runs_rack: bool) -> dict[str, Any]:
-    """Conditions of the controller during a step."""
+    """Conditions of the controller during a step. ``runs_rack``: the nodes are virtual machines on it."""
     if before is None or after is None or after.all <= before.all:
         return {}
     values: dict[str, Any] = {CONTROLLER_LOAD: round(os.getloadavg()[0], 2)}
@@ -80,14 +85,43 @@ def _pressure(root: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _machines(root: Path) -> int:
-    total = 0
-    for path in root.glob("[0-9]*/stat"):
+def _machines(root: Path, ports: frozenset[int]) -> int:
+    """Time of the rack's virtual machines: those that listen at ``ports``. Machines of another rack are other programs.
+
+    Where another program listens for the machines (e.g. passt), all machines are the rack's.
+    """
+    sockets = _listening(root, ports)
+    times = {path.parent: used for path in root.glob("[0-9]*/stat") if (used := _time_of_machine(path)) is not None}
+    own = [used for folder, used in times.items() if _has_socket(folder, sockets)]
+    return sum(own or times.values())
+
+
+def _time_of_machine(stat: Path) -> int | None:
+    """Processor time of a process in jiffies; None if it is no virtual machine."""
+    try:
+        text = stat.read_text()
+    except OSError:
+        return None  # the process has ended
+    name, fields = text[text.find("(") + 1 : text.rfind(")")], text[text.rfind(")") + 2 :].split()
+    return int(fields[11]) + int(fields[12]) if name.startswith(_MACHINE) and len(fields) > 12 else None
+
+
+def _listening(root: Path, ports: frozenset[int]) -> frozenset[str]:
+    """Sockets that listen at the ports, as links of /proc/PID/fd name them (proc(5), /proc/net/tcp)."""
+    sockets = set()
+    for table in ("net/tcp", "net/tcp6"):
         try:
-            text = path.read_text()
+            rows = [line.split() for line in (root / table).read_text().splitlines()[1:]]
         except OSError:
-            continue  # the process has ended
-        name, fields = text[text.find("(") + 1 : text.rfind(")")], text[text.rfind(")") + 2 :].split()
-        if name.startswith(_MACHINE) and len(fields) > 12:
-            total += int(fields[11]) + int(fields[12])
-    return total
+            continue  # a kernel without IPv6
+        for row in rows:
+            if len(row) > 9 and row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) in ports:
+                sockets.add(f"socket:[{row[9]}]")
+    return frozenset(sockets)
+
+
+def _has_socket(folder: Path, sockets: frozenset[str]) -> bool:
+    try:
+        return any(os.readlink(entry) in sockets for entry in (folder / "fd").iterdir())
+    except OSError:
+        return False  # the process has ended, or is another user's

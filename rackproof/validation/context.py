@@ -80,10 +80,10 @@ class Context:
         self._cache = command_cache.load(subject) if subject else None
         kinds = {node.name: command_cache.kind_of(node) for node in self.rack.nodes}
         remembered = {n.name: self._cache.commands(n) for n in self.rack.nodes} if self._cache else {}
-        runs_rack = controller.runs_the_rack(self.rack)
-        before = controller.reading(runs_rack)
+        ports = controller.ports_of_machines(self.rack)
+        before = controller.reading(ports)
         self._gathering = gather(self.fleet, self.readers, questions, kinds=kinds, remembered=remembered)
-        self.starved = starved(controller.conditions(before, controller.reading(runs_rack), runs_rack))
+        self.starved = starved(controller.conditions(before, controller.reading(ports), bool(ports)))
 
     def remember(self) -> None:
         """Save the commands that were read, for the next run."""

@@ -12,7 +12,7 @@ from rackproof.bench import collectives, links, storage
 from rackproof.bench.collective_reader import ENGINES, nccl_wrong
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.runner import run_steps
+from rackproof.bench.runner import ATTEMPTS, run_steps
 from rackproof.bench.step import Step
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import ArchitectureError
@@ -336,6 +336,18 @@ def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path
         launched = [c for _, c in session.fleet.asked if measured_run(c)]  # type: ignore[attr-defined]
     assert len(launched) == 1
     assert "rw=write" in launched[0]
+
+
+@pytest.mark.parametrize(("dead", "attempts"), [(set(), ATTEMPTS), ({"gpu-01"}, ATTEMPTS), ({"gpu-01", "gpu-02"}, 1)])
+def test_a_step_is_repeated_for_nodes_that_answer_only(
+    dead: set[str], attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackproof.bench.runner.wait_for_processors", lambda session, nodes, say: None)
+    local = step("storage/local/read")
+    with scripted(tmp_path, fio) as session:
+        session.fleet.dead |= dead  # type: ignore[attr-defined]
+        run_steps(session, [local], set(), str, starved=lambda: {local.id: "the controller was starved"})
+    assert sum(r.kind is Kind.STEP for r in read_records(tmp_path)) == attempts
 
 
 def test_storage_steps_write_before_they_read() -> None:
