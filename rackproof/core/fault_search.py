@@ -1,0 +1,422 @@
+"""Adaptive group testing: name the faulty nodes, links, rails and leaf switches of a rack with few collectives. Pure.
+
+Three rounds screen the rack: all nodes, rows (nodes behind the same leaf switches) and columns (nodes of every row).
+What a passing job contains is cleared. Suspects are halved, each half with known-good partners, and most nodes stay
+busy, so that faults which need the load of all nodes show. A fault is named only with evidence from disjoint partners.
+The search ends when every failed job contains a named fault, and all other nodes pass one job together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from math import exp, log
+from typing import Final
+
+from rackproof.core.group_testing import ROWS, Fault, FaultKind, Job, Places, Result, Run, chunks
+
+MOST_JOBS: Final = 400
+"""Limit of a search; what is not located by then stays unlocated."""
+SAMPLED: Final = 4
+"""Nodes behind a leaf switch that must all fail on its rail, each with other partners."""
+ATTEMPTS: Final = 14
+"""Repetitions of a job that failed once and then passed."""
+DOUBT: Final = 1e-3
+"""Largest likelihood that an intermittent node gave all answers of what is named a faulty link."""
+BUSY: Final = 0.7
+"""Share of all nodes that are busy in a round; otherwise the idle ones run a job of their own."""
+TRIES: Final = 4
+"""Fruitless searches for intermittent faults."""
+LOOSE_ROUNDS: Final = 40
+"""Rounds in search of one fault that does not always show."""
+
+
+def locate(places: Places, run: Run, seed: int = 0) -> Result:
+    """Search the faults of a rack. ``seed`` decides how nodes are shuffled; equal answers give an equal search.
+
+    Raises ValueError for fewer than two nodes.
+    """
+    if len(places.names) < 2:
+        raise ValueError("group testing needs two nodes")
+    return _Search(places, run, seed).result()
+
+
+class _Search:
+    def __init__(self, places: Places, run: Run, seed: int) -> None:
+        self.places, self.run, self.seed, self.shuffles = places, run, seed, 0
+        self.rails = frozenset(range(max(1, places.rails)))
+        self.faults: list[Fault] = []
+        self.history: list[tuple[Job, bool]] = []
+        self.rounds: list[int] = []
+        self.unlocated: list[frozenset[str]] = []
+        self.rows = places.rows()
+        self.tries = 0
+
+    def result(self) -> Result:
+        self._screen()
+        while len(self.history) < MOST_JOBS:
+            if suspects := self._suspects():
+                self._narrow(suspects)
+            elif failed := self._unexplained():
+                self._search_links(failed[-1])
+            elif missing := self._unverified():
+                self._round([missing[0]])
+            else:
+                break
+        ends = Counter(name for fault in self.faults if fault.kind is FaultKind.LINK for name in fault.nodes)
+        sick = {fault.nodes[0] for fault in self.faults if fault.kind is FaultKind.NODE}
+        several = [name for name, links in ends.items() if links > 1 and name not in sick]
+        self.faults += [Fault(FaultKind.NODE, (name,), None, True) for name in several]
+        sick.update(several)
+        self.faults = [f for f in self.faults if f.kind in (FaultKind.NODE, FaultKind.LEAF) or sick.isdisjoint(f.nodes)]
+        unlocated = [frozenset(job.nodes) for job in self._unexplained(True)] + self.unlocated
+        doubtful = frozenset(name for nodes in unlocated for name in nodes)
+        named = {name for fault in self.faults for name in fault.nodes}
+        cleared = frozenset(self.places.names) - named - doubtful
+        return Result(
+            tuple(self.faults), cleared, tuple(dict.fromkeys(unlocated)), tuple(self.rounds), tuple(self.history)
+        )
+
+    def _screen(self) -> None:
+        self._round([Job(frozenset(self.places.names), self.rails)])
+        if len(self.rows) > 1:
+            self._round([Job(frozenset(row), self.rails) for row in self.rows])
+            self._round([Job(frozenset(column), self.rails) for column in self.places.columns(self.rows)])
+
+    def _round(self, jobs: Sequence[Job], busy: bool = True) -> list[bool]:
+        """Run jobs at once, beside one of all idle nodes if ``busy``. A job of one node passes: it does nothing."""
+        real = [job for job in jobs if len(job.nodes) > 1]
+        idle = frozenset(self.places.names).difference(*(job.nodes for job in real))
+        filler = [Job(idle, self.rails)] if busy and real and len(idle) > (1 - BUSY) * len(self.places.names) else []
+        answers = list(self.run([*real, *filler])) if real else []
+        self.history += zip([*real, *filler], answers, strict=True)
+        if real:
+            self.rounds.append(len(answers))
+        left = iter(answers)
+        return [next(left) if len(job.nodes) > 1 else True for job in jobs]
+
+    def _shuffled(self, names: Sequence[str]) -> list[str]:
+        """The names in an order that depends on the seed and on the number of shuffles so far."""
+        self.shuffles += 1
+        start = f"{self.seed} {self.shuffles} ".encode()
+        return sorted(names, key=lambda name: hashlib.sha256(start + name.encode()).digest())
+
+    def _passes(self, nodes: Iterable[str], rails: Collection[int] | None = None, busy: bool = True) -> bool:
+        return self._round([Job(frozenset(nodes), self.rails if rails is None else frozenset(rails))], busy)[0]
+
+    def _unexplained(self, every: bool = False) -> list[Job]:
+        """Failed jobs without a named fault; those of unlocated sets only if ``every``."""
+        return [
+            job
+            for job, passed in self.history
+            if not passed
+            and not any(fault.touches(job) for fault in self.faults)
+            and (every or not any(nodes & job.nodes for nodes in self.unlocated))
+        ]
+
+    def _suspects(self) -> list[str]:
+        """Nodes of unexplained jobs that no passing job clears, on a rail that is not yet named."""
+        passed: dict[str, set[int]] = {}
+        for job, good in self.history:
+            if good:
+                for name in job.nodes:
+                    passed.setdefault(name, set()).update(job.rails)
+        open_: set[str] = set()
+        for job in self._unexplained():
+            open_.update(name for name in job.nodes if job.rails - passed.get(name, set()))
+        return [name for name in self.places.names if name in open_]
+
+    def _sound(self, name: str) -> frozenset[int]:
+        """Rails of a node without a named fault; links are left aside."""
+        bad: set[int] = set()
+        for fault in self.faults:
+            if name in fault.nodes and fault.kind is not FaultKind.LINK:
+                bad |= self.rails if fault.rail is None else {fault.rail}
+        return self.rails - bad
+
+    def _unverified(self) -> list[Job]:
+        """Jobs that must pass at the end: all sound nodes together, and the sound rails of the others."""
+        sound = {name: self._sound(name) for name in self.places.names}
+        whole = frozenset(name for name in sound if sound[name] == self.rails)
+        links = [fault.nodes for fault in self.faults if fault.kind is FaultKind.LINK]
+        needed = [Job(whole - {ends[end] for ends in links}, self.rails) for end in ((0, 1) if links else (0,))]
+        base = whole - {ends[0] for ends in links}
+        for rails in dict.fromkeys(sound[name] for name in self.places.names if sound[name] != self.rails):
+            if rails:
+                needed.append(Job(base | {name for name in sound if sound[name] == rails}, rails))
+        passed = [job for job, good in self.history if good]
+        return [
+            job
+            for job in needed
+            if len(job.nodes) > 1 and not any(job.nodes <= p.nodes and job.rails <= p.rails for p in passed)
+            if not any(nodes & job.nodes for nodes in self.unlocated)
+        ]
+
+    # solid faults: suspects that no job clears
+
+    def _narrow(self, suspects: Sequence[str]) -> None:
+        base = self._base(suspects)
+        if len(base) < 2:
+            self._first_good(suspects)
+            return
+        of_leaves: set[str] = set()
+        for unit in self.places.units() if self.places.leaves or self.places.racks else ():
+            group = [name for name in unit if name in suspects]
+            if len(group) == len([name for name in unit if self._sound(name)]) >= SAMPLED:
+                of_leaves.update(group if self._leaf(unit, group, base) else ())
+        left = [name for name in suspects if name not in of_leaves]
+        for rails in dict.fromkeys(self._sound(name) for name in left):
+            groups = [[name for name in row if name in left and self._sound(name) == rails] for row in self.rows]
+            for name in self._isolate(groups, base, rails):
+                self._examine(name, base, rails)
+
+    def _first_good(self, suspects: Sequence[str]) -> None:
+        """Where all rows and columns fail: smaller and smaller parts, until one passes."""
+        for parts in (2 * ROWS, 4 * ROWS, 8 * ROWS, len(suspects) // 2):
+            if any(
+                self._round([Job(frozenset(part), self.rails) for part in chunks(suspects, parts) if len(part) > 1])
+            ):
+                return
+        self.unlocated.append(frozenset(suspects))
+
+    def _base(self, suspects: Collection[str]) -> list[str]:
+        """Known-good partners: all but suspects and named ones if these pass one job; otherwise a part that does."""
+        ends = {fault.nodes[0] for fault in self.faults if fault.kind is FaultKind.LINK}
+        names = [
+            name
+            for name in self.places.names
+            if name not in suspects and name not in ends and self._sound(name) == self.rails
+        ]
+        wanted = frozenset(names)
+        passed = [job.nodes & wanted for job, good in self.history if good and job.rails == self.rails]
+        if wanted not in passed:
+            if len(names) > 1 and self._passes(names):
+                return names
+            passed = [job.nodes & wanted for job, good in self.history if good and job.rails == self.rails]
+            wanted = max(passed, key=len, default=frozenset())
+        return [name for name in names if name in wanted]
+
+    def _leaf(self, unit: Sequence[str], group: Sequence[str], base: Sequence[str]) -> bool:
+        """Whether all nodes of a unit fail because of its leaf switches, which are then named."""
+        sample = self._shuffled(group)[:SAMPLED]
+        if not self._all_fail(sample, base, self.rails):
+            return False
+        bad = self.rails
+        for first in range(0, SAMPLED, 2):
+            failing = (
+                self._bad_rails(sample[first : first + 2], base, self.rails) if len(self.rails) > 1 else self.rails
+            )
+            bad = failing if len(failing) < len(bad) else bad
+            if len(bad) == 1:
+                break
+        named = [rail for rail in sorted(bad) if self._all_fail(sample, base, frozenset({rail}))]
+        if len(bad) == len(self.rails) > 1 or not named:
+            return False
+        self.faults += [Fault(FaultKind.LEAF, tuple(unit), rail) for rail in named]
+        return True
+
+    def _all_fail(self, sample: Sequence[str], base: Sequence[str], rails: frozenset[int]) -> bool:
+        parts = [[name] for name in sample]
+        return not any(self._beside(parts, base, rails))
+
+    def _beside(self, parts: Sequence[Sequence[str]], base: Sequence[str], rails: frozenset[int]) -> list[bool]:
+        """Run each part with its share of the known-good nodes, as many at once as there are partners for."""
+        answers: list[bool] = []
+        most = max(1, len(base) // 2)
+        for batch in chunks(parts, -(-len(parts) // most)):
+            shares = [base[number :: len(batch)] for number in range(len(batch))]
+            jobs = [Job(frozenset((*part, *share)), rails) for part, share in zip(batch, shares, strict=True)]
+            answers += self._round(jobs)
+        return answers
+
+    def _isolate(self, groups: Sequence[Sequence[str]], base: Sequence[str], rails: frozenset[int]) -> list[str]:
+        """Halve failing groups until single nodes fail."""
+        single: list[str] = []
+        groups = [group for group in groups if group]
+        while groups:
+            parts = [list(part) for group in groups for part in (chunks(group, 2) if len(group) > 1 else [group])]
+            failing = [part for part, ok in zip(parts, self._beside(parts, base, rails), strict=True) if not ok]
+            single += [part[0] for part in failing if len(part) == 1]
+            groups = [part for part in failing if len(part) > 1]
+        return single
+
+    def _examine(self, name: str, base: Sequence[str], rails: frozenset[int]) -> None:
+        """Name the fault of a node that failed with some partners: with others, too, or a link, or neither."""
+        last = next(job for job, ok in reversed(self.history) if not ok and name in job.nodes)
+        first = [other for other in base if other in last.nodes]
+        second = [other for other in base if other not in last.nodes] or first
+        if not self._passes([name, *second], rails):
+            self._refine(name, base, rails)
+            return
+        bad, good = [1, 0], [0, 1]
+        for attempt in range(ATTEMPTS):
+            side = attempt % 2
+            ok = self._passes([name, *(second if side else first)], rails)
+            (good if ok else bad)[side] += 1
+            if bad[0] and bad[1]:
+                self.faults.append(Fault(FaultKind.NODE, (name,), None, True))
+                return
+            if bad[0] >= 3 and not good[0]:
+                mark = len(self.history)
+                other = self._first_failing([name], first, rails)
+                if self._link(name, other, range(mark, len(self.history)), range(0), rails):
+                    return
+                break
+        self._loose(frozenset((name, *first)), rails)
+
+    def _refine(self, name: str, base: Sequence[str], rails: frozenset[int]) -> None:
+        """Name a node, or its faulty rails."""
+        passed = any(ok and name in job.nodes and job.rails >= rails for job, ok in self.history)
+        bad = rails if passed or len(rails) == 1 else self._bad_rails([name], base, rails)
+        if 1 < len(bad) <= len(rails) / 2:
+            again = [rail for rail in sorted(rails) if not self._passes([name, *self._shuffled(base)[:2]], [rail])]
+            passed = set(again) != bad
+        if passed or (len(bad) > len(rails) / 2 and len(self.rails) == len(rails)):
+            self.faults.append(Fault(FaultKind.NODE, (name,), None, passed or len(bad) < len(rails)))
+        else:
+            self.faults += [Fault(FaultKind.RAIL, (name,), rail) for rail in sorted(bad)]
+
+    def _bad_rails(self, names: Sequence[str], base: Sequence[str], among: frozenset[int]) -> frozenset[int]:
+        """Rails on which the nodes fail: the first, the last, one of the others by halving; all of them if need be."""
+        several = [*names, *base]
+        rails = sorted(among)
+        ends = {rail: self._passes(several, [rail]) for rail in dict.fromkeys((rails[0], rails[-1]))}
+        bad = {rail for rail, ok in ends.items() if not ok}
+        left = [rail for rail in rails if rail not in ends]
+        if len(bad) < len(ends) and left and not self._passes(several, left):
+            halves = left
+            while len(halves) > 1:
+                half = halves[: len(halves) // 2]
+                halves = halves[len(half) :] if self._passes(several, half) else half
+            bad.update(halves)
+            left = [rail for rail in left if rail not in halves]
+            if not left or self._passes(several, left):
+                left = []
+        elif len(bad) < len(ends):
+            left = []
+        return frozenset((*bad, *(rail for rail in left if not self._passes(several, [rail]))))
+
+    # faults of which every node passes in some job
+
+    def _search_links(self, failed: Job) -> None:
+        """Search the two ends of a faulty link in a failed job whose nodes all pass elsewhere."""
+        order = [name for row in self.rows for name in row if name in failed.nodes]
+        begin, rails = len(self.history), failed.rails
+        end = self._first_failing([], order, rails)
+        together = [job.nodes for job, ok in self.history if ok and end in job.nodes and job.rails >= rails]
+        before = [name for name in order[: order.index(end)] if not any(name in nodes for nodes in together)]
+        middle = len(self.history)
+        if before:
+            other = self._first_failing([end], before, rails)
+            if self._link(end, other, range(middle, len(self.history)), range(begin, middle), rails):
+                return
+        self._loose(failed.nodes, rails)
+
+    def _first_failing(self, fixed: Sequence[str], order: Sequence[str], rails: frozenset[int]) -> str:
+        """The node with which a growing job begins to fail; all together fail."""
+        low, high = (1 if fixed else 2), len(order)
+        while low < high:
+            middle = (low + high) // 2
+            if self._passes([*fixed, *order[:middle]], rails, busy=False):
+                low = middle + 1
+            else:
+                high = middle
+        return order[min(low, len(order)) - 1]
+
+    def _link(self, a: str, b: str, chose_b: range, chose_a: range, rails: frozenset[int]) -> bool:
+        """Name a link once the evidence excludes an intermittent node.
+
+        Jobs that chose one end say nothing about the other: any of their answers leads to some node.
+        """
+        named = Fault(FaultKind.LINK, (a, b))
+        self.faults.append(named)
+        pending = self._unverified()
+        partners = [name for name in self.places.names if self._sound(name) >= rails and name not in (a, b)]
+        for _ in range(2 * ATTEMPTS):
+            doubts = [self._doubt(named, a, chose_b), self._doubt(named, b, chose_a)]
+            if None in doubts:
+                break
+            alone = any(not ok and job.nodes == {a, b} for job, ok in self.history)
+            if alone and all(doubt is not None and doubt <= DOUBT for doubt in doubts):
+                return True
+            if not alone:
+                self._passes([a, b], rails, busy=False)
+            elif pending:
+                self._round([pending.pop(0)])
+            elif self._apart_is_rarer(named) and len(partners) > 1:
+                pairs = zip((a, b), self._shuffled(partners)[:2], strict=True)
+                self._round([Job(frozenset(pair), rails) for pair in pairs], busy=False)
+            else:
+                self._passes([a, b], rails, busy=False)
+        self.faults.remove(named)
+        return False
+
+    def _apart_is_rarer(self, link: Fault) -> bool:
+        """Whether passing jobs of one end alone are rarer than failing ones of both."""
+        together = sum(not ok and link.touches(job) for job, ok in self.history)
+        apart = min(sum(ok and end in job.nodes for job, ok in self.history) for end in link.nodes)
+        return 2 * apart < together
+
+    def _doubt(self, link: Fault, end: str, without: range) -> float | None:
+        """Likelihood that an intermittent ``end`` gave all answers but those ``without``; None if the link cannot."""
+        others = [fault for fault in self.faults if fault is not link]
+        failed = passed = 0
+        for at, (job, ok) in enumerate(self.history):
+            if link.touches(job) and ok:
+                return None
+            if end not in job.nodes or at in without or any(fault.touches(job) for fault in others):
+                continue
+            failed += link.touches(job)
+            passed += ok
+        if not failed or not passed:
+            return 1.0
+        share = failed / (failed + passed)
+        return exp(failed * log(share) + passed * log(1 - share))
+
+    def _loose(self, nodes: frozenset[str], rails: frozenset[int]) -> None:
+        """Search a node that fails now and then: every failed job contains it."""
+        others = [name for name in self.places.names if self._sound(name) >= rails]
+        start = frozenset(others) & nodes
+        candidates = self._common(start)
+        for _ in range(LOOSE_ROUNDS):
+            if len(self.history) >= MOST_JOBS:
+                break
+            if len(candidates) < 2:
+                if candidates and self._fails_with_all(next(iter(candidates)), others, rails):
+                    return
+                candidates = frozenset(others) & self._unexplained(True)[-1].nodes
+            shuffled = self._shuffled(sorted(candidates))
+            rest = self._shuffled([name for name in others if name not in candidates])
+            halves = [frozenset(shuffled[side::2]) for side in (0, 1)]
+            jobs = [Job(half | frozenset(rest[side::2]), rails) for side, half in enumerate(halves)]
+            failing = [half for half, ok in zip(halves, self._round(jobs), strict=True) if not ok]
+            if len(failing) == 1:
+                candidates = failing[0]
+        self.tries += 1
+        if self.tries > TRIES:
+            self.unlocated.append(start)
+
+    def _common(self, start: frozenset[str]) -> frozenset[str]:
+        """Nodes that all unexplained jobs have in common; ``start`` if there are several faults."""
+        common = start
+        for job in self._unexplained():
+            common &= job.nodes
+        return common or start
+
+    def _fails_with_all(self, name: str, others: Sequence[str], rails: frozenset[int]) -> bool:
+        """Whether a node fails with each of three disjoint sets of partners; it is then named."""
+        partners = self._shuffled([other for other in others if other != name])
+        thirds = [partners[start::3] for start in range(3) if partners[start::3]]
+        for attempt in range(ATTEMPTS):
+            if not thirds:
+                break
+            third = thirds[attempt % len(thirds)]
+            if not self._passes([name, *third], rails):
+                thirds.remove(third)
+            elif attempt == 5 and len(thirds) == 3:
+                break
+        if thirds:
+            return False
+        self.faults.append(Fault(FaultKind.NODE, (name,), None, True))
+        return True
