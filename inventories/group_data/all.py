@@ -6,8 +6,6 @@ architecture = "virtual-rack"
 ssh_user = "root"
 ssh_strict_host_key_checking = "yes"
 """pyinfra's default accepts any host key and ignores ssh_config."""
-ssh_connect_retries = 1
-"""sshd refuses random connections when many come at once (MaxStartups)."""
 
 _timeout = 900
 """Seconds for one command, so that a frozen node does not block the run. The slowest command installs packages on an

@@ -61,9 +61,6 @@ def loaded(state: Any, deploy: str) -> Iterator[None]:
     from pyinfra.api.state import StateStage
     from pyinfra_cli.util import load_deploy_file
 
-    from rackproof.remote.greeting import limit_greetings
-
-    limit_greetings()
     try:
         try:
             state.set_stage(StateStage.Connect)

@@ -1,7 +1,8 @@
 """pyinfra's connector for recordings: ``pyinfra @recording/DIR deploys/cluster.py --dry`` plans a deploy without nodes.
 
 A fact that was not recorded fails its node; the error names it. Execution, uploads and downloads are refused. pyinfra
-imports all connectors at its start, so this module imports the rest of the kit in its functions.
+imports all connectors at its start: this module imports the rest of the kit in its functions, and gives pyinfra's ssh
+connections the kit's limits.
 """
 
 from __future__ import annotations
@@ -16,14 +17,25 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError, InventoryError
 from pyinfra.api.state import StateStage
 from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
+from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
 from rackproof.kit import make_deploys_importable
+from rackproof.remote.greeting import greeted
 
 if TYPE_CHECKING:
     from rackproof.remote.collect import RecordingReader
 
 make_deploys_importable()  # every pyinfra process imports this module before its deploys
+
+_arguments = SSHConnector.make_paramiko_kwargs
+
+
+def _with_greeting(self: SSHConnector) -> dict[str, Any]:
+    return {**_arguments(self), "transport_factory": greeted}
+
+
+SSHConnector.make_paramiko_kwargs = _with_greeting  # type: ignore[method-assign]
 
 ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
 """Environment variable with a file that receives commands that were not recorded, one JSON object per line.

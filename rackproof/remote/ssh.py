@@ -22,7 +22,7 @@ import paramiko
 from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack, fold
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
-from rackproof.remote import batch, clocks
+from rackproof.remote import batch, clocks, greeting
 from rackproof.remote.command import (
     GRACE_S,
     NOT_FINISHED,
@@ -34,11 +34,9 @@ from rackproof.remote.command import (
     tied,
     timed_out,
 )
-from rackproof.remote.greeting import limit_greetings
 from rackproof.remote.interrupt import STOPPING
 from rackproof.remote.redaction import know, redact, secrets_of
 
-CONNECT_TIMEOUT_S = 20.0
 KEEPALIVE_S = 15
 MAX_PARALLEL = 64
 STOP_S = 15.0
@@ -50,11 +48,8 @@ WAIT_LINE_S = 10.0
 """Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
-_UNANSWERED = "No existing session"
-"""paramiko's words when its time limit ends before ssh has begun."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
-limit_greetings()
 
 
 class _Reject(paramiko.MissingHostKeyPolicy):
@@ -65,9 +60,8 @@ class _Reject(paramiko.MissingHostKeyPolicy):
 class Connection:
     """An ssh connection to one node. After a failed attempt the node is not tried again in this run."""
 
-    def __init__(self, node: Node, connect_timeout: float = CONNECT_TIMEOUT_S) -> None:
+    def __init__(self, node: Node) -> None:
         self.node = node
-        self._timeout = connect_timeout
         self._connection: Any = None
         self._failure: RemoteError | None = None
         self._lock = threading.Lock()
@@ -96,11 +90,7 @@ class Connection:
 
     def _connect(self) -> Any:
         data = self.node.data
-        connect: dict[str, Any] = {
-            "timeout": self._timeout,
-            "banner_timeout": self._timeout,
-            "auth_timeout": self._timeout,
-        }
+        connect: dict[str, Any] = {"timeout": greeting.ANSWER_S, "transport_factory": greeting.greeted}
         if key := data.get("ssh_key"):
             pkey = self._private_key(str(key), data.get("ssh_key_password"))
             connect |= {"pkey": pkey, "look_for_keys": False, "allow_agent": False}
@@ -217,7 +207,7 @@ class Connection:
         if stopping():
             return result(None, INTERRUPTED)
         try:
-            channel = self.open().open_session(timeout=self._timeout)
+            channel = self.open().open_session(timeout=greeting.ANSWER_S)
         except RemoteError as error:
             return result(None, error.reason)
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -255,7 +245,7 @@ class Connection:
     def clock(self, base_s: float) -> Clock | str:
         """Offset of the node's clock, or why it is unknown; see ``clocks.measured``."""
         try:
-            with contextlib.closing(self.open().open_session(timeout=self._timeout)) as channel:
+            with contextlib.closing(self.open().open_session(timeout=greeting.ANSWER_S)) as channel:
                 channel.settimeout(clocks.LIMIT_S)
                 _start(channel, bounded(clocks.READ, 2 * clocks.LIMIT_S, self._sudo, self._mark))
                 return clocks.measured(channel.sendall, lambda: channel.recv(4096), STOPPING.is_set, base_s)
@@ -268,7 +258,7 @@ class Connection:
     def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:
         """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
         connection."""
-        channel = self.open().open_session(timeout=self._timeout)
+        channel = self.open().open_session(timeout=greeting.ANSWER_S)
         server = Server(self, channel, command, timeout_s, user)
         try:
             server.start()
@@ -285,7 +275,7 @@ class Connection:
 
     def pipe(self, command: str, timeout_s: float, user: str = "") -> Pipe:
         """Start a command whose input and output are read and written here. Raises RemoteError."""
-        channel = self.open().open_session(timeout=self._timeout)
+        channel = self.open().open_session(timeout=greeting.ANSWER_S)
         _start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
         return Pipe(channel)
 
@@ -427,15 +417,15 @@ def _start(channel: paramiko.Channel, command: str) -> None:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection is gone, too
             channel.close()
 
-    timer = threading.Timer(CONNECT_TIMEOUT_S, give_up)
+    timer = threading.Timer(greeting.ANSWER_S, give_up)
     timer.daemon = True
     timer.start()
     try:
         channel.exec_command(command)
     except paramiko.SSHException:
-        if time.monotonic() - began < CONNECT_TIMEOUT_S:
+        if time.monotonic() - began < greeting.ANSWER_S:
             raise
-        raise paramiko.SSHException(f"it did not start a command within {CONNECT_TIMEOUT_S:g} s") from None
+        raise paramiko.SSHException(f"it did not start a command within {greeting.ANSWER_S:g} s") from None
     finally:
         timer.cancel()
 
@@ -577,10 +567,10 @@ def _line(error: BaseException) -> str:
     if isinstance(error, paramiko.AuthenticationException):
         return "authentication failed"
     if isinstance(error, TimeoutError):
-        return f"no connection within {CONNECT_TIMEOUT_S:g} s"
+        return f"no connection within {greeting.ANSWER_S:g} s"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror + (f": {error.filename}" if error.filename else "")
     words = redact(" ".join(str(error).split()))
-    if isinstance(error, EOFError) or words == _UNANSWERED:
-        return f"the server closed the connection, or spoke no ssh within {CONNECT_TIMEOUT_S:g} s"
+    if isinstance(error, EOFError):
+        return "the server closed the connection"
     return words or type(error).__name__

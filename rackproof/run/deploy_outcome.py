@@ -29,7 +29,8 @@ _OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\
 _HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
 _PROBLEM = re.compile(r"^(?:--> \w+ error in [^:]*|(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception))): (?P<text>.+)$")
 _CONNECT = re.compile(
-    r"^(Could not connect|Authentication error|Could not resolve|SSH error|Host key|No host key)", re.I
+    r"^(Could not connect|Authentication error|Could not resolve|EOF error|SSH (host key )?error|Host key|No host key)",
+    re.I,
 )
 
 

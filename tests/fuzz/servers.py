@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -38,6 +39,16 @@ def nonsense(sock: socket.socket, asked: threading.Event) -> None:
 
 
 def closed(sock: socket.socket, asked: threading.Event) -> None:
+    sock.close()
+
+
+def penalising(sock: socket.socket, asked: threading.Event) -> None:
+    sock.sendall(b"Not allowed at this time\r\n")
+    sock.close()
+
+
+def crowded(sock: socket.socket, asked: threading.Event) -> None:
+    sock.sendall(b"Exceeded MaxStartups\r\n")
     sock.close()
 
 
@@ -174,6 +185,12 @@ def another_key(sock: socket.socket, asked: threading.Event) -> None:
 
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
+
+
+def after(count: int, first: Behaviour, then: Behaviour) -> Behaviour:
+    """Behaves otherwise towards its first connections."""
+    behaviours = itertools.chain(itertools.repeat(first, count), itertools.repeat(then))
+    return lambda sock, asked: next(behaviours)(sock, asked)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import paramiko
@@ -10,39 +12,112 @@ import pytest
 
 from rackproof.core.rack import Node
 from rackproof.errors import RemoteError
-from rackproof.remote import ssh
+from rackproof.remote import greeting
 from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
 
 CAUSES: dict[servers.Behaviour, str] = {
-    servers.http: r"Error reading SSH protocol banner|Indecipherable protocol",
-    servers.nonsense: r"no ssh server answers|Error reading|Incompatible|closed the connection|\w{6}",
-    servers.closed: r"Error reading SSH protocol banner",
-    servers.silent: r"Error reading SSH protocol banner|spoke no ssh",
-    servers.garbage: r"Error reading SSH protocol banner",
+    servers.http: r"no ssh server answers: it sent 'HTTP/1.1 400 Bad Request Server: .*' and closed the connection",
+    servers.nonsense: r"no ssh server answers|Incompatible|closed the connection|\w{6}",
+    servers.closed: r"the server closed the connection without a greeting",
+    servers.silent: r"no ssh server answers: it sent nothing within 3 s",
+    servers.garbage: r"no ssh server answers: it sent .* (and closed the connection|that are no ssh)",
     servers.endless_line: r"more than 65536 bytes that are no ssh",
-    servers.endless_banner: r"more than 65536 bytes that are no ssh|Indecipherable protocol",
-    servers.closed_after_the_greeting: r"the server closed the connection",
-    servers.silent_after_the_greeting: r"the server closed the connection, or spoke no ssh",
+    servers.endless_banner: r"more than 65536 bytes that are no ssh",
+    servers.closed_after_the_greeting: r"the server closed the connection in the key exchange",
+    servers.silent_after_the_greeting: r"the server did not finish the key exchange within 3 s",
+    servers.penalising: r"sshd refuses this address for a while \(PerSourcePenalties\)",
+    servers.crowded: r"sshd has too many logins at once \(MaxStartups\)",
     servers.refusing: r"authentication failed",
     servers.hanging_login: r"authentication failed",
     servers.another_key: r"its host key has changed",
 }
 
 
+@pytest.fixture
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("ANSWER_S", 3.0), ("REFUSED_S", 1.0), ("CLOSED_S", 1.0), ("FIRST_PAUSE_S", 0.01)):
+        monkeypatch.setattr(greeting, name, seconds)
+
+
 def node_behind(folder: Path, port: int) -> Node:
     return Node("gpu-01", ("gpu",), servers.node_data(folder, port))
 
 
+@pytest.mark.usefixtures("short_limits")
 @pytest.mark.parametrize("behaviour", CAUSES, ids=lambda behaviour: behaviour.__name__)
 def test_a_server_that_is_no_node_is_named_by_its_cause(behaviour: servers.Behaviour, tmp_path: Path) -> None:
     with servers.server(behaviour) as (port, _):
-        connection = Connection(node_behind(tmp_path, port), connect_timeout=3.0)
+        connection = Connection(node_behind(tmp_path, port))
         with pytest.raises(RemoteError, match=CAUSES[behaviour]) as caught:
             connection.open()
     words = str(caught.value)
     assert len(words.splitlines()) == 1
     assert not any(name in words for name in ("EOFError", "No existing session", "expected OPENSSH key", "Traceback"))
+
+
+@pytest.mark.parametrize("refusal", [servers.closed, servers.penalising, servers.crowded])
+def test_a_server_that_refuses_for_a_while_is_tried_again(
+    refusal: servers.Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greeting, "REFUSED_S", 60.0)
+    monkeypatch.setattr(greeting, "CLOSED_S", 60.0)
+    with servers.server(servers.after(2, refusal, servers.printing)) as (port, _):
+        connection = Connection(node_behind(tmp_path, port))
+        assert connection.open().is_authenticated()
+        connection.forget()
+
+
+def test_pauses_between_attempts_grow_up_to_their_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pauses: list[float] = []
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(greeting, "_wait", wait)
+    monkeypatch.setattr(greeting, "_greeting", refused := Refused())
+    monkeypatch.setattr(greeting.time, "monotonic", lambda: now[0])
+    for refused.words, expected in (
+        ("Not allowed at this time", [0.5, 1, 2, 4, 8, 15, 15, 14.5]), ("", [0.5, 1, 2, 4, 0.5]), ("HTTP/1.1", []),
+    ):  # fmt: skip
+        pauses.clear()
+        with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(paramiko.SSHException):
+            greeting.greeted(socket.create_connection(listener.getsockname()))
+        assert pauses == expected
+
+
+class Refused:
+    """Refuses every connection with the same words."""
+
+    words = ""
+
+    def __call__(self, sock: socket.socket) -> bytes:
+        sock.close()
+        raise greeting._Closed(self.words)
+
+
+@pytest.mark.parametrize("lines", [b"", b"Hello\r\nSSH is not this\r\n"])
+def test_what_a_server_sends_from_its_greeting_on_reaches_paramiko(lines: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(lines + b"SSH-2.0-x\r\n\x00\x01")
+        begun = greeting._Begun(ours, greeting._greeting(ours))
+        theirs.sendall(b"\x02")
+        assert begun.recv(9) == b"SSH-2.0-x"
+        assert b"".join(begun.recv(128) for _ in range(2)) == b"\r\n\x00\x01\x02"
+
+
+def test_pyinfras_connections_have_the_same_limits(tmp_path: Path) -> None:
+    """pyinfra changes Python's sockets when it is imported, so it runs in a process of its own."""
+    with servers.server(servers.endless_line) as (port, _):
+        path = servers.inventory(tmp_path, port)
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("pyinfra")), "-y", str(path), "exec", "--", "true"],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+    assert "[gpu-01] SSH error (no ssh server answers: it sent more than 65536 bytes that are no ssh)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -68,7 +143,7 @@ def test_a_refused_login_is_its_own_cause_with_every_type_of_key(
 def test_a_server_that_never_starts_a_command_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "CONNECT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(greeting, "ANSWER_S", 2.0)
     with servers.server(servers.unstarted) as (port, _):
         connection = Connection(node_behind(tmp_path, port))
         answer = connection.run("true", 5)

@@ -239,6 +239,15 @@ def test_an_unreachable_node_is_never_a_success_and_the_other_is_kept(tmp_path: 
     assert local.reason is None
 
 
+@pytest.mark.parametrize(
+    "words", ["EOF error ()", "SSH error (x)", "SSH host key error (Host key for gpu-01 does not match.)"]
+)
+def test_why_a_node_was_not_connected_to_is_pyinfras_reason(words: str) -> None:
+    transcript = Transcript(["gpu-01"])
+    transcript.feed(f"    [gpu-01] {words}")
+    assert transcript.nodes["gpu-01"].reason == words
+
+
 def test_a_deploy_file_that_raises_is_a_failure(tmp_path: Path) -> None:
     record = converge(inventory(tmp_path), deploy=deploy(tmp_path, "undefined_name")).record
     assert not record.ok
