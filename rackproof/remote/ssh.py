@@ -48,6 +48,8 @@ WAIT_LINE_S = 10.0
 """Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
+_COMPLAINT = 1024 * 1024
+"""Bytes of a server's errors that are read for its reason."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
 
@@ -362,7 +364,7 @@ class Pipe:
     def why(self) -> str:
         """What the command complains about."""
         err = bytearray()
-        while self._channel.recv_stderr_ready() and len(err) < OUTPUT_LIMIT:
+        while self._channel.recv_stderr_ready() and len(err) < _COMPLAINT:
             err += self._channel.recv_stderr(65536)
         return redact(" ".join(err.decode(errors="replace").split())[-200:]) or "it does not answer"
 
@@ -447,10 +449,12 @@ def _drain(
     while time.monotonic() < deadline and not until():
         moved = False
         chunk: bytes | None
-        while channel.recv_stderr_ready():
+        if channel.recv_stderr_ready():  # one piece: the rest may have no end
             part = channel.recv_stderr(65536)
             err += part[: max(0, OUTPUT_LIMIT - len(err))]
             moved = bool(part)
+            if moved and not channel.recv_ready():
+                continue
         try:
             chunk = channel.recv(65536)
         except TimeoutError:

@@ -153,6 +153,15 @@ class _Printing(_Hanging):
             channel.close()
 
 
+class _Flooding(_Printing):
+    """Every command prints errors without end."""
+
+    def _print(self, channel: paramiko.Channel) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                channel.sendall_stderr(b"x" * 32768)
+
+
 def _serve(server: type[_Hanging], sock: socket.socket, asked: threading.Event, key: paramiko.PKey = HOST_KEY) -> None:
     transport = paramiko.Transport(sock)
     transport.add_server_key(key)
@@ -178,6 +187,10 @@ def unstarted(sock: socket.socket, asked: threading.Event) -> None:
 
 def printing(sock: socket.socket, asked: threading.Event) -> None:
     _serve(_Printing, sock, asked)
+
+
+def flooding(sock: socket.socket, asked: threading.Event) -> None:
+    _serve(_Flooding, sock, asked)
 
 
 def another_key(sock: socket.socket, asked: threading.Event) -> None:

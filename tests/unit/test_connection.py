@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import paramiko
@@ -12,7 +14,8 @@ import pytest
 
 from rackproof.core.rack import Node
 from rackproof.errors import RemoteError
-from rackproof.remote import greeting
+from rackproof.remote import greeting, ssh
+from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
 
@@ -150,6 +153,39 @@ def test_a_server_that_never_starts_a_command_is_not_waited_for(
         connection.forget()
     assert answer.rc is None
     assert "it did not start a command within 2 s" in str(answer.error)
+
+
+class EndlessErrors:
+    """A channel of a command that prints errors faster than they are read, and for ever."""
+
+    recv_stderr_ready = recv_ready = staticmethod(lambda: True)
+    pieces = 0
+
+    def settimeout(self, seconds: float) -> None:
+        assert seconds > 0
+
+    def recv_stderr(self, size: int) -> bytes:
+        self.pieces += 1
+        assert self.pieces * size < 3 * OUTPUT_LIMIT, "nothing ends it"
+        return b"x" * size
+
+    def recv(self, size: int) -> bytes:
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_errors_without_end_are_read_up_to_the_limit(written: bool) -> None:
+    channel, out, err = EndlessErrors(), bytearray(), bytearray()
+    channel.recv_ready = staticmethod(lambda: written)  # type: ignore[assignment]
+    full = partial(ssh._full, out, err)
+    assert not ssh._drain(channel, out, err, math.inf, full)  # type: ignore[arg-type]
+    assert len(err) == OUTPUT_LIMIT
+
+
+def test_errors_without_end_do_not_delay_an_interrupt() -> None:
+    channel, out, err = EndlessErrors(), bytearray(), bytearray()
+    assert not ssh._drain(channel, out, err, math.inf, lambda: len(err) > 0)  # type: ignore[arg-type]
+    assert channel.pieces == 1
 
 
 def test_a_login_with_an_encrypted_key_works(tmp_path: Path) -> None:
