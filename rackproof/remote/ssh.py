@@ -44,6 +44,7 @@ STOP_S = 15.0
 END_S = 4.0
 """The same after an interrupt, for servers and other commands."""
 INTERRUPTED = "interrupted"
+TOO_MUCH = f"printed more than {OUTPUT_LIMIT} bytes"
 WAIT_LINE_S = 10.0
 """Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
@@ -175,6 +176,9 @@ class Connection:
         result = self._run(_marked("true"), PROOF_S)
         if result.rc is None:
             self.open()  # raises the reason when it is the connection
+            if result.why == TOO_MUCH:  # it will be so for every command
+                self._failure = NodeUnreachable(self.node.name, f"its login shell: {TOO_MUCH}")
+                raise self._failure
             raise NodeUnreachable(self.node.name, result.why)
         if result.rc != 0 or not result.stdout.endswith(_MARK) or not result.stderr.endswith(_MARK):
             lines = [*result.stderr.decode(errors="replace").split("\n"), *result.text.split("\n")]
@@ -232,7 +236,7 @@ class Connection:
             except (paramiko.SSHException, OSError, EOFError) as error:
                 return result(None, f"connection lost: {_line(error)}", bytes(out), bytes(err))
             if full():
-                return result(None, f"printed more than {OUTPUT_LIMIT} bytes", bytes(out), bytes(err))
+                return result(None, TOO_MUCH, bytes(out), bytes(err))
             if not finished and stopping():
                 return result(None, INTERRUPTED, bytes(out), bytes(err))
             if not finished:

@@ -157,6 +157,7 @@ class _Flooding(_Printing):
     """Every command prints errors without end."""
 
     def _print(self, channel: paramiko.Channel) -> None:
+        self._asked.set()
         with contextlib.suppress(OSError, EOFError):
             while True:
                 channel.sendall_stderr(b"x" * 32768)

@@ -156,7 +156,7 @@ def test_a_server_that_never_starts_a_command_is_not_waited_for(
 
 
 class EndlessErrors:
-    """A channel of a command that prints errors faster than they are read, and for ever."""
+    """A channel of a command that prints errors faster than they are read, without end."""
 
     recv_stderr_ready = recv_ready = staticmethod(lambda: True)
     pieces = 0
@@ -186,6 +186,20 @@ def test_errors_without_end_do_not_delay_an_interrupt() -> None:
     channel, out, err = EndlessErrors(), bytearray(), bytearray()
     assert not ssh._drain(channel, out, err, math.inf, lambda: len(err) > 0)  # type: ignore[arg-type]
     assert channel.pieces == 1
+
+
+def test_a_login_that_floods_every_command_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "OUTPUT_LIMIT", 2**17)
+    with servers.server(servers.flooding) as (port, asked):
+        connection = Connection(node_behind(tmp_path, port))
+        first = connection.run("true", 5)
+        assert asked.is_set()
+        asked.clear()
+        second = connection.run("true", 5)
+        connection.forget()
+    assert not asked.is_set()
+    assert first.error == second.error
+    assert "its login shell: printed more than" in str(first.error)
 
 
 def test_a_login_with_an_encrypted_key_works(tmp_path: Path) -> None:
