@@ -61,7 +61,8 @@ class _Transport(paramiko.Transport):
 
     def __init__(self, sock: Any, **arguments: Any) -> None:
         super().__init__(sock, **arguments)
-        self.banner_timeout = self.handshake_timeout = self.auth_timeout = ANSWER_S
+        self.auth_timeout = ANSWER_S
+        self.handshake_timeout = 2 * ANSWER_S  # an EOFError as well; ``start_client`` is first
 
     def start_client(self, event: Any = None, timeout: float | None = None) -> None:
         try:
