@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import PROGRAMS
 from rackproof.bench.link_reader import PINGS
 from rackproof.bench.reading import Reading
-from rackproof.core.architecture import FioJob, LinkProfile, Profile
+from rackproof.core.architecture import FioJob, KneeProfile, LinkProfile, Profile
 from rackproof.core.evidence import Measurement
 
 
@@ -22,6 +24,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     actual: dict[str, Any] = dict(reading.conditions)
     if part == "storage" and profile.storage is not None:
         workload = actual["workload"]
+        if measurement.metric in KNEE:
+            return _difference(_of_knee(profile.storage.knee), workload)
         job = profile.storage.jobs.get(workload.get("rw"))
         expected, actual = _of_job(job), workload
     elif part == "container" and profile.containers is not None:
@@ -35,10 +39,18 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
             return f"{measurement.labels['bytes']} B is no size of the profile"
+    return _difference(expected, actual)
+
+
+def _difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str | None:
     for name, value in expected.items():
         if str(actual.get(name)) != str(value):
             return f"{name}: the profile asks for {value}, the run had {actual.get(name)}"
     return None
+
+
+def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
+    return {"knee": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
 
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:

@@ -76,8 +76,10 @@ def render_layout(name: str, layout: Layout, directory: str, engine: str = "liba
     return "\n".join(lines) + "\n"
 
 
-def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> str:
+def render(name: str, job: FioJob, directory: str, engine: str = "libaio", arrivals: int | None = None) -> str:
     """A job file with one job. ``engine`` is fio's ``ioengine``; it must keep ``iodepth`` requests in flight.
+
+    ``arrivals``: requests a second that each process sends, at random times (Poisson), however many are in flight.
 
     Every client has its own directory: clients must not share test files on a shared file system, and fio's own prefix
     is the controller's address, the same for all clients.
@@ -99,4 +101,6 @@ def render(name: str, job: FioJob, directory: str, engine: str = "libaio") -> st
         lines += ["randrepeat=0", "end_fsync=1"]
     if job.rw == "randread":
         lines += ["norandommap=1", "random_generator=tausworthe64"]
+    if arrivals is not None:
+        lines += [f"rate_iops={arrivals}", "rate_process=poisson"]
     return "\n".join(lines) + "\n"

@@ -36,9 +36,10 @@ RECIPES: dict[str, Recipe] = {
                "fio-sequential with one file for all clients, and the same with 100 kB files",
                "Teraflops and Engineering (Dell EMC)", NOT_YET),
         Recipe("fio-knee",
-               "open loop: rate_iops at 5 to 100 % of the random-read rate, poisson arrivals, ten steps of 60 s; "
-               "closed loop: iodepth × numjobs = 1, 2, 4 … 1024; every step must satisfy Little's law within 5 %",
-               "Little's law; our proposal", NOT_YET),
+               "closed loop: iodepth × numjobs of every client from 1 to 1024, chosen by a search for the load where "
+               "the 99th percentile has doubled, until the rate grows no more; open loop: rate_iops from 5 to 100 % of "
+               "that rate with Poisson arrivals; every step must satisfy Little's law within 5 %",
+               "Little's law; our proposal", "storage"),
         Recipe("fio-connections",
                "fio-sequential from one client, remounted with 1, 8 and 16 connections, with RDMA and with the file "
                "system's own client; nothing else mounted from the same server, its connections would be shared",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
@@ -22,6 +22,7 @@ _PROGRESS: Final = re.compile(
     r"|Starting \d+ (?:process|thread)(?:es|s)?(?: and \d+ threads?)?"
 )
 """Lines that fio prints on every run."""
+_PERCENTILE: Final = re.compile(r"\d+\.\d+")
 _FROM_CLIENT: Final = re.compile(r"<([^<>\s]+)>\s?(.*)")
 
 
@@ -40,6 +41,8 @@ class Direction:
     """Mean completion latency; None when nothing completed or ``gtod_reduce`` turns it off."""
     lat_ns: float | None
     """Mean latency from submission to completion."""
+    percentiles_ns: Mapping[float, float] = field(default_factory=dict)
+    """Completion latency by percentile; empty where fio printed none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,7 @@ def _direction(entry: Json) -> Direction:
         total_ios=total,
         clat_ns=None if idle else _latency_ns(entry, "clat"),
         lat_ns=None if idle else _latency_ns(entry, "lat"),
+        percentiles_ns={} if idle else _percentiles_ns(entry),
     )
 
 
@@ -192,3 +196,11 @@ def _latency_ns(entry: Json, kind: str) -> float | None:
         return None
     values = entry.child(key)
     return values.number("mean") * scale if values.number("max") else None  # 0: not measured
+
+
+def _percentiles_ns(entry: Json) -> dict[float, float]:
+    key, scale = ("clat_ns", 1) if entry.has("clat_ns") else ("clat", 1000)
+    if not entry.has(key) or not entry.child(key).has("percentile"):
+        return {}
+    values = entry.child(key).child("percentile")
+    return {float(name): values.number(name) * scale for name in values.values if _PERCENTILE.fullmatch(name)}

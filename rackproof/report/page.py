@@ -107,6 +107,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "check_reads": {summary.check: summary.reads for summary in certificate.checks},
         "storage_tables": storages,
         "storage_plots": plots.storage_plots(certificate),
+        "knee_plots": plots.knee_plots(certificate),
         "link_table": tables.link_table(certificate),
         "collective_table": tables.collective_table(certificate),
         "collective_plot": plots.collective_plot(certificate),
@@ -188,8 +189,8 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
 
 
 def _is_condition(key: str, value: object, m: MeasurementSummary) -> bool:
-    """Whether the page does not show it elsewhere: as a version, label, member or command line."""
-    elsewhere = is_version(key) or key == "command" or key in CONDITIONS_OF_TIME
+    """Whether the page does not show it elsewhere: as a version, label, member, plot or command line."""
+    elsewhere = is_version(key) or key in ("command", "curves") or key in CONDITIONS_OF_TIME
     return not elsewhere and str(value) != m.labels.get(key) and value not in m.members
 
 

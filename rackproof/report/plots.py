@@ -101,6 +101,8 @@ class LinePlot:
     y_ticks: tuple[Tick, ...]
     lines: tuple[Line, ...]
     width: float = WIDTH
+    across: str = ""
+    """Name of the logarithmic axis."""
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
@@ -133,7 +135,22 @@ def collective_plot(certificate: Certificate) -> LinePlot | None:
         engine = f" ({m.labels.get('engine')})" if len(engines) > 1 else ""
         series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
         unit = m.unit
-    return _line_plot("Bus bandwidth against message size", unit, series) if series else None
+    return _line_plot("Bus bandwidth against message size", unit, series, "message size", size) if series else None
+
+
+def knee_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
+    """Latency percentiles against requests in flight, one plot per storage: the first search of each."""
+    plots = []
+    for m in certificate.measurements:
+        if m.metric != "storage.knee_outstanding" or m.median is None:
+            continue
+        series: dict[str, list[tuple[int, float]]] = {}
+        for step in m.conditions["curves"][0]["steps"]:
+            for name in (name for name in step if name.startswith("p")):
+                series.setdefault(name.removesuffix("_us"), []).append((int(step["outstanding"]), float(step[name])))
+        title = f"{m.labels.get('storage', '')}: latency against requests in flight, knee at {significant(m.median)}"
+        plots.append(_line_plot(title, "us", series, "requests in flight", str))
+    return tuple(plots)
 
 
 def nice_ticks(top: float, count: int = 4) -> tuple[float, ...]:
@@ -210,7 +227,9 @@ def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | No
     return max(bars, default=None)
 
 
-def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]) -> LinePlot:
+def _line_plot(
+    title: str, unit: str, series: dict[str, list[tuple[int, float]]], across: str, x_text: Callable[[int], str]
+) -> LinePlot:
     names = sorted(series)
     rows = math.ceil(len(names) / 3)
     left, right, top = 38.0, WIDTH - 12.0, 12.0 + 18.0 * rows
@@ -238,8 +257,9 @@ def _line_plot(title: str, unit: str, series: dict[str, list[tuple[int, float]]]
         right=right,
         top=top,
         bottom=bottom,
-        x_ticks=tuple(Tick(x_of(s), size(s)) for s in labelled),
+        x_ticks=tuple(Tick(x_of(s), x_text(s)) for s in labelled),
         y_ticks=y_ticks(y_values, y_of),
+        across=across,
         lines=tuple(
             Line(
                 name,

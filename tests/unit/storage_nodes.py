@@ -57,6 +57,8 @@ class StorageNodes:
     transport_after: str | None = None
     ports: Mapping[str, float] = field(default_factory=lambda: {"kernel": 1.0, "rdma": 1.0, "wire": 1.1})
     """Share of the bytes that each kind of port counter sees; without an entry nothing counts."""
+    servers: int | None = None
+    """Requests that the storage serves at once for each client, one millisecond each; None: ``rates`` count."""
     clients_rc: int = 0
     """Exit status of the clients' own tools."""
     files: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -130,7 +132,10 @@ class StorageNodes:
             job = jobs[node]
             point = self._storage(job["directory"]).mountpoints[0]
             block, numbers = int(job["bs"]), int(job["numjobs"])
-            rate = self.rates[job["rw"]]
+            rate, p99 = self.rates[job["rw"]], None
+            if self.servers is not None and job["rw"] == "randread":
+                requests, p99 = served(self.servers, job)
+                rate = requests * block
             if job.get("time_based") == "1":
                 runtime = int(job["runtime"]) * 1000
                 count = int(rate * runtime / 1000 / block)
@@ -149,6 +154,8 @@ class StorageNodes:
             counters[job["rw"] == "write"] += int(moved * self.counted)
             options = {key: value for key, value in job.items() if key != "name"}
             active, idle = direction(moved, count, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
+            if p99 is not None:
+                active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
                 {"jobname": job["name"], "groupid": 0, "error": 0, "job options": options, "hostname": address,
                  "port": 8765, "read": idle if job["rw"] == "write" else active,
@@ -159,6 +166,23 @@ class StorageNodes:
         if "" not in clients and not (entries and entries[0]["jobname"].endswith("-layout")):
             self.change(document)
         return json.dumps(document) + "\n"
+
+
+def served(servers: int, job: Mapping[str, str]) -> tuple[float, float]:
+    """Requests a second of one client, and its 99th percentile in seconds: it doubles at twice ``servers`` requests in
+    flight, and for arrivals as 1 / (1 - utilisation)."""
+    highest = servers / 0.001
+    if "rate_iops" in job:
+        offered = int(job["rate_iops"]) * int(job["numjobs"])
+        return min(offered, highest * 0.8), 0.003 / max(0.001, 1 - offered / highest)
+    outstanding = int(job["iodepth"]) * int(job["numjobs"])
+    return min(outstanding, servers) / 0.001, 0.003 * max(1.0, outstanding / servers)
+
+
+def percentiles(p99_s: float) -> dict[str, float]:
+    """As fio prints them; those below the 99th are a third of it."""
+    return {"50.000000": p99_s / 3 * 1e9, "95.000000": p99_s / 2 * 1e9, "99.000000": p99_s * 1e9,
+            "99.900000": p99_s * 2e9}  # fmt: skip
 
 
 def direction(moved: int, count: int, runtime_ms: int, outstanding: int) -> dict[str, Any]:

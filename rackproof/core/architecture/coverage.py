@@ -22,6 +22,7 @@ _OF_JOBS: Final = {
     "write": ("storage.write_bandwidth",),
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
+_OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
 _LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
 _COLLECTIVES: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "collectives")
 _CONTAINERS: Final = "container.read_over_host"
@@ -41,6 +42,8 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
         if profile.storage:
             names = profile.storage.storages or tuple(architecture.storage)
             for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):
+                values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
+            for metric in _OF_KNEE if profile.storage.knee else ():
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
         if profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()

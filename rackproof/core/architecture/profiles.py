@@ -24,10 +24,43 @@ class FioJob(Model):
     runs: int = Field(default=1, ge=1)
 
 
+class KneeProfile(Model):
+    """Random reads with more and more requests in flight, then at rising rates; each load is one run of fio."""
+
+    block_bytes: int = Field(gt=0)
+    file_bytes: int = Field(gt=0)
+    """Per process and client."""
+    processes: int = Field(default=1, ge=1)
+    """Most processes of a client; below that each has one request in flight."""
+    most_outstanding: int = Field(default=1024, ge=16)
+    """Largest number of requests in flight of one client."""
+    runtime_s: int = Field(ge=1)
+    """Of each load; at least 500 requests must end in it."""
+    ramp_s: int = Field(default=0, ge=0)
+    runs: int = Field(default=1, ge=1)
+    """Number of searches."""
+
+    @property
+    def job(self) -> FioJob:
+        """The smallest load."""
+        return FioJob(
+            rw="randread", block_bytes=self.block_bytes, iodepth=1, numjobs=self.processes, file_bytes=self.file_bytes,
+            runtime_s=self.runtime_s, ramp_s=self.ramp_s,
+        )  # fmt: skip
+
+
 class StorageProfile(Model):
+    """Keys with None are left out of a run's parameters, so that runs before them keep their digests."""
+
     jobs: dict[Literal["read", "write", "randread"], FioJob]
     storages: tuple[Identifier, ...] | None = None
     """None: all of the architecture's."""
+    knee: KneeProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @property
+    def every_job(self) -> tuple[FioJob, ...]:
+        """Jobs that use the same files."""
+        return (*self.jobs.values(), *([self.knee.job] if self.knee else []))
 
 
 class LinkProfile(Model):

@@ -5,8 +5,9 @@ from itertools import pairwise
 import pytest
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Scope
 from rackproof.core.status import Status
-from rackproof.report.plots import collective_plot, nice_ticks, rosette, storage_plots, summary_of
+from rackproof.report.plots import collective_plot, knee_plots, nice_ticks, rosette, storage_plots, summary_of
 
 from .sample import HEAD, Raw, architecture, measurements, passing, rejudged, sample
 
@@ -88,6 +89,19 @@ def test_lines_on_a_logarithmic_axis() -> None:
     assert max(steps) - min(steps) < 0.2
     assert all(plot.top <= y <= plot.bottom for line in plot.lines for _, y in line.points)
     assert plot.x_ticks[-1].text == "4\u00a0MiB"
+
+
+def test_the_knee_is_a_plot_of_percentiles_against_requests_in_flight() -> None:
+    steps = [{"load": n, "outstanding": 2 * n, "rate": 9.0, "p50_us": 100.0 * n, "p99_us": 300.0 * n} for n in (1, 4)]
+    model = measurements(Raw())[0]
+    labels = {"storage": "nfs-tcp", "block_bytes": "4096"}
+    update = {"metric": "storage.knee_outstanding", "unit": "1", "labels": labels, "scope": Scope.RACK}
+    knee = model.model_copy(update={**update, "conditions": {"curves": [{"steps": steps}]}})
+    (plot,) = knee_plots(rejudged(passing()[0], [], measurements=[knee]))
+    assert plot.title.startswith("nfs-tcp: latency")
+    assert [line.name for line in plot.lines] == ["p50", "p99"]
+    assert [tick.text for tick in plot.x_ticks] == ["2", "8"]
+    assert knee_plots(passing()[0]) == ()
 
 
 def test_one_size_alone_is_still_a_plot() -> None:
