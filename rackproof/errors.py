@@ -10,6 +10,7 @@ Classes without a path are defined here, the others in the named module::
     ├── VersionSetError         a version set is malformed, was edited after it was locked, or contradicts itself
     ├── SizingError             an input of the sizing model is unknown, malformed or impossible
     ├── RunError                a run folder is absent, damaged, or cannot be continued
+    ├── DataSetError            a data set cannot be made, or is not what its index says
     ├── EvidenceWriteError      evidence cannot be written (disk full, permissions)
     ├── RemoteError             a command on a node failed to run
     │   ├── NodeUnreachable     no connection, or it was lost
@@ -78,6 +79,10 @@ class SizingError(RackproofError):
 
 class RunError(RackproofError):
     """A run folder cannot be read, judged or continued."""
+
+
+class DataSetError(RackproofError):
+    """A data set cannot be made or used: no space, no mount, changed since it was indexed."""
 
 
 class EvidenceWriteError(RackproofError):

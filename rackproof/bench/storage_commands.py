@@ -36,9 +36,10 @@ def empty_folders(storage: Storage, folders: Sequence[str], user: str) -> str:
     return f"{mounted(storage.mountpoints)}; {user}mkdir -p -- {words} && {user}rm -f -- {files}"
 
 
-def own_folders(storage: Storage, folders: Sequence[str], account: Account) -> str:
-    """Command that makes empty folders which belong to the account that measures."""
-    made = script(__name__, "folders", *folders, uid=account.uid, gid=account.gid, user=USER, stem=TEST_FILE)
+def own_folders(storage: Storage, folders: Sequence[str], account: Account, stem: str = TEST_FILE) -> str:
+    """Command that makes folders which belong to the account that measures, without files of earlier benchmarks, whose
+    names begin with ``stem`` and a dot."""
+    made = script(__name__, "folders", *folders, uid=account.uid, gid=account.gid, user=USER, stem=stem)
     return f"{mounted(storage.mountpoints)}\n{made}"
 
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "deploy": ("rackproof.cli.deploy", "deploy", "Bring the nodes into the declared state (pyinfra)."),
     "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
+    "dataset": ("rackproof.cli.dataset", "dataset", "Data sets of the ingest benchmark: make, check."),
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure and judge; write a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),

@@ -153,7 +153,7 @@ def prepare(
     stages: Sequence[str],
 ) -> Run:
     rack = load_rack(inventory)
-    reference = _architecture(rack, architecture)
+    reference = architecture_of(rack, architecture)
     if resume:
 
         def refuse(info: RunInfo) -> None:
@@ -166,7 +166,7 @@ def prepare(
     return Run(new_run(output, inventory), rack, reference, size, Silent(), stages)
 
 
-def _architecture(rack: Rack, requested: str | None) -> LoadedArchitecture:
+def architecture_of(rack: Rack, requested: str | None) -> LoadedArchitecture:
     """The requested architecture, or the inventory's."""
     if requested:
         return architectures.load(requested)

@@ -33,6 +33,7 @@ from rackproof.core.architecture.criterion import (
 from rackproof.core.architecture.gpu import Clocks, Gpu, Nvlink
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
+from rackproof.core.architecture.ingest import DataSet, IngestData, IngestJob, IngestProfile
 from rackproof.core.architecture.models import Architecture, Drop, Link, Override
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
@@ -67,6 +68,7 @@ __all__ = [
     "Cpu",
     "Criterion",
     "Curve",
+    "DataSet",
     "Drives",
     "Drop",
     "Expectation",
@@ -76,6 +78,9 @@ __all__ = [
     "Gate",
     "Gpu",
     "Identifier",
+    "IngestData",
+    "IngestJob",
+    "IngestProfile",
     "JudgedEntry",
     "KneeProfile",
     "LabelValue",

@@ -44,10 +44,13 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
-        for part in ("links", "collectives"):
+        for part in ("links", "collectives", "ingest"):
             if (sized := getattr(profile, part)) is not None:
                 path = ("profiles", name, part, "members")
                 yield from known(path, sized.members, groups(architecture), "role")
+        for dataset, made in profile.ingest.datasets.items() if profile.ingest else ():
+            where = ("profiles", name, "ingest", "datasets", dataset, "storage")
+            yield from known(where, made.storage, architecture.storage, "storage")
         sizes = profile.collectives
         if sizes and sizes.min_bytes > sizes.max_bytes:
             yield Problem(("profiles", name, "collectives", "max_bytes"), "smaller than min_bytes")

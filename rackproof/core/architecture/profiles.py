@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rackproof.core.architecture.base import Identifier, Model
+from rackproof.core.architecture.ingest import IngestProfile
 from rackproof.core.texts import Name
 
 
@@ -109,3 +110,4 @@ class Profile(Model):
     links: LinkProfile | None = None
     collectives: CollectiveProfile | None = None
     containers: ContainerProfile | None = None
+    ingest: IngestProfile | None = None

@@ -117,6 +117,9 @@ _AT_LEAST = """
     profiles.*.collectives.max_bytes  profiles.*.collectives.iterations  profiles.*.collectives.warmup
     profiles.*.containers.job.file_bytes  profiles.*.containers.job.runtime_s  profiles.*.containers.job.ramp_s
     profiles.*.containers.job.runs
+    profiles.*.ingest.datasets.*.samples  profiles.*.ingest.datasets.*.copies  profiles.*.ingest.datasets.*.mean_bytes
+    profiles.*.ingest.jobs.*.seconds  profiles.*.ingest.jobs.*.warmup_s  profiles.*.ingest.jobs.*.runs
+    profiles.*.ingest.jobs.*.accelerators  profiles.*.ingest.jobs.*.crop
 """
 
 _AT_MOST = """
@@ -139,6 +142,7 @@ _AT_MOST = """
     criteria.*.conditions.*_max  curves.*.conditions.*_max  outliers.*.conditions.*_max
     criteria.*.pass.tolerance_pct  outliers.*.rel_pct  outliers.*.z  outliers.*.min_peers
     profiles.*.collectives.min_bytes  profiles.*.collectives.factor
+    profiles.*.ingest.jobs.*.slowdown
 """
 
 _SUPERSET = """
@@ -148,6 +152,7 @@ _SUPERSET = """
     storage.*.client_roles  storage.*.options  storage.*.options_required  storage.*.options_forbidden
     slurm.roles  slurm.partitions  containers.roles  containers.mounts  containers.bridge
     criteria.*.gates  curves.*.gates  outliers.*.gates  curves.*.points  profiles.*.collectives.ops
+    profiles.*.ingest.jobs.*.data  profiles.*.ingest.jobs.*.nodes
     roles.*.claim  gpu.claim  fabric.claim  storage.*.claim  slurm.claim  containers.claim  workloads.*.claim
     roles.*.expect.cpu.claim  roles.*.expect.memory.claim  roles.*.expect.drives.*.claim  roles.*.expect.pcie.claim
     roles.*.expect.scratch.claim  roles.*.expect.nics.*.claim  criteria.*.claim  curves.*.claim  outliers.*.claim
@@ -168,6 +173,8 @@ _FREE = """
     curves.*.title  curves.*.source  curves.*.reason  curves.*.hint  curves.*.lab  curves.*.published  curves.*.changed
     outliers.*.title  outliers.*.source  outliers.*.reason  outliers.*.hint  outliers.*.lab  outliers.*.published
     outliers.*.changed
+    profiles.*.ingest.datasets.*.per_shard  profiles.*.ingest.datasets.*.seed
+    profiles.*.ingest.jobs.*.start_s  profiles.*.ingest.jobs.*.workers
 """
 
 _RULES: dict[str, Rule] = {

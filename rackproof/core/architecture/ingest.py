@@ -1,0 +1,91 @@
+"""Data sets and sizes of the ingest benchmark."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rackproof.core.architecture.base import Identifier, Model
+from rackproof.core.texts import Name
+
+Format = Literal["files", "tfrecord", "tfrecord-gz", "tar", "tar-gz"]
+
+
+class DataSet(Model):
+    """JPEG samples on a storage, made by ``rackproof dataset make``."""
+
+    storage: Identifier
+    format: Format
+    """``files``: a JPEG each; ``tfrecord``: TFRecord framing of tf.train.Example; ``tar``: JPEG and class of each
+    sample; ``-gz``: the whole shard with gzip."""
+    samples: int = Field(gt=0)
+    """Distinct samples; equal seeds, sizes and versions of numpy and Pillow give equal samples in every format."""
+    copies: int = Field(default=1, ge=1)
+    """Each distinct shard is written so many times, byte by byte: a set that is larger than every cache."""
+    per_shard: int = Field(default=64, ge=1)
+    """Samples of one shard: the unit of parallel and resumed writing."""
+    mean_bytes: int = Field(ge=2000)
+    """Mean size of a JPEG, bytes."""
+    large: bool = False
+    """Three times height and width, quality 100, chroma not subsampled."""
+    seed: int = Field(default=1, ge=0)
+
+
+class IngestData(StrEnum):
+    """Where the samples of a leg come from."""
+
+    STORAGE = "storage"
+    """From the storage, cold caches."""
+    MEMORY = "memory"
+    """Read into the memory of the processes before the clock starts."""
+    SYNTHETIC = "synthetic"
+    """Nothing is read or decoded: the accelerators alone."""
+
+
+class IngestJob(Model):
+    """One training job, or one inference service, and the legs in which it is measured."""
+
+    workload: Identifier
+    """Label of its measurements; the sizing model's workload where the architecture has one of this name."""
+    kind: Literal["training", "inference"] = "training"
+    dataset: Identifier
+    accelerator: Identifier
+    """Whose time for a batch is emulated: a key of ``rackproof.core.accelerators`` (v100, a100 …)."""
+    model: Identifier
+    batch: int = Field(ge=1)
+    """Samples of one step of one accelerator."""
+    slowdown: float = Field(default=1.0, gt=0)
+    """Divides the accelerator's rate: the declared scale of a small rack."""
+    accelerators: int = Field(default=8, ge=1)
+    """Emulated on each node."""
+    workers: int = Field(default=8, ge=1)
+    """Processes on each node that read, decode and crop."""
+    crop: int = Field(default=224, ge=8)
+    """Height and width of a decoded sample, pixels."""
+    data: Annotated[tuple[IngestData, ...], Field(min_length=1)] = (IngestData.STORAGE,)
+    seconds: int = Field(ge=2)
+    """Of the timed part of one run."""
+    warmup_s: int = Field(default=2, ge=0)
+    start_s: int = Field(default=15, ge=1)
+    """Seconds until all nodes start together: the time that the slowest needs to start its processes."""
+    nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Numbers of nodes, one leg each; none: all nodes of the group."""
+    runs: int = Field(default=1, ge=1)
+
+
+class IngestProfile(Model):
+    datasets: dict[Identifier, DataSet]
+    jobs: dict[Identifier, IngestJob] = Field(default_factory=dict)
+    members: Name = "gpu"
+    """The group whose nodes read, as in criteria."""
+
+    @model_validator(mode="after")
+    def _known(self) -> IngestProfile:
+        for name, job in self.jobs.items():
+            if job.dataset not in self.datasets:
+                raise ValueError(f"jobs.{name}: no data set {job.dataset!r}; there is {', '.join(self.datasets)}")
+            if job.workers % job.accelerators and job.accelerators % job.workers:
+                raise ValueError(f"jobs.{name}: {job.accelerators} accelerators cannot share {job.workers} workers")
+        return self

@@ -1,0 +1,268 @@
+"""Data sets: pictures like photographs, formats that others read, and no damage that goes unseen."""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rackproof.bench import photographs_node as photographs
+from rackproof.bench import records_node as records
+from rackproof.bench.datasets import DataSets, answer_of, made_of
+from rackproof.bench.step import BenchContext
+from rackproof.core.architecture import DataSet
+from rackproof.errors import DataSetError
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+from tests.unit.bench import node_programs
+from tests.unit.fakes import scripted, virtual_rack
+from tests.unit.storage_nodes import StorageNodes
+
+SPEC: dict[str, Any] = {
+    "format": "tfrecord", "samples": 10, "copies": 2, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pictures() -> list[Any]:
+    """Luma of four pictures."""
+    return [
+        np.asarray(photographs.photograph(np.random.default_rng(seed), 256, 256).split()[0], float) for seed in range(4)
+    ]
+
+
+class TestPhotographs:
+    def test_the_spectrum_falls_like_that_of_scenes(self, pictures: list[Any]) -> None:
+        """Power over frequency has a slope near -2; white noise has 0. Source: Field 1987, amplitudes of 1/f."""
+        power = sum(np.abs(np.fft.fft2(picture - picture.mean())) ** 2 for picture in pictures)
+        f = np.hypot(np.fft.fftfreq(256)[:, None], np.fft.fftfreq(256)[None, :])
+        rings = [(0.02 * 1.3**k, 0.02 * 1.3 ** (k + 1)) for k in range(9)]
+        means = [power[(low <= f) & (f < high)].mean() for low, high in rings]
+        slope = np.polyfit(np.log([low for low, _ in rings]), np.log(means), 1)[0]
+        assert -3.2 < slope < -1.5
+
+    def test_neighbours_are_mostly_alike_with_sharp_edges_between(self, pictures: list[Any]) -> None:
+        """Differences of neighbours have heavy tails; those of white noise have a kurtosis of 3."""
+        steps = np.concatenate([np.diff(picture, axis=1).ravel() for picture in pictures])
+        assert ((steps - steps.mean()) ** 4).mean() / steps.var() ** 2 > 6
+
+    def test_jpegs_have_the_requested_mean_size_and_scatter(self) -> None:
+        spec = {**SPEC, "samples": 24, "per_shard": 24, "mean_bytes": 12000}
+        camera = photographs.Camera(spec, 0)
+        jpegs = [camera.jpeg(number)[0] for number in range(24)]
+        sizes = np.array([len(jpeg) for jpeg in jpegs])
+        assert sizes.mean() == pytest.approx(12000, rel=0.08)
+        assert 0.15 < sizes.std() / sizes.mean() < 0.9
+        picture = Image.open(io.BytesIO(jpegs[0]))
+        assert picture.mode == "RGB"
+        noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (picture.height, picture.width, 3), np.uint8))
+        out = io.BytesIO()
+        noise.save(out, "JPEG", quality=96, subsampling=2)
+        assert len(jpegs[0]) < 0.7 * len(out.getvalue())
+
+    def test_large_pictures_have_three_times_the_sides_and_all_of_their_chroma(self) -> None:
+        jpeg, (width, height) = photographs.Camera({**SPEC, "large": True, "mean_bytes": 40000}, 0).jpeg(0)
+        picture = Image.open(io.BytesIO(jpeg))
+        assert picture.size == (width, height)
+        assert width % 3 == height % 3 == 0
+        assert {component[1:3] for component in picture.layer} == {(1, 1)}  # type: ignore[attr-defined]
+
+
+class TestRecords:
+    @pytest.mark.parametrize(
+        ("data", "crc"), [(b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (b"", 0)]
+    )
+    def test_checksums_are_those_of_the_standard(self, data: bytes, crc: int) -> None:
+        """Vectors of RFC 3720, B.4."""
+        assert records.crc32c(data) == crc
+
+    @given(st.binary(max_size=1100))
+    def test_lanes_give_what_a_loop_gives(self, data: bytes) -> None:
+        register = 0xFFFFFFFF
+        for byte in data:
+            register ^= byte
+            for _ in range(8):
+                register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+        assert records.crc32c(data) == register ^ 0xFFFFFFFF
+
+    @given(st.binary(max_size=200), st.integers(0, 2**20))
+    def test_what_is_written_is_read(self, jpeg: bytes, label: int) -> None:
+        text = records.record(records.example(jpeg, (5, 300), label, "a.jpg"))
+        payload, size = records.read_record(io.BytesIO(text))
+        assert size == len(text)
+        assert records.encoded(payload) == jpeg
+
+    def test_no_truncation_is_a_shorter_file(self) -> None:
+        text = records.record(records.example(b"jpeg" * 9, (5, 5), 3, "a.jpg"))
+        for cut in range(1, len(text)):
+            with pytest.raises(records.Damaged):
+                records.read_record(io.BytesIO(text[:cut]))
+
+    @given(st.binary(max_size=80))
+    def test_other_bytes_are_damage_and_no_crash(self, data: bytes) -> None:
+        with pytest.raises(records.Damaged):
+            records.encoded(data)
+
+
+def spec(folder: Path, **changes: Any) -> str:
+    return json.dumps({**SPEC, "folder": str(folder), **changes})
+
+
+def ask(action: str, text: str, *more: str, **options: Any) -> dict[str, Any]:
+    own = () if action in ("state", "seal") else more or ("0", "1", "1")
+    return node_programs.document("dataset_node.py", action, text, *own, **options)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sealed data set of five shards with two copies."""
+    folder = tmp_path_factory.mktemp("set") / "photos"
+    text = spec(folder, samples=10)
+    for action in ("state", "distinct", "copies", "seal"):
+        assert "error" not in ask(action, text)
+    return folder
+
+
+class TestProgram:
+    def test_the_index_counts_what_is_there(self, made: Path) -> None:
+        index = json.loads((made / "index.json").read_text())
+        shards = sorted(made.glob("rackproof.*"))
+        assert (index["samples"], index["distinct"], index["copies"]) == (20, 10, 2)
+        assert [entry["name"] for entry in index["shards"]] == [path.name for path in shards]
+        assert index["bytes"] == sum(path.stat().st_size for path in shards)
+        assert shards[0].read_bytes() == shards[3].read_bytes()
+        assert shards[0].stat().st_ino != shards[3].stat().st_ino
+        with shards[0].open("rb") as file:
+            sizes = [len(records.encoded(records.read_record(file)[0])) for _ in range(4)]
+            assert records.read_record(file) is None
+        assert sizes == index["shards"][0]["sizes"]
+
+    def test_a_second_call_writes_nothing_and_a_lost_entry_one_shard(self, made: Path) -> None:
+        text = spec(made)
+        before = (made / "rackproof.000001.tfrecord").read_bytes()
+        assert ask("distinct", text)["done"] == 0
+        (made / "index" / "000001.json").unlink()
+        (made / "rackproof.000001.tfrecord.part").write_bytes(b"of a killed run")
+        assert ask("state", text)["complete"] == 5
+        assert "1 of 6 shards are missing" in ask("seal", text)["error"]
+        assert ask("distinct", text)["done"] == 1
+        assert (made / "rackproof.000001.tfrecord").read_bytes() == before
+        assert not list(made.glob("*.part"))
+        assert ask("seal", text)["samples"] == 20
+
+    def test_other_formats_have_the_same_samples(self, made: Path, tmp_path: Path) -> None:
+        expected = json.loads((made / "index.json").read_text())["samples_sha256"]
+        for form in ("files", "tar-gz"):
+            text = spec(tmp_path / form, format=form)
+            for action in ("state", "distinct", "copies"):
+                assert "error" not in ask(action, text)
+            assert ask("seal", text)["samples_sha256"] == expected
+        assert len(list((tmp_path / "files").glob("shard-*/*.jpg"))) == 20
+        with tarfile.open(tmp_path / "tar-gz" / "rackproof.000000.tar.gz") as archive:
+            assert archive.getnames()[:2] == ["000000000.jpg", "000000000.cls"]
+
+    def test_another_set_in_its_place_is_kept(self, made: Path) -> None:
+        assert "holds another data set" in ask("state", spec(made, mean_bytes=4000))["error"]
+
+    @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+    def test_check_names_the_shard(self, made: Path, damage: str) -> None:
+        path = made / "rackproof.000002.tfrecord"
+        whole = path.read_bytes()
+        try:
+            if damage == "gone":
+                path.unlink()
+            else:
+                path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if damage == "changed" else whole[:-9])
+            answer = ask("check", spec(made))
+        finally:
+            path.write_bytes(whole)
+        (fault,) = answer["faults"]
+        assert "rackproof.000002.tfrecord" in fault
+        assert {"changed": "others than", "cut": "expected", "gone": "No such file"}[damage] in fault
+
+    def test_a_file_system_that_takes_no_more_is_named_and_leaves_no_part(self, tmp_path: Path) -> None:
+        text = spec(tmp_path / "full", copies=1)
+        ask("state", text)
+
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+
+        error = ask("distinct", text, preexec_fn=limit)["error"]
+        assert "rackproof.00000" in error
+        assert "File too large" in error
+        assert not list((tmp_path / "full").glob("*.part"))
+
+
+class TestKit:
+    DATASET = DataSet(storage="nfs-tcp", format="tfrecord", samples=6, copies=2, per_shard=2, mean_bytes=3000)
+
+    @pytest.fixture
+    def context(self, tmp_path: Path) -> Iterator[BenchContext]:
+        nodes = StorageNodes(virtual_rack())
+        (tmp_path / "mount").mkdir()
+
+        def answer(node: str, command: str) -> CommandResult | None:
+            return node_programs.answer(node, command, "/mnt/nfs-tcp", tmp_path / "mount") or nodes.answer(
+                node, command
+            )
+
+        with scripted(tmp_path / "run", answer) as session:
+            self.lines: list[str] = []
+            self.nodes = nodes
+            yield BenchContext(session, self.lines.append)
+
+    def test_all_nodes_write_their_share(self, context: BenchContext, tmp_path: Path) -> None:
+        gpus = ["gpu-01", "gpu-02"]
+        made, raw = DataSets.of(context).make("photos", self.DATASET, gpus)
+        assert (made.samples, made.distinct, made.copies) == (12, 6, 2)
+        assert "2 copies of 6 distinct ones, which nfs-tcp must not deduplicate" in made.text("nfs-tcp")
+        assert raw
+        asked = [(node, text) for node, text in context.session.fleet.asked if " distinct " in text]  # type: ignore[attr-defined]
+        assert [node for node, _ in asked] == gpus
+        assert all("--no-new-privs" in text for _, text in asked)
+        assert self.lines == ["photos: 0 of 6 shards there, 4.2e-05 GB to write"]
+        assert DataSets.of(context).check("photos", self.DATASET, gpus) == []
+
+    def test_a_set_without_space_is_refused(self, context: BenchContext, tmp_path: Path) -> None:
+        huge = self.DATASET.model_copy(update={"samples": 10**6, "mean_bytes": 10**9, "per_shard": 10**6})
+        with pytest.raises(DataSetError, match=r"photos: needs 2\.06e\+06 GB more .* on gpu-01, which has"):
+            DataSets.of(context).make("photos", huge, ["gpu-01", "gpu-02"])
+
+    def test_nothing_is_written_beside_a_mount(self, context: BenchContext) -> None:
+        self.nodes.mountinfo = lambda text: text.replace("nfs4", "ext4")
+        with pytest.raises(DataSetError, match="gpu-01: mount: before the run"):
+            DataSets.of(context).make("photos", self.DATASET, ["gpu-01"])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CommandResult("gpu-01", "c", 1, b'{"rackproof_dataset": 1, "error": "a: Read-only file system"}\n', b""),
+        CommandResult("gpu-01", "c", None, b"", b"", error="connection lost"),
+        CommandResult("gpu-01", "c", 1, b"", b"ModuleNotFoundError: No module named 'PIL'\n"),
+    ],
+)
+def test_errors_of_a_node_have_its_name(answer: CommandResult) -> None:
+    with pytest.raises(DataSetError, match=r"^gpu-01: .*(Read-only|lost|PIL)"):
+        answer_of(answer)
+
+
+def test_no_answer_is_no_data_set() -> None:
+    with pytest.raises(ParseError):
+        answer_of(CommandResult("gpu-01", "c", 0, b"", b""))
+    whole = {"samples": 4, "bytes": 100, "distinct": 2, "copies": 2, "samples_sha256": "0"}
+    for key in whole:
+        with pytest.raises(ParseError):
+            made_of({name: value for name, value in whole.items() if name != key})
+    with pytest.raises(ParseError, match="impossible"):
+        made_of({**whole, "samples": 5})
