@@ -35,10 +35,11 @@ def drawn() -> dict[str, tuple[str, str]]:
 def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
     """Exception classes of the package by name: their bases and their module.
 
-    ``_Private`` ones, failures of checks, which are no errors, and errors of the terminal's streams are left out.
+    ``_Private`` ones, failures of checks, which are no errors, errors of the terminal's streams, and those of programs
+    that run on nodes alone (``*_node.py``) are left out.
     """
     classes: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(path for path in PACKAGE.rglob("*.py") if not path.name.endswith("_node.py")):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
