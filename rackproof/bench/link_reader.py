@@ -6,8 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.link_figures import ATTEMPTS, PROGRAMS, RDMA_RETRIES, Figure, figure_of
-from rackproof.bench.port_proof import by_interface, by_rdma, counters_of, prove, rdma_retries, readings_of
+from rackproof.bench.link_figures import ATTEMPTS, PROGRAMS, RDMA_BANDWIDTH, RDMA_RETRIES, Figure, figure_of
+from rackproof.bench.port_proof import (
+    by_interface,
+    by_rdma,
+    counters_of,
+    protected_priority,
+    prove,
+    prove_priority,
+    rdma_retries,
+    readings_of,
+)
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement
@@ -129,11 +138,26 @@ def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[
     for port, traffic in zip(ports, moved, strict=True):
         prove(program, port, "sent", figure.packets, traffic.sent_packets, "packets")
         prove(program, port, "received", figure.packets, traffic.received_packets, "packets")
+    priority = protected_priority(fabric)
+    # A latency test moves less than the port's background.
+    in_priority = {}
+    if priority is not None and RDMA_BANDWIDTH in figure.values:
+        needed = figure.payload_bytes
+        in_priority["priority_bytes"] = float(
+            min(
+                prove_priority(program, client, client_after, name, True, needed, priority),
+                prove_priority(program, server, server_after, name, False, needed, priority),
+            )
+        )
     values = dict(figure.values)
-    companions = dict(figure.companions) | {
-        "application_bytes": float(figure.payload_bytes),
-        "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
-    }
+    companions = (
+        dict(figure.companions)
+        | in_priority
+        | {
+            "application_bytes": float(figure.payload_bytes),
+            "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
+        }
+    )
     if figure.rdma:
         device = f"{fabric.rdma_prefix}{rail}"
         retries = [rdma_retries(before, after, device) for before, after in zip(*ends, strict=True)]

@@ -18,7 +18,7 @@ from rackproof.bench.link_figures import (
     figure_of,
 )
 from rackproof.bench.link_reader import LOSS, NAME, PINGS, ROUND_TRIP, TO, read_links
-from rackproof.bench.port_proof import reading_command
+from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
@@ -89,7 +89,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
 
 def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     device = f"{fabric.rdma_prefix}{rail}"
-    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}"
+    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{_class(fabric)}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
     latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
     tcp = f"-p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
@@ -104,6 +104,20 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
              lambda peer, own: f"iperf3 -c {shlex.quote(peer.address)} {own.bound} {tcp}",
              profile.tcp_duration_s),
     ]  # fmt: skip
+
+
+def _class(fabric: Fabric) -> str:
+    """perftest's options that put its traffic into the priority with PFC, as the architecture's applications do.
+
+    Its queue pairs take their own traffic class, and not the node's default, which is the connection manager's.
+    """
+    priority, lossless = protected_priority(fabric), fabric.lossless
+    if priority is None or lossless is None:
+        return ""
+    if lossless.trust != "dscp":
+        return f" --sl={priority}"
+    class_ = lossless.traffic_class if lossless.traffic_class is not None else lossless.tos
+    return f" --tclass={class_}" if class_ is not None else ""
 
 
 def _bound(command: str, own: End) -> str:
@@ -123,7 +137,8 @@ def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
         return None
     networks = [ip_interface(str(entry)).network for entry in node.data.get("fabric_addresses") or ()]
     shared = networks.count(networks[rail]) > 1 and not fabric.rail_tables
-    return End(node.name, address, port if shared else None, reading_command(fabric, [rail]))
+    reading = reading_command(fabric, [rail], protected_priority(fabric) is not None)
+    return End(node.name, address, port if shared else None, reading)
 
 
 def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tuple[str, str]], runs: int) -> Step:

@@ -14,6 +14,13 @@ LEAST_SHARE: Final = 0.95
 """Minimum share of the payload in a port's counters, which include headers."""
 WORD: Final = 4
 """Bytes per unit of ``port_xmit_data`` and ``port_rcv_data`` (InfiniBand Architecture, PortCounters)."""
+OTHERS_SHARE: Final = 0.01
+"""Maximum share of the payload in all other priorities together: a port also carries ARP, LLDP, the tools' exchange of
+parameters and congestion notifications. Traffic with a wrong mark would be all of it."""
+OTHERS_LEAST: Final = 1 << 20
+"""Bytes that other priorities may count in any case: a short run has as much of the background as a long one has in a
+second."""
+PRIORITIES: Final = range(8)
 RETRIES: Final = (
     # mlx5
     "local_ack_timeout_err", "rnr_nak_retry_err", "packet_seq_err", "implied_nak_seq_err", "out_of_sequence",
@@ -36,11 +43,18 @@ class Moved(NamedTuple):
     received_packets: int
 
 
-def reading_command(fabric: Fabric, rails: Iterable[int]) -> str:
-    """Command that reads the counters of a node's ports on these rails."""
+def protected_priority(fabric: Fabric) -> int | None:
+    """The priority with PFC, into which the fabric's RDMA belongs; None on a fabric without PFC."""
+    return fabric.lossless.pfc_priority if fabric.lossless else None
+
+
+def reading_command(fabric: Fabric, rails: Iterable[int], priorities: bool = False) -> str:
+    """Command that reads the counters of a node's ports on these rails; ``priorities``: bytes by priority, too."""
     rails = list(rails)
     return counters_command(
-        [f"{fabric.interface_prefix}{rail}" for rail in rails], [f"{fabric.rdma_prefix}{rail}" for rail in rails]
+        [f"{fabric.interface_prefix}{rail}" for rail in rails],
+        [f"{fabric.rdma_prefix}{rail}" for rail in rails],
+        priorities,
     )
 
 
@@ -112,6 +126,29 @@ def prove(tool: str, port: str, verb: str, needed: int, counted: int, unit: str 
         raise Mismatch(
             tool, f"expected {port} to have {verb} at least {needed} {unit}, its counters say {counted}: another path"
         )
+
+
+def prove_priority(
+    tool: str, before: PortCounters, after: PortCounters, port: str, sent: bool, needed: int, priority: int
+) -> int:
+    """Bytes that a port counted in the priority with PFC.
+
+    Raises Mismatch if the payload did not take this priority, or others took a share, and ParseError for a missing
+    counter. ``port``: the interface; ``sent``: in this direction, otherwise received.
+    """
+    where = f"{after.hostname} {port}"
+    pair = _both(before.priorities, after.priorities, port) or ({}, {})
+    way = "tx" if sent else "rx"
+    counted = {n: _grown(*pair, f"{way}_prio{n}_bytes", where) for n in PRIORITIES}
+    own, others = counted[priority], sum(counted.values()) - counted[priority]
+    if own < LEAST_SHARE * needed or others > max(OTHERS_SHARE * needed, OTHERS_LEAST):
+        moved = ", ".join(f"{n}: {count}" for n, count in counted.items() if count)
+        raise Mismatch(
+            tool,
+            f"expected {where} to have {'sent' if sent else 'received'} {needed} B in priority {priority}, which has"
+            f" PFC, its counters by priority say {moved or 'nothing'}: this traffic is not lossless",
+        )
+    return own
 
 
 def _both(before: Mapping[str, Counters], after: Mapping[str, Counters], name: str) -> tuple[Counters, Counters] | None:

@@ -1,6 +1,6 @@
 """Counters of fabric ports: bytes and packets of the interface and of its RDMA device, and of the node's TCP.
 
-One ``grep`` reads them all, together with the node's own name.
+One ``grep`` reads them all, together with the node's own name; ``ethtool`` reads bytes by priority where asked to.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.errors import ParseError
+from rackproof.parse.ethtool import parse_ethtool_statistics
 from rackproof.parse.sysfs import GREP_DONE, files_of
 
 TOOL: Final = "port counters"
@@ -34,15 +35,28 @@ class PortCounters:
     """``counters`` and ``hw_counters`` by RDMA device, of its first port; without those that it lacks."""
     tcp: Counters
     """``Tcp`` of /proc/net/snmp: ``OutSegs``, ``RetransSegs`` … of the whole node."""
+    priorities: Mapping[str, Counters] = field(default_factory=dict)
+    """Bytes by priority (``tx_prio3_bytes``) of the physical port, by interface, with RDMA's; only where asked for.
+    Source: Linux, counters of the driver mlx5, "Priority Port Counters"."""
 
 
-def counters_command(interfaces: Iterable[str], devices: Iterable[str]) -> str:
-    """Command that prints the counters of interfaces and RDMA devices."""
+_PORT: Final = "priorities of "
+"""Begins the line above a port's counters by priority."""
+
+
+def counters_command(interfaces: Iterable[str], devices: Iterable[str], priorities: bool = False) -> str:
+    """Command that prints the counters of interfaces and RDMA devices; ``priorities``: by priority, too."""
+    interfaces = list(interfaces)
     folders = [f"/sys/class/net/{shlex.quote(name)}/statistics/*" for name in interfaces]
     for name in devices:
         port = f"/sys/class/infiniband/{shlex.quote(name)}/ports/1"
         folders += [f"{port}/counters/*", f"{port}/hw_counters/*"]
-    return " ".join([BEGINS, *folders]) + STATUS
+    ports = " ".join(map(shlex.quote, interfaces))
+    by_priority = (
+        f'; s=$?; for p in {ports}; do echo "{_PORT}$p";'
+        " timeout 15 ethtool -S \"$p\" | grep -e '^NIC statistics' -e '_prio[0-7]_bytes:'; done; (exit $s)"
+    )
+    return " ".join([BEGINS, *folders]) + (by_priority if priorities else "") + STATUS
 
 
 def parse_port_counters(output: str) -> PortCounters:
@@ -52,7 +66,8 @@ def parse_port_counters(output: str) -> PortCounters:
         raise ParseError(TOOL, answer.failure)
     netdevs: dict[str, dict[str, int]] = {}
     rdma: dict[str, dict[str, int]] = {}
-    files = files_of(answer.body)
+    body, *ports = re.split(f"^{_PORT}", answer.body, flags=re.MULTILINE)
+    files = files_of(body)
     for path, lines in files.items():
         match = re.fullmatch(r"/sys/class/(net|infiniband)/([^/]+)/(?:\w+/)*(\w+)", path)
         if match and re.fullmatch(r"\d{1,20}", lines[0]):
@@ -61,7 +76,14 @@ def parse_port_counters(output: str) -> PortCounters:
     hostname = files.get(_HOSTNAME, ("",))[0].strip()
     if not hostname:
         raise ParseError(TOOL, "the node's name is missing")
-    return PortCounters(hostname, netdevs, rdma, _tcp(files.get(_SNMP, ())))
+    return PortCounters(hostname, netdevs, rdma, _tcp(files.get(_SNMP, ())), dict(map(_priorities, ports)))
+
+
+def _priorities(section: str) -> tuple[str, Counters]:
+    """Name of a port and its counters; none of an adapter or driver that has none."""
+    name, _, statistics = section.partition("\n")
+    counters = parse_ethtool_statistics(statistics) if "_bytes:" in statistics else {}
+    return name, counters
 
 
 def _tcp(lines: Iterable[str]) -> dict[str, int]:

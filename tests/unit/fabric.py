@@ -48,6 +48,8 @@ class FabricNodes:
     hostnames: dict[str, str] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
     """Counters that no node has."""
+    priority: Callable[[str], int] = lambda options: 3 if "--tclass=106" in options or "--sl=3" in options else 0
+    """The priority that RDMA takes, from the command line of its tool."""
     serial: Iterator[int] = field(default_factory=lambda: count(1))
     """Makes every output another one, as cookies, sequence numbers and times do."""
     counts: dict[tuple[str, str], dict[str, int]] = field(
@@ -95,6 +97,9 @@ class FabricNodes:
         if program == "ib_write_bw":
             text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             self.pass_(node, peer, port, 1300 * 65536, 1300)
+            number = self.priority(command)
+            self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 1300 * 65600
+            self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 1300 * 65600
         else:
             text = (DATA / "perftest-write-lat.txt").read_text().replace("1000          1.54", "200           1.54")
             self.pass_(node, peer, port, 200 * 70, 200)
@@ -127,6 +132,11 @@ class FabricNodes:
             if "duplicate_request" not in self.lacking:
                 retries = self.counts[node, device]["duplicate_request"]
                 lines.append(f"/sys/class/infiniband/{device}/ports/1/hw_counters/duplicate_request:{retries}")
+        if "ethtool -S" in command:
+            for port in re.findall(r"/sys/class/net/(\S+)/statistics", command):
+                names = [f"{way}_prio{number}_bytes" for number in range(8) for way in ("rx", "tx")]
+                lines += [f"priorities of {port}", "NIC statistics:"]
+                lines += [f"     {name}: {self.counts[node, port][name]}" for name in names if name not in self.lacking]
         return "".join(f"{line}\n" for line in lines) + "status 0\n"
 
     def _ping(self, node: str, command: str) -> CommandResult:
