@@ -10,13 +10,15 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
+from rackproof.configure.machine import family_here
 from rackproof.configure.site import here
 
 
 @deploy("Tools")
 def tools() -> None:
     site = here()
-    operations.programs(name="Programs", names=site.architecture.tools.needed(site.node.groups))
+    names = site.architecture.tools.needed(site.node.groups)
+    operations.programs(name="Programs", names=names, family=family_here())
 
 
 if alone(__name__):

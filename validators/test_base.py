@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from testinfra.host import Host
 
@@ -11,6 +11,7 @@ from rackproof.configure.packages import declared_packages
 from rackproof.core.architecture import Architecture
 from rackproof.core.clocks import COMMAND, compare
 from rackproof.core.evidence import CheckOutcome
+from rackproof.core.failure import NOT_FOUND, failure
 from rackproof.core.rack import Node, Rack
 from rackproof.core.updaters import ALL_UPDATERS
 from rackproof.core.wording import some
@@ -27,6 +28,7 @@ from rackproof.parse.text import whole_lines
 from rackproof.validation import Unmeasured, always, announce, check, expect, expect_all, read
 
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
+RPM_PACKAGES = "rpm -qa --qf 'installed %{NAME}\\n'"
 LAST_STRATUM = 15
 """The last one that can be followed; 16 means not synchronised (RFC 5905)."""
 FEWEST_ANSWERS = 3
@@ -56,6 +58,19 @@ def tracking(host: Host) -> Tracking:
     return parse_chrony_tracking(read(host, TRACKING))
 
 
+def installed_packages(host: Host) -> tuple[Collection[str], str]:
+    """Names of all installed packages, and the family of the node's distribution.
+
+    rpm is asked where dpkg lists nothing: RHEL has none, or an empty one from EPEL.
+    """
+    listed = host.run(PACKAGES)
+    if listed.rc == 0 and listed.stdout.strip():
+        return parse_package_list(whole_lines("dpkg-query", listed.stdout)), "debian"
+    if listed.rc not in (0, 1, NOT_FOUND):
+        raise Unmeasured(failure("dpkg-query", listed.rc, listed.stderr, listed.stdout))
+    return parse_package_list(whole_lines("rpm", read(host, RPM_PACKAGES))), "rhel"
+
+
 @check(
     "base.packages",
     reads="system.packages",
@@ -64,8 +79,8 @@ def tracking(host: Host) -> Tracking:
     hint="Run `rackproof deploy` again: it reinstalls removed packages; read apt's or dnf's error if it fails.",
 )
 def test_packages(host: Host, arch: Architecture, node: Node) -> None:
-    installed = parse_package_list(whole_lines("dpkg-query", read(host, PACKAGES)))
-    missing = [name for name in declared_packages(arch, node) if name not in installed]
+    installed, family = installed_packages(host)
+    missing = [name for name in declared_packages(arch, node, family) if name not in installed]
     if missing:
         raise AssertionError(f"expected to be installed, actual missing: {', '.join(missing)}")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.programs import OFF_PATH
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.programs import parse_programs
@@ -31,9 +32,14 @@ def where(names: Iterable[str]) -> str:
     return f'for p in {words}; do echo "$p $(command -v "$p")"; done'
 
 
-def locations(host: Host, arch: Architecture, node: Node) -> dict[str, str | None]:
+def location(host: Host, arch: Architecture, node: Node, name: str) -> str | None:
+    """Path of a program, on root's PATH or where its package installs it outside."""
     names = arch.tools.needed(node.groups)
-    return parse_programs(read(host, where(names)), names)
+    path = parse_programs(read(host, where(names)), names)[name]
+    if path is not None or name not in OFF_PATH:
+        return path
+    elsewhere = OFF_PATH[name]
+    return parse_programs(read(host, f'echo "{name} $(command -v {elsewhere})"'), (name,))[name]
 
 
 @check(
@@ -44,7 +50,7 @@ def locations(host: Host, arch: Architecture, node: Node) -> dict[str, str | Non
     hint="Install the package that provides the program; add it to tools.packages of the architecture.",
 )
 def test_present(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    if locations(host, arch, node)[item] is None:
+    if location(host, arch, node, item) is None:
         raise AssertionError(f"expected {item} on root's PATH, actual not found")
 
 
@@ -59,8 +65,11 @@ def test_starts(host: Host, arch: Architecture, node: Node, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
     start = f"{command} 2>&1{STATUS}"
     announce(host, where(arch.tools.needed(node.groups)), start)
-    if locations(host, arch, node)[item] is None:
+    path = location(host, arch, node, item)
+    if path is None:
         raise Unmeasured(f"{item} is not installed; see tools.present")
+    if path == OFF_PATH.get(item):
+        start = f"{path} --version 2>&1{STATUS}"
     answer = parse_answer(item, read(host, start))
     # perftest programs print their version and exit with 1.
     if answer.status != 0 and not (answer.status == 1 and any(line.startswith("Version: ") for line in answer.lines)):

@@ -2,6 +2,8 @@
 # Programs of these names, the packages that own them, and files that differ from those packages.
 LC_ALL=C
 export LC_ALL
+# RHEL's openmpi is outside PATH
+PATH=$PATH:/usr/lib64/openmpi/bin
 echo 'rackproof programs 1'
 for name in "$@"; do
   shift

@@ -20,6 +20,7 @@ from pyinfra.api.state import State
 from rackproof.configure import carriers, clock, drives, files, kernel, mounts, network, packages, trust, units
 from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.fact_prefetch import END, Kept, Question, Timely, ask_ahead
+from rackproof.core.programs import OFF_PATH
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import parse_package_list
 
@@ -89,9 +90,11 @@ def _question(command: str | Callable[..., str], kind: Callable[[str], Question]
     return staticmethod(question)
 
 
-def _programs_command(programs: Sequence[str]) -> str:
+def _programs_command(programs: Sequence[str], family: str) -> str:
     names = " ".join(shlex.quote(name) for name in programs)
-    return f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done'
+    there = f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done'
+    elsewhere = {name: OFF_PATH[name] for name in programs if name in OFF_PATH} if family == "rhel" else {}
+    return there + "".join(f"; [ ! -x {path} ] || echo {name}" for name, path in elsewhere.items())
 
 
 MachineFacts = answer("MachineFacts", MACHINE_COMMAND, parse_machine)

@@ -334,13 +334,14 @@ def meet() -> Commands:
 
 
 @operation()
-def programs(names: Sequence[str]) -> None:
+def programs(names: Sequence[str], family: str = "debian") -> None:
     """Name the declared programs that a node lacks after its packages are installed. Changes and refuses nothing.
 
     A node without them is deployed, can reboot and be used; the check ``tools.present`` fails, and what they measure
     stays UNMEASURED.
 
     + names: programs that should be on PATH
+    + family: ``debian`` or ``rhel``, whose packages install some outside PATH
 
     **Example:**
 
@@ -348,7 +349,7 @@ def programs(names: Sequence[str]) -> None:
 
         operations.programs(name="Programs", names=["fio", "iperf3"])
     """
-    present = ask(facts.Programs, "the programs on PATH", programs=names)
+    present = ask(facts.Programs, "the programs on PATH", programs=names, family=family)
     missing = [name for name in names if name not in present]
     # While planning, the packages with these programs may not be installed yet.
     if missing and state.is_executing:

@@ -39,6 +39,10 @@ PACKAGED: Final = frozenset(
 and nvbandwidth exist as sources only (their READMEs)."""
 
 
+OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
+"""Programs that a distribution's package installs outside PATH: RHEL's openmpi leaves it to environment modules."""
+
+
 def programs_of(metric: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Programs that a measurement runs on each of its nodes."""
     family = metric.partition(".")[0]

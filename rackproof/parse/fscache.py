@@ -1,4 +1,4 @@
-"""/proc/fs/fscache/caches."""
+"""Caches of network file systems: /proc/fs/fscache/caches, or the daemons that hold one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 FSCACHE: Final = "cat /proc/fs/fscache/caches"
+_END: Final = "end of descriptors"
+CACHE_DAEMONS: Final = f"find /proc/[0-9]*/fd -lname /dev/cachefiles 2>/dev/null; echo {_END}"
+"""Descriptors of /dev/cachefiles: cachefilesd keeps one as long as its cache is bound, and ends otherwise
+(cachefilesd(8))."""
 _STATES: Final = {"-": "absent", "P": "preparing", "A": "active", "E": "broken", "W": "withdrawn"}
 
 
@@ -24,3 +28,14 @@ def parse_fscache(output: str) -> tuple[str, ...]:
             raise ParseError("fscache", f"expected a cache, got {excerpt(line)}")
         states.append(_STATES[words[5]])
     return tuple(states)
+
+
+def parse_cache_daemons(output: str) -> tuple[str, ...]:
+    """Output of ``CACHE_DAEMONS``: ``active`` for each daemon that holds a cache."""
+    *lines, last = whole_lines("fscache", output)
+    if last != _END:
+        raise ParseError("fscache", "the answer is cut off")
+    for line in lines:
+        if not re.fullmatch(r"/proc/\d+/fd/\d+", line):
+            raise ParseError("fscache", f"expected a descriptor, got {excerpt(line)}")
+    return tuple("active" for _ in lines)

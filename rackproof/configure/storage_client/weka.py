@@ -34,7 +34,8 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
         options.append(f"num_cores={inputs.num_cores}")
     if inputs.memory_mb:
         options.append(f"memory_mb={inputs.memory_mb}")
-    options.append(f"traces_capacity_mb={inputs.traces_capacity_mb}")
+    # systemd does not know that wekafs needs the network (WEKA, mounting file systems with fstab).
+    options += [f"traces_capacity_mb={inputs.traces_capacity_mb}", "_netdev"]
     name = named.storage.source
     return (
         simple_mount(
