@@ -78,6 +78,9 @@ def gpu_driver() -> None:
     if planned.declared.gpudirect == "dmabuf":
         operations.gpudirect_dmabuf(name="GPUDirect RDMA", target=driver, machine=machine)
     operations.driver_units(name="Services", wanted=plan.units(planned), target=driver, machine=machine)
+    if planned.choice.imex:
+        common.meet(name="GPUs of all nodes")
+        operations.nvlink_domain(name="NVLink domain", declared=plan.imex_domains(site))
     if planned.tuning:
         operations.tuned(name="Settings", wanted=planned.tuning, machine=machine)
 

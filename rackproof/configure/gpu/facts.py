@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rackproof.configure.facts import Answer, answer, complete
 from rackproof.configure.gpu import runtimes, state, storage
+from rackproof.parse.nvlink_domain import DOMAIN, parse_nvlink_domains
 
 
 class GpuFacts(Answer[state.GpuState]):
@@ -18,6 +19,9 @@ class GpuFacts(Answer[state.GpuState]):
     def parse(self, lines: list[str]) -> state.GpuState:
         return state.parse_state(lines, *self.asked)
 
+
+NvlinkDomains = answer("NvlinkDomains", DOMAIN, parse_nvlink_domains)
+"""NVLink domains of the node's GPUs; empty without a driver."""
 
 GdsCheck = answer(
     "GdsCheck",

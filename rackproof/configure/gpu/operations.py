@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyinfra.api.command import StringCommand
-from pyinfra.context import host, state
+from pyinfra.context import host, inventory, state
 
 from rackproof.configure import facts as shared_facts
-from rackproof.configure import operations
+from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import reboot_mark
 from rackproof.configure.gpu import facts, install, scripts, storage, tuning
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.nvlink_domain import domain_problem
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
@@ -246,6 +247,31 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
     if left.now:
         raise Refused(f"asked for and not in force: {'; '.join(left.now)}")
+
+
+@operation()
+def nvlink_domain(declared: Mapping[str, str | None]) -> None:
+    """Refuse a node whose GPUs are in another NVLink domain than the inventory says. Changes nothing.
+
+    + declared: domain of every GPU node; None for the only one
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.nvlink_domain(name="NVLink domain", declared={"tray-01": "rack-1", "tray-19": "rack-2"})
+    """
+    ask(facts.NvlinkDomains, "the NVLink domain of the GPUs")
+    reported = {
+        name: rack_operations.ask_node(
+            inventory.get_host(name), "NVLink domain", lambda other: other.get_fact(facts.NvlinkDomains)
+        )
+        for name in declared
+    }
+    problem = domain_problem(host.name, declared, reported)
+    if problem and state.is_executing:
+        raise Refused(f"gpu.imex.domain: {problem}; correct the inventory, or the cabling")
+    host.noop(f"{sum(map(bool, reported.values()))} of {len(declared)} GPU nodes report their NVLink domain")
 
 
 @operation()

@@ -230,12 +230,17 @@ def _settings(plan: Plan) -> tuple[Entry, ...]:
     )
 
 
+def imex_domains(site: Site) -> dict[str, str | None]:
+    """Declared NVLink domain of every GPU node; None: the only one."""
+    return {node.name: read_inputs(node, GpuStack).imex.domain for node in site.rack.group("gpu")}
+
+
 def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
     """Addresses of the NVLink domain. Raises DeclarationError where it is not clear which nodes are in it."""
     if stack.imex.nodes:
         return stack.imex.nodes
     members = site.rack.group("gpu")
-    domains = {node.name: read_inputs(node, GpuStack).imex.domain for node in members}
+    domains = imex_domains(site)
     if None in domains.values() and set(domains.values()) != {None}:
         undeclared = fold([name for name, domain in domains.items() if domain is None])
         raise DeclarationError(f"gpu.imex.domain: {undeclared} has none, other GPU nodes have one: name all")

@@ -306,6 +306,19 @@ def _gds_acs(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
         )
 
 
+def _gds_nvme(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
+    gpu, network, gds = plan.architecture.gpu, plan.components.network, plan.components.gds
+    if gpu is None or "NVMe" not in gpu.gds or network is None or gds is None or gds.nvidia_fs is None:
+        return
+    if not any("mlnx-nvme" in package for package in network.packages):
+        yield (
+            Side("GPUDirect Storage on NVMe drives", "an nvme driver that knows nvidia-fs"),
+            Side("the version set", f"{network.stack} without it"),
+            "gdscheck says NVMe: Unsupported, and nothing reads from a drive into a GPU",
+            "lock mlnx-nvme-dkms (RHEL: kmod-mlnx-nvme), or gpu: {gds_method: p2pdma} with a kernel and driver for it",
+        )
+
+
 def _grace_iommu(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     gpu, off = plan.architecture.gpu, plan.wants_no_iommu()
     if gpu and off and gpu.count and any(name in gpu.model for name in ("GH200", "GB200", "GB300")):
@@ -413,6 +426,7 @@ RULES: dict[str, tuple[Rule, str]] = {
     "traffic-class": (_tos, "nic-configuration-operator README (ToS 0); Mellanox community DOC-2792 (106)"),
     "gds-iommu": (_gds_iommu, "NVIDIA GPUDirect Storage installation guide, IOMMU"),
     "gds-acs": (_gds_acs, "NVIDIA GPUDirect Storage installation guide, ACS; NCCL user guide, troubleshooting"),
+    "gds-nvme": (_gds_nvme, "NVIDIA GPUDirect Storage troubleshooting guide, 15.1 and 15.3 (storage transport, DOCA)"),
     "grace-iommu": (_grace_iommu, "NVIDIA GPUDirect Storage installation guide, Grace"),
     "gpudirect": (_peermem, "NVIDIA GPU Operator documentation, GPUDirect RDMA (peermem, DMA-BUF)"),
     "nfs-modules": (_nfs_rdma, "VAST vastnfs documentation; Mellanox doca-driver-build entrypoint.sh"),

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 
 import pytest
 
+from rackproof.configure.gpu import facts, operations
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.nvlink_domain import domain_problem
 from rackproof.configure.gpu.plan import LARGEST_DOMAIN, imex_nodes
 from rackproof.configure.settings import NodeSettings, read_inputs
 from rackproof.configure.site import Site
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import DeclarationError
+from rackproof.parse import ParseError
+from rackproof.parse.nvlink_domain import DOMAIN, Domain, parse_nvlink_domains
 from tests.unit.configure.preflight import cases
+from tests.unit.configure.stub import StubHost, run
 
 GPUS = 4
 TRAYS = LARGEST_DOMAIN // GPUS
@@ -61,3 +66,66 @@ def test_the_rails_carry_it_only_without_a_management_address() -> None:
     assert addresses(site(trays(1, 2, None), named=False)) == ("10.9.0.1", "10.9.0.2")
     with pytest.raises(ValueError, match="give either domain or nodes"):
         GpuStack.model_validate({"imex": {"domain": "a", "nodes": ["10.9.0.1"]}})
+
+
+ONE, TWO = "0f1e2d3c-1111-4222-8333-444455556666", "aaaaaaaa-1111-4222-8333-444455556666"
+SECTION = """\
+        CliqueId                          : 32766
+        ClusterUUID                       : {}
+"""
+
+
+def in_domain(uuid: str, clique: str = "32766") -> frozenset[Domain]:
+    return frozenset({(uuid, clique)})
+
+
+def test_domains_of_a_node() -> None:
+    assert parse_nvlink_domains((SECTION.format(ONE) * 4).splitlines()) == in_domain(ONE)
+    assert parse_nvlink_domains((SECTION.format(ONE) + SECTION.format(TWO)).splitlines()) == {
+        (ONE, "32766"), (TWO, "32766"),
+    }  # fmt: skip
+    # GPUs whose NVLink ends in the node, and a driver that is not loaded.
+    assert parse_nvlink_domains(SECTION.format("00000000-0000-0000-0000-000000000000").splitlines()) == frozenset()
+    assert parse_nvlink_domains(SECTION.format("N/A").splitlines()) == frozenset()
+    assert parse_nvlink_domains([]) == frozenset()
+    assert "nvidia-smi -q" in DOMAIN
+
+
+@pytest.mark.parametrize("text", [SECTION.format(ONE).splitlines()[:1], ["ClusterUUID"], ["State : Completed"]])
+def test_a_section_that_is_cut_off(text: list[str]) -> None:
+    with pytest.raises(ParseError):
+        parse_nvlink_domains(text)
+
+
+@pytest.mark.parametrize(
+    ("declared", "reported", "problem"),
+    [
+        ({"a": None, "b": None}, {"a": in_domain(ONE), "b": in_domain(ONE)}, None),
+        ({"a": None, "b": None}, {"a": in_domain(ONE), "b": in_domain(TWO)}, "one domain is declared for a and b"),
+        ({"a": "x", "b": "x"}, {"a": in_domain(ONE), "b": in_domain(ONE, "1")}, "one domain is declared for a and b"),
+        ({"a": "x", "b": "y"}, {"a": in_domain(ONE), "b": in_domain(TWO)}, None),
+        ({"a": "x", "b": "y"}, {"a": in_domain(ONE), "b": in_domain(ONE)}, "a is declared in x and b in y"),
+        ({"a": "x", "b": "x"}, {"a": in_domain(ONE), "b": None}, None),
+        ({"a": "x", "b": "x"}, {"a": frozenset(), "b": in_domain(ONE)}, None),
+        ({"a": "x"}, {"a": in_domain(ONE) | in_domain(TWO)}, "the GPUs of a are in several NVLink domains"),
+    ],
+)
+def test_a_declared_domain_is_that_of_the_gpus(
+    declared: Mapping[str, str | None], reported: Mapping[str, frozenset[Domain] | None], problem: str | None
+) -> None:
+    actual = domain_problem("a", declared, reported)
+    assert (actual is None) is (problem is None)
+    assert problem is None or problem in (actual or "")
+
+
+def tray(name: str, uuid: str, executing: bool = True) -> StubHost:
+    return StubHost({facts.NvlinkDomains: in_domain(uuid)}, name, executing)
+
+
+def test_a_node_of_another_rack_is_refused() -> None:
+    declared = {"tray-01": "x", "tray-02": "x"}
+    (refusal,) = run(operations.nvlink_domain, tray("tray-02", TWO), tray("tray-01", ONE), declared=declared)
+    assert f"gpu.imex.domain: one domain is declared for tray-02 and tray-01, their GPUs are in {TWO}.32766" in refusal
+    good = tray("tray-02", ONE)
+    assert run(operations.nvlink_domain, good, tray("tray-01", ONE), declared=declared) == []
+    assert good.noops == ["2 of 2 GPU nodes report their NVLink domain"]

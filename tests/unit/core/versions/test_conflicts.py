@@ -34,6 +34,10 @@ NFS = {"class": "nfs", "mountpoint": "/mnt/n", "fstype": "nfs", "source": "/e", 
        "servers": ["192.0.2.1"], "managed": False}  # fmt: skip
 
 
+GDS = {"version": "1.15.1", "nvidia_fs": "2.26.6", "nvidia_fs_for": "open", "packages": {"nvidia-fs-dkms": "2.26.6-1"},
+       "dkms": ["nvidia-fs"]}  # fmt: skip
+
+
 def architecture(changes: Change) -> Architecture:
     data: dict[str, Any] = yaml.safe_load(BASE)
     for path, value in changes.items():
@@ -124,6 +128,11 @@ CASES: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = [
     ("gds-acs", ({"roles/gpu/expect": {"pcie": {"acs": "enabled", "source": "written"}}}, {}),
      ({"roles/gpu/expect": {"pcie": {"acs": "disabled", "source": "written"}}}, {})),
     ("gds-acs", ({}, None, Choices(gds=True, virtualised=True)), ({}, None, Choices(gds=True))),
+    ("gds-nvme", ({"gpu/gds": ["NVMe"]}, {f"{C}/gds": GDS}),
+     ({"gpu/gds": ["NVMe"]}, {f"{C}/gds": GDS, f"{C}/network/packages": {"mlnx-nvme-dkms": "25.10"}})),
+    ("gds-nvme", ({"gpu/gds": ["NVMe", "NFS"]}, {f"{C}/gds": GDS}), ({"gpu/gds": ["NFS"]}, {f"{C}/gds": GDS})),
+    ("gds-nvme", ({"gpu/gds": ["NVMe"]}, {f"{C}/gds": GDS}),
+     ({"gpu/gds": ["NVMe"]}, {f"{C}/gds": {"version": "1.15.1"}})),
     ("grace-iommu", ({"gpu/model": "NVIDIA GB200", "system/cmdline_required": ["iommu=off"]},),
      ({"system/cmdline_required": ["iommu=off"]},)),
     ("gpudirect", ({"gpu/gpudirect": "peermem"}, {f"{C}/network": {"version": "inbox", "stack": "inbox"}}),
