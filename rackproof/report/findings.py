@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rackproof.core.status import Status
 from rackproof.core.verdict import EVIDENCE, RUN, SERVER, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
-from rackproof.report.statements import fold_subjects, item_of, name_of
+from rackproof.report.statements import fold_subjects, item_of, name_of, subject_text
 
 _CAUSES = (RUN, "node.", SERVER)
 """Prefixes of checks that explain other verdicts."""
@@ -131,9 +131,9 @@ def worst(verdicts: Iterable[Verdict]) -> Status | None:
 def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], list[Verdict]]:
     """A function from a measurement to its verdicts.
 
-    Verdicts on a value computed from several numbers (the slowest client against the median) are left out: their
-    subject is the rack, but not the rack's measurement. Verdicts without a criterion in the architecture match by
-    subject.
+    A pair that was folded into verdicts on nodes has those that name it, or both nodes' if all pass. Verdicts on a
+    value computed from several numbers (the slowest client against the median) are left out: their subject is the rack,
+    but not the rack's measurement. Verdicts without a criterion in the architecture match by subject.
     """
     criteria = {c.id: c for c in certificate.architecture.criteria}
     index: dict[tuple[str, str], list[Verdict]] = {}
@@ -143,6 +143,14 @@ def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], l
             index.setdefault((v.metric, v.subject), []).append(v)
 
     def about(m: MeasurementSummary) -> list[Verdict]:
-        return [v for v in index.get((m.metric, m.subject), ()) if v.labels.items() <= m.labels.items()]
+        return [v for v in on(m.metric, m.subject) if v.labels.items() <= m.labels.items()]
+
+    def on(metric: str, subject: str) -> Iterable[Verdict]:
+        own, pair = index.get((metric, subject)), subject.split("|")
+        if own is not None or len(pair) == 1:
+            return own or ()
+        ends = [index.get((metric, node), []) for node in pair]
+        of_pair = [v for end in ends for v in end if v.message.startswith(f"{subject_text(subject)}: ")]
+        return of_pair or [v for end in ends for v in end if all(w.status is Status.PASS for e in ends for w in e)]
 
     return about

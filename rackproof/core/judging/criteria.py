@@ -13,6 +13,7 @@ from rackproof.core.judging.attribution import attributed
 from rackproof.core.judging.bars import amount, bar_text, compare, level_reached, settled
 from rackproof.core.judging.ceilings import Capacity, Whole, physical, too_fast
 from rackproof.core.judging.entry import about
+from rackproof.core.judging.folding import folded
 from rackproof.core.judging.members import named, no_device, several, subject_name
 from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
 from rackproof.core.judging.select import NoNumber
@@ -40,7 +41,7 @@ class _Share(NamedTuple):
 
 
 def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict per variant of the criterion and member, or per variant for reduced members."""
+    """One verdict per variant of the criterion and member, or per variant for reduced members; pairs are folded."""
     for id_, where in criterion.variants():
         verdicts = _Case(architecture, criterion, criterion, id_, where, numbers).verdicts()
         if criterion.any_of:
@@ -52,7 +53,7 @@ def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: N
                 for way in criterion.any_of
             ]
             verdicts = either(list(verdicts), ways)
-        yield from attributed(verdicts) if criterion.scope is Scope.PAIR else verdicts
+        yield from folded(attributed(verdicts)) if criterion.scope is Scope.PAIR else verdicts
 
 
 class _Case:

@@ -22,6 +22,7 @@ from rackproof.core.evidence import Scope
 from rackproof.core.judging.attribution import attributed
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.entry import about
+from rackproof.core.judging.folding import folded
 from rackproof.core.judging.members import no_device, several, subject_name
 from rackproof.core.judging.numbers import (
     MEASURE_AGAIN,
@@ -48,11 +49,11 @@ _ROUNDING = 1e-9
 
 
 def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict per variant and node or pair."""
+    """One verdict per variant and node or pair; many pairs are folded."""
     for id_, where in outlier.variants():
         answers = _answers(outlier, question(outlier, outlier.scope, where), numbers)
         verdicts = _Peers(outlier, id_, where, answers).verdicts()
-        yield from attributed(verdicts) if outlier.scope is Scope.PAIR else verdicts
+        yield from folded(attributed(verdicts)) if outlier.scope is Scope.PAIR else verdicts
 
 
 def _answers(outlier: Outlier, quantity: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:

@@ -1,0 +1,52 @@
+"""One verdict per node instead of one per pair: of its worst pair, which the message names.
+
+A rack of 256 nodes has 32,640 pairs; their numbers stay in the evidence as measurements. A failing pair that is blamed
+on one of its nodes (``attribution``) counts for that node alone: its partner passes with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict, amended
+
+FEWEST: Final = 4
+"""Number of nodes from which on pairs are folded; fewer nodes have no more pairs than nodes."""
+
+
+def folded(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """Verdicts on pairs, by node; of fewer than ``FEWEST`` nodes, and verdicts on anything else, unchanged."""
+    verdicts = list(verdicts)
+    by_node: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        ends = verdict.subject.split("|")
+        blamed = verdict.blame in ends and verdict.status is Status.FAIL
+        for end in ends:
+            by_node.setdefault(end, [])
+            if not blamed or end == verdict.blame:
+                by_node[end].append(verdict)
+    if len(by_node) < FEWEST or not all("|" in verdict.subject for verdict in verdicts):
+        yield from verdicts
+        return
+    for node, pairs in by_node.items():
+        yield _of_node(node, pairs)
+
+
+def _of_node(node: str, pairs: list[Verdict]) -> Verdict:
+    worst = max(pairs, key=lambda verdict: (verdict.status.rank, -_distance(verdict), verdict.subject))
+    same = [verdict for verdict in pairs if verdict.status is worst.status]
+    counts = f"the worst of {len(pairs)} pairs"
+    if worst.status not in (Status.PASS, Status.WARN):
+        counts = f"{len(same)} of {len(pairs)} pairs, this one first"
+    message = f"{worst.subject.replace('|', ' ↔ ')}: {worst.message}; {counts}"
+    records = worst.records
+    if worst.status in (Status.INVALID, Status.UNMEASURED):  # each of their steps may have to be repeated
+        records = tuple(dict.fromkeys(seq for verdict in same for seq in verdict.records))
+    simulated = any(verdict.simulated for verdict in pairs)
+    return amended(worst, subject=node, message=message, records=records, simulated=simulated)
+
+
+def _distance(verdict: Verdict) -> float:
+    return 0.0 if verdict.distance_pct is None else verdict.distance_pct
