@@ -34,6 +34,21 @@ def make(op, comm, count):
         recv = np.empty(share * n, np.float32)
         expected = np.concatenate([base[:share] + source * n + me for source in range(n)])
         return lambda: comm.Alltoall(send, recv), recv, expected
+    if op == "reduce_scatter":
+        send = base + me
+        recv = np.empty(share, np.float32)
+        expected = base[me * share : (me + 1) * share] * n + np.float32(n * (n - 1) // 2)
+        return lambda: comm.Reduce_scatter_block(send, recv, MPI.SUM), recv, expected
+    if op == "sendrecv":
+        send = base + me
+        recv = np.empty(count, np.float32)
+        after, before = (me + 1) % n, (me - 1) % n
+        return lambda: comm.Sendrecv(send, after, recvbuf=recv, source=before), recv, base + before
+    if op == "reduce":
+        send = base + me
+        recv = np.empty(count if me == 0 else 0, np.float32)
+        expected = base[: len(recv)] * n + np.float32(n * (n - 1) // 2)
+        return lambda: comm.Reduce(send, recv if me == 0 else None, MPI.SUM, 0), recv, expected
     raise SystemExit("unknown operation " + op)
 
 
@@ -55,7 +70,8 @@ def measure(op, comm, size, iterations, warmup):
         wrong += int(comm.allreduce(int(np.count_nonzero(recv != expected)), MPI.SUM))
     mean = sum(samples) / len(samples)
     alg = count * 4 / mean / 1e3
-    bus = alg * (2 * (n - 1) / n if op == "all_reduce" else (n - 1) / n)
+    factor = {"all_reduce": 2 * (n - 1) / n, "reduce": 1, "sendrecv": 1}.get(op, (n - 1) / n)
+    bus = alg * factor
     return {
         "bytes": count * 4,
         "time_us": mean,

@@ -60,10 +60,16 @@ def _bound(steps: list[Step], architecture: Architecture, part: BaseModel, rack:
     shared = canonical(
         {
             "architecture": hashlib.sha256(canonical(reference)).hexdigest(),
-            "parameters": part.model_dump(mode="json"),
+            "parameters": part.model_dump(mode="json", exclude=_at_default(part)),
             "nodes": [[node.name, list(node.groups)] for node in rack.nodes],
         }
     )
     for step in steps:
         own = canonical([step.id, step.estimate_s, [place.model_dump(mode="json") for place in step.expects]])
         yield replace(step, digest=hashlib.sha256(shared + own).hexdigest())
+
+
+def _at_default(part: BaseModel) -> set[str]:
+    """Keys at their defaults that runs of older kits do not have, so that their digests stay true."""
+    added: frozenset[str] = getattr(part, "ADDED", frozenset())
+    return {name for name in added if getattr(part, name) == type(part).model_fields[name].default}

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu.inputs import GpuStack
 from rackproof.configure.health_check.inputs import HealthInputs
@@ -29,6 +30,7 @@ from rackproof.core.rack import FORMER_KEYS
 MODELS: Mapping[str, type[Inputs]] = {
     model.KEY: model
     for model in (
+        CollectiveInputs,
         ContainerInputs,
         GpuStack,
         HealthInputs,

@@ -35,11 +35,17 @@ def least_received(op: str, size: int, nodes: int, ranks_per_node: int) -> int:
     """Bytes that each node must receive from others for one operation of ``size`` bytes, whatever the algorithm.
 
     all_reduce: a result of ``size`` bytes that the node does not have; all_gather: the other nodes' parts; alltoall:
-    what ranks elsewhere send to each of its ranks. 0 where the operation needs nothing from others, or is another one.
+    what ranks elsewhere send to each of its ranks; reduce_scatter: its part of the result, at least; sendrecv: what the
+    last rank of the node before sends. 0 where a node needs nothing from others (the root of a broadcast, every node
+    but the root of a reduction).
     """
     if nodes < 2:
         return 0
-    if op == "all_reduce":
-        return size
     elsewhere = size * (nodes - 1) // nodes
-    return {"all_gather": elsewhere, "alltoall": elsewhere * ranks_per_node}.get(op, 0)
+    return {
+        "all_reduce": size,
+        "all_gather": elsewhere,
+        "alltoall": elsewhere * ranks_per_node,
+        "reduce_scatter": size // nodes,
+        "sendrecv": size,
+    }.get(op, 0)

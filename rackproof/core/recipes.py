@@ -76,8 +76,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, "
                "caches cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
         Recipe("nccl-node",
-               "all_reduce_perf -b 8 -e 17179869184 -f 2 -g <GPUs> -n 20 -w 5 -c 1, once as NCCL chooses and once with "
-               "NCCL_NVLS_ENABLE=0; busbw at the named size, never the average over sizes",
+               "all_reduce_perf -b <least> -e <most> -f 2 -g <GPUs> -n 20 -w 5 -c 1 on all nodes at once, each "
+               "algorithm asked for by name (NCCL_ALGO); busbw at the named size, never the average over sizes",
                "nccl-tests doc/PERFORMANCE.md", "collectives"),
         Recipe("nccl-guest", "nccl-node inside a virtual machine that was given all GPUs of the node, and on the host",
                "Cluster Considerations (Hitachi Vantara)", NOT_YET),
@@ -85,8 +85,9 @@ RECIPES: dict[str, Recipe] = {
                "the same over all nodes, one rank a GPU, at least 4 nodes (two nodes take a tree and exceed the wire)",
                "nccl-tests issue 196", "collectives"),
         Recipe("nccl-rail",
-               "the same split by local rank (NCCL_TESTS_SPLIT='MOD 8'): rails at once, no traffic inside nodes",
-               "nccl-tests doc/PERFORMANCE.md", NOT_YET),
+               "the same split by local rank (NCCL_TESTS_SPLIT): rails at once, no traffic inside nodes; once for each "
+               "rail, whose GPU comes first (CUDA_VISIBLE_DEVICES), because the table shows the time of rank 0 (-a 0)",
+               "nccl-tests src/common.cu", "collectives"),
         Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node",
                "nccl-tests definitions", "collectives"),
         Recipe("ping-pairs",

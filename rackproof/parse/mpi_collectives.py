@@ -1,4 +1,4 @@
-"""Output of the kit's MPI engine: one line of JSON, possibly between warnings of mpirun."""
+"""Output of the kit's own engines, MPI and torch: one line of JSON, possibly between warnings of mpirun."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ FORMAT: Final = 1
 TOLERANCE: Final = 0.01
 """Relative tolerance between a bandwidth and bytes / time, and between a time and the mean of its samples."""
 
+_ENGINES: Final = ("mpi", "torch")
 _BEGIN: Final = re.compile(r'(?=\{\s*"rackproof_collectives")')
 
 
@@ -41,6 +42,9 @@ class MpiCollectives:
     """In measurement order; small requested sizes may round to the same one."""
     warmup: int
     """Calls before the timed ones."""
+    engine: str = "mpi"
+    backend: str | None = None
+    """Of the engine torch: ``nccl`` or ``gloo``."""
 
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
@@ -48,8 +52,9 @@ def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
     document = Json(TOOL, "", find_json(TOOL, output, _is_ours, start=_BEGIN).value)
     if document.integer("rackproof_collectives") != FORMAT:
         document.refuse("rackproof_collectives", f"is not format {FORMAT}")
-    if document.string("engine") != "mpi":
-        document.refuse("engine", "is not mpi")
+    engine = document.string("engine")
+    if engine not in _ENGINES:
+        document.refuse("engine", f"is not {' or '.join(_ENGINES)}")
     op, ranks = document.string("op"), document.integer("ranks", minimum=1)
     if op not in OPS:
         document.refuse("op", f"is unknown: {op}")
@@ -59,7 +64,10 @@ def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
     points = tuple(_point(entry, op, ranks) for entry in document.children("results"))
     if not points:
         document.refuse("results", "is empty")
-    return MpiCollectives(op, ranks, hosts, document.string("dtype"), points, document.integer("warmup"))
+    return MpiCollectives(
+        op, ranks, hosts, document.string("dtype"), points, document.integer("warmup"), engine,
+        document.string("backend") if engine == "torch" else None,
+    )  # fmt: skip
 
 
 def _point(entry: Json, op: str, ranks: int) -> Point:

@@ -84,6 +84,8 @@ class NcclTests:
     """Hosts of the listed ranks, which may be fewer than ``ranks``."""
     rank_hosts: tuple[tuple[int, str], ...]
     """Listed ranks with their hosts, in the order of the output."""
+    rank_groups: tuple[tuple[int, int], ...]
+    """Listed ranks with their groups (``NCCL_TESTS_SPLIT``); 0 where the version prints none."""
     options: Options | None
     """None where the output begins after them."""
     rows: tuple[Row, ...]
@@ -111,7 +113,7 @@ class NcclTests:
 _EMPTY_COMMENT: Final = r"(?:.*: ?)?#"
 _LABEL: Final = re.compile(r"^(?:\s*\d+: ?|\[[^\]\s]*\]<std(?:out|err)>: ?)")
 """Line prefix of ``srun --label`` and ``mpirun --tag-output``."""
-_RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s")
+_RANK: Final = re.compile(r"#\s+Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s")
 _STARTING: Final = re.compile(r"#\s*Collective test starting:\s*(?:\S*/)?(\w+?)(?:_perf)?\s*$")
 _AVERAGE: Final = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)")
@@ -134,15 +136,19 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
     if named and op and named != op:
         raise ParseError(TOOL, f"expected {op}, actual {named}")
     op = named or op
-    rank_hosts = tuple((int(match[1]), match[2]) for line in lines if (match := _RANK.match(line)))
+    listed = [match for line in lines if (match := _RANK.match(line))]
+    rank_hosts = tuple((int(match[1]), match[3]) for match in listed)
+    rank_groups = tuple((int(match[1]), int(match[2] or 0)) for match in listed)
     ranks = max((rank for rank, _ in rank_hosts), default=-1) + 1 or None
-    rows = _rows(lines, busbw_factor(op, ranks) if op in OPS and ranks else None)
+    together = _in_first_group(rank_groups, ranks)
+    rows = _rows(lines, busbw_factor(op, together) if op in OPS and together else None)
     average, bounds = _first(_AVERAGE, lines), _first(_BOUNDS, lines)
     result = NcclTests(
         op=op,
         ranks=ranks,
         hosts=tuple(dict.fromkeys(host for _, host in rank_hosts)),
         rank_hosts=rank_hosts,
+        rank_groups=rank_groups,
         options=next((_options(match) for line in lines if (match := _OPTIONS.match(line))), None),
         rows=rows,
         average_busbw_gb_per_s=real(TOOL, "average bus bandwidth", average) if average else None,
@@ -153,6 +159,14 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
     if bounds is None or not result.checked:
         return result
     return replace(result, out_of_bounds=integer(TOOL, "out of bounds values", bounds))
+
+
+def _in_first_group(rank_groups: tuple[tuple[int, int], ...], ranks: int | None) -> int | None:
+    """Ranks of rank 0's group, whose bandwidth the table shows; all of them where the list is not complete."""
+    groups = dict(rank_groups)
+    if ranks is None or len(groups) != ranks:
+        return ranks
+    return sum(group == groups[0] for group in groups.values())
 
 
 def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from rackproof.bench.collective_reader import requested_by
+from rackproof.bench.collective_command import Requested, launcher_of, requested_by
 from rackproof.core.collective import busbw_factor, least_received
+from rackproof.parse import mpi_probe, nccl_log
 from rackproof.parse.port_counters import BEGINS
 from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as first_program
@@ -50,6 +51,15 @@ class FabricNodes:
     """Counters that no node has."""
     priority: Callable[[str], int] = lambda options: 3 if "--tclass=106" in options or "--sl=3" in options else 0
     """The priority that RDMA takes, from the command line of its tool."""
+    mpi: str = (
+        "default /usr/bin/mpirun\nmpirun /usr/bin/mpirun mpirun (Open MPI) 5.0.7\n"
+        "mpi4py Open MPI v5.0.7, package: Debian OpenMPI\nsrun MPI plugin types are... none pmix pmix_v5\n"
+    )
+    """Answer of ``mpi_probe.sh`` between its first line and its last one."""
+    spoken: Callable[[str, list[str]], list[str]] = lambda node, lines: lines
+    """Changes the log of NCCL on a node: counted lines, as ``nccl_log.sh`` prints them."""
+    logs: dict[str, list[str]] = field(default_factory=dict)
+    """By node: what NCCL wrote since the last reading."""
     serial: Iterator[int] = field(default_factory=lambda: count(1))
     """Makes every output another one, as cookies, sequence numbers and times do."""
     counts: dict[tuple[str, str], dict[str, int]] = field(
@@ -62,8 +72,12 @@ class FabricNodes:
             return reply(node, command, self._counters(node, command))
         if program == "ping":
             return self._ping(node, command)
-        if program == "mpirun":
-            return self._finish(node, command, self._collective(command))
+        if mpi_probe.MARK in command:
+            return reply(node, command, f"{mpi_probe.MARK}\n{self.mpi}end of mpi\n")
+        if nccl_log.MARK in command:
+            return reply(node, command, self._log(node))
+        if launcher_of(command):
+            return self._finish(node, command, self._collective(node, command))
         if (program == "iperf3" and " -c " in command) or (program.startswith("ib_write") and self._peer(command)):
             return self._finish(node, command, self._link(node, command, program))
         return None
@@ -151,8 +165,39 @@ class FabricNodes:
             text += f"rtt min/avg/max/mdev = {fastest:.3f}/{fastest + 2:.3f}/{fastest + 30:.3f}/0.300 ms\n"
         return reply(node, command, self.edit("ping", text), rc=1 if lost == sent else 0)
 
-    def _collective(self, command: str) -> str:
+    def _log(self, node: str) -> str:
+        lines = self.spoken(node, self.logs.pop(node, []))
+        files = sum("Init COMPLETE" in line for line in lines)
+        body = "".join(f"{line}\n" for line in lines)
+        head = f"{self.hostnames.get(node, node)}\n{next(self.serial):036x}\nfiles {files}\n"
+        return f"{nccl_log.MARK}\n{head}{body}end of nccl log\n"
+
+    def _uses(self, asked: Requested, hosts: tuple[str, ...]) -> None:
+        """Let NCCL say what a healthy run uses."""
+        rails = range(asked.ranks_per_node)
+        for number, host in enumerate(hosts):
+            lines = [f"1 [0] INFO {key} set by environment to {value}." for key, value in asked.environment.items()
+                     if key.startswith("NCCL_") and not key.startswith("NCCL_TESTS")]  # fmt: skip
+            lines += ["2 [0] INFO NCCL version 2.26.2+cuda12.8", "2 [0] INFO Using network IB"]
+            adapters = " ".join(f"[{rail}]rxe{rail}:1/RoCE" for rail in rails)
+            lines += [f"2 [0] INFO NET/IB : Using {adapters} [RO]; OOB fabric0:10.77.0.21"]
+            lines += ["1 [0] INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels"]
+            lines += [f"1 [{gpu}] INFO NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"
+                      for gpu in rails if asked.environment.get("NCCL_NVLS_ENABLE") != "0"]  # fmt: skip
+            for place in rails:
+                split = asked.rail is not None
+                rank = number if split else number * asked.ranks_per_node + place
+                device = ((asked.rail or 0) + place) % asked.ranks_per_node if split else place
+                lines += [f"1 [{place}] INFO ncclCommInitRank comm 0x rank {rank} nranks {asked.ranks} cudaDev {place}"
+                          f" nvmlDev {device} - Init COMPLETE"]  # fmt: skip
+                if len(hosts) > 1:
+                    lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{device}/GDRDMA/Shared"
+                              for way in ("send", "receive")]  # fmt: skip
+            self.logs[host] = lines
+
+    def _collective(self, node: str, command: str) -> str:
         asked = requested_by(command)
+        asked = asked if asked.hosts else asked.at(node)
         hosts = [self.hostnames.get(host, host) for host in asked.hosts for _ in range(asked.ranks_per_node)]
         received = sum(
             (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), asked.ranks_per_node)
@@ -160,7 +205,8 @@ class FabricNodes:
         )
         for host in asked.hosts:
             self.counts[host, self.way(asked.interface or "fabric0")]["rx_bytes"] += received
-        if "_perf" in command:
+        if asked.engine == "nccl-tests":
+            self._uses(asked, asked.hosts)
             return self._nccl(asked.op, command, hosts)
         rows = []
         time_us = self.slow.get(asked.interface or "", 1.0) * (1000.0 + next(self.serial) / 1000)
@@ -178,18 +224,19 @@ class FabricNodes:
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:
         asked = requested_by(command)
         low, high, pid = asked.sizes[0], asked.sizes[-1], next(self.serial)
+        groups = asked.ranks_per_node if asked.rail is not None else 1
         lines = [
             f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 4(factor) warmup iters: {asked.warmup}"
             f" iters: {asked.iterations} agg iters: 1 validation: 1 graph: 0",
             "#",
-            *(f"#  Rank {rank:2} Group  0 Pid  {pid} on {host} device  0 [0000:18:00] NVIDIA H200"
+            *(f"#  Rank {rank:2} Group {rank % groups:2} Pid  {pid} on {host} device  0 [0000:18:00] NVIDIA H200"
               for rank, host in enumerate(hosts)),
             "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
             "     time   algbw   busbw  #wrong",
         ]  # fmt: skip
         for size in asked.sizes:
             alg = size / 1000.0 / 1e3
-            half = f"1000.0 {alg:.4f} {alg * busbw_factor(op, len(hosts)):.4f} 0"
+            half = f"1000.0 {alg:.4f} {alg * busbw_factor(op, len(hosts) // groups):.4f} 0"
             lines.append(f"{size} {size // 4} float sum -1 {half} {half}")
         lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1.0", "#"]
         return "".join(f"{line}\n" for line in lines)

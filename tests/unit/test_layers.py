@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "read_file", "remote"},
     "configure": {"architectures", "core", "errors", "kit", "parse", "remote", "shell", "version_sets"},
-    "bench": {"core", "errors", "evidence", "parse", "remote", "shell"},
+    "bench": {"configure", "core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),
         *("read_file", "version_sets"),

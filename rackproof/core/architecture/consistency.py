@@ -20,6 +20,7 @@ from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
+from rackproof.core.architecture.profiles import CollectiveProfile
 from rackproof.core.architecture.storage import Storage, canonical
 from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
@@ -51,9 +52,8 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         for dataset, made in profile.ingest.datasets.items() if profile.ingest else ():
             where = ("profiles", name, "ingest", "datasets", dataset, "storage")
             yield from known(where, made.storage, architecture.storage, "storage")
-        sizes = profile.collectives
-        if sizes and sizes.min_bytes > sizes.max_bytes:
-            yield Problem(("profiles", name, "collectives", "max_bytes"), "smaller than min_bytes")
+        if profile.collectives:
+            yield from _collectives(architecture, ("profiles", name, "collectives"), profile.collectives)
     yield from _figures(architecture, architecture, ())
     if architecture.sizing and architecture.sizing.storage is not None:
         yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")
@@ -65,6 +65,34 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
     yield from override_problems(architecture)
     for role in architecture.required_checks:
         yield from known(("required_checks", role), role, groups(architecture), "role")
+
+
+WITHOUT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather", "scatter")}
+"""Operations that the kit's own engines lack."""
+
+
+def _collectives(architecture: Architecture, path: KeyPath, sizes: CollectiveProfile) -> Iterator[Problem]:
+    if sizes.min_bytes > sizes.max_bytes:
+        yield Problem((*path, "max_bytes"), "smaller than min_bytes")
+    if sizes.engine == "mpi" and (sizes.algorithms or sizes.node or sizes.rails):
+        yield Problem((*path, "engine"), "algorithms, node and rails are of GPUs: the engine mpi runs on processors")
+    for op in (*sizes.ops, *(sizes.node.ops if sizes.node else ())):
+        if sizes.engine in WITHOUT and op in WITHOUT[sizes.engine]:
+            yield Problem((*path, "ops"), f"the engine {sizes.engine} has no {op}")
+    if sizes.engine == "torch" and sizes.rails:
+        yield Problem((*path, "rails"), "only the engine nccl-tests runs on each rail by itself")
+    if sizes.rails and architecture.fabric is None:
+        yield Problem((*path, "rails"), "the architecture has no fabric")
+    elif sizes.rails and architecture.rails != sizes.ranks_per_node:
+        expected = f"one rank of a node for each of {architecture.rails} rails"
+        yield Problem((*path, "ranks_per_node"), f"expected {expected}, actual {sizes.ranks_per_node}")
+    steps = {size for n in range(64) if (size := sizes.min_bytes * sizes.factor**n) <= sizes.max_bytes}
+    for key, part in (("node", sizes.node), ("rails", sizes.rails)):
+        for end in ("min_bytes", "max_bytes") if part is not None else ():
+            if getattr(part, end) not in steps:
+                yield Problem((*path, key, end), f"{getattr(part, end)} B is no size of the sweep above it")
+        if part is not None and part.min_bytes > part.max_bytes:
+            yield Problem((*path, key, "max_bytes"), "smaller than min_bytes")
 
 
 def unknown_checks(architecture: Architecture, validators: Collection[str]) -> Iterator[Problem]:

@@ -24,7 +24,10 @@ _OF_JOBS: Final = {
 }
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
 _LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
-_COLLECTIVES: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "collectives")
+_RAIL: Final = "collective.rail_busbw"
+_COLLECTIVES: Final = tuple(
+    metric.name for metric in METRICS.values() if metric.benchmark == "collectives" and metric.name != _RAIL
+)
 _CONTAINERS: Final = "container.read_over_host"
 
 
@@ -39,6 +42,9 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
         if profile.collectives:
             for metric in _COLLECTIVES:
                 values_by_label.setdefault((metric, "op"), {}).update(dict.fromkeys(profile.collectives.ops))
+        if profile.collectives and (split := profile.collectives.rails):
+            values_by_label.setdefault((_RAIL, "op"), {}).update(dict.fromkeys(split.ops))
+            values_by_label.setdefault((_RAIL, "rail"), {}).update(dict.fromkeys(map(str, range(architecture.rails))))
         if profile.storage:
             names = profile.storage.storages or tuple(architecture.storage)
             for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -75,9 +75,39 @@ class LinkProfile(Model):
     """The group between whose nodes links are measured, as in criteria."""
 
 
+Operation = Literal[
+    "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter", "sendrecv"
+]  # fmt: skip
+"""Named as nccl-tests names its programs without ``_perf``."""
+Algorithm = Literal["Ring", "Tree", "NVLS"]
+"""Named as ``NCCL_ALGO`` names them."""
+
+
+class PartOfSweep(Model):
+    """Operations and message sizes of a further part of the collectives: sizes of the profile's own sweep."""
+
+    ops: tuple[Operation, ...] = ("all_reduce",)
+    min_bytes: int = Field(gt=0)
+    max_bytes: int = Field(gt=0)
+
+
+class NodeCollectives(PartOfSweep):
+    """Between the GPUs of one node, all nodes at once."""
+
+    algorithms: tuple[Algorithm, ...] = ()
+    """One run each; empty: one run with the algorithms that NCCL chooses."""
+
+
+class RailCollectives(PartOfSweep):
+    """On each rail by itself, all rails at once: GPU k of every node with GPU k of the others."""
+
+
 class CollectiveProfile(Model):
-    engine: Literal["nccl-tests", "mpi"]
-    ops: tuple[Literal["all_reduce", "all_gather", "alltoall"], ...]
+    ADDED: ClassVar = frozenset({"runs", "algorithms", "node", "rails"})
+    """Keys that older runs do not have: at their defaults they are no part of a step's digest."""
+
+    engine: Literal["nccl-tests", "mpi", "torch"]
+    ops: tuple[Operation, ...]
     min_bytes: int = Field(gt=0)
     max_bytes: int = Field(gt=0)
     factor: int = Field(default=2, ge=2)
@@ -86,6 +116,12 @@ class CollectiveProfile(Model):
     ranks_per_node: int = Field(default=1, ge=1)
     members: Name = "gpu"
     """The group on whose nodes they run, as in criteria."""
+    runs: int = Field(default=1, ge=1)
+    """Launches of every operation: one sample each."""
+    algorithms: tuple[Algorithm, ...] = ()
+    """Over all nodes, one run each; empty: one run with the algorithms that NCCL chooses."""
+    node: NodeCollectives | None = None
+    rails: RailCollectives | None = None
 
 
 class ContainerProfile(Model):

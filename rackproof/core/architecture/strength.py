@@ -115,6 +115,7 @@ _AT_LEAST = """
     profiles.*.links.rdma_duration_s  profiles.*.links.latency_iterations  profiles.*.links.tcp_duration_s
     profiles.*.links.runs
     profiles.*.collectives.max_bytes  profiles.*.collectives.iterations  profiles.*.collectives.warmup
+    profiles.*.collectives.runs  profiles.*.collectives.node.max_bytes  profiles.*.collectives.rails.max_bytes
     profiles.*.containers.job.file_bytes  profiles.*.containers.job.runtime_s  profiles.*.containers.job.ramp_s
     profiles.*.containers.job.runs
     profiles.*.ingest.datasets.*.samples  profiles.*.ingest.datasets.*.copies  profiles.*.ingest.datasets.*.mean_bytes
@@ -143,6 +144,7 @@ _AT_MOST = """
     criteria.*.pass.tolerance_pct  outliers.*.rel_pct  outliers.*.z  outliers.*.min_peers
     profiles.*.collectives.min_bytes  profiles.*.collectives.factor
     profiles.*.ingest.jobs.*.slowdown
+    profiles.*.collectives.node.min_bytes  profiles.*.collectives.rails.min_bytes
 """
 
 _SUPERSET = """
@@ -153,6 +155,8 @@ _SUPERSET = """
     slurm.roles  slurm.partitions  containers.roles  containers.mounts  containers.bridge
     criteria.*.gates  curves.*.gates  outliers.*.gates  curves.*.points  profiles.*.collectives.ops
     profiles.*.ingest.jobs.*.data  profiles.*.ingest.jobs.*.nodes
+    profiles.*.collectives.algorithms  profiles.*.collectives.node.ops  profiles.*.collectives.node.algorithms
+    profiles.*.collectives.rails.ops
     roles.*.claim  gpu.claim  fabric.claim  storage.*.claim  slurm.claim  containers.claim  workloads.*.claim
     roles.*.expect.cpu.claim  roles.*.expect.memory.claim  roles.*.expect.drives.*.claim  roles.*.expect.pcie.claim
     roles.*.expect.scratch.claim  roles.*.expect.nics.*.claim  criteria.*.claim  curves.*.claim  outliers.*.claim

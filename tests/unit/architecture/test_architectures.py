@@ -334,7 +334,7 @@ class TestVirtualRack:
         measured = {name for name, metric in METRICS.items() if metric.benchmark != NOT_YET}
         depth = load("virtual-rack-storage", [FOLDER]).model
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
-            "collective.algbw", "container.host_read_bandwidth", "container.read_bandwidth",
+            "collective.algbw", "collective.rail_busbw", "container.host_read_bandwidth", "container.read_bandwidth",
         }  # fmt: skip
 
     @pytest.mark.parametrize("name", ["lab", "full"])

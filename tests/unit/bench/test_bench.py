@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench import collectives, links, storage
+from rackproof.bench.collective_command import launcher_of
 from rackproof.bench.collective_reader import ENGINES, nccl_wrong
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
@@ -295,7 +296,9 @@ def test_a_collective_that_fails_gives_unmeasured(
     tmp_path: Path, result: Callable[[str, str], CommandResult], reason: str
 ) -> None:
     measurements = measure(
-        tmp_path, [step("collectives/mpi/all_reduce")], lambda n, c: result(n, c) if "mpirun" in c else None
+        tmp_path,
+        [step("collectives/mpi/all_reduce")],
+        lambda n, c: result(n, c) if launcher_of(c) else FabricNodes().answer(n, c),
     )
     assert measurements
     assert all(m.samples == () and reason in (m.reason or "") for m in measurements)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.bench import collectives, links
+from rackproof.bench import launchers, links
 from rackproof.configure.containers import bridge
 from rackproof.configure.render import Templates
-from rackproof.core.architecture import CollectiveProfile, Fabric, LinkProfile
+from rackproof.core.architecture import Fabric, LinkProfile
 from rackproof.errors import Refused
 
 HOSTILE = "x'$(touch pwned)`touch pwned`\";touch pwned;#"
@@ -41,14 +41,12 @@ def test_the_prefix_of_rdma_devices_is_one_word_for_perftest(tmp_path: Path) -> 
             assert f"{HOSTILE}0" in printed or HOSTILE in printed
 
 
-@pytest.mark.parametrize("engine", sorted(collectives.ENGINES))
-def test_interface_and_nodes_are_words_for_mpirun(tmp_path: Path, engine: str) -> None:
-    profile = CollectiveProfile.model_validate(
-        {"engine": engine, "ops": ["all_reduce"], "min_bytes": 8, "max_bytes": 8, "iterations": 1, "warmup": 0}
-    )
-    command = collectives.ENGINES[engine].command("all_reduce", profile, [HOSTILE], HOSTILE)
-    printed = run(command, tmp_path, "mpirun")
-    assert {HOSTILE, f"{HOSTILE}:1"} <= set(printed)
+def test_interface_and_nodes_are_words_for_the_launchers(tmp_path: Path) -> None:
+    printed = run(launchers.mpirun([HOSTILE], 1, HOSTILE) + launchers.exported({"A": HOSTILE}), tmp_path, "mpirun")
+    assert {HOSTILE, f"{HOSTILE}:1", f"A={HOSTILE}"} <= set(printed)
+    command = launchers.srun([HOSTILE], 1, {"A": HOSTILE}, 60, mpi=True, gpus=True, partition=HOSTILE)
+    printed = run(command, tmp_path, "srun")
+    assert {f"--nodelist={HOSTILE}", f"--partition={HOSTILE}"} <= set(printed)
 
 
 def test_a_mount_of_the_container_bridge_is_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

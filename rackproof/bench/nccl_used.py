@@ -1,0 +1,177 @@
+"""What NCCL really used in a run, and what makes its figures worthless. Pure, but for the command that asks.
+
+A run between nodes over TCP, or through host memory where the architecture declares GPUDirect, measures another path
+than the promised one, whatever its figures are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rackproof.bench.user import HOME
+from rackproof.core.architecture import Architecture
+from rackproof.core.wording import some
+from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.nccl_log import MARK, TOOL, NcclLog, parse_nccl_log
+from rackproof.remote.command import CommandResult
+from rackproof.shell import script
+
+ENVIRONMENT: Final = {
+    "NCCL_DEBUG": "INFO",
+    "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
+    # apart from the table, whose lines it would tear; %h and %p are host and process
+    "NCCL_DEBUG_FILE": f"{HOME}/nccl.%h.%p.log",
+}
+"""Makes NCCL say what it uses."""
+READING: Final = script(__name__, "nccl_log", home=HOME)
+"""Command that reads and removes the logs of a run; before a run it removes those of an earlier one."""
+IMEX: Final = "nvidia-imex.service"
+"""Its nodes are connected by NVLink: collectives may bypass the fabric."""
+SOCKET: Final = re.compile(r"Socket|FastSocket", re.IGNORECASE)
+"""Networks of NCCL that run over TCP."""
+NVLS: Final = "NVLS"
+_SHOWN: Final = 3
+
+FATAL: Final = (
+    (r"cuda failure|unhandled cuda error|illegal memory access", "a call of CUDA failed"),
+    (r"out of memory|failed to (?:cuda )?(?:host )?alloc", "memory was short"),
+    (r"NET/IB.*(?:got completion|async .*error|async fatal|status=\d+)", "an adapter reported a failed transfer"),
+    (r"connection (?:closed|reset|refused)|call to (?:connect|recv|send|accept)\b.*fail", "a connection was lost"),
+    (r"proxy.*(?:fail|error)|internal error|unhandled system error", "NCCL failed inside"),
+    (r"timed? ?out|watchdog|abort", "a rank did not answer in time"),
+    (r"no algorithm/protocol", "the algorithm that was asked for is not available"),
+    (r"duplicate GPU|mismatch", "the ranks do not fit together"),
+    (r"multicast.*(?:fail|error)|(?:fail|error).*multicast", "the NVSwitches refuse multicast"),
+)
+"""Warnings after which no figure counts, and what they mean. Source: the calls of WARN in NCCL's src/, each of which
+returns an error from there; others only announce that something else is used."""
+BENIGN: Final = (
+    (r"libibverbs|NET/IB : (?:no|unable)|GPU ?Direct|DMA-?BUF|peermem", "the network in use is judged by itself"),
+    (r"plug-?in", "NCCL goes on with its own network or tuner"),
+    (r"iommu=pt|NUMA auto balancing|numa_balancing", "advice on a kernel setting, which has its own check"),
+    (r"affinity|sched_setaffinity", "a thread's place is no result"),
+    (r"deprecated|ignor", "a setting without effect"),
+)
+"""Warnings that cost nothing, and why. All others are shown with the figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks of NCCL."""
+
+    nodes: int
+    ranks_per_node: int
+    environment: Mapping[str, str]
+    rail: int | None = None
+    """GPU, and so rail, of rank 0, where the ranks are split by rails."""
+
+    @property
+    def algorithm(self) -> str | None:
+        return self.environment.get("NCCL_ALGO")
+
+
+def log_readings(answers: Iterable[CommandResult]) -> list[CommandResult]:
+    return [answer for answer in answers if MARK in answer.command]
+
+
+def log_of(answer: CommandResult) -> NcclLog:
+    """Raises ParseError."""
+    if not answer.ok:
+        raise ParseError(TOOL, f"{answer.node}: {answer.why}")
+    return parse_nccl_log(answer.stdout)
+
+
+def bypasses_fabric(architecture: Architecture) -> bool:
+    """Whether nodes are connected by NVLink."""
+    return any(IMEX in role.expect.services for role in architecture.roles.values())
+
+
+def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
+    """What NCCL used, in a few words."""
+    networks = sorted({f"NET/{use.name}" for log in logs.values() for _, use in log.networks})
+    adapters = sorted({name for log in logs.values() for name in _adapters_in_use(log)})
+    versions = sorted({log.version for log in logs.values() if log.version})
+    channels = [log.channels for log in logs.values() if log.channels is not None]
+    algorithms = sorted({name for log in logs.values() for name in log.algorithms})
+    files = sorted({file for log in logs.values() if (file := log.environment.get("NCCL_TOPO_FILE"))})
+    warnings = [text for log in logs.values() for text in log.warnings if not _meaning(BENIGN, text)]
+    conditions: dict[str, Any] = {
+        "network": ", ".join(networks) or "none",
+        "gpudirect": all(_receives_into_gpu(log) for log in logs.values()) if networks else None,
+        "adapters": ", ".join(adapters),
+        "nvls": all(log.nvls for log in logs.values()),
+        "inside": ", ".join(sorted({kind for log in logs.values() for kind in log.inside})),
+        "channels": min(channels, default=None),
+        "nccl": ", ".join(versions),
+        "algorithms": ", ".join(algorithms),
+        "topology_file": ", ".join(files),
+        "nccl_warnings": list(dict.fromkeys(warnings)),
+    }
+    return {name: value for name, value in conditions.items() if value not in (None, "", [])}
+
+
+def check_used(logs: Mapping[str, NcclLog], asked: Asked, architecture: Architecture) -> None:
+    """Raises Mismatch, one line, if the run is not what was asked for. ``logs``: by node."""
+    faults = [f"{node}: {fault}" for node, log in logs.items() for fault in _faults(log, asked, architecture)]
+    ranks = [rank for log in logs.values() for rank in log.ranks]
+    expected = asked.nodes if asked.rail is not None else asked.nodes * asked.ranks_per_node
+    if not faults and set(ranks) != set(range(expected)):
+        faults = [f"expected complete ranks 0 to {expected - 1}, actual {len(set(ranks))} of them"]
+    if faults:
+        raise Mismatch(TOOL, some(faults, _SHOWN, "; "))
+
+
+def _faults(log: NcclLog, asked: Asked, architecture: Architecture) -> Iterator[str]:
+    for text in log.warnings:
+        if (meaning := _meaning(FATAL, text)) and not _meaning(BENIGN, text):
+            yield f"{meaning}: {text[:160]}"
+    if not log.files:
+        yield "NCCL wrote no log"
+        return
+    if asked.algorithm == NVLS and not log.nvls:
+        yield "expected NVLS, actual no multicast in the NVSwitches"
+    if asked.algorithm is not None:
+        if strange := sorted(log.algorithms - {asked.algorithm}):
+            yield f"expected the algorithm {asked.algorithm}, actual {', '.join(strange)}"
+        elif log.environment.get("NCCL_ALGO") != asked.algorithm and asked.algorithm not in log.algorithms:
+            yield f"expected the algorithm {asked.algorithm}, NCCL does not say that it obeys"
+    if asked.nodes > 1 and architecture.fabric is not None:
+        yield from _network_faults(log, asked, architecture)
+
+
+def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for (_, use), count in log.networks.items():
+        counts[use.name] = counts.get(use.name, 0) + count
+    over_tcp = {name: count for name, count in counts.items() if SOCKET.search(name)}
+    if over_tcp or any(SOCKET.fullmatch(name) for name in log.chosen):
+        used = ", ".join(f"NET/{name} on {count} connections" for name, count in over_tcp.items())
+        yield f"expected RDMA, actual {used or f'network {log.chosen[0]}'}"
+        return
+    if not counts and (asked.rail is not None or not bypasses_fabric(architecture)):
+        yield "NCCL names no connection to another node"
+    direct = architecture.gpu.gpudirect if architecture.gpu else None
+    if counts and direct and not _receives_into_gpu(log):
+        yield f"expected GPUDirect RDMA ({direct}), actual copies through host memory"
+    if asked.rail is not None and counts and log.adapters and architecture.fabric is not None:
+        own = {log.adapters.get(use.device, "unknown") for (gpu, use) in log.networks if gpu == 0}
+        wanted = f"{architecture.fabric.rdma_prefix}{asked.rail}"
+        if own != {wanted}:
+            yield f"expected GPU {asked.rail} on {wanted}, actual {', '.join(sorted(own)) or 'none'}"
+
+
+def _receives_into_gpu(log: NcclLog) -> bool:
+    """Sending may stay without GPUDirect: NCCL reads a GPU's memory only where it has NVLink."""
+    receiving = [use for _, use in log.networks if use.receives]
+    return bool(receiving) and all(use.gpudirect for use in receiving)
+
+
+def _adapters_in_use(log: NcclLog) -> set[str]:
+    return {log.adapters[use.device] for _, use in log.networks if use.device in log.adapters}
+
+
+def _meaning(table: Sequence[tuple[str, str]], text: str) -> str | None:
+    return next((meaning for pattern, meaning in table if re.search(pattern, text, re.IGNORECASE)), None)

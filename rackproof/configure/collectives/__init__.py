@@ -1,0 +1,1 @@
+"""How collectives are launched."""

@@ -1,0 +1,254 @@
+"""Collectives in all parts: no bandwidth without proof of path, algorithm, ranks and rail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rackproof.architectures import load
+from rackproof.bench.collective_command import launcher_of, leads, requested_by
+from rackproof.bench.collective_engines import split_by_rails
+from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.nccl_used import READING
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.runner import run_steps
+from rackproof.bench.step import Step
+from rackproof.core.architecture import Architecture, CollectiveProfile
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Node, Rack
+from rackproof.evidence.store import read_records
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+from tests.unit.fabric import FabricNodes
+from tests.unit.fakes import lab_rack, scripted, virtual_rack
+
+GIB = 1 << 30
+SWEEP = {"min_bytes": 65536, "max_bytes": GIB, "factor": 128, "iterations": 3, "warmup": 1, "ranks_per_node": 1}
+PARTS = {
+    "ops": ["all_reduce"], "runs": 2,
+    "node": {"algorithms": ["NVLS", "Ring"], "min_bytes": GIB, "max_bytes": GIB},
+    "rails": {"min_bytes": GIB, "max_bytes": GIB},
+}  # fmt: skip
+
+
+@cache
+def architecture(engine: str = "nccl-tests") -> Architecture:
+    rack = virtual_rack()
+    parts = PARTS if engine == "nccl-tests" else {"ops": ["all_reduce"], "runs": 2}
+    profile = CollectiveProfile.model_validate({"engine": engine, **SWEEP, **parts})
+    lab = rack.profiles["lab"].model_copy(update={"collectives": profile})
+    return rack.model_copy(update={"profiles": {"lab": lab}})
+
+
+def step(id_: str, engine: str = "nccl-tests") -> Step:
+    steps = {s.id: s for s in plan_steps(architecture(engine), "lab", lab_rack())}
+    return steps[id_]
+
+
+def measured(folder: Path, id_: str, nodes: FabricNodes, engine: str = "nccl-tests") -> dict[str, Measurement]:
+    """By metric, size and node."""
+    with scripted(folder, nodes.answer) as session:
+        session.architecture = architecture(engine)
+        run_steps(session, [step(id_, engine)], set(), lambda text: None)
+    made = [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+    return {f"{m.metric.partition('.')[2]} {m.labels['bytes']} {m.subject}": m for m in made}
+
+
+RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_reduce/rail0"
+NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
+
+
+@pytest.mark.parametrize(
+    ("id_", "numbers"),
+    [(RACK, 3 * 3), (RAIL, 1), (NVLS, 2 * 3), (RING, 2 * 3)],
+)
+def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, id_: str, numbers: int) -> None:
+    made = measured(tmp_path, id_, FabricNodes())
+    assert len(made) == numbers
+    for measurement in made.values():
+        assert measurement.reason is None, measurement.reason
+        assert len(measurement.samples) == 2
+        conditions = measurement.conditions
+        assert conditions["nccl"] == "2.26.2"
+        assert conditions["channels"] == 16
+        assert "busbw_in_place" in conditions
+    bandwidth = next(m for m in made.values() if m.metric.endswith("busbw"))
+    if id_ in (RACK, RAIL):
+        assert (bandwidth.conditions["network"], bandwidth.conditions["gpudirect"]) == ("NET/IB", True)
+        assert bandwidth.conditions["adapters"] == "rxe0"
+    if id_ == RAIL:
+        assert bandwidth.labels["rail"] == "0"
+        assert bandwidth.conditions["path"] == "GDRDMA"
+        assert bandwidth.conditions["NCCL_MNNVL_ENABLE"] == "0"
+    if id_ in (NVLS, RING):
+        assert bandwidth.labels["algorithm"] == bandwidth.conditions["NCCL_ALGO"]
+        assert bandwidth.conditions["ranks"] == 1
+
+
+Said = Callable[[str, list[str]], list[str]]
+
+
+def replaced(old: str, new: str) -> Said:
+    return lambda node, lines: [line.replace(old, new) for line in lines]
+
+
+def added(*more: str) -> Said:
+    return lambda node, lines: [*lines, *(f"1 [0] {text}" for text in more)] if lines else lines
+
+
+@pytest.mark.parametrize(
+    ("id_", "spoken", "reason"),
+    [
+        (RACK, replaced("NET/IB/0/GDRDMA", "NET/Socket/0"), "expected RDMA, actual NET/Socket on 32 connections"),
+        (RACK, replaced("Using network IB", "Using network Socket"), "expected RDMA"),
+        (RACK, replaced("via NET/IB/0/GDRDMA/Shared", "via SHM"), "names no connection to another node"),
+        (RACK, lambda node, lines: [], "NCCL wrote no log"),
+        (RACK, replaced("rank 1 nranks", "rank 0 nranks"), "expected complete ranks 0 to 1, actual 1 of them"),
+        (RACK, added("WARN NET/IB : Got completion from peer with status=12"), "an adapter reported a failed transfer"),
+        (RACK, added("WARN Cuda failure 719 'unspecified launch failure'"), "a call of CUDA failed: Cuda failure 719"),
+        (RAIL, replaced("]rxe0:1", "]rxe7:1"), "expected GPU 0 on rxe0, actual rxe7"),
+        (RAIL, replaced("NET/IB/0/GDRDMA", "NET/FastSocket/0"), "expected RDMA, actual NET/FastSocket"),
+        (NVLS, replaced("is available", "is not available"), "expected NVLS, actual no multicast in the NVSwitches"),
+        (NVLS, added("INFO AllReduce: 1024 Bytes -> Algo RING proto SIMPLE"), "algorithm NVLS, actual Ring"),
+        (RING, added("INFO 1024 Bytes -> Algo 4 proto 2"), "expected the algorithm Ring, actual NVLS"),
+        (RING, replaced("NCCL_ALGO set", "NCCL_ALGO_X set"), "NCCL does not say that it obeys"),
+    ],
+)
+def test_another_path_or_algorithm_is_no_bandwidth(tmp_path: Path, id_: str, spoken: Said, reason: str) -> None:
+    made = measured(tmp_path, id_, FabricNodes(spoken=spoken))
+    assert made
+    for measurement in made.values():
+        assert not measurement.samples
+        assert reason in (measurement.reason or ""), measurement.reason
+
+
+@pytest.mark.parametrize(
+    ("warning", "shown"),
+    [
+        ("Failed to open libibverbs.so[.1]", False),
+        ("NET/Plugin: Failed to find ncclNetPlugin_v8 symbol.", False),
+        ("NUMA auto balancing enabled which can lead to variability in the NCCL performance! Disable it", False),
+        ("a complaint that nothing here knows", True),
+    ],
+)
+def test_other_warnings_cost_nothing_and_unknown_ones_are_shown(tmp_path: Path, warning: str, shown: bool) -> None:
+    made = measured(tmp_path, RACK, FabricNodes(spoken=added(f"WARN {warning}")))
+    for measurement in made.values():
+        assert measurement.samples
+        assert (warning in measurement.conditions.get("nccl_warnings", [])) is shown
+
+
+def wrong(program: str, text: str) -> str:
+    """777 wrong elements in place at 65536 B."""
+    lines = [f"{line[:-1]}777" if line.startswith("65536 ") else line for line in text.splitlines()]
+    return "\n".join(lines).replace("values : 0 OK", "values : 1 FAILED") + "\n"
+
+
+def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_path: Path) -> None:
+    nodes = FabricNodes(spoken=replaced("NET/IB/0/GDRDMA", "NET/Socket/0"), edit=wrong, status={"mpirun": 1})
+    made = measured(tmp_path, RACK, nodes)
+    assert made["wrong_values 65536 rack"].samples == (777.0, 777.0)
+    assert not made["busbw 65536 rack"].samples
+    assert not made[f"wrong_values {8 << 20} rack"].samples, "none is wrong, over another path"
+
+
+def split_off(program: str, text: str) -> str:
+    return text.replace("Group  1", "Group  0")
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda program, text: text.replace("Rank  1", "Rank  0"), "busbw 0.0655 GB/s of 65536 B contradicts"),
+        (lambda program, text: text.replace("on gpu-02", "on gpu-01"), "actual 2 on gpu-01"),
+        (lambda program, text: text * 2, "more than one table"),
+        (lambda program, text: text.partition("# Out of bounds")[0], "ended before its last size"),
+        (lambda program, text: "# Collective test starting: all_gather_perf\n" + text, "expected all_reduce"),
+        (lambda program, text: text + "gpu-01: Test NCCL failure common.cu:1 'remote error'\n", "Test NCCL failure"),
+    ],
+)
+def test_a_table_of_something_else_is_no_number(tmp_path: Path, edit: Callable[[str, str], str], reason: str) -> None:
+    made = measured(tmp_path, RACK, FabricNodes(edit=edit))
+    assert all(not m.samples and reason in (m.reason or "") for m in made.values()), made.popitem()[1].reason
+
+
+@pytest.mark.parametrize(("status", "word"), [(1, "exit status 1"), (124, "exit status 124")])
+def test_a_good_table_of_a_run_that_failed_or_hung_is_no_number(tmp_path: Path, status: int, word: str) -> None:
+    made = measured(tmp_path, RACK, FabricNodes(status={"mpirun": status}))
+    assert all(not m.samples for m in made.values())
+    assert all("mpirun" in (m.reason or "") for m in made.values())
+
+
+def test_one_node_that_fails_leaves_the_others_their_numbers(tmp_path: Path) -> None:
+    nodes = FabricNodes()
+    plain = nodes.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = plain(node, command)
+        if node == "gpu-02" and launcher_of(command) and result is not None:
+            return CommandResult(node, command, 3, result.stdout, b"no CUDA-capable device is detected")
+        return result
+
+    nodes.answer = answer  # type: ignore[method-assign]
+    made = measured(tmp_path, RING, nodes)
+    assert made[f"busbw {GIB} gpu-01"].samples
+    assert "no CUDA-capable device" in (made[f"busbw {GIB} gpu-02"].reason or "")
+
+
+def test_a_missing_mpi_is_named(tmp_path: Path) -> None:
+    nodes = FabricNodes(mpi="mpi4py ModuleNotFoundError: No module named 'mpi4py'\nsrun \n")
+    made = measured(tmp_path, RACK, nodes)
+    assert all("gpu-01 has no MPI" in (m.reason or "") for m in made.values())
+
+
+# Command lines.
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 6, 8])
+def test_every_rail_comes_first_once_and_the_ranks_are_split(ranks: int) -> None:
+    firsts = []
+    for rail in range(ranks):
+        variables = split_by_rails(rail, ranks)
+        gpus = [int(gpu) for gpu in variables["CUDA_VISIBLE_DEVICES"].split(",")]
+        assert sorted(gpus) == list(range(ranks))
+        firsts.append(gpus[0])
+        if mask := variables.get("NCCL_TESTS_SPLIT_MASK"):
+            assert all(rank & int(mask, 16) == rank % ranks for rank in range(64))
+        else:
+            assert variables["NCCL_TESTS_SPLIT"] == f"MOD {ranks}"
+    assert firsts == list(range(ranks))
+
+
+def test_other_commands_of_a_step_are_no_runs() -> None:
+    assert launcher_of(READING) is None
+    line = "env A=1 python3 -I /run/x/torch_collectives.py all_reduce 8 64 2 3 1 gloo 10.0.0.1:29500 a,b 2"
+    assert [launcher_of(f"{line} {node}") for node in (0, 1)] == ["ssh", "ssh"]
+    assert [leads(f"{line} {node}") for node in (0, 1)] == [True, False]
+    assert requested_by(f"{line} 0").hosts == ("a", "b")
+    with pytest.raises(ParseError, match="not one of the kit's"):
+        requested_by("python3 -I /run/x/torch_collectives.py all_reduce 8")
+
+
+# Plans of published architectures.
+
+ALL = [
+    "nvidia-dgx-a100", "nvidia-dgx-h100", "nvidia-dgx-h200", "nvidia-dgx-b200", "nvidia-gb200-nvl72", "hgx-h100-roce",
+    "dell-isilon-f800-dgx1", "hitachi-v225g", "hpe-apollo6500-weka",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("id_", ALL)
+def test_every_criterion_of_a_collective_has_a_step(id_: str) -> None:
+    model = load(id_).model
+    count = 18 if "gb200" in id_ else 4
+    rack = Rack("x", tuple(Node(f"n{k}", (*model.roles,)) for k in range(count)))
+    steps = plan_steps(model, "full", rack)
+    missing = [line for line in plan_gaps(model, "full", rack, steps) if " collective." in line]
+    assert not missing
+    ranks = model.profiles["full"].collectives
+    assert ranks is not None
+    own = [s for s in steps if s.id.startswith("collectives/")]
+    assert len({s.id for s in own}) == len(own)
