@@ -23,8 +23,9 @@ Source = Literal["doca", "mlnx_ofed", "inbox"]
 MODULES: Final = ("mlx5_core", "mlx5_ib", "ib_core", "ib_ipoib", "rdma_cm")
 REMOTE: Final = ("lustre", "beegfs", "wekafs", "gpfs")
 """File systems whose client may use RDMA without showing it in the mount table."""
-DKMS: Final = ("mlnx-ofed-kernel",)
-"""Must be built for the running kernel where NVIDIA's packages build by DKMS; iser, isert and srp with them."""
+DKMS: Final = ("mlnx-ofed-kernel", "mlnx-ofa_kernel", "iser", "isert", "srp")
+"""What NVIDIA's packages build by DKMS; the first two are the core, of Debian's and of RHEL's packages. RHEL's usual
+packages (``kmod-mlnx-ofa_kernel``) build nothing on the node."""
 
 INBOX: Final = ("ibverbs-providers", "ibverbs-utils", "infiniband-diags", "mstflint", "rdma-core", "rdmacm-utils")
 """Packages of the distribution's own stack, by Debian's names."""
@@ -181,7 +182,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
                 f"mlx5_core of kernel {state.kernel} is the distribution's ({core.path}), not NVIDIA's: its package"
                 " built nothing for this kernel; see dkms status and /var/lib/dkms/*/build/make.log"
             )
-        if bad := unbuilt(dkms or DKMS, state):
+        if bad := unbuilt(dkms, state):
             raise StackProblem(
                 f"not built for kernel {state.kernel}: {', '.join(bad)}; run dkms autoinstall -k {state.kernel} and"
                 " read /var/lib/dkms/*/build/make.log"
@@ -219,13 +220,13 @@ def restarts(source: Source, state: StackState, restart: bool) -> bool:
 def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
     """DKMS modules that are not installed for the running kernel.
 
-    Packages' scripts hide that they failed to build. A stack without any DKMS entry is built for its kernel by the
-    vendor; then mlx5_core's own path is sufficient.
+    Packages' scripts hide that they failed to build. A stack without a DKMS entry of its own, beside the GPU driver's,
+    is built for its kernel by the vendor; then mlx5_core's own path is sufficient. ``names``: of the version set.
     """
     if not state.dkms:
         return ()
     built = {module.name: module.state for module in state.dkms}
-    required = dict.fromkeys((*names, *(name for name in ("iser", "isert", "srp") if name in built)))
+    required = dict.fromkeys((*names, *(name for name in DKMS if name in built)))
     return tuple(f"{name} ({built.get(name, 'not added')})" for name in required if built.get(name) != "installed")
 
 

@@ -121,6 +121,14 @@ def test_modules_that_were_not_built_for_this_kernel(state: StackState, says: st
     assert says in error_of(StackProblem, plan_drivers, "doca", ("mlnx-ofed-kernel",), state, restart=False)
 
 
+def test_a_stack_that_the_vendor_built_beside_a_gpu_driver_of_dkms() -> None:
+    """RHEL: kmod-mlnx-ofa_kernel has no entry in DKMS, the NVIDIA driver has one."""
+    gpu = "nvidia/580, 6.8.0, x86_64: installed"
+    assert not plan_drivers("doca", (), state(dkms=(gpu,)), restart=False)
+    broken = state(dkms=(gpu, "mlnx-ofa_kernel/25.10, 6.8.0, x86_64: built"))
+    assert "mlnx-ofa_kernel (built)" in error_of(StackProblem, plan_drivers, "doca", (), broken, restart=False)
+
+
 def test_a_difference_and_a_warning_of_dkms_is_still_installed() -> None:
     lines = ("mlnx-ofed-kernel/25.10, 6.8.0, x86_64: installed (WARNING! Diff between built and installed module!)",)
     assert not plan_drivers("doca", (), state(dkms=lines), restart=False)
