@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
@@ -18,6 +17,7 @@ from rackproof.evidence.folder import REPORTS, new_run
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.kit import CLUSTER
+from rackproof.remote.interrupt import again, called
 from rackproof.run.converge import DRY_TIMEOUT_S, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge, goes_on
 from rackproof.run.deploy_outcome import INTERRUPTED
 
@@ -84,7 +84,7 @@ def deploy(
     _print_outcome(outcomes[-1], folder)
     if outcomes[-1].record.reason == INTERRUPTED:
         left = goes_on(outcomes[-1].record)
-        go_on = f"continue with: rackproof deploy {shlex.quote(inventory)}" if not dry else "nothing was changed"
+        go_on = f"nothing was changed; {again()}" if dry else f"continue with: {called()}"
         raise Interrupted("; ".join(filter(None, (left, go_on))))
     records = [outcome.record for outcome in outcomes]
     if all(record.ok for record in records):

@@ -19,8 +19,10 @@ from types import FrameType
 
 STOPPING = threading.Event()
 """Set by the first signal: no further command is sent, and nothing waits for running ones."""
-LIMIT_S = 8.0
-"""From the first signal to the end of the program; what is not in order then is not waited for."""
+LIMIT_S = 6.0
+"""From the first signal; what is not in order then is not waited for, and the program ends by itself."""
+LAST_S = 9.0
+"""From the first signal; the system then ends the program, whatever holds it: an output that nothing reads, a lock."""
 CHILDREN_S = 1.0
 """What child processes have between SIGTERM and SIGKILL."""
 
@@ -62,9 +64,14 @@ def tells() -> bool:
 
 def again() -> str:
     """How to go on where nothing remains of the run."""
+    return f"start again with: {called()}"
+
+
+def called() -> str:
+    """The command of this process."""
     import shlex
 
-    return f"start again with: {shlex.join(['rackproof', *sys.argv[1:]])}"
+    return shlex.join(["rackproof", *sys.argv[1:]])
 
 
 def end_now() -> None:
@@ -91,9 +98,10 @@ def _stop(number: int, frame: FrameType | None) -> None:
     _first = signal.Signals(number)
     STOPPING.set()
     _children.update(_descendants())
-    timer = threading.Timer(LIMIT_S, _too_late)
-    timer.daemon = True
-    timer.start()
+    for seconds, end in ((LIMIT_S, _too_late), (LAST_S, lambda: os._exit(status()))):
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
     raise KeyboardInterrupt
 
 

@@ -191,9 +191,12 @@ class Connection:
         self._noisy = result.stdout != _MARK or result.stderr != _MARK
 
     def clean_up(self, command: str) -> None:
-        """Run a command after an interrupt, too; its result does not matter. A node without a connection is skipped."""
+        """Run a command after an interrupt, too; its result does not matter. A node without a connection, or that did
+        not answer the last one, is skipped."""
         if self._connection is not None and self._failure is None:
-            self._run(command, END_S, clean_up=True)
+            result = self._run(command, END_S, clean_up=True)
+            if result.rc is None:
+                self._failure = NodeUnreachable(self.node.name, result.why)
 
     def end_commands(self) -> None:
         """End the commands of this connection that still run on the node."""
@@ -212,8 +215,9 @@ class Connection:
 
         if stopping():
             return result(None, INTERRUPTED)
+        patience = END_S if clean_up else greeting.ANSWER_S
         try:
-            channel = self.open().open_session(timeout=greeting.ANSWER_S)
+            channel = self.open().open_session(timeout=patience)
         except RemoteError as error:
             return result(None, error.reason)
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -221,7 +225,8 @@ class Connection:
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
-                _start(channel, bounded(command, timeout_s, self._sudo, "" if clean_up else self._mark, user))
+                mark = "" if clean_up else self._mark
+                _start(channel, bounded(command, timeout_s, self._sudo, mark, user), patience)
                 try:
                     if stdin:
                         channel.sendall(stdin)
@@ -415,23 +420,23 @@ class Pipe:
         self._channel.close()
 
 
-def _start(channel: paramiko.Channel, command: str) -> None:
+def _start(channel: paramiko.Channel, command: str, patience: float | None = None) -> None:
     """Start a command. Raises SSHException where the server does not confirm it; paramiko would wait without end."""
-    began = time.monotonic()
+    began, patience = time.monotonic(), patience or greeting.ANSWER_S
 
     def give_up() -> None:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection is gone, too
             channel.close()
 
-    timer = threading.Timer(greeting.ANSWER_S, give_up)
+    timer = threading.Timer(patience, give_up)
     timer.daemon = True
     timer.start()
     try:
         channel.exec_command(command)
     except paramiko.SSHException:
-        if time.monotonic() - began < greeting.ANSWER_S:
+        if time.monotonic() - began < patience:
             raise
-        raise paramiko.SSHException(f"it did not start a command within {greeting.ANSWER_S:g} s") from None
+        raise paramiko.SSHException(f"it did not start a command within {patience:g} s") from None
     finally:
         timer.cancel()
 

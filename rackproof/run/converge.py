@@ -36,7 +36,10 @@ TIMEOUT_S = 21600.0
 firmware takes one to two hours over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
 """Limit for a run with reboots: each batch waits for jobs and self-tests, with limits of their own."""
-INTERRUPT_S = 5.0
+INTERRUPT_S = 2.0
+"""What pyinfra has between SIGINT and SIGKILL; while a command runs on a node it does not end by itself."""
+PIPES_S = 1.0
+"""The same for what is left in its outputs; an operation that goes on locally may hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +161,9 @@ def _run(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    until = time.monotonic() + (PIPES_S if why else 10.0)
     for reader in readers:
-        reader.join(1 if why else 5)  # what goes on may hold the pipes
+        reader.join(max(0.0, until - time.monotonic()))
     stdout.close()
     stderr.close()
     return process.returncode, bytes(out), bytes(err), why

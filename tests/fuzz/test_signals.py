@@ -1,4 +1,7 @@
-"""Each verb × SIGINT, SIGTERM, SIGHUP × importing, reading, connecting, waiting, writing: what remains afterwards."""
+"""Each verb × SIGINT, SIGTERM, SIGHUP × importing, reading, connecting, starting, waiting, writing: what remains.
+
+While it is starting, the node confirms no command, nor what the kit does on it after the signal.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ LIVE = {
     "bench": ("bench", "rack.py", "--quiet"),
     "certify": ("certify", "rack.py", "--quiet"),
     "deploy": ("deploy", "rack.py", "--quiet"),
+    "dry": ("deploy", "rack.py", "--dry", "--quiet"),
     "rollback": ("rollback", "rack.py", "--quiet"),
     "plan": ("plan", "rack.py"),
     "preflight": ("preflight", "rack.py"),
@@ -51,7 +55,7 @@ OFFLINE = {
     "selftest": ("selftest", "--list"),
     "size": WRITING["size"],
 }
-PYINFRAS = ("deploy", "plan", "preflight", "rollback")
+PYINFRAS = ("deploy", "dry", "plan", "preflight", "rollback")
 """Their commands on nodes end with their own time limits: one of dpkg, ended in the middle, would be worse."""
 MODULE = (sys.executable, "-m", "rackproof")
 SLOW_WRITE = """
@@ -78,8 +82,8 @@ Case = tuple[str, str, signal.Signals]
 def cases() -> Iterator[Case]:
     for number in SIGNALS:
         for moment, verbs in (
-            ("importing", LIVE | OFFLINE), ("reading", READING), ("connecting", LIVE), ("waiting", LIVE),
-            ("writing", WRITING),
+            ("importing", LIVE | OFFLINE), ("reading", READING), ("connecting", LIVE), ("starting", LIVE),
+            ("waiting", LIVE), ("writing", WRITING),
         ):  # fmt: skip
             yield from ((verb, moment, number) for verb in sorted(verbs))
 
@@ -111,8 +115,8 @@ def test_a_signal_ends_the_command_and_leaves_nothing(
     program: tuple[str, ...] = MODULE
     with ExitStack() as stack:
         asked = None
-        if moment in ("reading", "connecting", "waiting"):
-            behaviour = servers.hanging if moment == "waiting" else servers.silent
+        if moment in ("reading", "connecting", "starting", "waiting"):
+            behaviour = {"starting": servers.unstarted, "waiting": servers.hanging}.get(moment, servers.silent)
             port, asked = stack.enter_context(servers.server(behaviour))
             servers.inventory(work, port, SLOW_INVENTORY if moment == "reading" else "")
             if moment == "reading":

@@ -13,7 +13,7 @@ import pytest
 
 from rackproof.core.rack import Node, Rack
 from rackproof.remote import ssh
-from rackproof.remote.command import bounded, ending
+from rackproof.remote.command import CommandResult, bounded, ending
 from rackproof.remote.interrupt import STOPPING
 from rackproof.remote.ssh import Connection, Fleet
 
@@ -30,6 +30,20 @@ except KeyboardInterrupt:
     print("in order", flush=True)
     time.sleep(0 if {once} else 300)
     raise SystemExit(7)
+"""
+
+
+BLOCKED = """
+import os, signal, time
+from rackproof.remote import interrupt
+interrupt.LIMIT_S, interrupt.LAST_S = 0.1, 0.5
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+interrupt.handle_signals(lambda: os.write(2, b"x" * 10**7))
+try:
+    print("ready", flush=True)
+    time.sleep(300)
+except KeyboardInterrupt:
+    time.sleep(300)
 """
 
 
@@ -55,6 +69,33 @@ def test_the_first_signal_ends_in_order_and_the_second_at_once(number: signal.Si
         process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "ended at once" in err) == ((7, False) if once else (128 + number, True))
+
+
+def test_an_output_that_nothing_reads_does_not_hold_the_program() -> None:
+    process = subprocess.Popen([sys.executable, "-c", BLOCKED], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    try:
+        assert process.wait(60) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_node_that_does_not_answer_delays_the_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = Connection(Node("gpu-01", ("gpu",), {}))
+    connection._connection = object()
+    asked: list[str] = []
+
+    def run(command: str, timeout_s: float, clean_up: bool) -> CommandResult:
+        asked.append(command)
+        return CommandResult("gpu-01", command, None, error="it did not start a command within 4 s")
+
+    monkeypatch.setattr(connection, "_run", run)
+    connection.clean_up("true")
+    connection.end_commands()
+    assert asked == ["true"]
 
 
 def test_marked_commands_end_with_their_children_and_others_go_on() -> None:
