@@ -22,8 +22,9 @@ _ABSENT: Final = re.compile(
 _NO_WORDS: Final = re.compile(
     r"perl: warning:|\W*(?:LANGUAGE|LC_ALL|LANG)\b|.*warning: setlocale|(?i:usage):|Try ['‘`\"]|"
     r"(?i:for more (?:information|details)|see ['‘`\"]|run ['‘`\"].* --help)|Killed$|Terminated$|\W*$"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.]+\S*$"
 )
-"""Lines that say nothing about a cause: advice, and what a shell adds."""
+"""Lines that say nothing about a cause: advice, what a shell adds, and the time of day."""
 _NAMED: Final = re.compile(r"(?!(?i:error|fatal|warning|note|info|timeout|sh|bash|env|sudo):)[\w./+-]+: ")
 """A program's own name at the beginning of its line."""
 _DOCUMENT: Final = re.compile(r"(?m)^\s*(?:[{\[]\s*$|\{\s*\"|\[\s*\{|<\?xml)")
@@ -57,7 +58,8 @@ def failure(tool: str, status: int, *outputs: str) -> str:
     tool = tool.rpartition("/")[2] or tool
     words = next((line for line in map(last_words, outputs) if line), "")
     end = f"(exit status {status})"
-    absent = _ABSENT.search(words)
+    lines = (line.strip() for output in outputs for line in output.splitlines()) if status == NOT_FOUND else ()
+    absent = next(filter(None, map(_ABSENT.search, lines)), None)  # another command may print the last line
     if status == NOT_FOUND and (absent or not words):  # or a library is missing
         name = next(filter(None, absent.groups()), tool) if absent else tool
         return f"{name} is not installed {end}"

@@ -75,8 +75,13 @@ def portable(script: str) -> str:
 _PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
 
 
-_PATH = "PATH=$PATH:/usr/sbin:/sbin"
-"""A login without root may lack these on its PATH; what is there is installed all the same."""
+_PATH = (
+    "PATH=$PATH:/usr/sbin:/sbin; rackproof=; IFS=:; set -f; for folder in $PATH; do "
+    '[ -n "$folder" ] && [ -x "$folder/." ] && rackproof=$rackproof${rackproof:+:}$folder; done; '
+    "PATH=$rackproof; set +f; unset IFS folder rackproof"
+)
+"""A login without root may lack the last two on its PATH; what is there is installed all the same. With a folder that
+the login may not search, every program that is missing would look like one that it may not start."""
 
 
 def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:

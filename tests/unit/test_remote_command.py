@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackproof.core.failure import failure
 from rackproof.core.rack import Node
 from rackproof.remote.command import bounded, portable, program, tied
 from rackproof.remote.ssh import Connection, sudo_of
@@ -84,3 +87,27 @@ def test_a_command_is_named_by_its_program(command: str, name: str) -> None:
 @given(st.text(max_size=60))
 def test_every_command_has_a_name_and_none_an_error(command: str) -> None:
     assert isinstance(program(command), str)
+
+
+PLAIN = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+
+
+def test_folders_that_the_login_may_not_search_are_left_out_of_its_path(tmp_path: Path) -> None:
+    """Otherwise a program that is missing "may not be started", because that folder may have it."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    path = f"{closed}:{tmp_path}/nothing::/usr/bin:/bin"
+    login = PLAIN if os.geteuid() == 0 else ()
+    if not login:
+        closed.chmod(0)
+
+    def answer(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*login, "sh", "-c", bounded(command, 60)], env={"PATH": path}, cwd="/", capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    assert answer('printf %s "$PATH"; [ -z "${folder-}${rackproof-}" ]').stdout == "/usr/bin:/bin:/usr/sbin:/sbin"
+    for missing in ("rackproof-nothing", "timeout 5 rackproof-nothing", "env rackproof-nothing"):
+        done = answer(missing)
+        assert failure("x", done.returncode, done.stderr) == "rackproof-nothing is not installed (exit status 127)"

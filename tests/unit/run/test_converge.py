@@ -5,6 +5,7 @@ Real pyinfra runs, on this machine through its ``@local`` connector, below a tem
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
 import subprocess
@@ -294,7 +295,7 @@ def test_ctrl_c_is_not_a_success_and_leaves_a_record(tmp_path: Path) -> None:
     assert "@local: Sleep had begun and goes on there to its end" in out
     assert err.splitlines()[-1] == (
         "rackproof: interrupted; the next run waits for what goes on: Sleep on @local;"
-        f" continue with: rackproof deploy {tmp_path / 'inv.py'}"
+        f" continue with: rackproof {shlex.join(command[3:])}"
     )
     assert list((tmp_path / "reports").glob("*/evidence.jsonl"))
 
