@@ -131,7 +131,8 @@ def _greeting(sock: Any) -> bytes:
 
 
 def _words(data: bytes) -> str:
-    return " ".join(data.decode(errors="replace").split())[:_WORDS]
+    """The first line: further ones could read like lines of the kit."""
+    return " ".join(data.decode(errors="replace").strip().partition("\n")[0].split())[:_WORDS]
 
 
 def _refusal(words: str) -> str:

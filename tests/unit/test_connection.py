@@ -20,7 +20,7 @@ from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
 
 CAUSES: dict[servers.Behaviour, str] = {
-    servers.http: r"no ssh server answers: it sent 'HTTP/1.1 400 Bad Request Server: .*' and closed the connection",
+    servers.http: r"no ssh server answers: it sent 'HTTP/1.1 400 Bad Request' and closed the connection",
     servers.nonsense: r"no ssh server answers|Incompatible|closed the connection|\w{6}",
     servers.closed: r"the server closed the connection without a greeting",
     servers.silent: r"no ssh server answers: it sent nothing within 3 s",
