@@ -23,6 +23,7 @@ WORKLOADS = {
     "storage.write_bandwidth": "write",
     "storage.random_read_iops": "randread",
     "storage.random_read_latency": "randread",
+    "storage.random_read_bandwidth": "randread",
 }
 """``rw`` of a metric's job."""
 _CLIENT = re.compile(r"--client=(?:sock:)?([^\s,]+)(?:,\d+)?")

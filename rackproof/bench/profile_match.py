@@ -27,6 +27,9 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         if measurement.metric in KNEE:
             return _difference(_of_knee(profile.storage.knee), workload)
         job = profile.storage.jobs.get(workload.get("rw"))
+        if measurement.metric == "storage.random_read_bandwidth":
+            block = measurement.labels["block_bytes"]
+            job = next((job for job in profile.storage.random_reads if str(job.block_bytes) == block), None)
         expected, actual = _of_job(job), workload
     elif part == "container" and profile.containers is not None:
         expected, actual = _of_job(profile.containers.job), actual["workload"]

@@ -7,13 +7,13 @@ a storage writes the files completely. Caches are dropped before every run, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rackproof.bench import knee
 from rackproof.bench.client_runs import SETUP_S, StorageClients
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
-from rackproof.bench.storage_reader import NAME, read_storage
+from rackproof.bench.storage_reader import CLIENTS, NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
@@ -25,40 +25,68 @@ ORDER = ("write", "read", "randread")
 
 
 def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
-    """One step per storage and workload, and one per knee."""
-    steps = []
-    layout = layout_of(profile.every_job) if profile.every_job else None
+    """One step per storage and workload, per number of clients, and per knee."""
+    steps: list[Step] = []
+    if not profile.every_job:
+        return steps
+    layout = layout_of(profile.every_job)
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
         clients = [n.name for role in storage.client_roles for n in rack.group(role)]
         for rw in ORDER:
-            if rw in profile.jobs and layout is not None:
-                steps.append(_step(name, storage, profile.jobs[rw], layout, clients))
-        if profile.knee and layout is not None:
+            if rw in profile.jobs:
+                job, scaled = profile.jobs[rw], rw in profile.scale_out
+                places = _places(name, job, _METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
+                steps.append(_step(storage, job, layout, clients, places))
+                for count in scale_points(len(clients)) if scaled else ():
+                    id_ = f"storage/{name}/{rw}-{count}-of-{len(clients)}-clients"
+                    places = _places(name, job, _METRICS[rw], clients[:count], id_, scaled=True)
+                    of_rack = {key: place for key, place in places.items() if place.scope is Scope.RACK}
+                    steps.append(_step(storage, job, layout, clients[:count], of_rack))
+        for job in profile.random_reads:
+            id_ = f"storage/{name}/randread-{job.block_bytes}"
+            places = _places(name, job, ("storage.random_read_bandwidth",), clients, id_, scaled=False)
+            steps.append(_step(storage, job, layout, clients, places))
+        if profile.knee:
             steps.append(knee.step(name, storage, profile.knee, layout, clients))
     return steps
 
 
-def _places(name: str, job: FioJob, clients: list[str], step: str) -> dict[tuple[str, str], Measurement]:
-    """Measurements of one job by (metric, node); node ``""`` is the rack's sum."""
+def scale_points(clients: int) -> tuple[int, ...]:
+    """1, 2, 4 … below the number of clients."""
+    return tuple(1 << power for power in range((clients - 1).bit_length()))
+
+
+_METRICS = {
+    "read": ("storage.read_bandwidth",),
+    "write": ("storage.write_bandwidth",),
+    "randread": ("storage.random_read_iops", "storage.random_read_latency"),
+}
+
+
+def _places(
+    name: str, job: FioJob, metrics: Iterable[str], clients: list[str], step: str, *, scaled: bool
+) -> dict[tuple[str, str], Measurement]:
+    """Measurements of one job by (metric, node); node ``""`` is the rack's sum.
+
+    With ``scaled`` the sum has the label ``clients``: there is one for each number of them.
+    """
     labels = {"storage": name, "block_bytes": str(job.block_bytes)}
-    metrics = {
-        "read": ["storage.read_bandwidth"],
-        "write": ["storage.write_bandwidth"],
-        "randread": ["storage.random_read_iops", "storage.random_read_latency"],
-    }[job.rw]
+    of_rack = labels | ({CLIENTS: str(len(clients))} if scaled else {})
     places = {}
     for metric in metrics:
         for node in clients:
             places[metric, node] = expected(metric, Scope.NODE, [node], labels, step)
         if metric != "storage.random_read_latency":
-            places[metric, ""] = expected(metric, Scope.RACK, clients, labels, step)
+            places[metric, ""] = expected(metric, Scope.RACK, clients, of_rack, step)
     return places
 
 
-def _step(name: str, storage: Storage, job: FioJob, layout: Layout, names: list[str]) -> Step:
-    id_ = f"storage/{name}/{job.rw}"
-    places = _places(name, job, names, id_)
+def _step(
+    storage: Storage, job: FioJob, layout: Layout, names: list[str], places: dict[tuple[str, str], Measurement]
+) -> Step:
+    first = next(iter(places.values()))
+    id_, name = first.step, first.labels["storage"]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         clients = StorageClients(context, name, storage, layout, names)

@@ -8,6 +8,8 @@ transport were the architecture's immediately before and after the run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
 
 from rackproof.bench.fio_launch import ADD_UP, WORKLOADS, check_job
 from rackproof.bench.knee_reader import KNEE, read_knee
@@ -20,6 +22,8 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
+CLIENTS = "clients"
+"""Label of the rack's numbers of a profile with several numbers of clients."""
 NAME = "fio-proven"
 """Recorded name of this reader."""
 _SUMMED = (*ADD_UP, "counter_bytes")
@@ -52,7 +56,10 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
         nodes = list(measurement.members)
-        samples, companions = [], []
+        samples, companions, shares = [], [], []
+        asked = measurement.labels.get(CLIENTS)
+        if asked is not None and asked != str(len(nodes)):
+            raise ParseError("fio", f"expected {asked} clients, actual {len(nodes)}")
         for number, run in enumerate(runs):
             if not run.launch.answer.ok:
                 raise ParseError("fio", run.launch.answer.why)
@@ -60,7 +67,9 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
                 raise ParseError("fio", "it reports other clients than took part")
             check_job(run.launch, nodes, measurement)
             results = [result_of(number, node, storage) for node in nodes]
-            samples.append(sum(_value(result, measurement.metric) for result in results))
+            values = [_value(result, measurement.metric) for result in results]
+            samples.append(sum(values))
+            shares.append(values)
             companions.append(_sum(results, single=measurement.scope is Scope.NODE))
         complete = {
             name: tuple(run[name] for run in companions)
@@ -69,11 +78,21 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         }
         used = tuple(run.launch.answer for run in every)
         conditions = conditions_of(runs, nodes, storage, len(every[0].before))
+        if asked is not None:
+            conditions["fairness"] = _fairness(nodes, shares)
         if messages := messages_of(runs):
             conditions["fio_said"] = messages
         return Reading(tuple(samples), used, conditions, complete)
 
     return read
+
+
+def _fairness(nodes: Sequence[str], runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The slowest client over the mean of all, by their medians over the runs."""
+    medians = [median(values) for values in zip(*runs, strict=True)]
+    slowest = min(range(len(nodes)), key=lambda number: medians[number])
+    share = medians[slowest] / fmean(medians) if any(medians) else 0.0
+    return {"slowest": nodes[slowest], "slowest_over_mean": round(share, 4)}
 
 
 def _value(result: Proven, metric: str) -> float:

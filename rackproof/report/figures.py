@@ -11,7 +11,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.report.quantities import quantity, size
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import subject_text
-from rackproof.report.tables import short_name
+from rackproof.report.tables import of_all_clients, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
 
 def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary]) -> Figures:
     grouped: dict[tuple[str, str, str], list[MeasurementSummary]] = {}
-    for m in measurements:
+    for m in of_all_clients(measurements):
         if m.metric.startswith("storage.") and m.labels.get("storage") == name:
             grouped.setdefault((m.metric, m.unit, m.labels.get("block_bytes", "")), []).append(m)
     order = {metric: i for i, metric in enumerate(METRICS)}

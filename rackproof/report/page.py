@@ -107,7 +107,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "check_reads": {summary.check: summary.reads for summary in certificate.checks},
         "storage_tables": storages,
         "storage_plots": plots.storage_plots(certificate),
-        "knee_plots": plots.knee_plots(certificate),
+        "load_plots": (*plots.scale_plots(certificate), *plots.knee_plots(certificate)),
         "link_table": tables.link_table(certificate),
         "collective_table": tables.collective_table(certificate),
         "collective_plot": plots.collective_plot(certificate),

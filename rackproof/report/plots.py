@@ -18,7 +18,7 @@ from rackproof.core.verdict import Verdict
 from rackproof.report.findings import verdicts_about, worst
 from rackproof.report.quantities import significant, size
 from rackproof.report.schema import Certificate, MeasurementSummary
-from rackproof.report.tables import short_name
+from rackproof.report.tables import of_all_clients, short_name
 
 BAR_NODES = 8
 """Maximum number of nodes with one bar each; more become a strip with one mark per node."""
@@ -112,7 +112,7 @@ def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
     """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
-        selected = [m for m in certificate.measurements if m.metric == metric]
+        selected = [m for m in of_all_clients(certificate.measurements) if m.metric == metric]
         if len({m.subject for m in selected if m.scope is Scope.NODE}) > BAR_NODES:
             selected = [m for m in selected if m.scope is Scope.NODE]
         for label, unit in dict.fromkeys((m.labels.get("block_bytes", ""), m.unit) for m in selected):
@@ -136,6 +136,20 @@ def collective_plot(certificate: Certificate) -> LinePlot | None:
         series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
         unit = m.unit
     return _line_plot("Bus bandwidth against message size", unit, series, "message size", size) if series else None
+
+
+def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
+    """The rack's numbers against the number of clients, one plot per metric; none with a single point."""
+    plots = []
+    labelled = [m for m in certificate.measurements if "clients" in m.labels and m.median is not None]
+    for metric, unit in dict.fromkeys((m.metric, m.unit) for m in labelled):
+        series: dict[str, list[tuple[int, float]]] = {}
+        for m in (m for m in labelled if m.metric == metric):
+            series.setdefault(m.labels.get("storage", ""), []).append((len(m.members), m.median or 0.0))
+        if any(len(points) > 1 for points in series.values()):
+            title = f"{short_name(metric).capitalize()} against clients, all together"
+            plots.append(_line_plot(title, unit, series, "clients", str))
+    return tuple(plots)
 
 
 def knee_plots(certificate: Certificate) -> tuple[LinePlot, ...]:

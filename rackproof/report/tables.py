@@ -28,6 +28,9 @@ _SHORT = {
     "storage.write_bandwidth": "write",
     "storage.random_read_iops": "random read",
     "storage.random_read_latency": "latency",
+    "storage.random_read_bandwidth": "random read",
+    "storage.knee_outstanding": "knee, requests in flight",
+    "storage.knee_utilisation": "knee, share of the highest rate",
     "link.rdma_write_bandwidth": "RDMA write",
     "link.rdma_write_latency": "RDMA latency",
     "link.tcp_bandwidth": "TCP",
@@ -92,10 +95,23 @@ def short_name(metric: str) -> str:
     return _SHORT.get(metric, metric)
 
 
+def of_all_clients(measurements: Iterable[MeasurementSummary]) -> list[MeasurementSummary]:
+    """Without the rack's numbers over fewer clients than another of the same metric, storage and block size."""
+    every = list(measurements)
+    most: dict[tuple[str, ...], int] = {}
+    for m in every:
+        most[_same(m)] = max(most.get(_same(m), 0), len(m.members))
+    return [m for m in every if "clients" not in m.labels or len(m.members) == most[_same(m)]]
+
+
+def _same(m: MeasurementSummary) -> tuple[str, ...]:
+    return m.metric, m.scope.value, m.labels.get("storage", ""), m.labels.get("block_bytes", "")
+
+
 def storage_tables(certificate: Certificate) -> tuple[Table, ...]:
     """One table per storage: rows are clients and the rack, columns are metrics."""
     of_storage: dict[str, list[MeasurementSummary]] = {s.name: [] for s in certificate.architecture.storages}
-    for m in certificate.measurements:
+    for m in of_all_clients(certificate.measurements):
         if m.metric.startswith("storage."):
             of_storage.setdefault(m.labels.get("storage", ""), []).append(m)
     storages = {s.name: s for s in certificate.architecture.storages}

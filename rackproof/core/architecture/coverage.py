@@ -49,7 +49,9 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
             names = profile.storage.storages or tuple(architecture.storage)
             for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
-            for metric in _OF_KNEE if profile.storage.knee else ():
+            further: tuple[str, ...] = _OF_KNEE if profile.storage.knee else ()
+            further += ("storage.random_read_bandwidth",) if profile.storage.random_reads else ()
+            for metric in further:
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
         if profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()

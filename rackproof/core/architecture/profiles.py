@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from rackproof.core.architecture.base import Identifier, Model
 from rackproof.core.architecture.ingest import IngestProfile
 from rackproof.core.texts import Name
 
+Workload = Literal["read", "write", "randread"]
+
 
 class FioJob(Model):
     """One fio workload; sizes are integers of bytes because fio's suffixes are ambiguous."""
 
-    rw: Literal["read", "write", "randread"]
+    rw: Workload
     block_bytes: int = Field(gt=0)
     iodepth: int = Field(default=8, ge=1)
     numjobs: int = Field(default=1, ge=1)
@@ -51,17 +53,36 @@ class KneeProfile(Model):
 
 
 class StorageProfile(Model):
-    """Keys with None are left out of a run's parameters, so that runs before them keep their digests."""
+    """Optional keys that are not set are left out of a run's parameters, so that earlier runs keep their digests."""
 
-    jobs: dict[Literal["read", "write", "randread"], FioJob]
+    jobs: dict[Workload, FioJob]
     storages: tuple[Identifier, ...] | None = None
     """None: all of the architecture's."""
     knee: KneeProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    random_reads: tuple[FioJob, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Random reads of larger blocks, for ``storage.random_read_bandwidth``."""
+    scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
+
+    @field_validator("random_reads")
+    @classmethod
+    def _random(cls, jobs: tuple[FioJob, ...]) -> tuple[FioJob, ...]:
+        if any(job.rw != "randread" for job in jobs):
+            raise ValueError("rw of random reads must be randread")
+        if len({job.block_bytes for job in jobs}) < len(jobs):
+            raise ValueError("one job for each block_bytes")
+        return jobs
+
+    @model_validator(mode="after")
+    def _scaled(self) -> StorageProfile:
+        if unknown := [rw for rw in self.scale_out if rw not in self.jobs]:
+            raise ValueError(f"scale_out names {', '.join(unknown)}, which is not among jobs")
+        return self
 
     @property
     def every_job(self) -> tuple[FioJob, ...]:
         """Jobs that use the same files."""
-        return (*self.jobs.values(), *([self.knee.job] if self.knee else []))
+        return (*self.jobs.values(), *self.random_reads, *([self.knee.job] if self.knee else []))
 
 
 class LinkProfile(Model):

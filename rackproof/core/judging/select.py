@@ -152,6 +152,7 @@ class Index:
             if not covering and measured:
                 return _partial(measured, members)
             measured = [answer for answer in covering if len(answer.members) == len(members)] or covering
+            matching = [answer for answer in matching if answer.members.issuperset(members)]  # not of fewer clients
         if measured:
             return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
         return _failed(metric, candidates.values(), where)

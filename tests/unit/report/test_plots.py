@@ -7,7 +7,15 @@ import pytest
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Scope
 from rackproof.core.status import Status
-from rackproof.report.plots import collective_plot, knee_plots, nice_ticks, rosette, storage_plots, summary_of
+from rackproof.report.plots import (
+    collective_plot,
+    knee_plots,
+    nice_ticks,
+    rosette,
+    scale_plots,
+    storage_plots,
+    summary_of,
+)
 
 from .sample import HEAD, Raw, architecture, measurements, passing, rejudged, sample
 
@@ -102,6 +110,18 @@ def test_the_knee_is_a_plot_of_percentiles_against_requests_in_flight() -> None:
     assert [line.name for line in plot.lines] == ["p50", "p99"]
     assert [tick.text for tick in plot.x_ticks] == ["2", "8"]
     assert knee_plots(passing()[0]) == ()
+
+
+def test_numbers_of_fewer_clients_are_a_curve_and_no_bar() -> None:
+    rack = next(m for m in measurements(Raw()) if m.metric == "storage.read_bandwidth" and m.scope is Scope.RACK)
+    one = rack.model_copy(update={"members": rack.members[:1], "labels": {**rack.labels, "clients": "1"}})
+    whole = rack.model_copy(update={"labels": {**rack.labels, "clients": str(len(rack.members))}})
+    certificate = rejudged(passing()[0], [], measurements=[one, whole])
+    (curve,) = scale_plots(certificate)
+    assert [tick.text for tick in curve.x_ticks] == ["1", str(len(rack.members))]
+    (bars,) = storage_plots(certificate)
+    assert [len(group.bars) for group in bars.groups] == [1]
+    assert scale_plots(passing()[0]) == ()
 
 
 def test_one_size_alone_is_still_a_plot() -> None:

@@ -1,0 +1,150 @@
+"""Storage with fewer clients: the curve, the slow client by name, and numbers that claim another number of clients."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.relay import socket_of
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.bench.storage import scale_points
+from rackproof.core.architecture import Architecture, FioJob, Profile, StorageProfile
+from rackproof.core.evidence import Kind, Measurement, Scope
+from rackproof.core.judging.select import Answer, Index, NoNumber
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import Answer as Replies
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.false_certificates.edited import chained
+from tests.unit.storage_nodes import JOB, Document, StorageNodes
+
+RACK = lab_rack(gpu=5)
+CLIENTS = [f"gpu-{k:02d}" for k in range(1, 6)]
+LARGE = FioJob(rw="randread", block_bytes=131072, iodepth=4, file_bytes=33554432, runtime_s=5)
+
+
+def with_profile(large: FioJob = LARGE) -> Architecture:
+    sizes = StorageProfile(jobs={"read": JOB}, storages=("nfs-tcp",), random_reads=(large,), scale_out=("read",))
+    rack = virtual_rack()
+    return rack.model_copy(update={"profiles": {**rack.profiles, "depth": Profile(storage=sizes)}})
+
+
+ARCHITECTURE = with_profile()
+
+
+def slow(document: Document) -> None:
+    """gpu-01 has half of the others' rate."""
+    for entry in document["client_stats"]:
+        if entry["hostname"] == socket_of("gpu-01"):
+            read = entry["read"]
+            for key in ("bw_bytes", "iops", "io_bytes", "total_ios"):
+                read[key] = read[key] // 2
+
+
+def measure(folder: Path, answer: Replies) -> list[Measurement]:
+    with scripted(folder, answer, RACK, ARCHITECTURE) as session:
+        run_steps(session, plan_steps(ARCHITECTURE, "depth", RACK), set(), lambda text: None)
+    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
+    return [Measurement.model_validate(body) for body in bodies]
+
+
+def of_rack(measurements: list[Measurement], metric: str = "storage.read_bandwidth") -> dict[int, Measurement]:
+    return {len(m.members): m for m in measurements if m.metric == metric and m.scope is Scope.RACK}
+
+
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE) -> dict[int, str]:
+    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", node_infos(RACK))
+
+
+@pytest.mark.parametrize(("clients", "points"), [(1, ()), (2, (1,)), (4, (1, 2)), (5, (1, 2, 4)), (8, (1, 2, 4))])
+def test_the_points_are_powers_of_two_below_the_number_of_clients(clients: int, points: tuple[int, ...]) -> None:
+    assert scale_points(clients) == points
+
+
+def test_every_point_has_its_sum_and_names_the_slowest_client(tmp_path: Path) -> None:
+    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE, change=slow).answer)
+    sums = of_rack(measurements)
+    assert sorted(sums) == [1, 2, 4, 5]
+    for count, measurement in sums.items():
+        assert measurement.labels["clients"] == str(count)
+        assert measurement.members == tuple(CLIENTS[:count])
+        assert measurement.conditions["clients"] == count
+        assert measurement.conditions["fairness"]["slowest"] == "gpu-01"
+    assert sums[5].conditions["fairness"]["slowest_over_mean"] == pytest.approx(0.5 / 0.9, rel=0.01)
+    assert sums[4].samples[0] == pytest.approx(sums[1].samples[0] * 7, rel=0.02)
+    nodes = [m for m in measurements if m.metric == "storage.read_bandwidth" and m.scope is Scope.NODE]
+    assert [m.members for m in nodes] == [(name,) for name in CLIENTS]
+    assert not any("clients" in m.labels for m in nodes)
+    assert faults(tmp_path) == {}
+
+
+def test_random_reads_of_larger_blocks_have_a_bandwidth(tmp_path: Path) -> None:
+    sums = of_rack(measure(tmp_path, StorageNodes(ARCHITECTURE).answer), "storage.random_read_bandwidth")
+    assert sums[5].labels == {"storage": "nfs-tcp", "block_bytes": "131072"}
+    assert sums[5].samples[0] == pytest.approx(5 * 4.0, rel=0.05)
+    other = with_profile(LARGE.model_copy(update={"iodepth": 8}))
+    assert set(faults(tmp_path, other).values()) == {"iodepth: the profile asks for 8, the run had 4"}
+
+
+def test_a_sum_over_fewer_clients_does_not_stand_for_more(tmp_path: Path) -> None:
+    sums = of_rack(measure(tmp_path, StorageNodes(ARCHITECTURE).answer))
+    index = Index(sums.values())
+    every = index.find("storage.read_bandwidth", Scope.RACK, CLIENTS, frozenset({("storage", "nfs-tcp")}))
+    assert isinstance(every, Answer)
+    assert every.members == frozenset(CLIENTS)
+    missing = index.find("storage.read_bandwidth", Scope.RACK, CLIENTS, frozenset({("clients", "4")}))
+    assert isinstance(missing, NoNumber)
+    assert "gpu-05 missing" in missing.why
+    point = index.find_part("storage.read_bandwidth", CLIENTS, frozenset({("clients", "4")}))
+    assert isinstance(point, Answer)
+    assert len(point.members) == 4
+
+
+def test_a_point_that_fails_leaves_the_others(tmp_path: Path) -> None:
+    nodes = StorageNodes(ARCHITECTURE)
+    alone = f"--client=sock:{socket_of('gpu-01')}"
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command.count("--client=") == 1 and alone in command and "-layout]" not in command:
+            return reply(node, command, "Killed\n", rc=137, err="Killed")
+        return nodes.answer(node, command)
+
+    sums = of_rack(measure(tmp_path, answer))
+    assert not sums[1].samples
+    assert "killed" in (sums[1].reason or "")
+    every = Index(sums.values()).find("storage.read_bandwidth", Scope.RACK, CLIENTS, frozenset())
+    assert isinstance(every, Answer)
+    assert every.reason is None
+
+
+def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path) -> None:
+    measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
+    records = read_records(tmp_path)
+    (at,) = [
+        number
+        for number, record in enumerate(records)
+        if record.kind is Kind.MEASUREMENT and record.body["labels"].get("clients") == "4"
+    ]
+    body = {**records[at].body, "labels": {**records[at].body["labels"], "clients": "5"}}
+    bodies = [(record.kind, record.body) for record in records]
+    edited = chained([*bodies[:at], (bodies[at][0], body), *bodies[at + 1 :]])
+    why = disproven(edited, partial(read_raw, tmp_path), ARCHITECTURE, "depth", node_infos(RACK))
+    assert list(why.values()) == ["its outputs do not give it: fio: expected 5 clients, actual 4"]
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"scale_out": ("write",)}, "scale_out names write, which is not among jobs"),
+        ({"random_reads": (JOB,)}, "must be randread"),
+        ({"random_reads": (LARGE, LARGE)}, "one job for each block_bytes"),
+    ],
+)
+def test_a_profile_that_contradicts_itself_is_refused(update: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StorageProfile.model_validate({"jobs": {"read": JOB}, **update})
