@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage_commands import mounted, own_folders, state_after
 from rackproof.bench.storage_proof import mount_fault
@@ -106,6 +105,7 @@ class DataSets:
     def __init__(self, context: BenchContext) -> None:
         self._context, self._session, self._users = context, context.session, BenchUsers.of(context)
         self._copied: set[str] = set()
+        self._complete: set[str] = set()
 
     @staticmethod
     def of(context: BenchContext) -> DataSets:
@@ -128,8 +128,8 @@ class DataSets:
             )
         self._copied |= {f"{node}/{name}" for node in missing for name in payloads}
 
-    def make(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> tuple[Made, tuple[str, ...]]:
-        """Make what is missing, on mounts that are the architecture's. Returns it with the names of the outputs.
+    def make(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> tuple[Made, list[CommandResult]]:
+        """Make what is missing, on mounts that are the architecture's. Returns it with the answers that count it.
 
         Raises DataSetError: no mount, no space, another data set in its place, a file system that fails.
         """
@@ -137,8 +137,21 @@ class DataSets:
         spec = spec_of(storage, name, dataset)
         self._check_mounts(storage, spec, nodes)
         self.ready(nodes)
-        apart = storage.class_ == "local"
-        owners = list(nodes) if apart else list(nodes[:1])
+        owners = list(nodes) if storage.class_ == "local" else list(nodes[:1])
+        if name not in self._complete:
+            self._write(name, dataset, storage, spec, nodes, owners)
+            self._complete.add(name)
+        commands = {node: command("seal", storage, spec, self._users[node]) for node in owners}
+        answers = self._answers(commands, STATE_S)
+        sealed = [made_of(answer_of(answer)) for answer in answers]
+        if len(set(sealed)) > 1:
+            raise DataSetError(f"{name}: {fold(owners)} have other samples than each other: other versions of Pillow")
+        return sealed[0], answers
+
+    def _write(
+        self, name: str, dataset: DataSet, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str],
+        owners: Sequence[str],
+    ) -> None:  # fmt: skip
         folders = {node: own_folders(storage, [spec["folder"]], self._users[node], "unused") for node in owners}
         opened = {node: f"{text}\nchmod 1777 -- {shlex.quote(spec['folder'])}" for node, text in folders.items()}
         self._answers(opened, STATE_S, plain=True)
@@ -154,11 +167,7 @@ class DataSets:
                     f" {state['needed'] / 1e9:.3g} GB to write"
                 )
         for action in ("distinct", "copies") if dataset.copies > 1 else ("distinct",):
-            self._each(action, storage, spec, nodes, apart)
-        sealed, raw = self._sealed(storage, spec, owners)
-        if len(set(sealed)) > 1:
-            raise DataSetError(f"{name}: {fold(owners)} have other samples than each other: other versions of Pillow")
-        return sealed[0], raw
+            self._each(action, storage, spec, nodes, storage.class_ == "local")
 
     def check(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> list[str]:
         """Read every byte again, each node its share. Returns a line per damaged shard. Raises DataSetError."""
@@ -189,13 +198,6 @@ class DataSets:
         }
         answers = self._answers(commands, STATE_S if action == "state" else WORK_S)
         return {answer.node: answer_of(answer) for answer in answers}
-
-    def _sealed(
-        self, storage: Storage, spec: Mapping[str, Any], owners: Sequence[str]
-    ) -> tuple[list[Made], tuple[str, ...]]:
-        commands = {node: command("seal", storage, spec, self._users[node]) for node in owners}
-        answers = self._answers(commands, STATE_S)
-        return [made_of(answer_of(answer)) for answer in answers], outputs_of(answers)
 
     def _answers(self, commands: Mapping[str, str], limit_s: float, plain: bool = False) -> list[CommandResult]:
         answers = list(self._session.run(commands, limit_s).values())

@@ -53,7 +53,8 @@ def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequ
 
 
 def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) -> str:
-    part = profile.links if name == "links" else profile.collectives if name == "collectives" else None
+    parts = {"links": profile.links, "collectives": profile.collectives, "ingest": profile.ingest}
+    part = parts.get(name)
     if part is not None:
         nodes = rack.group(part.members)
         if name == "links" and architecture.fabric is None:

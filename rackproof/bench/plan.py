@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, links, storage
+from rackproof.bench import collectives, containers, ingest, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
@@ -39,6 +39,8 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)
     if profile.containers:
         steps += _bound(containers.plan(architecture, profile.containers, rack), architecture, profile.containers, rack)
+    if profile.ingest:
+        steps += _bound(ingest.plan(architecture, profile.ingest, rack), architecture, profile.ingest, rack)
     return steps
 
 

@@ -10,7 +10,7 @@ from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import PROGRAMS
 from rackproof.bench.link_reader import PINGS
 from rackproof.bench.reading import Reading
-from rackproof.core.architecture import FioJob, KneeProfile, LinkProfile, Profile
+from rackproof.core.architecture import FioJob, IngestJob, KneeProfile, LinkProfile, Profile
 from rackproof.core.evidence import Measurement
 
 
@@ -42,6 +42,9 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
             return f"{measurement.labels['bytes']} B is no size of the profile"
+    elif part in ("ingest", "inference", "mixed") and profile.ingest is not None and "job" in actual:
+        name = measurement.step.split("/")[2]
+        expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
     return _difference(expected, actual)
 
 
@@ -59,6 +62,18 @@ def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
 def _of_job(job: FioJob | None) -> dict[str, Any]:
     """The job without its number of runs, which a lost client reduces; the judge rejects too few samples."""
     return {"job": "none"} if job is None else job.model_dump(mode="json", exclude={"runs"})
+
+
+def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any]:
+    """The job without what a placement divides."""
+    if job is None:
+        return {"job": "none"}
+    sizes = {
+        "batch": job.batch, "crop": job.crop, "seconds": 0 if job.epochs else job.seconds, "warmup_s": job.warmup_s,
+        "step_s": job.step_s, "slots": job.slots, "arrivals": job.arrivals_per_s,
+    }  # fmt: skip
+    divided = measurement.metric == "ingest.placement_spread"
+    return sizes if divided else sizes | {"accelerators": job.accelerators, "workers": job.workers}
 
 
 def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:

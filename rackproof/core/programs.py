@@ -17,6 +17,9 @@ HINT: Final = "Install its package again; remove other programs of this name fro
 _BY_METRIC: Final = {
     "storage": ("fio",),
     "container": ("fio",),
+    "ingest": ("python3",),
+    "inference": ("python3",),
+    "mixed": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),

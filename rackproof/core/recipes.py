@@ -50,29 +50,29 @@ RECIPES: dict[str, Recipe] = {
                "MLPerf Storage (DLIO): emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
                "clients' memory, warm-up and 5 runs", "MLPerf Storage v2.0 submission guidelines", NOT_YET),
         Recipe("train-ingest",
-               "torchrun on all nodes, 100 warm-up and 500 timed steps, data from storage (cold), from memory and "
-               "synthetic; bytes from NIC and mount counters, GPU and CPU utilisation every second",
-               "ai-benchmark-util; our proposal", NOT_YET),
+               "workers on all nodes read, decode and crop from one moment on, accelerators are emulated (each batch "
+               "takes the model's known time); data from storage (cold), from memory and synthetic; bytes by mount and "
+               "port counters, processors every second", "MLPerf Storage; ai-benchmark-util; our proposal", "ingest"),
         Recipe("train-epochs",
                "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC "
                "and mount counters; once more with the port shaped to each rate (tc) or the data in each format named",
-               "Cluster Considerations (Hitachi Vantara)", NOT_YET),
-        Recipe("dataset-files", "bytes of all files of the data set (find -printf %s), samples counted by its index",
-               "ai-benchmark-util", NOT_YET),
+               "Cluster Considerations (Hitachi Vantara)", "ingest"),
+        Recipe("dataset-files", "bytes of all files of the data set and samples, as its index counts them; every read "
+               "compares size and time of a file with the index", "ai-benchmark-util", "ingest"),
         Recipe("protocol-ingest",
                "a tree of files with known hashes written through the protocol, then hashed over a client's mount",
                "Accelerating AI with Isilon (Dell EMC)", NOT_YET),
         Recipe("train-placement",
                "train-ingest with the same 8 GPUs on 1, 2 and 4 nodes, same global batch, cold each time",
-               "Scaling Production AI (WekaIO)", NOT_YET),
-        Recipe("inference-stream", "forward passes over a stream of stored tensors, one process a GPU",
-               "HPE Deep Learning Cookbook", NOT_YET),
+               "Scaling Production AI (WekaIO)", "ingest"),
+        Recipe("inference-stream", "train-ingest with the rate of forward passes; with arrivals_per_s an open "
+               "stream, whose latency counts from the moment of arrival", "HPE Deep Learning Cookbook", "ingest"),
         Recipe("join-node", "a node joins, hashes a sample of the files and begins to read; bytes on its drives "
                "before and after", "Scaling Production AI (WekaIO)", NOT_YET),
         Recipe("container-read", "fio-sequential inside an unprivileged container with the storage mounted read-only",
                "Teraflops and Engineering (Dell EMC)", NOT_YET),
-        Recipe("mixed-tenants", "dlio and fio-random at the same time, each compared with itself alone",
-               "Teraflops and Engineering (Dell EMC)", NOT_YET),
+        Recipe("mixed-tenants", "train-ingest and inference-stream on the same nodes at the same time, each "
+               "compared with itself alone", "Teraflops and Engineering (Dell EMC)", "ingest"),
         Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, "
                "caches cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
         Recipe("nccl-node",

@@ -11,6 +11,7 @@ from typing import Any, Self
 from rackproof.architectures import load
 from rackproof.bench.user import SETUP
 from rackproof.core.architecture import Architecture
+from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import NodeUnreachable
 from rackproof.evidence.session import Session
@@ -104,6 +105,9 @@ class FakeConnection:
         result = self.fleet.answer(self.node.name, command)
         yield FakeServer(command, result or reply(self.node.name, command, rc=None, error="did not end by itself"))
 
+    def clock(self, base_s: float) -> Clock | str:
+        return self.fleet.clocks.get(self.node.name, Clock(0.0, 0.0))
+
     def put(self, data: bytes, path: str, user: str = "") -> None:
         self.fleet.files[self.node.name, path] = data
 
@@ -125,6 +129,8 @@ class FakeFleet:
     machines: dict[str, Machine] = field(default_factory=dict)
     """Which answer ``guard.sh``."""
     files: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    clocks: dict[str, Clock | str] = field(default_factory=dict)
+    """Other offsets than none."""
 
     def __enter__(self) -> Self:
         return self

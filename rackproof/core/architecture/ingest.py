@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from rackproof.core.accelerators import RATES
 from rackproof.core.architecture.base import Identifier, Model
+from rackproof.core.architecture.workloads import Rate
 from rackproof.core.texts import Name
+from rackproof.core.units import convert
 
 Format = Literal["files", "tfrecord", "tfrecord-gz", "tar", "tar-gz"]
 
@@ -52,8 +55,10 @@ class IngestJob(Model):
     kind: Literal["training", "inference"] = "training"
     dataset: Identifier
     accelerator: Identifier
-    """Whose time for a batch is emulated: a key of ``rackproof.core.accelerators`` (v100, a100 …)."""
+    """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
+    rate: Rate | None = None
+    """Samples a second of one accelerator that does not wait, instead of the kit's figure."""
     batch: int = Field(ge=1)
     """Samples of one step of one accelerator."""
     slowdown: float = Field(default=1.0, gt=0)
@@ -72,7 +77,37 @@ class IngestJob(Model):
     """Seconds until all nodes start together: the time that the slowest needs to start its processes."""
     nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Numbers of nodes, one leg each; none: all nodes of the group."""
+    epochs: int = Field(default=0, ge=0)
+    """More than 0: instead of ``seconds`` so many passes over the data set, caches dropped before the first only."""
+    placement: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Numbers of nodes that share the accelerators of one node, each in a run of its own."""
+    arrivals_per_s: float = Field(default=0, ge=0)
+    """Inference: requests a second of one worker, at random times; 0: as fast as they are taken."""
+    slots: int = Field(default=2, ge=1)
+    """Batches that a worker may be ahead of its accelerator."""
+    beside: Identifier | None = None
+    """Job that runs on the same nodes at the same time, in legs of their own."""
     runs: int = Field(default=1, ge=1)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one accelerator for a batch. Raises KeyError for an unknown one."""
+        if self.rate is not None and self.rate.value is not None:
+            rate = convert(self.rate.value, self.rate.unit, "1/s")
+        else:
+            rate = RATES[self.accelerator, self.model].rate
+        return self.batch * self.slowdown / rate
+
+    @model_validator(mode="after")
+    def _emulated(self) -> IngestJob:
+        if (self.rate is None or self.rate.value is None) and (self.accelerator, self.model) not in RATES:
+            known = ", ".join(f"{accelerator} {model}" for accelerator, model in RATES)
+            raise ValueError(
+                f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"
+            )
+        if any(self.accelerators % count for count in self.placement):
+            raise ValueError(f"{self.accelerators} accelerators cannot be placed evenly on {self.placement} nodes")
+        return self
 
 
 class IngestProfile(Model):
@@ -86,6 +121,14 @@ class IngestProfile(Model):
         for name, job in self.jobs.items():
             if job.dataset not in self.datasets:
                 raise ValueError(f"jobs.{name}: no data set {job.dataset!r}; there is {', '.join(self.datasets)}")
+            if job.beside is not None and job.beside not in self.jobs:
+                raise ValueError(f"jobs.{name}: no job {job.beside!r} beside it; there is {', '.join(self.jobs)}")
+            if job.beside is not None and _times(self.jobs[job.beside]) != _times(job):
+                raise ValueError(f"jobs.{name}: seconds and warmup_s of {job.beside}, beside it, must be its own")
             if job.workers % job.accelerators and job.accelerators % job.workers:
                 raise ValueError(f"jobs.{name}: {job.accelerators} accelerators cannot share {job.workers} workers")
         return self
+
+
+def _times(job: IngestJob) -> tuple[int, int]:
+    return job.seconds, job.warmup_s

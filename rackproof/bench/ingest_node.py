@@ -1,0 +1,318 @@
+# mypy: ignore-errors
+"""The input pipeline of a training job, with emulated accelerators. Runs on the nodes; needs numpy and Pillow.
+
+Usage: python3 -I ingest_node.py CONFIG…, JSON objects:
+folders (the data set below each mount point), mountpoints, data (storage, memory, synthetic), node and nodes (this one
+of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, start_at (seconds
+since 1970, by this node's clock), warmup_s, seconds (of the timed part; 0: one pass over the data set), preload
+(samples of a worker for ``memory``), seed, arrivals (requests a second and worker; 0: as fast as they are taken),
+local (whether the data set is on a drive of this node), job (its name). Several CONFIG run at once.
+
+Worker processes read, decode and crop; accelerators are threads that wait for batches. Every error ends the run with
+one line in ``error``. Prints one JSON line.
+"""
+
+import json
+import mmap
+import multiprocessing
+import os
+import random
+import resource
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import PIL
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
+
+from accelerator_node import Accelerator, Window, accelerate
+from samples_node import Fault, pixels, stream
+
+LATE_S = 0.25  # how much later than the others a node may begin
+END_S = 20
+DRIFT = 0.01  # how much a node's clock may gain or lose in a run
+TOKEN = struct.Struct("<Hdd")  # worker, when its request began, and since when the batch is there
+SIDES = ("bytes", "samples", "read_s", "decode_s", "wait_s", "cpu_s", "first_s", "passes")
+
+
+# Workers
+
+
+def work(config, index, worker, sides, slots, pipe, complaints, start_s, end_s):
+    """One worker: batches until the end. A batch is announced with a token."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        _work(config, index, worker, sides, slots, pipe, start_s, end_s)
+    except Fault as error:
+        os.write(complaints, f"{error}\n".encode()[:4000])
+        os._exit(1)
+    os._exit(0)
+
+
+def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
+    tally = dict.fromkeys(SIDES, 0.0)
+    batch = np.zeros((config["batch"], config["crop"], config["crop"], 3), np.uint8)
+    source = random.Random(config["seed"] * 7919 + worker)  # noqa: S311
+    jpegs = stream(config, index, worker, tally)
+    if config["data"] == "memory":
+        held = [item for item, _ in zip(jpegs, range(config["preload"]), strict=False)]
+        tally = dict.fromkeys(SIDES, 0.0)
+        jpegs = (item for _ in iter(int, 1) for item in held)
+        late = time.monotonic() - start_s
+        if late > LATE_S:
+            raise Fault(f"its samples were in memory {late:.1f} s after the common start; raise start_s of the job")
+    _sleep_until(start_s)
+    cpu_s, due_s = time.process_time(), start_s
+    while time.monotonic() < end_s:
+        began = time.monotonic()
+        free = slots.acquire(timeout=max(0.0, end_s - began))
+        tally["wait_s"] += time.monotonic() - began
+        if not free:
+            break
+        requested_s = time.monotonic()
+        if config["arrivals"]:
+            due_s += source.expovariate(config["arrivals"])
+            requested_s = due_s  # not when it was begun: a late request has waited
+            _sleep_until(min(due_s, end_s))
+        for place in range(config["batch"]):
+            item = next(jpegs, None)
+            if item is None or time.monotonic() >= end_s:
+                break
+            decoding = time.monotonic()
+            batch[place] = pixels(*item, config["crop"], source)
+            tally["decode_s"] += time.monotonic() - decoding
+            tally["samples"] += 1
+        else:
+            tally["first_s"] = tally["first_s"] or time.monotonic() - start_s
+            tally["cpu_s"] = time.process_time() - cpu_s
+            _publish(sides, worker, tally)
+            os.write(pipe, TOKEN.pack(worker, requested_s, time.monotonic()))
+            continue
+        break
+    tally["cpu_s"] = time.process_time() - cpu_s
+    _publish(sides, worker, tally)
+
+
+def _publish(sides, worker, tally):
+    struct.pack_into(f"<{len(SIDES)}d", sides, worker * 8 * len(SIDES), *(tally[name] for name in SIDES))
+
+
+def _sleep_until(moment_s):
+    while (left := moment_s - time.monotonic()) > 0:
+        time.sleep(left)
+
+
+# Counters, once a second
+
+
+def counters(config):
+    """Processors (busy and all, ticks), bytes received by ports and RDMA devices, bytes read by the mounts."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    ports = sum(_numbers("/sys/class/net", "statistics/rx_bytes", lambda name: name != "lo"))
+    rdma = 4 * sum(_numbers("/sys/class/infiniband", "ports/1/counters/port_rcv_data", lambda name: True))
+    return [sum(ticks) - ticks[3] - ticks[4], sum(ticks), ports, rdma, _mounted(config)]
+
+
+def _numbers(folder, file, wanted):
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if wanted(name) and os.path.exists(f"{folder}/{name}/{file}"):
+            with open(f"{folder}/{name}/{file}") as text:
+                yield int(text.read())
+
+
+def _mounted(config):
+    """Bytes that NFS mounts had from their server, or a local device read; None without such a counter."""
+    if config["local"]:
+        device = os.stat(config["folders"][0]).st_dev
+        path = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat"
+        if not os.path.exists(path):
+            return None
+        with open(path) as text:
+            return int(text.read().split()[2]) * 512
+    total, devices, found = 0, set(), False
+    with open("/proc/self/mountstats") as text:
+        lines = text.read().split("\ndevice ")
+    for part in lines:
+        point = part.split(" mounted on ")[-1].split(" with fstype ")[0]
+        numbers = next((line.split()[1:] for line in part.splitlines() if line.strip().startswith("bytes:")), None)
+        if point in config["mountpoints"] and numbers:
+            found, device = True, os.stat(point).st_dev
+            total += 0 if device in devices else int(numbers[4])
+            devices.add(device)
+    return total if found else None
+
+
+# The run
+
+
+class Pipeline:
+    """Workers and accelerators of this node, from their start to the end."""
+
+    def __init__(self, config, index):
+        self.config = config
+        wall = time.time()
+        self.start_s = time.monotonic() + config["start_at"] - wall
+        length = config["seconds"] or 7 * 86400
+        self.window = Window(self.start_s + config["warmup_s"], self.start_s + config["warmup_s"] + length)
+        self.sides = mmap.mmap(-1, 8 * len(SIDES) * max(1, config["workers"]))
+        self.latencies, self.ended_s, self.fault = [], self.start_s, None
+        self.series, self.stopping = [], threading.Event()
+        self.workers, self.slots, self.pipes = [], [], []
+        self.complaints = os.pipe()
+        synthetic = config["data"] == "synthetic"
+        for _ in range(config["accelerators"]):
+            self.pipes.append(os.pipe())
+        for worker in range(0 if synthetic else config["workers"]):
+            slots = multiprocessing.Semaphore(config["slots"])
+            pipe = self.pipes[worker % config["accelerators"]][1]
+            process = multiprocessing.get_context("fork").Process(
+                target=work, args=(config, index, worker, self.sides, slots, pipe, self.complaints[1], self.start_s,
+                                   self.window.end_s),
+            )  # fmt: skip
+            process.start()
+            self.workers.append(process)
+            self.slots.append(slots)
+        self.accelerators = [Accelerator(config["step_s"], self.window) for _ in range(config["accelerators"])]
+
+    def execute(self):
+        late = time.monotonic() - self.start_s
+        if late > LATE_S:
+            raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
+        threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
+        threads.append(threading.Thread(target=self._watch))
+        _sleep_until(self.start_s)
+        self.began = time.time(), time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads[:-1]:
+            thread.join()
+        self.ended = time.time(), time.monotonic()
+        self.stopping.set()
+        threads[-1].join()
+        until = time.monotonic() + END_S
+        for process in self.workers:
+            process.join(max(0.0, until - time.monotonic()))
+        self._find_fault()
+        if self.fault is None and any(process.is_alive() for process in self.workers):
+            self.fault = f"workers still read {END_S} s after the end: the storage does not answer"
+        if self.fault:
+            raise Fault(self.fault)
+
+    def _run(self, number):
+        """One accelerator. Without workers a batch is always there."""
+        endless = not self.workers
+        pipe = self.pipes[number][0]
+        own = [worker for worker in range(len(self.workers)) if worker % len(self.accelerators) == number]
+
+        def take(limit_s):
+            if endless:
+                return (0, self.start_s), self.start_s
+            while self.fault is None:
+                left = limit_s - time.monotonic()
+                if left <= 0:
+                    return None
+                if select.select([pipe], [], [], min(left, 0.5))[0]:
+                    token = TOKEN.unpack(os.read(pipe, TOKEN.size))
+                    self.slots[token[0]].release()
+                    return token, token[2]
+                if not any(self.workers[worker].is_alive() for worker in own):
+                    return None if not select.select([pipe], [], [], 0)[0] else take(limit_s)
+            return None
+
+        def done(token, end_s):
+            self.ended_s = max(self.ended_s, end_s)
+            if self.window.begin_s < end_s <= self.window.end_s:
+                self.latencies.append(end_s - token[1])
+
+        accelerate(self.accelerators[number], take, _sleep_until, done)
+
+    def _watch(self):
+        """Counters once a second, and workers that end too early."""
+        while True:
+            self.series.append([time.monotonic() - self.start_s, *counters(self.config), self._sums()["bytes"]])
+            self._find_fault()
+            if self.stopping.wait(max(0.0, 1 - (time.monotonic() - self.start_s) % 1)):
+                self.series.append([time.monotonic() - self.start_s, *counters(self.config), self._sums()["bytes"]])
+                return
+
+    def _find_fault(self):
+        if self.fault is None and select.select([self.complaints[0]], [], [], 0)[0]:
+            self.fault = os.read(self.complaints[0], 4096).decode(errors="replace").splitlines()[0]
+        early = time.monotonic() < self.window.end_s and self.config["seconds"]
+        for number, process in enumerate(self.workers):
+            if self.fault is None and process.exitcode is not None and (process.exitcode != 0 or early):
+                how = f"signal {-process.exitcode}" if process.exitcode < 0 else f"exit status {process.exitcode}"
+                self.fault = f"worker {number} of {len(self.workers)} died: {how}"
+
+    def _sums(self):
+        rows = struct.unpack(f"<{len(self.sides) // 8}d", self.sides[:])
+        columns = {name: rows[place :: len(SIDES)] for place, name in enumerate(SIDES)}
+        return {name: max(values) if name in ("first_s", "passes") else sum(values) for name, values in columns.items()}
+
+    def answer(self):
+        wall_s, own_s = (self.ended[kind] - self.began[kind] for kind in (0, 1))
+        if abs(wall_s - own_s) > DRIFT * own_s + 0.05:
+            raise Fault(f"its clock went {wall_s - own_s:+.2f} s wrong in {own_s:.1f} s; see chrony")
+        end_s = min(self.window.end_s, self.ended_s) if not self.config["seconds"] else self.window.end_s
+        return {
+            "node": socket.gethostname(), "began_at": self.began[0], "ended_at": self.ended[0],
+            "seconds": end_s - self.window.begin_s, "busy_s": [a.busy_s for a in self.accelerators],
+            "steps": [a.steps for a in self.accelerators], "pipeline": self._sums(), "series": self.series,
+            "latency_s": percentiles(self.latencies), "job": self.config["job"], "processors": os.cpu_count(),
+            "numpy": np.__version__, "pillow": PIL.__version__,
+            "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            "peak_kib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
+        }  # fmt: skip
+
+    def close(self):
+        for process in self.workers:
+            if process.is_alive():
+                process.kill()
+
+
+def percentiles(seconds):
+    """Nearest ranks, and the count."""
+    ordered = sorted(seconds)
+    ranks = {f"p{q}": ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 90, 99)} if ordered else {}
+    return {"count": len(ordered), **ranks, **({"max": ordered[-1]} if ordered else {})}
+
+
+def main(words):
+    if len(words) > 1:  # several jobs on this node, at the same time
+        jobs = [subprocess.Popen([sys.executable, "-I", __file__, word]) for word in words]
+        return max(job.wait() for job in jobs)
+    config = json.loads(words[0])
+    pipeline = None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        path = f"{config['folders'][0]}/index.json"
+        try:
+            with open(path) as file:
+                index = json.load(file)
+        except (OSError, ValueError) as error:
+            raise Fault(f"{path}: no index: {getattr(error, 'strerror', None) or error}") from None
+        summary = {"index_bytes": os.path.getsize(path)} | {
+            key: index[key] for key in ("format", "samples", "distinct", "copies", "bytes", "samples_sha256")
+        }
+        pipeline = Pipeline(config, index)
+        pipeline.execute()
+        answer = {"dataset": summary} | pipeline.answer()
+    except Fault as error:
+        answer = {"job": config["job"], "error": str(error)}
+    finally:
+        if pipeline is not None:
+            pipeline.close()
+    print(json.dumps({"rackproof_ingest": 1} | answer))
+    return 1 if "error" in answer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

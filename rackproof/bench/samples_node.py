@@ -1,0 +1,138 @@
+# mypy: ignore-errors
+"""Reads the samples of a data set: which worker reads what, from files, records and archives. Runs on the nodes; needs
+numpy and Pillow, nothing of rackproof."""
+
+import gzip
+import io
+import os
+import random
+import sys
+import tarfile
+import time
+
+import numpy as np
+from PIL import Image
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
+
+from records_node import Damaged, encoded, read_record
+
+BUFFER = 1 << 20
+
+
+class Fault(Exception):
+    """One line for the user."""
+
+
+class Counted(io.RawIOBase):
+    """A file that counts its bytes and the time of its reads; it must be what the index says."""
+
+    def __init__(self, path, size, newest_ns, tally):
+        self.tally, began = tally, time.monotonic()
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY)
+            status = os.fstat(self.descriptor)
+        except OSError as error:
+            raise Fault(f"{path}: {error.strerror}") from None
+        self.path = path
+        if status.st_size != size or status.st_mtime_ns > newest_ns:
+            os.close(self.descriptor)
+            what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
+            raise Fault(f"{path}: changed since it was indexed: {what}")
+        tally["read_s"] += time.monotonic() - began
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        began = time.monotonic()
+        try:
+            count = os.readv(self.descriptor, [buffer])
+        except OSError as error:
+            raise Fault(f"{self.path}: {error.strerror}") from None
+        self.tally["read_s"] += time.monotonic() - began
+        self.tally["bytes"] += count
+        return count
+
+    def close(self):
+        if not self.closed:
+            os.close(self.descriptor)
+        super().close()
+
+
+def samples_of(folder, form, entry, tally, only=None):
+    """JPEGs of one shard, in the order of its files. ``only``: number of the one file to read, in its folder."""
+    if form == "files":
+        for number in range(entry["samples"]) if only is None else (only,):
+            path = f"{folder}/{entry['name']}/rackproof.{entry['first'] + number:09d}.jpg"
+            with Counted(path, entry["sizes"][number], entry["newest_ns"], tally) as file:
+                yield path, file.read()
+        return
+    path = f"{folder}/{entry['name']}"
+    with io.BufferedReader(Counted(path, entry["bytes"], entry["newest_ns"], tally), BUFFER) as raw:
+        file = gzip.GzipFile(fileobj=raw) if form.endswith("-gz") else raw
+        number = 0
+        for jpeg in _archived(file) if form.startswith("tar") else _recorded(file):
+            if number >= entry["samples"] or len(jpeg) != entry["sizes"][number]:
+                raise Damaged(f"sample {number} is not the one that was indexed")
+            number += 1
+            yield path, jpeg
+        if number != entry["samples"]:
+            raise Damaged(f"truncated: expected {entry['samples']} samples, actual {number}")
+
+
+def _recorded(file):
+    while (item := read_record(file)) is not None:
+        yield encoded(item[0])
+
+
+def _archived(file):
+    with tarfile.open(fileobj=file, mode="r|", bufsize=BUFFER) as archive:
+        for member in archive:
+            if member.name.endswith(".jpg"):
+                yield archive.extractfile(member).read()
+
+
+def pieces(config, index, worker, turn):
+    """What a worker reads in pass ``turn``: shards, or single files; each is read by one worker of the job."""
+    every, shards = config["workers"] * config["nodes"], index["shards"]
+    if index["format"] == "files":
+        work = [(entry, number) for entry in shards for number in range(entry["samples"])]
+    else:
+        work = [(entry, None) for entry in shards]
+    if len(work) < every:
+        raise Fault(f"the data set has {len(work)} shards for {every} workers; make it with a smaller per_shard")
+    random.Random(config["seed"] * 1000 + turn).shuffle(work)  # noqa: S311  (the same on every node)
+    return work[config["node"] * config["workers"] + worker :: every]
+
+
+def stream(config, index, worker, tally):
+    """JPEGs of one worker, pass after pass; one pass only without ``seconds``."""
+    folders = config["folders"]
+    folder = folders[worker % len(folders)]
+    turn = 0
+    while True:
+        for entry, only in pieces(config, index, worker, turn):
+            try:
+                yield from samples_of(folder, index["format"], entry, tally, only)
+            except (Damaged, tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+                raise Fault(f"{folder}/{entry['name']}: {error}") from None
+        turn += 1
+        tally["passes"] = turn
+        if not config["seconds"]:
+            return
+
+
+def pixels(path, jpeg, crop, random_source):
+    """A random part of the picture, ``crop`` pixels wide and high, sometimes mirrored."""
+    try:
+        with Image.open(io.BytesIO(jpeg)) as picture:
+            picture.load()
+            rgb = picture.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:
+        raise Fault(f"{path}: not a JPEG that can be decoded: {error}") from None
+    share = random_source.uniform(0.5, 1.0)
+    side = max(1, int(min(rgb.size) * share))
+    x, y = random_source.randint(0, rgb.width - side), random_source.randint(0, rgb.height - side)
+    array = np.asarray(rgb.resize((crop, crop), Image.BILINEAR, box=(x, y, x + side, y + side)))
+    return array[:, ::-1] if random_source.random() < 0.5 else array

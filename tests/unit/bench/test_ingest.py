@@ -1,0 +1,331 @@
+"""Runs of the input pipeline: what counts, and what contradicts itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackproof.bench import ingest
+from rackproof.bench.ingest_reader import read_ingest
+from rackproof.bench.ingest_runs import configs_of
+from rackproof.bench.ingest_stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
+from rackproof.bench.profile_match import profile_mismatch
+from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.storage_commands import DROP, drop_and_state, state_after
+from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profile
+from rackproof.core.clocks import Clock
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+from tests.unit.bench import node_programs
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.storage_nodes import StorageNodes
+
+POINT = "/mnt/nfs-tcp"
+SET = DataSet(storage="nfs-tcp", format="tfrecord", samples=24, per_shard=4, mean_bytes=3000)
+JOB = IngestJob(
+    workload="resnet50", dataset="photos", accelerator="v100", model="resnet50", batch=4, slowdown=10.0,
+    accelerators=2, workers=2, crop=32, seconds=2, warmup_s=0, start_s=15,
+)  # fmt: skip
+NODES = ("gpu-01", "gpu-02")
+
+
+def profile(**jobs: IngestJob) -> IngestProfile:
+    return IngestProfile(datasets={"photos": SET}, jobs=jobs or {"train": JOB})
+
+
+def steps(part: IngestProfile, nodes: int = 2) -> list[Step]:
+    return ingest.plan(virtual_rack(), part, lab_rack(nodes))
+
+
+class TestPlan:
+    def test_a_step_for_each_number_of_nodes_and_place_of_the_data(self) -> None:
+        changes = {"nodes": (1, 2), "data": ("storage", "memory", "synthetic")}
+        job = IngestJob.model_validate(JOB.model_dump() | changes)
+        assert [step.id.rpartition("/")[2] for step in steps(profile(train=job))] == [
+            "storage-1", "storage-2", "memory-1", "memory-2", "synthetic-1", "synthetic-2",
+        ]  # fmt: skip
+
+    def test_every_measurement_has_its_place(self) -> None:
+        job = IngestJob.model_validate({**JOB.model_dump(), "placement": (1, 2), "beside": "serve"})
+        serve = IngestJob.model_validate({**JOB.model_dump(), "kind": "inference", "workload": "serve"})
+        places = [place for step in steps(profile(train=job, serve=serve)) for place in step.expects]
+        keys = {(place.metric, place.scope, place.members, tuple(sorted(place.labels.items()))) for place in places}
+        assert len(keys) == len(places)
+        assert {place.metric for place in places} >= {
+            "ingest.placement_spread", "mixed.accelerator_utilisation_loss", "inference.latency_p99",
+            "ingest.dataset_over_caches", "ingest.bytes_read_over_dataset",
+        }  # fmt: skip
+        assert {place.labels.get("gpus") for place in places if "gpus" in place.labels} == {"4"}
+
+    def test_epochs_are_runs_of_one_step(self) -> None:
+        job = IngestJob.model_validate({**JOB.model_dump(), "epochs": 2})
+        (step,) = steps(profile(train=job))
+        assert {place.labels["epoch"] for place in step.expects if place.metric == "ingest.cache_hits"} == {"1", "2"}
+
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            ({"model": "resnet9000"}, "no rate of resnet9000 on v100: give rate"), ({"dataset": "none"}, "no data set"),
+            ({"workers": 3}, "cannot share 3 workers"), ({"placement": (1, 3)}, "cannot be placed evenly"),
+            ({"beside": "none"}, "no job 'none' beside it"),
+        ],
+    )  # fmt: skip
+    def test_jobs_that_cannot_run_are_refused(self, change: dict[str, Any], why: str) -> None:
+        with pytest.raises(ValueError, match=why):
+            IngestProfile.model_validate({"datasets": {"photos": SET}, "jobs": {"train": JOB.model_dump() | change}})
+
+    def test_a_batch_takes_the_models_time(self) -> None:
+        assert JOB.step_s == pytest.approx(4 * 10 / 712.46, rel=1e-4)
+
+
+# A run of two nodes as their programs print it
+
+
+def config(number: int, start_at: float = 1000.0, **changes: Any) -> dict[str, Any]:
+    return {
+        "job": "train", "folders": [f"{POINT}/rackproof-data/photos"], "mountpoints": [POINT], "data": "storage",
+        "node": number, "nodes": 2, "accelerators": 2, "workers": 2, "slots": 2, "batch": 4, "step_s": 0.1, "crop": 32,
+        "start_at": start_at, "warmup_s": 1, "seconds": 10, "preload": 64, "seed": 1, "arrivals": 0.0, "local": False,
+    } | changes  # fmt: skip
+
+
+def document(own: dict[str, Any]) -> dict[str, Any]:
+    """Half of the time the accelerators wait; 40 samples a second of 1000 B."""
+    series = [[t, 100 * t + 50, 200 * t + 100, 50_000 * t, 0, 40_000 * t, 40_000 * t] for t in range(12)]
+    pipeline = {
+        "bytes": 440_000.0, "samples": 440.0, "read_s": 15.0, "decode_s": 5.0, "wait_s": 0.1, "cpu_s": 4.4,
+        "first_s": 0.2, "passes": 1.0,
+    }  # fmt: skip
+    return {
+        "rackproof_ingest": 1, "job": own["job"], "node": "x", "began_at": own["start_at"] + 0.01,
+        "ended_at": own["start_at"] + 11.02, "seconds": 10.0, "busy_s": [5.0, 5.0], "steps": [50, 50],
+        "pipeline": pipeline, "series": series, "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3},
+        "processors": 2, "numpy": "2.4", "pillow": "13", "memory_bytes": 1_000_000, "peak_kib": 1,
+        "dataset": {"index_bytes": 100, "format": "tfrecord", "samples": 10_000, "distinct": 10_000, "copies": 1,
+                    "bytes": 10_000_000, "samples_sha256": "ab"},
+    }  # fmt: skip
+
+
+Change = Callable[[dict[str, dict[str, Any]], dict[str, dict[str, Any]]], object]
+
+
+def answers(
+    change: Change = lambda configs, documents: None, nodes: StorageNodes | None = None, counted: int = 440_100,
+    rc: int = 0, cut: bool = False,
+) -> list[CommandResult]:  # fmt: skip
+    """All answers of one run; ``change`` edits configurations and documents by node."""
+    rack = nodes or StorageNodes(virtual_rack())
+    for node in NODES:
+        rack.files[node] = {f"{POINT}/rackproof-data/photos/rackproof.000000.tfrecord": 400_000}
+    storage = virtual_rack().storage["nfs-tcp"]
+    folders = [f"{POINT}/rackproof-data/photos"]
+    configs = {node: config(number) for number, node in enumerate(NODES)}
+    documents = {node: document(configs[node]) for node in NODES}
+    change(configs, documents)
+    every: list[CommandResult | None] = []
+    every += [rack.answer(node, drop_and_state(storage, folders, ["10.0.0.9"])) for node in NODES]
+    every.append(reply("storage-01", DROP))
+    for node in NODES:
+        rack.moved.setdefault((node, POINT), [0, 0])[0] += counted
+        text = json.dumps(documents[node]) + "\n"
+        command = f"x python3 -I /run/rackproof-bench/ingest_node.py '{json.dumps(configs[node])}'"
+        every.append(reply(node, command, text[: len(text) // 2] if cut and node == "gpu-02" else text, rc))
+    every += [rack.answer(node, state_after(storage, folders, ["10.0.0.9"])) for node in NODES]
+    assert None not in every
+    return [answer for answer in every if answer is not None]
+
+
+def place(metric: str, members: tuple[str, ...] = NODES, leg: str = "storage-2", **labels: str) -> Measurement:
+    scope = Scope.RACK if members == NODES else Scope.NODE
+    return expected(metric, scope, members, {"workload": "resnet50", **labels}, f"ingest/nfs-tcp/train/{leg}")
+
+
+def value(metric: str, every: list[CommandResult], members: tuple[str, ...] = NODES, **labels: str) -> float:
+    (sample,) = read_ingest(every, virtual_rack())(place(metric, members, **labels)).samples
+    return sample
+
+
+class TestReader:
+    @pytest.mark.parametrize(
+        ("metric", "members", "number"),
+        [
+            ("ingest.samples_rate", NODES, 2 * 10 / 0.1 * 4 / 10), ("ingest.samples_rate", ("gpu-01",), 40.0),
+            ("ingest.accelerator_utilisation", NODES, 50.0), ("ingest.storage_bandwidth", NODES, 0.08),
+            ("ingest.storage_bytes_per_sample", NODES, 1000.0), ("ingest.cpu_time_per_sample", ("gpu-02",), 10.0),
+            ("ingest.cpu_utilisation", ("gpu-01",), 50.0), ("ingest.cache_hits", ("gpu-01",), 0.0),
+            ("ingest.bytes_read_over_dataset", NODES, 0.088), ("inference.latency_p99", NODES, 300.0),
+        ],
+    )  # fmt: skip
+    def test_numbers_are_those_of_the_counters(self, metric: str, members: tuple[str, ...], number: float) -> None:
+        assert value(metric, answers(), members) == pytest.approx(number, rel=1e-3, abs=1e-9)
+
+    def test_conditions_say_how_and_what_bound(self) -> None:
+        reading = read_ingest(answers(), virtual_rack())(place("ingest.samples_rate"))
+        assert reading.conditions["cache"] == "warm on clients"  # 4096 of 400,000 B are cached
+        assert reading.conditions["bound_by"] == STORAGE
+        assert "no MLPerf result" in reading.conditions["accelerator"]
+        assert reading.conditions["steps"] == 50
+        assert reading.companions["counter_bytes"] == (880_200.0,)
+        assert reading.companions["dataset_bytes"] == (10_000_000.0,)
+        assert len(reading.used) == 2
+
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            (lambda c, d: d["gpu-02"].update(error="worker 1 of 2 died: signal 9"), "gpu-02: worker 1 of 2 died"),
+            (lambda c, d: d["gpu-02"].update(job="other"), "gpu-02: 0 answers of train"),
+            (lambda c, d: c["gpu-02"].update(batch=8), "gpu-02 was given another job than gpu-01"),
+            (lambda c, d: c["gpu-02"].update(node=0), "expected the shares of 2 nodes"),
+            (lambda c, d: d["gpu-02"].update(began_at=1002.0), r"gpu-02 began \+2\.0 s off the common start"),
+            (lambda c, d: (c["gpu-02"].update(start_at=1005.0), d["gpu-02"].update(began_at=1005.0, ended_at=1017.0)),
+             "the clock of gpu-01 is 5.0 s behind that of gpu-02"),
+            (lambda c, d: d["gpu-02"]["dataset"].update(samples_sha256="cd"), "read different data sets"),
+            (lambda c, d: d["gpu-01"].update(seconds=5.0), "expected 10 s, actual 5 s"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[15.0, 15.0]), "busy for 30 s of 20 s"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[0.0, 0.0]), "no batch reached an accelerator"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[5.0]), "expected 2 values of busy_s"),
+            (lambda c, d: d["gpu-01"].update(ended_at=1003.0), "it ran 3.0 s, less than"),
+            (lambda c, d: d["gpu-01"].pop("pipeline"), "pipeline"),
+            (lambda c, d: d["gpu-01"]["pipeline"].update(bytes=900_000.0), "says that it moved 900000 B"),
+            (lambda c, d: [x["pipeline"].update(bytes=400_000.0) for x in d.values()], "more than 3% apart"),
+        ],
+    )  # fmt: skip
+    def test_a_run_that_contradicts_itself_gives_no_number(self, change: Change, why: str) -> None:
+        with pytest.raises(ParseError, match=why):
+            value("ingest.samples_rate", answers(change))
+
+    def test_a_cut_answer_gives_no_number(self) -> None:
+        with pytest.raises(ParseError, match="gpu-02: its answer is cut off"):
+            value("ingest.samples_rate", answers(cut=True))
+
+    def test_an_exit_status_gives_no_number(self) -> None:
+        with pytest.raises(ParseError):
+            value("ingest.samples_rate", answers(rc=1))
+
+    def test_bytes_from_a_cache_give_no_number(self) -> None:
+        with pytest.raises(ParseError, match="it says that it moved 440000 B, the mount counted 100 B"):
+            value("ingest.storage_bytes_per_sample", answers(counted=100))
+
+    def test_a_mount_that_is_gone_afterwards_gives_no_number(self) -> None:
+        nodes = StorageNodes(virtual_rack(), mountinfo_after=lambda text: text.replace("nfs4", "ext4"))
+        with pytest.raises(ParseError, match="mount: after the run"):
+            value("ingest.samples_rate", answers(nodes=nodes))
+
+    def test_a_series_that_runs_backwards_gives_no_bandwidth(self) -> None:
+        def backwards(configs: Any, documents: Any) -> None:
+            documents["gpu-01"]["series"][5][5] = 1
+
+        with pytest.raises(ParseError, match="backwards"):
+            value("ingest.storage_bandwidth", answers(backwards))
+
+    def test_few_requests_have_no_99th_percentile(self) -> None:
+        def few(configs: Any, documents: Any) -> None:
+            for own in documents.values():
+                own["latency_s"]["count"] = 49
+
+        with pytest.raises(ParseError, match="98 requests"):
+            value("inference.latency_p99", answers(few))
+
+    def test_a_loss_is_counted_in_points(self) -> None:
+        nodes = StorageNodes(virtual_rack())
+
+        def beside(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+            for own in documents.values():
+                own["busy_s"] = [4.0, 4.0]
+
+        alone, together = answers(nodes=nodes), answers(beside, nodes=nodes)
+        together = [
+            CommandResult(a.node, f"{a.command} '{json.dumps(config(0, job='serve'))}'", 0, a.stdout)
+            if configs_of(a.command) else a for a in together
+        ]  # fmt: skip
+        assert value("mixed.accelerator_utilisation_loss", [*alone, *together]) == pytest.approx(10.0)
+        with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
+            value("mixed.accelerator_utilisation_loss", alone)
+
+    def test_one_placement_has_no_spread(self) -> None:
+        with pytest.raises(ParseError, match="not run equally often"):
+            value("ingest.placement_spread", answers())
+
+    def test_an_epoch_that_was_not_run_has_no_number(self) -> None:
+        with pytest.raises(ParseError, match="no run of epoch 2"):
+            value("ingest.samples_rate", answers(), epoch="2")
+
+
+class TestStage:
+    @pytest.mark.parametrize(
+        ("changes", "stage"),
+        [({}, STORAGE), ({"utilisation": 0.96}, ACCELERATOR), ({"first_share": 0.4}, START),
+         ({"decode_s": 30.0}, DECODE), ({"port": 0.97}, NETWORK), ({"port": 0.5}, STORAGE),
+         ({"read_s": 0.0, "decode_s": 0.0}, ACCELERATOR)],
+    )  # fmt: skip
+    def test_the_counters_name_the_stage(self, changes: dict[str, float], stage: str) -> None:
+        counters = Counters(utilisation=0.5, first_share=0.0, read_s=10.0, decode_s=5.0, cpu=0.5, port=None)
+        assert bound_by(counters._replace(**changes)).stage == stage  # type: ignore[arg-type]
+
+
+class TestRunner:
+    @pytest.fixture
+    def context(self, tmp_path: Path) -> Iterator[BenchContext]:
+        """One node, whose programs really run on this machine."""
+        nodes = StorageNodes(virtual_rack())
+        mount = tmp_path / "mount"
+        mount.mkdir()
+
+        def answer(node: str, command: str) -> CommandResult | None:
+            result = node_programs.answer(node, command, POINT, mount)
+            if result is None:
+                return nodes.answer(node, command)
+            if configs_of(command):
+                for line in result.stdout.decode().splitlines():
+                    own = json.loads(line)
+                    if "error" not in own:
+                        read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
+                        nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
+            return result
+
+        with scripted(tmp_path / "run", answer, lab_rack(1)) as session:
+            self.lines: list[str] = []
+            yield BenchContext(session, self.lines.append)
+
+    def test_a_leg_from_the_data_set_to_its_numbers(self, context: BenchContext) -> None:
+        job = JOB.model_copy(update={"start_s": 40})
+        (step,) = steps(profile(train=job), 1)
+        measured = {(m.metric, m.scope): m for m in step.execute(context)}
+        rate = measured["ingest.samples_rate", Scope.RACK]
+        reason = rate.reason or ""
+        assert rate.samples, reason
+        assert 0 < rate.samples[0] <= 2 * 71.3
+        size = measured["ingest.dataset_bytes_per_sample", Scope.RACK].samples[0]
+        per_sample = measured["ingest.storage_bytes_per_sample", Scope.RACK].samples[0]
+        assert per_sample == pytest.approx(size, rel=0.35)  # of 24 samples, some twice
+        assert measured["ingest.dataset_over_caches", Scope.RACK].reason is not None  # no cache of the storage is given
+        assert rate.conditions["job"]["step_s"] == job.step_s
+        reading = read_ingest([], virtual_rack())
+        with pytest.raises(ParseError, match="no run of train"):
+            reading(rate)
+        own = Profile(ingest=profile(train=job))
+        assert profile_mismatch(rate, _reading(rate), own) is None
+        other = Profile(ingest=profile(train=job.model_copy(update={"seconds": 20})))
+        assert "the profile asks for 20" in (profile_mismatch(rate, _reading(rate), other) or "")
+
+    def test_a_node_whose_clock_is_not_read_gives_no_number(self, context: BenchContext) -> None:
+        context.session.fleet.clocks["gpu-01"] = "no answer within 5 s"  # type: ignore[attr-defined]
+        (step,) = steps(profile(), 1)
+        assert {m.reason for m in step.execute(context)} == {"gpu-01: its clock was not read: no answer within 5 s"}
+        assert Clock(0, 0).within(1)
+
+    def test_a_node_that_is_gone_gives_no_number(self, context: BenchContext) -> None:
+        context.session.fleet.dead.add("gpu-01")  # type: ignore[attr-defined]
+        (step,) = steps(profile(), 1)
+        assert {m.reason for m in step.execute(context)} == {"gpu-01 does not answer"}
+
+
+def _reading(measurement: Measurement) -> Any:
+    from rackproof.bench.reading import Reading
+
+    return Reading(measurement.samples, (), measurement.conditions)

@@ -1,0 +1,126 @@
+"""The input pipeline, run for real on a small data set: what it counts, and that each damage is an error by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.bench import node_programs
+
+SPEC = {
+    "format": "tfrecord", "samples": 24, "copies": 1, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
+}  # fmt: skip
+CONFIG = {
+    "job": "j", "mountpoints": [], "data": "storage", "node": 0, "nodes": 1, "accelerators": 1, "workers": 2,
+    "slots": 2, "batch": 4, "step_s": 0.05, "crop": 32, "warmup_s": 0, "seconds": 2, "preload": 8, "seed": 3,
+    "arrivals": 0, "local": False,
+}  # fmt: skip
+
+
+def dataset(folder: Path, form: str = "tfrecord") -> Path:
+    text = json.dumps({**SPEC, "format": form, "folder": str(folder)})
+    for action in ("state", "distinct", "seal"):
+        more = ("0", "1", "1") if action == "distinct" else ()
+        assert "error" not in node_programs.document("dataset_node.py", action, text, *more)
+    return folder
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return dataset(tmp_path / "photos")
+
+
+def config(folder: Path, lead_s: float, **changes: Any) -> str:
+    return json.dumps({**CONFIG, "folders": [str(folder)], "start_at": time.time() + lead_s, **changes})
+
+
+def ran(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The program's answer; a machine that is too busy to start in time gets more of it."""
+    for lead_s in (6, 20, 60):
+        answer = node_programs.document("ingest_node.py", config(folder, lead_s, **changes))
+        if "raise start_s" not in answer.get("error", ""):
+            return answer
+    return answer
+
+
+@pytest.mark.parametrize("form", ["tfrecord-gz", "tar", "files"])
+def test_one_pass_reads_each_sample_of_every_format_once(tmp_path: Path, form: str) -> None:
+    folder = dataset(tmp_path / form, form)
+    answer = ran(folder, seconds=0)
+    assert "error" not in answer, answer
+    assert answer["pipeline"]["samples"] == 24
+    assert answer["pipeline"]["bytes"] == answer["dataset"]["bytes"]
+    assert answer["pipeline"]["passes"] == 1
+    assert answer["busy_s"][0] == pytest.approx(0.05 * answer["steps"][0])
+    assert answer["steps"] == [6]
+
+
+def test_nodes_share_a_pass_without_a_sample_in_common(tmp_path: Path) -> None:
+    folder = dataset(tmp_path / "files", "files")
+    answers = [ran(folder, seconds=0, nodes=2, node=node) for node in (0, 1)]
+    assert [answer["pipeline"]["samples"] for answer in answers] == [12, 12]
+    assert sum(answer["pipeline"]["bytes"] for answer in answers) == answers[0]["dataset"]["bytes"]
+
+
+def test_accelerators_alone_are_always_busy(photos: Path) -> None:
+    answer = ran(photos, data="synthetic")
+    assert answer["busy_s"] == [pytest.approx(2.0)]
+    assert answer["pipeline"]["bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [("cut", "changed since it was indexed: expected"), ("rewritten", "changed since it was indexed: it was written"),
+     ("garbled", "rackproof.00000"), ("gone", "No such file"), ("unindexed", "no index")],
+)  # fmt: skip
+def test_no_damaged_data_set_gives_a_number(photos: Path, damage: str, cause: str) -> None:
+    for path in sorted(photos.glob("rackproof.*")):
+        whole, status = path.read_bytes(), path.stat()
+        if damage == "cut":
+            path.write_bytes(whole[:-100])
+        elif damage == "rewritten":
+            path.write_bytes(whole)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
+        elif damage == "garbled":
+            path.write_bytes(whole.replace(b"\xff\xd8\xff", b"\x00\x00\x00"))
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        elif damage == "gone":
+            path.unlink()
+    if damage == "unindexed":
+        (photos / "index.json").unlink()
+    answer = ran(photos)
+    assert set(answer) == {"rackproof_ingest", "job", "error"}
+    assert cause in answer["error"]
+    if damage == "garbled":
+        assert "not a JPEG that can be decoded" in answer["error"]
+
+
+def test_a_worker_that_dies_is_named(photos: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-I", node_programs.BENCH / "ingest_node.py", config(photos, 30, seconds=60)],
+        stdout=subprocess.PIPE,
+    )
+    children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+    while program.poll() is None and len(children.read_text().split()) < 2:
+        time.sleep(0.1)
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+    out, _ = program.communicate(timeout=200)
+    assert program.returncode == 1
+    assert "died: signal 9" in json.loads(out)["error"]
+
+
+def test_a_node_that_starts_late_gives_no_number(photos: Path) -> None:
+    answer = node_programs.document("ingest_node.py", config(photos, -5))
+    assert "after the common start; raise start_s" in answer["error"]
+
+
+def test_more_workers_than_shards_are_refused(photos: Path) -> None:
+    assert "6 shards for 8 workers" in ran(photos, workers=8)["error"]
