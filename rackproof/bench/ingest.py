@@ -150,9 +150,9 @@ class _Job:
             step = _IngestStep(context, self.profile, self.dataset.storage, self.storage, data)
             return step.execute(runs, places)
 
-        each = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
+        run_s = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
         return Step(
-            self._id(leg), f"{self.name} from {self.dataset.storage}: {title}", each * len(runs), places, execute
+            self._id(leg), f"{self.name} from {self.dataset.storage}: {title}", run_s * len(runs), places, execute
         )
 
 

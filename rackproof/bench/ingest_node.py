@@ -137,17 +137,17 @@ def _mounted(config):
             return None
         with open(path) as text:
             return int(text.read().split()[2]) * 512
-    total, devices, found = 0, set(), False
+    total, devices, counted = 0, set(), False
     with open("/proc/self/mountstats") as text:
         lines = text.read().split("\ndevice ")
     for part in lines:
         point = part.split(" mounted on ")[-1].split(" with fstype ")[0]
         numbers = next((line.split()[1:] for line in part.splitlines() if line.strip().startswith("bytes:")), None)
         if point in config["mountpoints"] and numbers:
-            found, device = True, os.stat(point).st_dev
+            counted, device = True, os.stat(point).st_dev
             total += 0 if device in devices else int(numbers[4])
             devices.add(device)
-    return total if found else None
+    return total if counted else None
 
 
 # The run
