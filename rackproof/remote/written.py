@@ -8,6 +8,8 @@ a list of entries; the first one (files sorted by name) whose ``match`` is part 
       rc: 0                       # optional, as is `stderr:`
     - match: --property=Id,LoadState
       units: {"chrony.service": loaded active enabled}   # see ``written_units``
+    - match: dpkg-query -W -f
+      packages: {kmod: 30+20221128-1}                    # see ``written_packages``
 
 A node that is ``like:`` another has the other's answers, with its own name, after those in its own folder. Other
 commands end like a program that is not installed.
@@ -26,6 +28,7 @@ from rackproof.errors import SelfTestError
 from rackproof.read_file import read_bytes
 from rackproof.remote.command import CommandResult
 from rackproof.remote.document import Strict, as_model, load_yaml
+from rackproof.remote.written_packages import PackageTable, package_table
 from rackproof.remote.written_units import UnitTable, unit_table
 
 RACK = "rack.yaml"
@@ -54,20 +57,24 @@ class Entry(Strict):
     rc: int = 0
     units: dict[str, str] | None = None
     """LOAD ACTIVE [FILE] by name or pattern of units."""
+    packages: dict[str, str] | None = None
+    """Version by name of the packages that are installed."""
     manager: dict[str, str] = Field(default_factory=dict)
     pending: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> Entry:
-        if sum(source is not None for source in (self.file, self.stdout, self.units)) > 1:
-            raise ValueError("give only one of `file`, `stdout` and `units`")
+        if sum(source is not None for source in (self.file, self.stdout, self.units, self.packages)) > 1:
+            raise ValueError("give only one of `file`, `stdout`, `units` and `packages`")
         if self.units is None and (self.manager or self.pending):
             raise ValueError("`manager` and `pending` belong to `units`")
         self.table  # noqa: B018  (raises)
         return self
 
     @property
-    def table(self) -> UnitTable | None:
+    def table(self) -> UnitTable | PackageTable | None:
+        if self.packages is not None:
+            return package_table(self.packages)
         return None if self.units is None else unit_table(self.units, self.manager, self.pending)
 
 
@@ -80,7 +87,7 @@ class WrittenAnswer:
     stderr: bytes
     rc: int
     source: Path
-    units: UnitTable | None = None
+    table: UnitTable | PackageTable | None = None
     """Used instead of ``stdout``."""
 
 
@@ -97,7 +104,7 @@ class Answers:
         for answer in self.answers:
             if answer.match in command:
                 self.used.add(answer)
-                stdout = answer.units.answer(command).encode() if answer.units else answer.stdout
+                stdout = answer.table.answer(command).encode() if answer.table else answer.stdout
                 return CommandResult(self.node, command, answer.rc, stdout, answer.stderr, timeout_s=timeout_s)
         if self._like is not None:
             return self._of_another(self._like, command, timeout_s)

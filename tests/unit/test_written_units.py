@@ -66,7 +66,7 @@ def test_a_written_node_answers_about_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ("{match: x, units: {}, stdout: y}", "give only one of `file`, `stdout` and `units`"),
+        ("{match: x, units: {}, stdout: y}", "give only one of `file`, `stdout`, `units` and `packages`"),
         ("{match: x, pending: [a]}", "`manager` and `pending` belong to `units`"),
         ("{match: x, units: {a.service: active}}", "units.a.service: expected LOAD ACTIVE [FILE], actual 'active'"),
     ],
