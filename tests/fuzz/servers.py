@@ -153,6 +153,23 @@ class _Printing(_Hanging):
             channel.close()
 
 
+class _Answering(_Hanging):
+    """Commands run on this machine; those of the checks only read."""
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=self._answer, args=(channel, command), daemon=True).start()
+        return True
+
+    def _answer(self, channel: paramiko.Channel, command: bytes) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            given = b"".join(iter(lambda: channel.recv(65536), b""))
+            done = subprocess.run(["sh", "-c", command], input=given, capture_output=True, check=False, timeout=300)
+            channel.sendall(done.stdout)
+            channel.sendall_stderr(done.stderr)
+            channel.send_exit_status(done.returncode)
+            channel.close()
+
+
 class _Flooding(_Printing):
     """Every command prints errors without end."""
 
@@ -188,6 +205,10 @@ def unstarted(sock: socket.socket, asked: threading.Event) -> None:
 
 def printing(sock: socket.socket, asked: threading.Event) -> None:
     _serve(_Printing, sock, asked)
+
+
+def answering(sock: socket.socket, asked: threading.Event) -> None:
+    _serve(_Answering, sock, asked)
 
 
 def flooding(sock: socket.socket, asked: threading.Event) -> None:

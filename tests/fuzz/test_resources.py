@@ -243,3 +243,14 @@ def test_a_server_that_speaks_no_ssh_is_a_node_that_is_not_reached(
     check(used)
     assert used.status in (1, 2)  # a gap, and in a validation a role without nodes
     assert "CERTIFIED" not in used.out.replace("NOT CERTIFIED", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["validate", "record", "bench", "versions"])
+def test_a_node_whose_commands_print_errors_without_end_is_given_up(verb: str, tmp_path: Path) -> None:
+    with servers.server(servers.flooding) as (port, _):
+        servers.inventory(tmp_path, port)
+        used = run(tmp_path, LIVE[verb])
+    check(used)
+    assert used.status in (1, 2, 3)
+    assert "CERTIFIED" not in used.out.replace("NOT CERTIFIED", "")

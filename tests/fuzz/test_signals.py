@@ -166,6 +166,13 @@ def test_a_signal_ends_the_command_and_leaves_nothing(
     assert verb in PYINFRAS or left == [], "commands on the node"
 
 
+def test_the_table_is_as_large_as_the_documentation_says() -> None:
+    table = set(cases())
+    verbs, moments = {verb for verb, _, _ in table}, {moment for _, moment, _ in table}
+    text = " ".join((ROOT / "SECURITY.md").read_text().split())
+    assert f"{len(table)} signals, {len(verbs)} verbs × {len(moments)} moments × {len(SIGNALS)} signals" in text
+
+
 def defaults() -> None:
     """A program in the background inherits that SIGINT and SIGHUP are ignored."""
     for number in SIGNALS:
