@@ -53,7 +53,9 @@ def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequ
 
 
 def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) -> str:
-    parts = {"links": profile.links, "collectives": profile.collectives, "ingest": profile.ingest}
+    parts = {
+        "links": profile.links, "collectives": profile.collectives, "ingest": profile.ingest, "gpu": profile.gpu,
+    }  # fmt: skip
     part = parts.get(name)
     if part is not None:
         nodes = rack.group(part.members)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, ingest, links, storage
+from rackproof.bench import collectives, containers, gpu, ingest, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
@@ -28,6 +28,8 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
     _refuse_further_rails(architecture, rack)
     steps: list[Step] = []
+    if profile.gpu:
+        steps += _bound(gpu.plan(architecture, profile.gpu, rack, profile.gpu.members), architecture, profile.gpu, rack)
     if profile.links:
         steps += _bound(
             links.plan(architecture, profile.links, rack, profile.links.members), architecture, profile.links, rack

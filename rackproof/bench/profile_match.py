@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import PROGRAMS
 from rackproof.bench.link_reader import PINGS
 from rackproof.bench.reading import Reading
-from rackproof.core.architecture import FioJob, IngestJob, KneeProfile, LinkProfile, Profile
+from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile
 from rackproof.core.evidence import Measurement
+from rackproof.parse.gpu_program import TRIAD
 
 
 def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profile) -> str | None:
@@ -42,6 +44,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
             return f"{measurement.labels['bytes']} B is no size of the profile"
+    elif part == "gpu" and profile.gpu is not None:
+        expected = _of_gpu(measurement.metric, measurement.labels, profile.gpu)
     elif part in ("ingest", "inference", "mixed") and profile.ingest is not None and "job" in actual:
         name = measurement.step.split("/")[2]
         expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
@@ -83,6 +87,14 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
     return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
+
+
+def _of_gpu(metric: str, labels: Mapping[str, str], sizes: GpuProfile) -> dict[str, Any]:
+    if metric in TESTS:
+        return {"runs": sizes.copy_runs, "copy_samples": sizes.copy_samples}
+    triad = TRIAD in (labels.get("op"), WHAT.get(metric))
+    listed = [sizes.triad_bytes] if triad else sizes.sides
+    return {"runs": sizes.runs, "seconds": float(sizes.seconds), "sizes": ",".join(map(str, listed))}
 
 
 def _options(command: str) -> dict[str, str]:

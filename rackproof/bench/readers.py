@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from rackproof.bench import collective_reader, container_reader, ingest_reader, link_reader, storage_reader
+from rackproof.bench import (
+    collective_reader,
+    container_reader,
+    gpu_reader,
+    ingest_reader,
+    link_reader,
+    storage_reader,
+)
 from rackproof.bench.reading import Reader
 
 READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),
     "container": (container_reader.NAME, container_reader.read_containers),
+    "gpu": (gpu_reader.NAME, gpu_reader.read_gpus),
     **dict.fromkeys(("ingest", "inference", "mixed"), (ingest_reader.NAME, ingest_reader.read_ingest)),
     "link": (link_reader.NAME, link_reader.read_links),
     "storage": (storage_reader.NAME, storage_reader.read_storage),

@@ -17,7 +17,7 @@ HINT: Final = (
 )
 IDLE: Final = "idle GPUs lower the speed of their links"
 """Beginning of the message of a check that cannot judge an idle link; the check under load does."""
-LOADS: Final = ("collectives/nccl-tests/",)
+LOADS: Final = ("collectives/nccl-tests/", "gpu/product/", "gpu/triad/")
 """How the ids of steps begin that load GPUs."""
 
 FULL_SPEED: Final = "P0"

@@ -23,6 +23,10 @@ _BY_METRIC: Final = {
     "link.rdma_write_bandwidth": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),
+    "gpu.host_to_device_bandwidth": ("nvbandwidth",),
+    "gpu.device_to_host_bandwidth": ("nvbandwidth",),
+    "gpu.peer_read_bandwidth": ("nvbandwidth",),
+    "gpu": ("python3",),
 }
 PACKAGED: Final = frozenset(
     [

@@ -101,11 +101,19 @@ RECIPES: dict[str, Recipe] = {
                "links"),
         Recipe("iperf3-fan-in", "iperf3 from all clients to the storage's ports at once",
                "Dell HPC Innovation Lab F800 white paper", NOT_YET),
-        Recipe("nvbandwidth", "nvbandwidth -j -i 10 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
-               "device_to_device_memcpy_read_ce; smallest cell", "NVIDIA nvbandwidth", NOT_YET),
+        Recipe("nvbandwidth",
+               "CUDA_DEVICE_ORDER=PCI_BUS_ID nvbandwidth -j -i 3 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
+               "device_to_device_memcpy_read_ce, ten times; the GPU's cell, between GPUs the smallest cell of its row",
+               "NVIDIA nvbandwidth", "gpu"),
         Recipe("dcgm-diag", "dcgmi diag -r memory_bandwidth,targeted_stress", "NVIDIA DCGM", NOT_YET),
-        Recipe("matmul-sweep", "dense matrix products over a sweep of shapes, each timed with the L2 cache flushed",
-               "ml-engineering compute/accelerator (MAMF)", NOT_YET),
+        Recipe("stream-triad",
+               "a = b + q c of three arrays of 2 GiB on all GPUs of a node at once (torch.add), bytes of the arrays "
+               "over the time of each repetition; DCGM's memory_bandwidth runs the same and prints no figure",
+               "STREAM (McCalpin); DCGM reference, memory bandwidth plugin", "gpu"),
+        Recipe("matmul-sweep",
+               "dense products of normally distributed matrices (torch.mm) on all GPUs of the node at once: a sweep of "
+               "shapes, then repetitions of the fastest, each product timed with the L2 cache overwritten before it",
+               "ml-engineering compute/accelerator (MAMF)", "gpu"),
         Recipe("sizing-model", "`rackproof size` with the measured ceilings of the stages, against the measured rate",
                "Teraflops and Engineering (Dell EMC)", NOT_YET),
     )

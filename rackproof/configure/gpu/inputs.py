@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rackproof.configure.inputs import Repository
 from rackproof.configure.settings import Inputs
-from rackproof.core.texts import Host, Name, Option, Value
+from rackproof.core.texts import Host, Name, Option, Path, Value
 
 PackageVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][A-Za-z0-9.+:~^-]*$")]
 DriverVersion = Annotated[str, StringConstraints(pattern=r"^[0-9]{3}(\.[0-9]+){0,2}$")]
@@ -111,6 +111,9 @@ class GpuStack(Inputs):
     architecture where it promises GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
     packages: tuple[Name, ...] = ()
     """Further packages from the same repository."""
+    torch: Path | None = None
+    """Folder of PyTorch on the nodes, ``/opt/torch/lib/python3.12/site-packages``, for the distribution's python3: the
+    benchmark of matrix products and memory uses it. Default: what python3 finds by itself."""
 
     @field_validator("module_options")
     @classmethod

@@ -45,7 +45,7 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
-        for part in ("links", "collectives", "ingest"):
+        for part in ("links", "collectives", "ingest", "gpu"):
             if (sized := getattr(profile, part)) is not None:
                 path = ("profiles", name, part, "members")
                 yield from known(path, sized.members, groups(architecture), "role")
@@ -54,6 +54,8 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             yield from known(where, made.storage, architecture.storage, "storage")
         if profile.collectives:
             yield from _collectives(architecture, ("profiles", name, "collectives"), profile.collectives)
+        if profile.gpu and not (architecture.gpu and architecture.gpu.count):
+            yield Problem(("profiles", name, "gpu"), "the architecture has no GPUs (gpu.count)")
     yield from _figures(architecture, architecture, ())
     if architecture.sizing and architecture.sizing.storage is not None:
         yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")

@@ -45,6 +45,9 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
         if profile.collectives and (split := profile.collectives.rails):
             values_by_label.setdefault((_RAIL, "op"), {}).update(dict.fromkeys(split.ops))
             values_by_label.setdefault((_RAIL, "rail"), {}).update(dict.fromkeys(map(str, range(architecture.rails))))
+        if profile.gpu:
+            rates = values_by_label.setdefault(("gpu.matmul_rate", "precision"), {})
+            rates.update(dict.fromkeys(profile.gpu.precisions))
         if profile.storage:
             names = profile.storage.storages or tuple(architecture.storage)
             for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -160,6 +160,28 @@ class ContainerProfile(Model):
         return job
 
 
+class GpuProfile(Model):
+    """Copies, memory and matrix products of every GPU."""
+
+    copy_runs: int = Field(ge=1)
+    """Runs of nvbandwidth; each gives one sample."""
+    copy_samples: int = Field(default=3, ge=1)
+    """Measurements of each copy in a run, whose median it prints (``-i``)."""
+    runs: int = Field(ge=1)
+    """Repetitions of the memory's triad and of the fastest matrix product; each gives one sample."""
+    seconds: int = Field(ge=1)
+    """Of one repetition."""
+    triad_bytes: int = Field(default=2147483648, ge=536870912)
+    """Of each of the three arrays: four times the L2 cache of any GPU, or more."""
+    precisions: tuple[Literal["bf16", "fp16", "tf32", "fp64"], ...] = Field(default=("bf16",), min_length=1)
+    sides: tuple[Annotated[int, Field(ge=256, le=32768)], ...] = Field(
+        default=(2048, 4096, 6144, 8192, 13312, 16384), min_length=1
+    )
+    """Of the matrices: every combination of rows, columns and inner side is tried."""
+    members: Name = "gpu"
+    """The group whose GPUs are measured, as in criteria."""
+
+
 class Profile(Model):
     """Benchmark sizes: ``lab`` is small, ``full`` is an acceptance test."""
 
@@ -168,3 +190,4 @@ class Profile(Model):
     collectives: CollectiveProfile | None = None
     containers: ContainerProfile | None = None
     ingest: IngestProfile | None = None
+    gpu: GpuProfile | None = None

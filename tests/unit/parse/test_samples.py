@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.parse import (
+    ParseError,
     dcgm,
     ethtool,
     fio,
@@ -24,6 +25,7 @@ from rackproof.parse import (
     mlxlink,
     mounts,
     nccl_tests,
+    nvbandwidth,
     nvidia_smi,
     nvidia_topology,
     rdma,
@@ -349,3 +351,20 @@ def test_xids(name: str, codes: dict[int, int], bus_id: str) -> None:
     log = xid.parse_driver_log(sample(f"dmesg/{name}.txt").decode().splitlines())
     assert Counter(xid.code for xid in log.xids) == codes
     assert {xid.bus_id for xid in log.xids} == {bus_id}
+
+
+def test_nvbandwidth() -> None:
+    text = sample("nvbandwidth/1gpu-r565.json").decode()
+    result = nvbandwidth.parse_nvbandwidth(text)
+    statuses = Counter(result.statuses.values())
+    assert (statuses["Passed"], statuses["Waived"], result.driver) == (15, 17, "565.02")
+    assert result.matrix("host_to_device_memcpy_ce") == ((12.3964,),)
+    for end in range(len(text.rstrip())):
+        with pytest.raises(ParseError):
+            nvbandwidth.parse_nvbandwidth(text[:end])
+
+
+@pytest.mark.parametrize("name", ["8gpu-d2d-write-ce.txt", "gh200-v0.6.txt"])
+def test_nvbandwidth_without_json(name: str) -> None:
+    with pytest.raises(ParseError, match="no JSON document"):
+        nvbandwidth.parse_nvbandwidth(sample(f"nvbandwidth/{name}"))

@@ -1,0 +1,262 @@
+"""GPUs: what no program measured on the GPUs that are there gives no number."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.bench.plan import plan_steps
+from rackproof.cli import proof, runs
+from rackproof.core.evidence import Kind
+from rackproof.core.rack import Node, Rack
+from rackproof.parse.gpu_program import parse_gpu_run
+from rackproof.run import stages
+from tests.unit.false_certificates.edited import certificate, chained
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
+from tests.unit.judging import GPU, NODES, criterion, document
+
+__all__ = ["world"]
+
+PROFILE = {"copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512]}
+STAND_IN = Path(__file__).parents[2] / "data/stand_in_torch"
+REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
+BARS = {
+    "gpu.host_to_device_bandwidth": ("ge", 50, "GB/s", {}),
+    "gpu.device_to_host_bandwidth": ("ge", 50, "GB/s", {}),
+    "gpu.peer_read_bandwidth": ("ge", 335, "GB/s", {}),
+    "gpu.memory_bandwidth": ("ge", 3000, "GB/s", {}),
+    "gpu.matmul_rate": ("ge", 739, "TFLOPS", {"precision": "bf16"}),
+    "gpu.wrong_values": ("eq", 0, "1", {"op": ["product", "triad"]}),
+}
+
+
+class Gpus:
+    """A world whose nodes have two real GPUs each, which the kit's own benchmark measures."""
+
+    def __init__(self, made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world, self.nodes = made, {name: GpuNodes(runs=1000 * number) for number, name in enumerate(GPU)}
+        plain = made.answer
+
+        def answer(node: str, command: str) -> Any:
+            own = self.nodes[node].answer(node, command) if node in self.nodes else None
+            return plain(node, command) if own is None or node in made.dead else own
+
+        made.answer = answer  # type: ignore[method-assign]
+        criteria = [
+            criterion(
+                id=metric, metric=metric, where=where, scope="gpu", statistic="max" if op == "eq" else "min",
+                **{"pass": {"op": op, "value": value, "unit": unit}},
+            )
+            for metric, (op, value, unit, where) in BARS.items()
+        ]  # fmt: skip
+        gpu = {"count": 2, "model": NAME, "memory_mib": None, "pcie_generation": 5, "pcie_width": 16}
+        text = document(*criteria, gpu=gpu, profiles={"full": {"gpu": PROFILE}})
+        (made.folder / "architectures/small.yaml").write_text(yaml.safe_dump(text, sort_keys=False))
+        for name in GPU:
+            made.computers[name].gpus = REPORT.read_text().replace(">Active<", ">Not Active<")
+        for module in (stages, proof):
+            monkeypatch.setattr(module, "plan_steps", plan_steps)
+
+    def certify(self, expected: int) -> None:
+        result = self.world.certify()
+        bad = [
+            (v["id"], v["subject"], v["message"]) for v in self.world.certificate()["verdicts"] if v["status"] != "PASS"
+        ]
+        assert result.exit_code == expected, bad or result.output
+
+    def verdicts(self, metric: str) -> dict[str, tuple[str, str]]:
+        """Status and message by GPU."""
+        return {
+            verdict["subject"]: (verdict["status"], verdict["message"])
+            for verdict in self.world.certificate()["verdicts"]
+            if metric in (verdict["id"], verdict["id"].partition("[")[0])
+        }
+
+
+@pytest.fixture
+def gpus(world: World, monkeypatch: pytest.MonkeyPatch) -> Gpus:
+    return Gpus(world, monkeypatch)
+
+
+def test_healthy_gpus_are_certified_one_by_one(gpus: Gpus) -> None:
+    gpus.certify(0)
+    names = {f"{node}/gpu{number}" for node in GPU for number in range(2)}
+    for metric in BARS:
+        verdicts = gpus.verdicts(metric)
+        assert {status for status, _ in verdicts.values()} == {"PASS"}, verdicts
+        assert set(verdicts) == names
+    numbers = {
+        r.body["members"][0]: r.body
+        for r in gpus.world.records
+        if r.kind is Kind.MEASUREMENT and r.body["metric"] == "gpu.peer_read_bandwidth"
+    }
+    body = numbers["gpu-02/gpu1"]
+    assert len(body["samples"]) == 3
+    assert body["conditions"]["slowest_peer"] == "gpu0"
+    assert (body["conditions"]["uuid"], body["conditions"]["bus_id"]) == (uuid(1), BUSES[1])
+
+
+def test_a_slow_gpu_fails_and_its_peers_do_not(gpus: Gpus) -> None:
+    gpus.nodes["gpu-02"].to_device[1] = 26.0
+    gpus.certify(1)
+    statuses = {name: status for name, (status, _) in gpus.verdicts("gpu.host_to_device_bandwidth").items()}
+    assert statuses.pop("gpu-02/gpu1") == "FAIL"
+    assert set(statuses.values()) == {"PASS"}
+
+
+def test_one_wrong_element_fails_and_its_rate_does_not_count(gpus: Gpus) -> None:
+    def wrong(document: dict[str, Any]) -> None:
+        if document["what"] == "product":
+            document["gpus"][0]["wrong"] = 1
+
+    gpus.nodes["gpu-01"].edit["program"] = wrong
+    gpus.certify(1)
+    assert gpus.verdicts("gpu.wrong_values[product]")["gpu-01/gpu0"][0] == "FAIL"
+    assert gpus.verdicts("gpu.matmul_rate")["gpu-01/gpu0"][0] == "UNMEASURED"
+    assert "1 elements of its result are wrong" in gpus.verdicts("gpu.matmul_rate")["gpu-01/gpu0"][1]
+    assert gpus.verdicts("gpu.matmul_rate")["gpu-01/gpu1"][0] == "PASS"
+
+
+def first(begin: str, **changed: Any) -> Callable[[dict[str, Any]], object]:
+    """Change of one test of nvbandwidth."""
+    return lambda document: [
+        test.update(changed) for test in document["nvbandwidth"]["testcases"] if test["name"].startswith(begin)
+    ]
+
+
+def one_gpu(document: dict[str, Any]) -> None:
+    for test in document["nvbandwidth"]["testcases"]:
+        test.update(bandwidth_matrix=[test["bandwidth_matrix"][0][:1]], sum=0)
+        test["sum"] = sum(float(cell) for row in test["bandwidth_matrix"] for cell in row if cell != "N/A")
+    document["nvbandwidth"]["GPU Device list"].pop()
+
+
+def of_other_gpus(document: dict[str, Any]) -> None:
+    for number, gpu in enumerate(document["gpus"]):
+        gpu.update(uuid=uuid(number + 7))
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind", "change", "words"),
+    [
+        ("gpu.host_to_device_bandwidth", "copies", {"edit": first("host", status="Waived")}, "actual Waived"),
+        ("gpu.host_to_device_bandwidth", "copies", {"edit": first("host", name="all_to_host")}, "no result of host_to"),
+        ("gpu.host_to_device_bandwidth", "copies", {"edit": one_gpu}, "expected 2 GPUs, actual 1"),
+        ("gpu.peer_read_bandwidth", "copies",
+         {"edit": first("device_to_device", bandwidth_matrix=[["N/A"] * 2] * 2, sum=0)}, "no bandwidth of GPU 0 from"),
+        ("gpu.host_to_device_bandwidth", "copies", {"ends": 1}, "exit status 1"),
+        ("gpu.host_to_device_bandwidth", "copies", {"ends": None}, "did not end within"),
+        ("gpu.host_to_device_bandwidth", "copies", {"text": "{}\n{}\n"}, "more than one JSON document"),
+        ("gpu.host_to_device_bandwidth", "copies", {"text": "CUDA_ERROR_SYSTEM_NOT_READY\n"}, "no JSON document"),
+        ("gpu.matmul_rate", "program", {"ends": 139}, "exit status 139"),
+        ("gpu.matmul_rate", "program", {"ends": None}, "did not end within"),
+        ("gpu.matmul_rate", "program", {"text": "{}\n{}\n"}, "more than one JSON document"),
+        ("gpu.matmul_rate", "program", {"edit": lambda document: document.update(precision="fp16")},
+         "expected precision bf16, actual fp16"),
+        ("gpu.matmul_rate", "program", {"edit": lambda document: document["gpus"].pop()}, "expected GPUs"),
+        ("gpu.matmul_rate", "program", {"edit": of_other_gpus}, "expected GPU "),
+        ("gpu.matmul_rate", "program", {"edit": lambda document: document["gpus"][0].update(name="NVIDIA L4")},
+         "actual NVIDIA L4"),
+        ("gpu.memory_bandwidth", "program", {"edit": lambda document: document.update(what="product")}, "tried"),
+    ],
+)  # fmt: skip
+@pytest.mark.few(5)
+def test_what_was_not_measured_never_passes(
+    gpus: Gpus, metric: str, kind: str, change: dict[str, Any], words: str
+) -> None:
+    for field, value in change.items():
+        getattr(gpus.nodes["gpu-01"], field)[kind] = value
+    gpus.certify(2)
+    verdicts = gpus.verdicts(metric)
+    assert verdicts["gpu-01/gpu0"][0] == "UNMEASURED"
+    assert words in verdicts["gpu-01/gpu0"][1]
+    assert {verdicts[f"gpu-02/gpu{number}"][0] for number in range(2)} == {"PASS"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"),
+    [
+        (f"0, {uuid(0)}, {BUSES[0]}.0, {NAME}\n", "expected 2 GPUs, actual 1"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "expected a GPU"),
+        ("", "no output"),
+    ],
+)
+def test_a_missing_gpu_is_no_number(gpus: Gpus, listed: str, words: str) -> None:
+    gpus.nodes["gpu-01"].listed = listed
+    gpus.certify(2)
+    for metric in BARS:
+        status, message = gpus.verdicts(metric)["gpu-01/gpu0"]
+        assert status == "UNMEASURED"
+        assert words in message
+
+
+def test_an_edited_number_contradicts_its_output(gpus: Gpus) -> None:
+    gpus.certify(0)
+    records, folder = gpus.world.records, gpus.world.runs[-1]
+    for metric in ("gpu.peer_read_bandwidth", "gpu.memory_bandwidth", "gpu.matmul_rate"):
+        bodies = [
+            (r.kind, r.body | {"samples": [value * 1.1 for value in r.body["samples"]]})
+            if r.kind is Kind.MEASUREMENT and r.body["metric"] == metric
+            else (r.kind, r.body)
+            for r in records
+        ]
+        verdicts = [v for v in certificate(chained(bodies), folder).verdicts if v.id.partition("[")[0] == metric]
+        assert {v.status.value for v in verdicts} == {"INVALID"}
+        assert "its raw output gives" in verdicts[0].message
+
+
+def test_a_node_without_gpus_in_the_plan_has_no_step(gpus: Gpus) -> None:
+    architecture = runs.architectures.load("small").model
+    rack = Rack("a.py", tuple(Node(name, ("storage",), {}) for name in NODES))
+    assert plan_steps(architecture, "full", rack) == []
+
+
+# the program itself, on a stand-in for PyTorch
+
+
+def program(what: str, sizes: str, mode: str = "", *uuids: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", str(PROGRAM), what]
+    command += ["bf16" if what == "product" else "fp32", "2", "0.01", sizes, str(STAND_IN), *(uuids or (uuid(0),))]
+    environment = {**os.environ, "STAND_IN": mode}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+
+PROGRAM = Path(__file__).parents[3] / "rackproof/bench/gpu_program.py"
+
+
+@pytest.mark.parametrize(("what", "sizes"), [("product", "2,3"), ("triad", "4096")])
+def test_the_program_measures_every_gpu_and_verifies(what: str, sizes: str) -> None:
+    ended = program(what, sizes, "", uuid(0), uuid(1))
+    assert ended.returncode == 0, ended.stderr
+    run = parse_gpu_run(ended.stdout)
+    assert [gpu.asked for gpu in run.gpus] == [uuid(0), uuid(1)] == [gpu.uuid for gpu in run.gpus]
+    assert all(gpu.wrong == 0 and len(gpu.samples) == 2 and min(gpu.samples) > 0 for gpu in run.gpus)
+
+
+@pytest.mark.parametrize(("what", "sizes"), [("product", "2,3"), ("triad", "4096")])
+def test_the_program_finds_wrong_results(what: str, sizes: str) -> None:
+    run = parse_gpu_run(program(what, sizes, "wrong").stdout)
+    assert run.gpus[0].wrong > 0
+
+
+@pytest.mark.parametrize(("mode", "words"), [("crash", "uncorrectable ECC"), ("none", "expected one GPU")])
+def test_the_program_fails_where_pytorch_does(mode: str, words: str) -> None:
+    ended = program("product", "2,3", mode)
+    assert ended.returncode == 1
+    assert words in ended.stderr
+    assert not ended.stdout
+
+
+def test_the_program_needs_pytorch(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", str(PROGRAM), "triad", "fp32", "1", "1", "64", str(tmp_path), uuid(0)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "No module named 'torch'" in ended.stderr
