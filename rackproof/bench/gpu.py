@@ -144,8 +144,10 @@ def _step(
             except RemoteError as error:
                 lost[name] = str(error)
 
-        with sampled_links(session, id_, ready if loads else (), limit, context.say):
+        with sampled_links(session, id_, ready if loads else (), limit, context.say) as samples:
             session.fleet.each(ready, lambda connection: run(connection.node.name), title)
+        for name, answer in samples.items():
+            answers[name].append(answer)
         read = read_gpus([answer for several in answers.values() for answer in several], session.architecture)
         for name, several in places.items():
             for place in several:

@@ -1,13 +1,15 @@
-"""Samples the PCIe links of GPUs while a collective loads them."""
+"""Samples the PCIe links and clocks of GPUs while a step loads them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Final
 
-from rackproof.core.architecture import Architecture
+from rackproof.core import gpu_clocks, gpu_links
+from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, NodeInfo
-from rackproof.core.gpu_links import CHECK, HINT, PROTECTS, judge_links
+from rackproof.core.gpu_links import LinkSample, judge_links
 from rackproof.core.load import GPUS, Finding, subjects_for
 from rackproof.errors import RemoteError
 from rackproof.evidence.folder import node_infos
@@ -16,12 +18,17 @@ from rackproof.parse import ParseError
 from rackproof.parse.gpu_load import SAMPLER, parse_gpu_links
 from rackproof.remote.command import CommandResult
 
+CHECKS: Final = (gpu_links.CHECK, gpu_clocks.CHECK)
+
 
 @contextmanager
 def sampled_links(
     session: Session, step: str, nodes: Sequence[str], limit_s: float, say: Callable[[str], None]
-) -> Iterator[None]:
-    """Sample the links of nodes with real GPUs during the block; then record a result for each node."""
+) -> Iterator[dict[str, CommandResult]]:
+    """Sample nodes with real GPUs during the block; then record the results of each node.
+
+    Yields the answers by node, which are there after the block.
+    """
     infos = {info.name: info for info in node_infos(session.rack) if info.name in nodes}
     asked = {name: info for name, info in infos.items() if _has_gpus(session.architecture, info)}
     answers: dict[str, CommandResult] = {}
@@ -32,13 +39,13 @@ def sampled_links(
                 servers[name] = stack.enter_context(session.serving(name, SAMPLER, limit_s))
             except RemoteError as error:
                 answers[name] = CommandResult(name, SAMPLER, None, error=str(error))
-        yield
+        yield answers
         answers |= {name: server.stop() for name, server in servers.items()}
     for name, info in asked.items():
-        result = links_result(session.architecture, info, step, answers[name], session.outputs(answers[name]))
-        session.store.append(Kind.CHECK, result)
-        if result.outcome is CheckOutcome.FAILED:
-            say(f"{step}: {name}: {result.message} ({CHECK})")
+        for result in results(session.architecture, info, step, answers[name], session.outputs(answers[name])):
+            session.store.append(Kind.CHECK, result)
+            if result.outcome is CheckOutcome.FAILED:
+                say(f"{step}: {name}: {result.message} ({result.check})")
 
 
 def _has_gpus(architecture: Architecture, node: NodeInfo) -> bool:
@@ -50,23 +57,46 @@ def is_sampler(command: str) -> bool:
     return command == SAMPLER
 
 
-def links_result(
+def results(
     architecture: Architecture, node: NodeInfo, step: str, answer: CommandResult | None, raw: tuple[str, ...]
-) -> CheckResult:
-    """Result of a node's samples. Only a link that is slow under load is required to be otherwise: where nothing is
-    known, the checks of the idle links stay as they are."""
-    gpu = architecture.gpu
+) -> Iterator[CheckResult]:
+    """Results of a node's samples, one per check. Only a GPU that is slow under load is required to be otherwise: where
+    nothing is known, the checks of idle GPUs stay as they are."""
+    for check in CHECKS:
+        about = gpu_links if check == gpu_links.CHECK else gpu_clocks
+        finding = _finding(check, architecture.gpu, answer)
+        yield CheckResult(
+            check=check, node=node.name, item=step, outcome=finding.outcome, message=finding.message,
+            protects=about.PROTECTS, hint=about.HINT, required=finding.outcome is CheckOutcome.FAILED, raw=raw,
+        )  # fmt: skip
+
+
+def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None) -> Finding:
     if answer is None or gpu is None:
-        finding = Finding(CheckOutcome.UNMEASURED, "its links were not sampled")
-    elif answer.error is not None:
-        finding = Finding(CheckOutcome.UNMEASURED, f"nvidia-smi: {answer.error}")
-    else:
-        try:
-            samples = parse_gpu_links(answer.stdout)
-            finding = judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width)
-        except ParseError as error:
-            finding = Finding(CheckOutcome.UNMEASURED, str(error) if answer.stdout else answer.why)
-    return CheckResult(
-        check=CHECK, node=node.name, item=step, outcome=finding.outcome, message=finding.message, protects=PROTECTS,
-        hint=HINT, required=finding.outcome is CheckOutcome.FAILED, raw=raw,
-    )  # fmt: skip
+        return Finding(CheckOutcome.UNMEASURED, "its GPUs were not sampled")
+    if answer.error is not None:
+        return Finding(CheckOutcome.UNMEASURED, f"nvidia-smi: {answer.error}")
+    try:
+        samples = parse_gpu_links(answer.stdout)
+    except ParseError as error:
+        return Finding(CheckOutcome.UNMEASURED, str(error) if answer.stdout else answer.why)
+    if check == gpu_clocks.CHECK:
+        return gpu_clocks.judge_clocks(samples, gpu.count)
+    return judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width)
+
+
+def load_conditions(samples: Sequence[LinkSample], bus_id: str) -> dict[str, float]:
+    """Clock, power and temperature of one GPU under load, without the first sample; empty where none is known.
+
+    ``bus_id`` is without the function.
+    """
+    loaded = [one for one in samples if one.used_pct and one.bus_id.rpartition(".")[0].upper() == bus_id][1:]
+    clocks, watts, heat = (
+        [value for one in loaded if (value := getattr(one, name)) is not None]
+        for name in ("sm_mhz", "power_w", "temperature_c")
+    )
+    return {
+        **({"sm_clock_min_mhz": min(clocks)} if clocks else {}),
+        **({"power_max_w": max(watts)} if watts else {}),
+        **({"temperature_max_c": max(heat)} if heat else {}),
+    }

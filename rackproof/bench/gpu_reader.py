@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+from rackproof.bench.gpu_links import is_sampler, load_conditions
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
+from rackproof.core.gpu_links import LinkSample
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.gpu_list import LIST, ListedGpu, parse_gpu_list
+from rackproof.parse.gpu_load import parse_gpu_links
 from rackproof.parse.gpu_program import PRODUCT, TRIAD, GpuRun, parse_gpu_run
 from rackproof.parse.gpu_program import TOOL as PROGRAM
 from rackproof.parse.nvbandwidth import TOOL as NVBANDWIDTH
@@ -43,6 +46,14 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
     copied = cache(lambda answer: parse_nvbandwidth(answer.stdout))
     computed = cache(lambda answer: parse_gpu_run(answer.stdout))
 
+    @cache
+    def loads(answer: CommandResult) -> tuple[LinkSample, ...]:
+        """Samples; none where they are unreadable, which their own check reports."""
+        try:
+            return parse_gpu_links(answer.stdout)
+        except ParseError:
+            return ()
+
     def read(measurement: Measurement) -> Reading:
         (member,) = measurement.members
         node, _, device = member.partition("/gpu")
@@ -57,6 +68,8 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
             runs = _runs(own, NVBANDWIDTH, lambda command: program(command) == NVBANDWIDTH)
             results = [copied(answer) for answer in runs]
             return _copies(measurement.metric, index, gpus, runs, results, about)
+        samples = next((loads(answer) for answer in own if is_sampler(answer.command)), ())
+        about |= load_conditions(samples, gpus[index].bus_id)
         runs = _runs(own, PROGRAM, is_program)
         if len(runs) != 1:
             raise Mismatch(PROGRAM, f"expected one run of it, actual {len(runs)}")

@@ -7,14 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackproof.bench.gpu_links import is_sampler, links_result
+from rackproof.bench.gpu_links import CHECKS as OF_SAMPLES
+from rackproof.bench.gpu_links import is_sampler
+from rackproof.bench.gpu_links import results as of_samples
 from rackproof.bench.guard import NOT_ASKED, Observation, is_load_command, observation_of, observed_conditions, results
 from rackproof.bench.programs import is_question
 from rackproof.bench.programs import results as of_programs
 from rackproof.bench.reading import outputs_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult, CommandRecord, Kind, Measurement, NodeInfo, Record
-from rackproof.core.gpu_links import CHECK as GPU_LINKS
 from rackproof.core.history import participants, servers_of
 from rackproof.core.load import PREFIX
 from rackproof.core.programs import CHECK
@@ -70,11 +71,12 @@ def read_load(
                 sampled[str(body["node"])] = answer(CommandRecord.model_validate(body))
         elif record.kind is Kind.STEP:
             sampled.clear()
-        elif record.kind is Kind.CHECK and body["check"] == GPU_LINKS:
+        elif record.kind is Kind.CHECK and body["check"] in OF_SAMPLES:
             recorded = CheckResult.model_validate(body)
             result = None
             if (info := infos.get(recorded.node)) and (samples := sampled.get(recorded.node)):
-                result = links_result(architecture, info, recorded.item, samples, outputs_of([samples]))
+                by_check = of_samples(architecture, info, recorded.item, samples, outputs_of([samples]))
+                result = next(one for one in by_check if one.check == recorded.check)
             if fault := _fault(recorded, result):
                 read.faults[record.seq] = fault
         elif record.kind is Kind.CHECK and body["check"] == CHECK:

@@ -38,6 +38,11 @@ class LinkSample(NamedTuple):
     generation_max: int | None
     width: int | None
     width_max: int | None
+    reasons: int | None = None
+    """Why its clocks are low: bits, see ``gpu_clocks``."""
+    sm_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
 
     @property
     def loaded(self) -> bool:

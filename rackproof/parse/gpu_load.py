@@ -1,4 +1,4 @@
-"""PCIe links of GPUs, asked again and again by ``nvidia-smi --query-gpu``."""
+"""PCIe links, clocks, power and heat of GPUs, asked again and again by ``nvidia-smi --query-gpu``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Final
 
 from rackproof.core.gpu_links import LinkSample
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, text_of
+from rackproof.parse.text import excerpt, real, text_of
 
 _FIELDS: Final = (
     *("pci.bus_id", "pstate", "utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max"),
     *("pcie.link.width.current", "pcie.link.width.max"),
+    *("clocks_throttle_reasons.active", "clocks.sm", "power.draw", "temperature.gpu"),
 )
+"""The former name of the reasons, which old and new drivers know (nvidia-smi --help-query-gpu of 580 gives both)."""
 SAMPLER: Final = (
     ": rackproof gpu links; while timeout 30 nvidia-smi"
     f" --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits; do sleep 1; done"
@@ -38,12 +40,30 @@ def _sample(line: str) -> LinkSample:
     state = None if _ABSENT.fullmatch(words[1]) else words[1]
     if state is not None and not re.fullmatch(r"P\d{1,2}", state):
         raise ParseError(_TOOL, f"expected a performance state, got {excerpt(words[1])}")
-    return LinkSample(words[0], state, *(_number(word) for word in words[2:]))
+    links, (reasons, clock, power, temperature) = words[2:7], words[7:]
+    sample = LinkSample(words[0], state, *(_number(word) for word in links))
+    return sample._replace(
+        reasons=_bits(reasons), sm_mhz=_number(clock), power_w=_watts(power), temperature_c=_number(temperature)
+    )
 
 
 def _number(word: str) -> int | None:
     if _ABSENT.fullmatch(word):
         return None
-    if not re.fullmatch(r"\d{1,3}", word):
+    if not re.fullmatch(r"\d{1,4}", word):
         raise ParseError(_TOOL, f"expected a number, got {excerpt(word)}")
     return int(word)
+
+
+def _bits(word: str) -> int | None:
+    if _ABSENT.fullmatch(word):
+        return None
+    if not re.fullmatch(r"0x[0-9A-Fa-f]{16}", word):
+        raise ParseError(_TOOL, f"expected reasons of clocks, got {excerpt(word)}")
+    return int(word, 16)
+
+
+def _watts(word: str) -> float | None:
+    if _ABSENT.fullmatch(word):
+        return None
+    return real(_TOOL, "power", word)

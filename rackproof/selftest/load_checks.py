@@ -10,12 +10,11 @@ from typing import Final
 
 from testinfra.host import Host
 
-from rackproof.bench.gpu_links import links_result
+from rackproof.bench.gpu_links import results
 from rackproof.bench.guard import Observation, change, load_command, observation_of
+from rackproof.core import gpu_clocks, gpu_links
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, NodeInfo
-from rackproof.core.gpu_links import CHECK as GPU_LINKS
-from rackproof.core.gpu_links import HINT, PROTECTS
 from rackproof.core.load import GPUS, PREFIX, SUBJECTS, limits_of, subjects_for
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.gpu_load import SAMPLER
@@ -37,7 +36,9 @@ _cached_observation = lru_cache(8)(observation_of)
 def load_checks() -> Checks:
     """Checks and their functions by id."""
     checks: Checks = {f"{PREFIX}{name}": _of_states(name) for name in SUBJECTS}
-    return checks | {GPU_LINKS: (_check(GPU_LINKS, GPUS, PROTECTS, HINT, False), _links)}
+    for about in (gpu_links, gpu_clocks):
+        checks[about.CHECK] = _of_samples(about.CHECK, about.PROTECTS, about.HINT)
+    return checks
 
 
 def has_load_states(context: Context) -> bool:
@@ -67,10 +68,14 @@ def _observed(answer: CommandResult) -> Observation:
     return _cached_observation(answer, ())
 
 
-def _links(host: Host, node: Node, arch: Architecture) -> None:
-    info = NodeInfo(name=node.name, groups=node.groups, virtual=node.virtual, simulated_gpus=node.simulated_gpus)
-    result = links_result(arch, info, _STEP, host.backend.reader.read(SAMPLER), ())
-    _end(result.outcome, result.message)
+def _of_samples(id_: str, protects: str, hint: str) -> tuple[Check, Function]:
+    def sampled(host: Host, node: Node, arch: Architecture) -> None:
+        info = NodeInfo(name=node.name, groups=node.groups, virtual=node.virtual, simulated_gpus=node.simulated_gpus)
+        several = results(arch, info, _STEP, host.backend.reader.read(SAMPLER), ())
+        result = next(one for one in several if one.check == id_)
+        _end(result.outcome, result.message)
+
+    return _check(id_, GPUS, protects, hint, False), sampled
 
 
 def _end(outcome: CheckOutcome, message: str) -> None:

@@ -16,7 +16,7 @@ from tests.unit.fakes import reply
 
 NAME = "NVIDIA H200"
 BUSES = ("00000000:18:00", "00000000:2A:00")
-BUSY = "P0, 98, 5, 5, 16, 16"
+BUSY = "P0, 98, 5, 5, 16, 16, 0x0000000000000004, 1755, 690.12, 61"
 
 
 def uuid(number: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from rackproof.core import gpu_links, programs
+from rackproof.core import gpu_clocks, gpu_links, programs
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import Place, node_checks
@@ -156,8 +156,9 @@ def missing(
     yield from lacking.by_step(scope.steps)
     real = {n.name for n in nodes if GPUS in subjects_for(architecture, n.groups, n.simulated_gpus)}
     for step, node in scope.gpu_loads:
-        if node in real and lacking.lacks(gpu_links.CHECK, step, node):
-            yield _absent(architecture, gpu_links.CHECK, step, node, ", whose GPUs it loads", gpu_links.PROTECTS)
+        for about in (gpu_links, gpu_clocks):
+            if node in real and lacking.lacks(about.CHECK, step, node):
+                yield _absent(architecture, about.CHECK, step, node, ", whose GPUs it loads", about.PROTECTS)
     for program, node in scope.programs:
         if lacking.lacks(programs.CHECK, program, node):
             yield _absent(architecture, programs.CHECK, program, node, ", which measured", programs.PROTECTS)

@@ -104,6 +104,28 @@ def test_healthy_gpus_are_certified_one_by_one(gpus: Gpus) -> None:
     assert (body["conditions"]["uuid"], body["conditions"]["bus_id"]) == (uuid(1), BUSES[1])
 
 
+def test_clocks_and_heat_under_load_are_with_the_rate(gpus: Gpus) -> None:
+    gpus.certify(0)
+    (body,) = [
+        r.body
+        for r in gpus.world.records
+        if r.kind is Kind.MEASUREMENT and (r.body["metric"], r.body["members"]) == ("gpu.matmul_rate", ["gpu-01/gpu1"])
+    ]
+    conditions = {"sm_clock_min_mhz": 1755, "power_max_w": 690.12, "temperature_max_c": 61}
+    assert conditions.items() <= body["conditions"].items()
+    for step in ("gpu/product/bf16", "gpu/triad/fp32"):
+        for check in ("load.gpu_links", "load.gpu_clocks"):
+            assert {v["status"] for v in gpus.world.verdicts(f"{check}[{step}]").values()} == {"PASS"}
+
+
+def test_a_hot_gpu_fails_under_products(gpus: Gpus) -> None:
+    gpus.nodes["gpu-02"].samples = gpus.nodes["gpu-02"].samples.replace("0x0000000000000004", "0x0000000000000048")
+    gpus.certify(1)
+    verdict = gpus.world.verdicts("load.gpu_clocks[gpu/product/bf16]")["gpu-02"]
+    assert verdict["status"] == "FAIL"
+    assert f"GPU {BUSES[0]}.0: hardware slowdown" in verdict["message"]
+
+
 def test_a_slow_gpu_fails_and_its_peers_do_not(gpus: Gpus) -> None:
     gpus.nodes["gpu-02"].to_device[1] = 26.0
     gpus.certify(1)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.evidence import CheckOutcome, Kind
+from rackproof.core.gpu_clocks import judge_clocks
 from rackproof.core.gpu_links import IDLE, LinkSample, judge_links
 from rackproof.core.status import Outcome, Status
 from rackproof.parse import ParseError
@@ -26,7 +27,8 @@ __all__ = ["make", "world"]
 REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
 BUSES = ("00000000:18:00.0", "00000000:2A:00.0")
 STEP = "collectives/nccl-tests/all_reduce"
-BUSY, IDLE_ROW = "P0, 98, 5, 5, 16, 16", "P8, 0, 1, 5, 16, 16"
+CLOCKS = "0x0000000000000004, 1755, 690.12, 61"
+BUSY, IDLE_ROW = f"P0, 98, 5, 5, 16, 16, {CLOCKS}", f"P8, 0, 1, 5, 16, 16, {CLOCKS}"
 
 
 def rows(*moments: str) -> str:
@@ -34,7 +36,7 @@ def rows(*moments: str) -> str:
     return "".join(f"{bus}, {moment}\n" for moment in moments for bus in BUSES)
 
 
-HEALTHY = rows(IDLE_ROW, "P0, 3, 1, 5, 16, 16", *[BUSY] * 4)
+HEALTHY = rows(IDLE_ROW, f"P0, 3, 1, 5, 16, 16, {CLOCKS}", *[BUSY] * 4)
 
 
 class Loaded:
@@ -82,9 +84,15 @@ def test_the_load_answers_what_the_idle_link_could_not(loaded: Loaded) -> None:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("P0, 98, 4, 5, 16, 16", "expected generation 5 x16 under load, actual generation 4 x16 in 1 of 5 samples"),
-        ("P0, 98, 5, 5, 8, 16", "expected generation 5 x16 under load, actual generation 5 x8 in 1 of 5 samples"),
-        ("P0, 98, 4, 4, 16, 16", "actual generation 4 x16"),  # the slot's own limit
+        (
+            f"P0, 98, 4, 5, 16, 16, {CLOCKS}",
+            "expected generation 5 x16 under load, actual generation 4 x16 in 1 of 5 samples",
+        ),
+        (
+            f"P0, 98, 5, 5, 8, 16, {CLOCKS}",
+            "expected generation 5 x16 under load, actual generation 5 x8 in 1 of 5 samples",
+        ),
+        (f"P0, 98, 4, 4, 16, 16, {CLOCKS}", "actual generation 4 x16"),  # the slot's own limit
     ],
 )
 def test_a_link_that_is_slow_under_load_fails(loaded: Loaded, row: str, words: str) -> None:
@@ -105,8 +113,8 @@ def test_a_link_that_is_slow_under_load_fails(loaded: Loaded, row: str, words: s
     ("samples", "words"),
     [
         (rows(*[IDLE_ROW] * 5), f"GPU {BUSES[0]} was under load in 0 of 5 samples"),
-        (rows(*["P0, [N/A], 5, 5, 16, 16"] * 5), "was under load in 0 of 5 samples"),
-        (rows(*["P0, 98, [N/A], 5, 16, 16"] * 5), f"GPU {BUSES[0]} does not tell its link"),
+        (rows(*[f"P0, [N/A], 5, 5, 16, 16, {CLOCKS}"] * 5), "was under load in 0 of 5 samples"),
+        (rows(*[f"P0, 98, [N/A], 5, 16, 16, {CLOCKS}"] * 5), f"GPU {BUSES[0]} does not tell its link"),
         (rows(BUSY, BUSY), "was under load in 2 of 2 samples"),
         ("".join(line + "\n" for line in HEALTHY.splitlines() if BUSES[0] in line), "1 of 2 GPUs told their links"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "NVIDIA-SMI has failed"),
@@ -120,6 +128,52 @@ def test_without_a_sample_under_load_an_idle_link_stays_unmeasured(loaded: Loade
     assert status == "UNMEASURED"
     assert message.startswith(IDLE)
     assert words in message
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (0x08, "hardware slowdown"),
+        (0x20 | 0x04, "software thermal slowdown"),
+        (0x40, "hardware thermal slowdown"),
+        (0x80, "hardware power brake"),
+        (0x200, "unknown reason 0x200"),
+    ],
+)
+def test_a_gpu_that_slows_down_under_load_fails_by_name(loaded: Loaded, reasons: int, words: str) -> None:
+    slow = BUSY.replace("0x0000000000000004", f"{reasons:#018x}")
+    loaded.samples["gpu-02"] = HEALTHY + f"{BUSES[0]}, {BUSY}\n{BUSES[1]}, {slow}\n"
+    result = loaded.world.certify()
+    assert result.exit_code == 1
+    status, message = loaded.verdict(f"load.gpu_clocks[{STEP}]", "gpu-02")
+    assert (status, message) == ("FAIL", f"GPU {BUSES[1]}: {words} in 1 of 5 samples under load")
+    assert loaded.verdict(f"load.gpu_clocks[{STEP}]")[0] == "PASS"
+    assert loaded.verdict(f"load.gpu_links[{STEP}]", "gpu-02")[0] == "PASS"
+
+
+def test_a_gpu_that_does_not_tell_its_reasons_proves_nothing(loaded: Loaded) -> None:
+    loaded.samples["gpu-02"] = HEALTHY.replace("0x0000000000000004", "[N/A]")
+    loaded.world.certify()
+    assert loaded.verdict(f"load.gpu_clocks[{STEP}]", "gpu-02")[0] == "UNMEASURED"
+
+
+def test_a_slowdown_cannot_be_removed_from_the_evidence(loaded: Loaded) -> None:
+    loaded.samples["gpu-02"] = HEALTHY.replace("0x0000000000000004", "0x0000000000000040")
+    assert loaded.world.certify().exit_code == 1
+    records, folder, id_ = loaded.world.records, loaded.world.runs[-1], f"load.gpu_clocks[{STEP}]"
+    (failed,) = [
+        r
+        for r in records
+        if r.kind is Kind.CHECK and (r.body["check"], r.body["item"]) == ("load.gpu_clocks", STEP)
+        if "thermal" in r.body["message"]
+    ]
+    made = certificate(without(records, failed), folder)
+    assert {v.subject: v.status for v in made.verdicts if v.id == id_}["gpu-02"] is Status.UNMEASURED
+    passed = failed.body | {"outcome": "passed", "message": "2 GPUs without a slowdown under load"}
+    edited = chained((r.kind, passed if r is failed else r.body) for r in records)
+    (verdict,) = [v for v in certificate(edited, folder).verdicts if (v.id, v.subject) == (id_, "gpu-02")]
+    assert verdict.status is Status.INVALID
 
 
 def test_simulated_gpus_are_under_no_load(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +224,18 @@ def test_nothing_passes_without_full_speed_of_every_gpu_under_load(
             assert all((one.generation, one.width) == (5, 16) for one in busy)
 
 
+@given(st.lists(st.tuples(st.sampled_from(BUSES), st.sampled_from([0, 98]), st.integers(0, 0x3FF)), max_size=12))
+def test_no_slowdown_under_load_passes(several: list[tuple[str, int, int]]) -> None:
+    made = [LinkSample(bus, "P0", used, 5, 5, 16, 16, reasons) for bus, used, reasons in several]
+    finding = judge_clocks(made, 2)
+    for bus in BUSES:
+        busy = [one for one in made if one.bus_id == bus and one.used_pct][1:]
+        if any((one.reasons or 0) & 0x2E8 for one in busy):
+            assert finding.outcome is CheckOutcome.FAILED
+        if finding.outcome is CheckOutcome.PASSED:
+            assert len(busy) >= 2
+
+
 @given(st.lists(samples, max_size=12))
 def test_an_idle_gpu_never_fails(several: list[LinkSample]) -> None:
     idle = [one._replace(used_pct=0) for one in several]
@@ -178,7 +244,7 @@ def test_an_idle_gpu_never_fails(several: list[LinkSample]) -> None:
 
 def test_every_truncation_of_the_samples_is_read_as_fewer_of_them() -> None:
     whole = parse_gpu_links(HEALTHY)
-    assert whole[0] == LinkSample(BUSES[0], "P8", 0, 1, 5, 16, 16)
+    assert whole[0] == LinkSample(BUSES[0], "P8", 0, 1, 5, 16, 16, 4, 1755, 690.12, 61)
     for end in range(HEALTHY.index("\n") + 1, len(HEALTHY)):
         read = parse_gpu_links(HEALTHY[:end])
         assert read == whole[: len(read)]
@@ -187,7 +253,16 @@ def test_every_truncation_of_the_samples_is_read_as_fewer_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["P0, 98, 5, 5, 16", "P0, 98 %, 5, 5, 16, 16", "fast, 98, 5, 5, 16, 16", "P0, -1, 5, 5, 16, 16"]
+    "row",
+    [
+        f"P0, 98, 5, 5, 16, {CLOCKS}",
+        f"P0, 98 %, 5, 5, 16, 16, {CLOCKS}",
+        f"fast, 98, 5, 5, 16, 16, {CLOCKS}",
+        f"P0, -1, 5, 5, 16, 16, {CLOCKS}",
+        "P0, 98, 5, 5, 16, 16, Active, 1755, 690.12, 61",
+        "P0, 98, 5, 5, 16, 16, 0x4, 1755, 690.12, 61",
+        "P0, 98, 5, 5, 16, 16, 0x0000000000000004, 1755, 690 W, 61",
+    ],
 )
 def test_an_odd_row_is_refused(row: str) -> None:
     with pytest.raises(ParseError):

@@ -1,0 +1,74 @@
+"""Slowdowns of GPUs under load, by the reasons that the driver gives for lower clocks. Pure.
+
+Bits are NVML's ``nvmlClocksEventReason…``. No faults are: nothing to do, clocks that an administrator has set, the
+power limit, which dense matrix products reach on every healthy GPU (``gpu.power_limit_w`` judges the limit itself), and
+the boost of a synchronised group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rackproof.core.evidence import CheckOutcome
+from rackproof.core.gpu_links import LEAST_SAMPLES, LinkSample
+from rackproof.core.load import PREFIX, Finding
+from rackproof.core.wording import some
+
+CHECK: Final = f"{PREFIX}gpu_clocks"
+"""The item is the step."""
+PROTECTS: Final = "A GPU that slows down for heat or power under load is the slowest rank of every job."
+HINT: Final = (
+    "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER under load; check air or coolant, power supplies, their cables."
+)
+FAULTS: Final = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+HARMLESS: Final = {
+    0x01: "idle",
+    0x02: "application clocks",
+    0x04: "power limit",
+    0x10: "sync boost",
+    0x100: "display clocks",
+}
+_SHOWN: Final = 4
+
+
+def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
+    """Reasons of ``count`` GPUs in their samples under load.
+
+    The first sample of a GPU under load does not count: a change of clocks may show as a slowdown (NVML, HwSlowdown).
+    """
+    by_gpu: dict[str, list[LinkSample]] = {}
+    for sample in samples:
+        by_gpu.setdefault(sample.bus_id, []).append(sample)
+    faults, unknown = [], []
+    for gpu, several in sorted(by_gpu.items()):
+        loaded = [sample for sample in several if sample.used_pct]
+        slow: dict[str, int] = {}
+        for sample in loaded[1:]:
+            for name in _names(sample.reasons or 0):
+                slow[name] = slow.get(name, 0) + 1
+        for name, times in slow.items():
+            faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded) - 1} samples under load")
+        if len(loaded) < LEAST_SAMPLES:
+            unknown.append(f"GPU {gpu} was under load in {len(loaded)} of {len(several)} samples")
+        elif any(sample.reasons is None for sample in loaded[1:]):
+            unknown.append(f"GPU {gpu} does not tell why its clocks are low")
+    if faults:
+        return Finding(CheckOutcome.FAILED, some(faults, _SHOWN, "; "))
+    if len(by_gpu) != count:
+        unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their clocks")
+    if unknown or not by_gpu:
+        return Finding(CheckOutcome.UNMEASURED, some(unknown, _SHOWN, "; ") or "no sample")
+    return Finding(CheckOutcome.PASSED, f"{len(by_gpu)} GPUs without a slowdown under load")
+
+
+def _names(reasons: int) -> list[str]:
+    """Faults among the reasons; a bit that is unknown is one."""
+    names = [name for bit, name in FAULTS.items() if reasons & bit]
+    strange = reasons & ~sum(FAULTS) & ~sum(HARMLESS)
+    return [*names, f"unknown reason {strange:#x}"] if strange else names
