@@ -193,5 +193,5 @@ def world_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(runs, "load_rack", made.rack)
     # its checks read nothing that could be read again
     monkeypatch.setattr(proof, "reread", lambda *_: Reread())
-    monkeypatch.setattr(runs, "_architecture", lambda rack, wanted: runs.architectures.load(wanted or "small"))
+    monkeypatch.setattr(runs, "architecture_of", lambda rack, wanted: runs.architectures.load(wanted or "small"))
     return made
