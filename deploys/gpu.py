@@ -15,7 +15,7 @@ from deploys.reboot import reboot
 from deploys.versions import kernel, repositories
 from rackproof.configure import operations as common
 from rackproof.configure.deploy import alone, deploy
-from rackproof.configure.gpu import operations, plan, repository, simulated
+from rackproof.configure.gpu import operations, plan, repository, simulated, tools
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import machine_here
 from rackproof.configure.site import here
@@ -83,6 +83,10 @@ def gpu_driver() -> None:
         operations.nvlink_domain(name="NVLink domain", declared=plan.imex_domains(site))
     if planned.tuning:
         operations.tuned(name="Settings", wanted=planned.tuning, machine=machine)
+    for tool in tools.wanted(planned.stack):  # a program that cannot be built keeps no node from its reboot
+        operations.built(
+            name=f"Build {tool.name}", tool=tool, _timeout=INSTALL_TIMEOUT_S, _ignore_errors=True
+        )  # fmt: skip
 
 
 @deploy("GPUDirect Storage")

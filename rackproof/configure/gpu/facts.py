@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackproof.configure.facts import Answer, answer, complete
-from rackproof.configure.gpu import runtimes, state, storage
+from rackproof.configure.gpu import runtimes, state, storage, tools
 from rackproof.parse.nvlink_domain import DOMAIN, parse_nvlink_domains
 
 
@@ -32,3 +32,6 @@ GdsCheck = answer(
 
 Runtimes = answer("Runtimes", runtimes.state_command, runtimes.parse_state)
 """How container runtimes hand out GPUs."""
+
+BuiltTools = answer("BuiltTools", tools.STATE, tools.parse_state)
+"""Digest of the sources of the programs that were built on the node, by tool."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from rackproof.configure.inputs import Repository
+from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
 from rackproof.core.texts import Host, Name, Option, Path, Value
 
@@ -32,6 +32,19 @@ class Imex(Inputs):
         if self.domain and self.nodes:
             raise ValueError("give either domain or nodes")
         return self
+
+
+class GpuTools(Inputs):
+    """Programs that measure GPUs and that no distribution has, built on GPU nodes from archives (``.tar.gz``). Needs
+    CUDA's toolkit on the node (``gpu.cuda``). What cannot be built is reported, and the deploy goes on."""
+
+    nvbandwidth: Download | None = None
+    """Sources of NVIDIA's nvbandwidth, linked as ``/usr/local/bin/nvbandwidth``."""
+    nccl_tests: Download | None = None
+    """Sources of NVIDIA's nccl-tests, built with MPI and linked from /usr/local/bin; they need NCCL (``gpu.nccl``)."""
+    perftest: Download | None = None
+    """Sources of perftest, built with CUDA in /opt/rackproof/tools/perftest/bin: the distribution's package, which has
+    the same names, cannot reach GPU memory."""
 
 
 class GpuStack(Inputs):
@@ -111,6 +124,7 @@ class GpuStack(Inputs):
     architecture where it promises GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
     packages: tuple[Name, ...] = ()
     """Further packages from the same repository."""
+    tools: GpuTools = GpuTools()
     torch: Path | None = None
     """Folder of PyTorch on the nodes, ``/opt/torch/lib/python3.12/site-packages``, for the distribution's python3: the
     benchmark of matrix products and memory uses it. Default: what python3 finds by itself."""

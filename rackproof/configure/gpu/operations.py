@@ -12,7 +12,7 @@ from pyinfra.context import host, inventory, state
 from rackproof.configure import facts as shared_facts
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import reboot_mark
-from rackproof.configure.gpu import facts, install, scripts, storage, tuning
+from rackproof.configure.gpu import facts, install, scripts, storage, tools, tuning
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
@@ -336,3 +336,19 @@ def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
     actual = ask(facts.Runtimes, "the container runtimes")
     plan = runtime_plans.plan(wanted, actual, installing=not state.is_executing, owned=owned)
     yield from journaled(plan, "container runtimes hand out GPUs")
+
+
+@operation()
+def built(tool: tools.Tool) -> Commands:
+    """Build a program that measures GPUs from its declared sources, where the node has it from no or other ones.
+
+    + tool: name, sources and programs (``tools.wanted``)
+
+    **Example:**
+
+    .. code:: python
+
+        gpu.built(name="Build nvbandwidth", tool=tools.wanted(stack)[0])
+    """
+    actual = ask(facts.BuiltTools, "the programs that were built")
+    yield from journaled(tools.plan(tool, actual), f"{tool.name} is built from the declared sources")

@@ -13,6 +13,7 @@ from typing import Final
 
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.tools import build_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
@@ -162,7 +163,7 @@ def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> t
         packages += [Package(name) for name in names]
     if declared.gds:
         packages += _gds(stack)
-    packages += [Package(name) for name in stack.packages]
+    packages += [Package(name) for name in (*build_packages(stack, machine.family), *stack.packages)]
     return tuple(packages)
 
 

@@ -1,0 +1,99 @@
+"""Programs that measure GPUs and that no distribution has: built on the node from sources of the inventory. Pure.
+
+A node keeps the digest of the sources beside the programs, so that other sources are built again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rackproof import shell
+from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.inputs import Download
+from rackproof.configure.script_plan import ScriptPlan
+from rackproof.configure.storage_client import install
+from rackproof.core.plan import Change
+
+FOLDER: Final = "/opt/rackproof/tools"
+COMMANDS: Final = "/usr/local/bin"
+"""Where programs without a packaged namesake are linked."""
+_NCCL_TESTS: Final = ("all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "sendrecv")
+_PERFTEST: Final = ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "ib_send_lat")
+STATE: Final = f'for f in {FOLDER}/*/sha256; do [ ! -f "$f" ] || echo "$f $(cat "$f")"; done'
+
+
+_PACKAGES: Final = {
+    "debian": {
+        "nvbandwidth": "cmake g++ libboost-program-options-dev make",
+        "nccl_tests": "g++ libopenmpi-dev make",
+        "perftest": "autoconf automake libibumad-dev libibverbs-dev libpci-dev librdmacm-dev libtool make",
+    },
+    "rhel": {
+        "nvbandwidth": "boost-devel cmake gcc-c++ make",
+        "nccl_tests": "gcc-c++ make openmpi-devel",
+        "perftest": "autoconf automake libtool make pciutils-devel rdma-core-devel",
+    },
+}
+"""What a build needs of the distribution (READMEs of the tools)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One archive and the programs that it gives."""
+
+    name: str
+    """Its key below ``gpu.tools``."""
+    download: Download
+    programs: tuple[str, ...]
+    """Paths below the built sources."""
+    linked: bool
+    """Whether its programs are linked from ``COMMANDS``. perftest's are not: a package has programs of these names."""
+
+
+def wanted(stack: GpuStack) -> tuple[Tool, ...]:
+    """Tools with declared sources."""
+    declared = stack.tools
+    entries = (
+        ("nvbandwidth", declared.nvbandwidth, ("nvbandwidth",), True),
+        ("nccl_tests", declared.nccl_tests, tuple(f"build/{name}_perf" for name in _NCCL_TESTS), True),
+        ("perftest", declared.perftest, _PERFTEST, False),
+    )
+    return tuple(Tool(name, source, programs, link) for name, source, programs, link in entries if source)
+
+
+def build_packages(stack: GpuStack, family: str) -> tuple[str, ...]:
+    """Packages of the distribution that the builds need, beside CUDA's toolkit (``gpu.cuda``)."""
+    needed = _PACKAGES["debian" if family == "debian" else "rhel"]
+    return tuple(dict.fromkeys(package for tool in wanted(stack) for package in needed[tool.name].split()))
+
+
+def parse_state(lines: Sequence[str]) -> dict[str, str]:
+    """Digest of the sources by tool, from the answer to ``STATE``. Raises ValueError on anything else."""
+    built = {}
+    for line in lines:
+        path, digest = line.split(" ")
+        if not path.startswith(f"{FOLDER}/") or len(digest) != 64:
+            raise ValueError(f"expected a tool and the digest of its sources, got {line!r}")
+        built[path.removeprefix(f"{FOLDER}/").removesuffix("/sha256")] = digest
+    return built
+
+
+def plan(tool: Tool, built: Mapping[str, str]) -> ScriptPlan:
+    """Script that builds a tool; none where the node has it from these sources."""
+    if built.get(tool.name) == tool.download.sha256:
+        return ScriptPlan()
+    why = "built from other sources" if tool.name in built else "not built"
+    lines = (install.fetch(tool.download), build_script(tool, install.place(tool.download), FOLDER, COMMANDS))
+    return ScriptPlan(lines, (Change(what=f"build {tool.name} of {tool.download.url}", why=why),))
+
+
+def build_script(tool: Tool, sources: str, folder: str, commands: str) -> str:
+    """Shell lines that build downloaded sources and put the programs below ``folder``."""
+    unpack = shell.script(install.__name__, "unpack", sources=sources)
+    build = shell.script(
+        __name__, "build_tool", *tool.programs, tool=tool.name, prefix=f"{folder}/{tool.name}",
+        sha256=tool.download.sha256, links=commands if tool.linked else "",
+    )  # fmt: skip
+    return f"{unpack}\n{build}"

@@ -1,0 +1,114 @@
+"""Programs that measure GPUs are built from the declared sources, and only when they are others than before."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from rackproof.configure.gpu import tools
+from rackproof.configure.gpu.inputs import GpuStack
+from tests.unit.configure.gpu.test_packages import names
+
+SHA = "ab" * 32
+STACK = GpuStack.model_validate(
+    {
+        "tools": {
+            name: {"url": f"https://mirror/{name}.tar.gz", "sha256": SHA}
+            for name in ("nvbandwidth", "nccl_tests", "perftest")
+        }
+    }
+)
+TOOLS = {tool.name: tool for tool in tools.wanted(STACK)}
+MAKE = {
+    "nvbandwidth": "echo '#!/bin/sh' >nvbandwidth && chmod 755 nvbandwidth",
+    "nccl_tests": f"mkdir -p build && for p in {' '.join(TOOLS['nccl_tests'].programs)};"
+    ' do echo "$NVCC_APPEND_FLAGS $*" >$p; chmod 755 $p; done',
+    "perftest": "for p in " + " ".join(TOOLS["perftest"].programs) + "; do echo x >$p; chmod 755 $p; done",
+}  # fmt: skip
+
+
+def build(name: str, folder: Path, make: str, nvcc: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the build with programs of a folder instead of compilers."""
+    programs = folder / "programs"
+    programs.mkdir()
+    mpicc = "case $1 in *incdirs) echo /mpi/include;; *) echo /mpi/lib;; esac"
+    fakes = {"make": make, "cmake": "test -f CMakeLists.txt", "mpicc": mpicc}
+    fakes |= {"nvcc": "exit 1"} if nvcc else {}
+    for program, text in fakes.items():
+        (programs / program).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / program).chmod(0o755)
+    archive = folder / "sources.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for file, text in {"CMakeLists.txt": "", "autogen.sh": "#!/bin/sh\n", "configure": "#!/bin/sh\n"}.items():
+            entry = tarfile.TarInfo(f"top/{file}")
+            entry.size, entry.mode = len(text), 0o755
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    script = tools.build_script(TOOLS[name], str(archive), str(folder / "tools"), str(folder / "bin"))
+    script = script.replace("/var/log/", f"{folder}/").replace("/usr/local/cuda/bin/nvcc", f"{folder}/none/nvcc")
+    environment = {**os.environ, "PATH": f"{programs}:/usr/bin:/bin"}
+    shell = ["sh", "-euc", script]
+    return subprocess.run(shell, capture_output=True, text=True, timeout=60, env=environment, check=False)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_programs_and_the_digest_of_their_sources_are_installed(name: str, tmp_path: Path) -> None:
+    ended = build(name, tmp_path, MAKE[name])
+    assert ended.returncode == 0, ended.stderr
+    tool = TOOLS[name]
+    installed = tmp_path / "tools" / name
+    assert (installed / "sha256").read_text() == f"{SHA}\n"
+    for program in tool.programs:
+        assert (installed / "bin" / Path(program).name).exists()
+        assert (tmp_path / "bin" / Path(program).name).is_symlink() == tool.linked
+    if name == "nccl_tests":
+        asked = (installed / "bin/all_reduce_perf").read_text()
+        assert asked.startswith(" -I/mpi/include -L/mpi/lib -j")
+        assert "MPI=1" in asked
+
+
+@pytest.mark.parametrize(
+    ("make", "nvcc", "words"),
+    [
+        ("echo 'kernels.cu(7): error' >&2; exit 2", True, "kernels.cu(7): error"),
+        ("true", True, "its build gives no nvbandwidth"),
+        (MAKE["nvbandwidth"], False, "no nvcc on this node: gpu.cuda"),
+    ],
+)
+def test_a_failed_build_says_why_and_leaves_the_old_programs(make: str, nvcc: bool, words: str, tmp_path: Path) -> None:
+    old = tmp_path / "tools/nvbandwidth/bin/nvbandwidth"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    ended = build("nvbandwidth", tmp_path, make, nvcc)
+    assert ended.returncode != 0
+    assert words in ended.stderr
+    assert old.read_text() == "old"
+
+
+def test_what_is_built_from_these_sources_is_not_built_again() -> None:
+    tool = TOOLS["nvbandwidth"]
+    state = tools.parse_state([f"{tools.FOLDER}/nvbandwidth/sha256 {SHA}"])
+    assert not tools.plan(tool, state)
+    for other, why in (({}, "not built"), ({"nvbandwidth": "cd" * 32}, "built from other sources")):
+        plan = tools.plan(tool, other)
+        assert [(change.what, change.why) for change in plan.changes] == [
+            ("build nvbandwidth of https://mirror/nvbandwidth.tar.gz", why)
+        ]
+        assert SHA in plan.script
+
+
+@pytest.mark.parametrize("line", ["", "/opt/rackproof/tools/x/sha256 12", f"/etc/passwd {SHA}", "a b c"])
+def test_an_odd_state_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a tool|unpack"):
+        tools.parse_state([line])
+
+
+def test_builds_bring_their_packages_and_nothing_is_built_unasked() -> None:
+    assert tools.wanted(GpuStack()) == ()
+    declared = {"tools": {"nvbandwidth": {"url": "https://mirror/n.tar.gz", "sha256": SHA}}}
+    assert names("debian 13", "26b9", **declared)[-4:] == ["cmake", "g++", "libboost-program-options-dev", "make"]
+    assert "cmake" not in names("debian 13", "26b9")
