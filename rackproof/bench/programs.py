@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rackproof.bench.step import Step
-from rackproof.core.evidence import CheckOutcome, CheckResult, Kind
+from rackproof.configure.collectives.inputs import CollectiveInputs
+from rackproof.configure.settings import read_inputs
+from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
 from rackproof.core.programs import CHECK, HINT, PROTECTS, judge_program, programs_of
 from rackproof.core.rack import fold
 from rackproof.evidence.session import Session
@@ -22,7 +24,8 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
     """Record a result per node and program of the steps. Returns a line per fault."""
     programs: dict[str, dict[str, None]] = {}
     for place in (place for step in steps for place in step.expects):
-        names = dict.fromkeys(programs_of(place.metric, place.labels))
+        launcher = "ssh" if place.scope is Scope.NODE else _launcher(session, place)
+        names = dict.fromkeys(programs_of(place.metric, place.labels, launcher))
         for member in place.members:
             programs.setdefault(member.partition("/")[0], {}).update(names)
     commands = {node: script(__name__, "programs", *names) for node, names in programs.items() if names}
@@ -33,6 +36,12 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
             if result.outcome is not CheckOutcome.PASSED:
                 faults.setdefault(result.message, []).append(node)
     return [f"{fold(dict.fromkeys(nodes))}: {text}" for text, nodes in faults.items()]
+
+
+def _launcher(session: Session, place: Measurement) -> str:
+    """Of a collective between nodes."""
+    launcher = str(read_inputs(session.rack.node(place.members[0].partition("/")[0]), CollectiveInputs).launcher)
+    return launcher if place.metric.startswith("collective.") else "mpirun"
 
 
 def is_question(command: str) -> bool:

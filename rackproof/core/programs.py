@@ -50,13 +50,20 @@ OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
 """Programs that a distribution's package installs outside PATH: RHEL's openmpi leaves it to environment modules."""
 
 
-def programs_of(metric: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Programs that a measurement runs on each of its nodes."""
+def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun") -> tuple[str, ...]:
+    """Programs that a measurement runs on each of its nodes. ``launcher``: of a collective, see ``launcher_in``."""
     family = metric.partition(".")[0]
     if family == "collective":
-        engine, op = labels.get("engine"), labels.get("op", "")
-        return ("mpirun", "python3") if engine == "mpi" else ("mpirun", f"{op}_perf")
+        own = f"{labels.get('op', '')}_perf" if labels.get("engine") == "nccl-tests" else "python3"
+        return (own,) if launcher == "ssh" else (launcher, own)
     return _BY_METRIC.get(metric, _BY_METRIC.get(family, ()))
+
+
+def launcher_in(command: str | None) -> str:
+    """What started a collective: ``mpirun``, ``srun``, or ``ssh`` for programs that ran by themselves."""
+    words = command.split() if command else ["mpirun"]
+    names = [word.strip("'").rpartition("/")[2] for word in words]
+    return next((name for name in ("mpirun", "srun") if name in names), "ssh")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from rackproof.bench.collective_command import Requested, launcher_of, requested_by
+from rackproof.bench.collective_command import Requested, launcher_of, leads, requested_by
 from rackproof.core.collective import busbw_factor, least_received
 from rackproof.parse import mpi_probe, nccl_log
 from rackproof.parse.port_counters import BEGINS
@@ -208,6 +208,8 @@ class FabricNodes:
         if asked.engine == "nccl-tests":
             self._uses(asked, asked.hosts)
             return self._nccl(asked.op, command, hosts)
+        if not leads(command):
+            return ""
         rows = []
         time_us = self.slow.get(asked.interface or "", 1.0) * (1000.0 + next(self.serial) / 1000)
         for size in asked.sizes:
@@ -217,8 +219,19 @@ class FabricNodes:
                  "busbw_GBps": alg * busbw_factor(asked.op, len(hosts)), "wrong": 0,
                  "samples_us": [time_us] * asked.iterations}
             )  # fmt: skip
-        document = {"rackproof_collectives": 1, "engine": "mpi", "op": asked.op, "ranks": len(hosts), "hosts": hosts,
-                    "dtype": "float32", "warmup": asked.warmup, "mpi": "Open MPI v5.0.7", "results": rows}  # fmt: skip
+        document = {
+            "rackproof_collectives": 1,
+            "engine": asked.engine,
+            "op": asked.op,
+            "ranks": len(hosts),
+            "hosts": hosts,
+            "dtype": "float32",
+            "warmup": asked.warmup,
+            "mpi": "Open MPI v5.0.7",
+            "results": rows,
+        }
+        if asked.engine == "torch":
+            document["backend"] = "gloo"  # fmt: skip
         return json.dumps(document) + "\n"
 
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:

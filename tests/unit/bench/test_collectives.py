@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.architectures import load
+from rackproof.bench import collective_launch
 from rackproof.bench.collective_command import launcher_of, leads, requested_by
 from rackproof.bench.collective_engines import split_by_rails
 from rackproof.bench.gaps import plan_gaps
@@ -16,6 +17,7 @@ from rackproof.bench.nccl_used import READING
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
+from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Node, Rack
@@ -196,6 +198,43 @@ def test_one_node_that_fails_leaves_the_others_their_numbers(tmp_path: Path) -> 
     made = measured(tmp_path, RING, nodes)
     assert made[f"busbw {GIB} gpu-01"].samples
     assert "no CUDA-capable device" in (made[f"busbw {GIB} gpu-02"].reason or "")
+
+
+TORCH = "collectives/torch/all_reduce"
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "mpirun", "srun"])
+def test_torch_runs_under_every_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher=launcher))  # type: ignore[arg-type]
+    made = measured(tmp_path, TORCH, FabricNodes(), "torch")
+    assert made
+    for measurement in made.values():
+        assert measurement.reason is None, measurement.reason
+        assert len(measurement.samples) == 2
+        assert measurement.conditions["backend"] == "gloo"
+        assert launcher_of(measurement.conditions["command"]) == launcher
+
+
+def test_torch_over_ssh_needs_all_nodes_to_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="ssh"))
+    nodes = FabricNodes()
+    plain = nodes.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = plain(node, command)
+        if node == "gpu-02" and launcher_of(command) and result is not None:
+            return CommandResult(node, command, 1, b"", b"RuntimeError: connection closed by peer")
+        return result
+
+    nodes.answer = answer  # type: ignore[method-assign]
+    made = measured(tmp_path, TORCH, nodes, "torch")
+    assert all("connection closed by peer" in (m.reason or "") for m in made.values())
+
+
+def test_nccl_tests_cannot_span_nodes_over_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="ssh"))
+    made = measured(tmp_path, RACK, FabricNodes())
+    assert all("nccl-tests needs mpirun or srun between nodes" in (m.reason or "") for m in made.values())
 
 
 def test_a_missing_mpi_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""Launchers: the command line fits what is on the nodes, and what does not fit is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackproof.bench.collective_command import requested_by
+from rackproof.bench.collective_launch import inputs_of
+from rackproof.bench.launchers import chosen_mpirun, exported, mpirun, srun
+from rackproof.core.programs import launcher_in, programs_of
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.mpi_probe import MARK, parse_mpi_probe
+from rackproof.parse.nccl_log import parse_nccl_log
+from rackproof.shell import script
+
+V4, V5 = "mpirun (Open MPI) 4.1.4", "mpirun (Open MPI) 5.0.7"
+LIB4, LIB5 = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "Open MPI v5.0.7, package: Debian OpenMPI"
+RHEL = "/usr/lib64/openmpi/bin/mpirun"
+HPCX = "mpirun /opt/hpcx/ompi/bin/mpirun mpirun (Open MPI) 4.1.7rc1\n"
+
+
+def answer(*lines: str, mpi4py: str = LIB5, slurm: str = "none pmix_v4 pmi2") -> str:
+    return "".join(f"{line}\n" for line in (MARK, *lines, f"mpi4py {mpi4py}", f"srun {slurm}", "end of mpi"))
+
+
+def default(version: str, path: str = "/usr/bin/mpirun") -> tuple[str, str]:
+    return f"default {path}", f"mpirun {path} {version}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "with_mpi4py", "word"),
+    [
+        (answer(*default(V5)), answer(*default(V5)), True, "mpirun"),
+        (answer(*default(V4), mpi4py=LIB4), answer(*default(V4), mpi4py=LIB4), True, "mpirun"),
+        # RHEL: outside PATH; HPC-X beside a package that mpi4py was built against; an Intel MPI first on the PATH
+        (*[answer(f"mpirun {RHEL} {V4}", mpi4py=LIB4)] * 2, True, RHEL),
+        (*[answer(*default(V5), HPCX.strip())] * 2, True, "mpirun"),
+        (*[answer(HPCX.strip(), mpi4py="")] * 2, False, "/opt/hpcx/ompi/bin/mpirun"),
+        (*[answer(*default("Intel(R) MPI Library for Linux* OS, Version 2021.9"), HPCX.strip())] * 2, False,
+         "/opt/hpcx/ompi/bin/mpirun"),
+        # on one PATH only
+        (answer(*default(V5)), answer(f"mpirun /usr/bin/mpirun {V5}"), True, "/usr/bin/mpirun"),
+    ],
+)  # fmt: skip
+def test_the_mpi_that_suits_all_nodes_is_taken(first: str, second: str, with_mpi4py: bool, word: str) -> None:
+    assert chosen_mpirun({"a": parse_mpi_probe(first), "b": parse_mpi_probe(second)}, with_mpi4py) == word
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (answer(), answer(*default(V5)), "a has no MPI"),
+        (answer(*default(V5)), answer(), "b has no /usr/bin/mpirun"),
+        (answer(*default(V5)), answer(*default(V4)), "is mpirun (Open MPI) 4.1.4 on b, expected mpirun (Open MPI) 5"),
+        (*[answer(*default("HYDRA build details:"))] * 2, "is HYDRA build details:, expected Open MPI 4.1 or newer"),
+        (*[answer(*default("mpirun (Open MPI) 3.1.6"))] * 2, "expected Open MPI 4.1 or newer"),
+        (*[answer(*default(V5), mpi4py="MPICH Version: 4.2.0")] * 2, "a is built against MPICH Version: 4.2.0"),
+        (*[answer(*default(V5), mpi4py=LIB4)] * 2, "mpi4py of a is built against Open MPI v4.1.4"),
+        (*[answer(*default(V5), mpi4py="ModuleNotFoundError: No module named 'mpi4py'")] * 2, "ModuleNotFoundError"),
+    ],
+)  # fmt: skip
+def test_an_mpi_that_does_not_suit_is_named(first: str, second: str, reason: str) -> None:
+    with pytest.raises(ParseError) as error:
+        chosen_mpirun({"a": parse_mpi_probe(first), "b": parse_mpi_probe(second)}, True)
+    assert reason in str(error.value)
+
+
+def test_a_path_is_kept_and_the_collectives_of_hpcx_are_left_out() -> None:
+    line = mpirun(["a", "b"], 8, "rail0", "/opt/hpcx/ompi/bin/mpirun") + exported({"NCCL_ALGO": "Ring"})
+    requested = requested_by(f"{line} all_reduce_perf -b 8 -e 64 -f 2 -n 20 -w 5 -c 1 -g 1")
+    assert (requested.hosts, requested.ranks, requested.environment["NCCL_ALGO"]) == (("a", "b"), 16, "Ring")
+    assert "--mca coll ^hcoll,ucc" in line
+    assert "hcoll" not in mpirun(["a", "b"], 8, "rail0"), "the command line of earlier runs"
+
+
+def test_a_job_of_slurm_ends_with_its_limit_and_as_a_whole() -> None:
+    line = srun(["a", "b"], 8, {"NCCL_DEBUG": "INFO"}, 90.0, mpi=True, gpus=True, partition="gpu")
+    requested = requested_by(f"{line} all_reduce_perf -b 8 -e 64 -f 2 -n 20 -w 5 -c 1 -g 1")
+    assert (requested.hosts, requested.ranks_per_node, requested.ranks) == (("a", "b"), 8, 16)
+    assert {"--time=2", "--kill-on-bad-exit=1", "--mpi=pmix", "--gpus-per-node=8", "--partition=gpu"} <= set(
+        line.split()
+    )
+
+
+def test_programs_are_those_that_the_launcher_starts() -> None:
+    labels = {"engine": "nccl-tests", "op": "all_reduce"}
+    for launcher, names in (("mpirun", ("mpirun", "all_reduce_perf")), ("srun", ("srun", "all_reduce_perf")),
+                            ("ssh", ("all_reduce_perf",))):  # fmt: skip
+        assert programs_of("collective.busbw", labels, launcher) == names
+    assert programs_of("collective.busbw", {"engine": "torch", "op": "all_reduce"}, "ssh") == ("python3",)
+    assert launcher_in(None) == "mpirun"
+    assert launcher_in("env A=1 /opt/hpcx/ompi/bin/mpirun -n 2 all_reduce_perf") == "mpirun"
+    assert launcher_in("env A=1 srun --nodes=2 all_reduce_perf") == "srun"
+    assert launcher_in("env A=1 all_reduce_perf -b 8") == "ssh"
+
+
+def test_nodes_with_other_inputs_are_named() -> None:
+    rack = Rack("x", (Node("a", ("gpu",), {"collectives": {"launcher": "srun"}}), Node("b", ("gpu",))))
+    assert inputs_of(rack, ["a"]).launcher == "srun"
+    with pytest.raises(ParseError, match="collectives of b differs from that of a"):
+        inputs_of(rack, ["a", "b"])
+
+
+# The scripts themselves.
+
+LOG = """gpu-01:4711:4711 [0] NCCL INFO NCCL_ALGO set by environment to Ring.
+gpu-01:4711:4712 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.1<0>
+gpu-01:4711:4712 [0] NCCL INFO Using network IB
+gpu-01:4711:4712 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
+gpu-01:4711:4712 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/1/GDRDMA(PCI)/Shared
+gpu-01:4711:4712 [0] NCCL INFO Channel 01/0 : 1[1] -> 0[0] [receive] via NET/IB/1(0)/GDRDMA
+gpu-01:4711:4712 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] [send] via NET/IB/1
+gpu-01:4711:4712 [0] NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM
+gpu-01:4711:4712 [0] NCCL INFO 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels
+gpu-01:4711:4712 [0] NCCL INFO ncclCommInitRank comm 0x55d rank 0 nranks 2 cudaDev 0 commId 0x1 - Init COMPLETE
+gpu-01:4711:4712 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}
+gpu-01:4711:4712 [0] NCCL INFO Setting affinity for GPU 0 to ffff
+
+[2026-09-06 18:39:07] gpu-01:4711:4711 [0] misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed
+"""
+"""Written to the formats of src/transport/net.cc, src/init.cc and src/debug.cc."""
+
+
+def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
+    (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
+    command = script("rackproof.bench.x", "nccl_log", home=str(tmp_path))
+    texts = [subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    log, empty = map(parse_nccl_log, texts)
+    assert texts[0] != texts[1] != subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
+    assert (log.files, log.ranks, log.channels, log.nvls) == (1, frozenset({0}), 16, True)
+    assert log.adapters == {0: "mlx5_0", 1: "mlx5_1"}
+    uses = {(use.device, use.receives, use.gpudirect): count for (_, use), count in log.networks.items()}
+    assert uses == {(1, False, False): 1, (1, True, True): 2}
+    assert (dict(log.inside), log.algorithms) == ({"P2P": 1}, frozenset({"Ring"}))
+    assert log.environment == {"NCCL_ALGO": "Ring"}
+    assert log.warnings == ("Call to ibv_open_device failed",)
+    assert (empty.files, empty.networks) == (0, {})
+
+
+def test_the_probe_says_what_is_there(tmp_path: Path) -> None:
+    program = tmp_path / "mpirun"
+    program.write_text(f"#!/bin/sh\necho\necho '{V4}'\n")
+    program.chmod(0o755)
+    (tmp_path / "python3").symlink_to(sys.executable)
+    command = script("rackproof.bench.x", "mpi_probe", declared=str(program))
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    )
+    probed = parse_mpi_probe(done.stdout)
+    assert (probed.launchers[0].path, probed.launchers[0].version) == (str(program), (4, 1, 4))
+    assert [one.path for one in probed.launchers].count(str(program)) == 1
+    assert probed.launchers[0].default
+
+
+@pytest.mark.parametrize(("parser", "text"), [(parse_mpi_probe, answer(*default(V5)))])
+def test_every_truncation_of_a_probe_is_refused(parser, text: str) -> None:  # type: ignore[no-untyped-def]
+    for length in range(len(text)):
+        with pytest.raises(ParseError):
+            parser(text[:length])
+
+
+WHOLE = """rackproof nccl log 1
+gpu-01
+6f1c6c1e-0000-4000-8000-000000000000
+files 1
+      1 [0] INFO Using network IB
+      2 [0] INFO Channel [receive] via NET/IB/1/GDRDMA
+      1 [0] WARN NET/IB : Got async event : port error
+end of nccl log
+"""
+
+
+def test_every_truncation_of_a_log_is_refused() -> None:
+    parse_nccl_log(WHOLE)
+    for length in range(len(WHOLE)):
+        with pytest.raises(ParseError):
+            parse_nccl_log(WHOLE[:length])
+
+
+@given(st.text(max_size=80))
+def test_any_other_line_is_refused_or_a_line_of_nccl(line: str) -> None:
+    for parser, text in ((parse_nccl_log, WHOLE.replace("end of", f"{line}\nend of")),
+                         (parse_mpi_probe, answer(line))):  # fmt: skip
+        with suppress(ParseError):  # and no other exception
+            parser(text)
