@@ -49,11 +49,15 @@ def start(hosts, ranks, node):
 
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: (end(), sys.exit(143)))
-    while any(process.poll() is None for process in processes):
-        if any(process.poll() for process in processes):
+    first = 0
+    while any(process.poll() is None for process in processes) or not first:
+        first = first or next((process.returncode for process in processes if process.poll()), 0)
+        if first:  # the others are killed: their status says nothing
             end()
+        elif all(process.poll() == 0 for process in processes):
+            break
         time.sleep(0.05)
-    return next((code if code > 0 else 128 - code for code in (p.returncode for p in processes) if code), 0)
+    return first if first >= 0 else 128 - first
 
 
 class Operation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,15 @@ def test_any_other_line_is_refused_or_a_line_of_nccl(line: str) -> None:
                          (parse_mpi_probe, answer(line))):  # fmt: skip
         with suppress(ParseError):  # and no other exception
             parser(text)
+
+
+def test_a_rank_that_fails_ends_the_others_of_its_node() -> None:
+    """Without torch every rank fails; the process that started them ends with their status."""
+    program = files("rackproof.bench").joinpath("torch_collectives.py")
+    words = ["all_reduce", "8", "8", "2", "1", "0", "gloo", "127.0.0.1:29599", "a,b", "3", "1"]
+    done = subprocess.run(
+        [sys.executable, "-I", str(program), *words], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 1
+    assert "torch" in done.stderr
+    assert not done.stdout, "no torch, no figures"
