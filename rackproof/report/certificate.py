@@ -52,6 +52,7 @@ from rackproof.report.statements import (
     outcome_statement,
     part_statement,
     simulation_statements,
+    untried_statements,
     validators_statements,
 )
 from rackproof.report.versions import versions_seen
@@ -124,7 +125,11 @@ def build_certificate(
         deploys=tuple(_deploy(d) for d in deploys),
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
-        simulated=simulation_statements(run.nodes, architecture, measurements) + validators_statements(run),
+        simulated=(
+            *simulation_statements(run.nodes, architecture, measurements),
+            *untried_statements(measurements),
+            *validators_statements(run),
+        ),
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(

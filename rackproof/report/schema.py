@@ -220,7 +220,8 @@ class Certificate(Model):
     kit_version: str
     versions: tuple[VersionSeen, ...]
     simulated: tuple[str, ...]
-    """Sentences about virtual or simulated parts; empty for a real rack."""
+    """Sentences about virtual or simulated parts, and about benchmarks and validators that are not proven or not the
+    kit's; empty for a real rack without them."""
     sizing: SizingSummary | None = None
     """None if nothing was measured."""
     notes: tuple[str, ...]

@@ -12,6 +12,7 @@ from rackproof.core.architecture import Architecture, Metadata, Weakening
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo, RunInfo
+from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict
@@ -149,12 +150,37 @@ def simulation_statements(
     return tuple(statements)
 
 
+def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
+    """What was measured by benchmarks that the kit's authors could not try (README, "What is supported")."""
+    families = sorted(
+        {
+            f"{m.metric.partition('.')[0]}.*"
+            for m in measurements
+            if m.samples and {_benchmark(m.metric), m.labels.get("engine")} & UNTRIED
+        }
+    )
+    if not families:
+        return ()
+    return (
+        f"Figures of {' and '.join(families)} are from benchmarks that the kit's authors have never run on a GPU:"
+        " compare them with the tools' own output, which is in the evidence.",
+    )
+
+
+def _benchmark(metric: str) -> str:
+    """Empty for a metric that this kit does not know."""
+    return METRICS[metric].benchmark if metric in METRICS else ""
+
+
 def validators_statements(run: RunInfo) -> tuple[str, ...]:
     """Which validators ran, where they are not the kit's."""
     if run.own_validators is None:
         return ()
     return (f"Checked by the site's validators in {run.own_validators} (sha256 {run.validators}), not by the kit's.",)
 
+
+UNTRIED: Final = frozenset({"gpu", "nccl-tests"})
+"""Benchmarks and engines that were tested on stand-ins and recorded outputs only."""
 
 STATED: Final = (
     "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"

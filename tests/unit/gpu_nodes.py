@@ -68,7 +68,7 @@ class GpuNodes:
         words = shlex.split(command)
         tests = words[words.index("-t") + 1 : words.index("&&")]
         shift = self.runs / 1e5
-        rows = {
+        rows: dict[str, list[list[float | None]]] = {
             "host_to_device_memcpy_ce": [[value + shift for value in self.to_device]],
             "device_to_host_memcpy_ce": [[value + shift for value in self.to_host]],
             "device_to_device_memcpy_read_ce": [

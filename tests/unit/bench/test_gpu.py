@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rackproof import architectures
 from rackproof.bench.plan import plan_steps
-from rackproof.cli import proof, runs
+from rackproof.cli import proof
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.gpu_program import parse_gpu_run
@@ -236,7 +237,7 @@ def test_an_edited_number_contradicts_its_output(gpus: Gpus) -> None:
 
 
 def test_a_node_without_gpus_in_the_plan_has_no_step(gpus: Gpus) -> None:
-    architecture = runs.architectures.load("small").model
+    architecture = architectures.load("small").model
     rack = Rack("a.py", tuple(Node(name, ("storage",), {}) for name in NODES))
     assert plan_steps(architecture, "full", rack) == []
 
@@ -282,3 +283,10 @@ def test_the_program_needs_pytorch(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "No module named 'torch'" in ended.stderr
+
+
+def test_the_page_says_that_the_benchmarks_never_ran_on_a_gpu(gpus: Gpus) -> None:
+    gpus.certify(0)
+    (statement,) = [text for text in gpus.world.certificate()["simulated"] if "never run on a GPU" in text]
+    assert statement.startswith("Figures of gpu.* are from benchmarks")
+    assert "never run on a GPU" in gpus.world.page()

@@ -109,6 +109,6 @@ def test_an_odd_state_is_refused(line: str) -> None:
 
 def test_builds_bring_their_packages_and_nothing_is_built_unasked() -> None:
     assert tools.wanted(GpuStack()) == ()
-    declared = {"tools": {"nvbandwidth": {"url": "https://mirror/n.tar.gz", "sha256": SHA}}}
-    assert names("debian 13", "26b9", **declared)[-4:] == ["cmake", "g++", "libboost-program-options-dev", "make"]
+    declared = {"nvbandwidth": {"url": "https://mirror/n.tar.gz", "sha256": SHA}}
+    assert names("debian 13", "26b9", tools=declared)[-4:] == ["cmake", "g++", "libboost-program-options-dev", "make"]
     assert "cmake" not in names("debian 13", "26b9")
