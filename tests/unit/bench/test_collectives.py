@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,15 @@ from rackproof.bench.collective_engines import split_by_rails
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.nccl_used import READING
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
-from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.rack import Node, Rack
-from rackproof.evidence.store import read_records
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.fabric import FabricNodes
@@ -59,6 +61,7 @@ def measured(folder: Path, id_: str, nodes: FabricNodes, engine: str = "nccl-tes
     return {f"{m.metric.partition('.')[2]} {m.labels['bytes']} {m.subject}": m for m in made}
 
 
+TORCH = "collectives/torch/all_reduce"
 RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_reduce/rail0"
 NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
 
@@ -88,6 +91,35 @@ def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, 
     if id_ in (NVLS, RING):
         assert bandwidth.labels["algorithm"] == bandwidth.conditions["NCCL_ALGO"]
         assert bandwidth.conditions["ranks"] == 1
+
+
+@pytest.mark.parametrize(
+    ("id_", "launcher"),
+    [(RACK, "mpirun"), (RACK, "srun"), (RAIL, "mpirun"), (NVLS, "mpirun"), (RING, "ssh"), (TORCH, "ssh")],
+)
+def test_every_number_is_read_again_from_its_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_: str, launcher: str
+) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher=launcher))  # type: ignore[arg-type]
+    engine = id_.split("/")[1]
+    made = measured(tmp_path, id_, FabricNodes(), engine)
+    assert all(measurement.samples for measurement in made.values())
+    records = read_records(tmp_path)
+    nodes = node_infos(lab_rack())
+    samples = {r.seq for r in records if r.kind is Kind.MEASUREMENT}
+    assert len(samples) == len(made)
+
+    def faults(kept: Sequence[Record]) -> dict[int, str]:
+        every = disproven(kept, partial(read_raw, tmp_path), architecture(engine), "lab", nodes)
+        return {seq: why for seq, why in every.items() if seq in samples}
+
+    assert not faults(records)
+    doubled = [
+        r.model_copy(update={"body": {**r.body, "samples": [2 * s + 1 for s in r.body["samples"]]}})
+        if r.seq in samples else r
+        for r in records
+    ]  # fmt: skip
+    assert faults(doubled).keys() == samples
 
 
 Said = Callable[[str, list[str]], list[str]]
@@ -198,9 +230,6 @@ def test_one_node_that_fails_leaves_the_others_their_numbers(tmp_path: Path) -> 
     made = measured(tmp_path, RING, nodes)
     assert made[f"busbw {GIB} gpu-01"].samples
     assert "no CUDA-capable device" in (made[f"busbw {GIB} gpu-02"].reason or "")
-
-
-TORCH = "collectives/torch/all_reduce"
 
 
 @pytest.mark.parametrize("launcher", ["ssh", "mpirun", "srun"])
