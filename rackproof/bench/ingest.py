@@ -43,8 +43,9 @@ _NODE: Final = ("cpu_time_per_sample", "cpu_utilisation")
 _BOTH: Final = ("samples_rate", "storage_bandwidth")
 
 Places = tuple[Measurement, ...]
-Runs = Sequence[tuple[int, tuple[str, ...], bool, int]]
-"""Runs of a leg: number of nodes, jobs that run together, whether caches are dropped before, accelerators of a node."""
+Runs = Sequence[tuple[int, tuple[str, ...], bool, int] | tuple[int, tuple[str, ...], bool, int, IngestData]]
+"""Runs of a leg: number of nodes, jobs that run together, whether caches are dropped before, accelerators of a node;
+and where the data comes from, if not from the leg's own place."""
 
 
 def plan(architecture: Architecture, profile: IngestProfile, rack: Rack) -> list[Step]:
@@ -77,6 +78,8 @@ class _Job:
             yield self._step("placement", f"the same accelerators on {placed} nodes", runs, (place,))
         if job.beside is not None:
             yield self._beside(job.beside)
+        if job.predict:
+            yield self._sizing()
 
     def _leg(self, data: IngestData, count: int, last: bool) -> Step:
         leg, nodes = f"{data.value}-{count}", self.nodes[:count]
@@ -108,6 +111,17 @@ class _Job:
         place = self._place("beside", metric, self.nodes, labels)
         return self._step("beside", f"alone and beside {other}", own * self.job.runs, (place,))
 
+    def _sizing(self) -> Step:
+        """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
+        count, one = len(self.nodes), (self.name,)
+        legs = (IngestData.MEMORY, IngestData.UNDECODED, IngestData.STORAGE)
+        runs = [(count, one, True, self.job.accelerators, data) for data in legs] * self.job.runs
+        places = tuple(
+            self._place("sizing", f"sizing.{metric}", self.nodes, {"workload": self.job.workload})
+            for metric in ("throughput_over_predicted", "bottleneck_agreement")
+        )
+        return self._step("sizing", "the sizing model's prediction", runs, places)
+
     def _labels(self, data: str, count: int, epoch: str = "1") -> dict[str, str]:
         protocol = "/".join(filter(None, (self.storage.fstype, self.storage.transport)))
         return {
@@ -118,7 +132,7 @@ class _Job:
 
     def _places(self, leg: str, data: str, nodes: Sequence[str], epoch: str = "1") -> Iterator[Measurement]:
         labels = self._labels(data, len(nodes), epoch)
-        reads = data == "storage"
+        reads = data in ("storage", "undecoded")
         if not self.training:
             yield self._place(leg, "inference.samples_rate", nodes, labels)
             for node in nodes:
@@ -174,8 +188,9 @@ class _IngestStep:
             why = f"{', '.join(gone)} does not answer"
         else:
             try:
-                self._make(sorted({job for _, jobs, _, _ in runs for job in jobs}))
-                for count, jobs, drop, accelerators in runs:
+                self._make(sorted({job for run in runs for job in run[1]}))
+                for count, jobs, drop, accelerators, *data in runs:
+                    self.data = data[0] if data else self.data
                     if why := self._run(self.nodes[:count], jobs, drop, accelerators):
                         break
             except DataSetError as error:

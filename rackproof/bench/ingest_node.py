@@ -2,11 +2,11 @@
 """The input pipeline of a training job, with emulated accelerators. Runs on the nodes; needs numpy and Pillow.
 
 Usage: python3 -I ingest_node.py CONFIG…, JSON objects:
-folders (the data set below each mount point), mountpoints, data (storage, memory, synthetic), node and nodes (this one
-of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, start_at (seconds
-since 1970, by this node's clock), warmup_s, seconds (of the timed part; 0: one pass over the data set), preload
-(samples of a worker for ``memory``), seed, arrivals (requests a second and worker; 0: as fast as they are taken),
-local (whether the data set is on a drive of this node), job (its name). Several CONFIG run at once.
+folders (the data set below each mount point), mountpoints, data (storage, memory, synthetic, undecoded), node and nodes
+(this one of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, start_at
+(seconds since 1970, by this node's clock), warmup_s, seconds (of the timed part; 0: one pass over the data set),
+preload (samples of a worker for ``memory``), seed, arrivals (requests a second and worker; 0: as fast as they are
+taken), local (whether the data set is on a drive of this node), job (its name). Several CONFIG run at once.
 
 Worker processes read, decode and crop; accelerators are threads that wait for batches. Every error ends the run with
 one line in ``error``. Prints one JSON line.
@@ -39,7 +39,7 @@ LATE_S = 0.25  # how much later than the others a node may begin
 END_S = 20
 DRIFT = 0.01  # how much a node's clock may gain or lose in a run
 TOKEN = struct.Struct("<Hdd")  # worker, when its request began, and since when the batch is there
-SIDES = ("bytes", "samples", "read_s", "decode_s", "wait_s", "cpu_s", "first_s", "passes")
+SIDES = ("bytes", "samples", "drained", "read_s", "decode_s", "wait_s", "cpu_s", "first_s", "passes")
 
 
 # Workers
@@ -70,6 +70,7 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
             raise Fault(f"its samples were in memory {late:.1f} s after the common start; raise start_s of the job")
     _sleep_until(start_s)
     cpu_s, due_s = time.process_time(), start_s
+    decoded, held_back = config["data"] != "undecoded", 0
     while time.monotonic() < end_s:
         began = time.monotonic()
         free = slots.acquire(timeout=max(0.0, end_s - began))
@@ -83,11 +84,15 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
             _sleep_until(min(due_s, end_s))
         for place in range(config["batch"]):
             item = next(jpegs, None)
-            if item is None or time.monotonic() >= end_s:
+            if item is None:
                 break
-            decoding = time.monotonic()
-            batch[place] = pixels(*item, config["crop"], source)
-            tally["decode_s"] += time.monotonic() - decoding
+            if time.monotonic() >= end_s:
+                held_back = 1
+                break
+            if decoded:
+                decoding = time.monotonic()
+                batch[place] = pixels(*item, config["crop"], source)
+                tally["decode_s"] += time.monotonic() - decoding
             tally["samples"] += 1
         else:
             tally["first_s"] = tally["first_s"] or time.monotonic() - start_s
@@ -97,6 +102,10 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
             continue
         break
     tally["cpu_s"] = time.process_time() - cpu_s
+    if config["data"] != "memory":
+        tally["drained"] = 1  # ends the stream with its shard
+        left = sum(1 for _ in jpegs)
+        tally["drained"] = float(left + held_back)
     _publish(sides, worker, tally)
 
 

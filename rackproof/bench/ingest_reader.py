@@ -11,7 +11,8 @@ from typing import Any, Final
 from rackproof.bench.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest_proof import check_figures, check_identity, check_together, checked_bytes
 from rackproof.bench.ingest_runs import TOOL, Part, Run, runs_of
-from rackproof.bench.ingest_stage import Counters, bound_by
+from rackproof.bench.ingest_sizing import predicted
+from rackproof.bench.ingest_stage import Bound, Counters, bound_by
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.bench.storage_commands import BEFORE
 from rackproof.bench.storage_runs import State
@@ -95,7 +96,10 @@ Values = Callable[[Sequence[Figures]], float]
 
 
 def _per_sample(figures: Sequence[Figures]) -> float:
-    return _samples(figures, lambda one: one.ratio * one.part.pipeline("bytes"))
+    samples = sum(one.part.pipeline("samples") + one.part.pipeline("drained") for one in figures)
+    if not samples:
+        raise ParseError(TOOL, "no sample was read")
+    return sum(one.ratio * one.part.pipeline("bytes") for one in figures) / samples
 
 
 def _samples(figures: Sequence[Figures], of: Callable[[Figures], float]) -> float:
@@ -144,7 +148,7 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         proven = []
         for node, part in parts:
             check_figures(part)
-            reads = part.config["data"] == "storage"
+            reads = part.config["data"] in ("storage", "undecoded")
             cold = reads and run.dropped
             counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
             proven.append(Figures(node, part, cold, counted))
@@ -164,6 +168,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         elif measurement.metric == "ingest.bytes_read_over_dataset":
             size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
             samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
+        elif measurement.metric.startswith("sizing."):
+            return _of_sizing(measurement, proven, architecture, storage)
         else:
             return _of_runs(measurement, proven, leg, architecture.storage[storage])
         used = tuple(answer for run, _ in proven for answer in run.answers.values())
@@ -231,15 +237,7 @@ def _conditions(every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: s
     """How it was measured, and what bound the last run."""
     last = every[-1]
     config, dataset = last[0].part.config, last[0].part.answer.child("dataset")
-    counters = Counters(
-        _utilisation(last) / 100,
-        max(one.part.pipeline("first_s") / max(one.part.window_s + config["warmup_s"], 1e-9) for one in last),
-        sum(one.part.pipeline("read_s") for one in last),
-        sum(one.part.pipeline("decode_s") for one in last),
-        max(one.mean_cpu for one in last),
-        None,
-    )
-    bound = bound_by(counters)
+    bound = _bound(last)
     steps = min(sum(one.part.answer.values["steps"]) // config["accelerators"] for own in every for one in own)
     return {
         "accelerator": "emulated: each batch takes the model's known time; no MLPerf result",
@@ -255,6 +253,20 @@ def _conditions(every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: s
         f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
         "programs": f"numpy {last[0].part.answer.string('numpy')}, Pillow {last[0].part.answer.string('pillow')}",
     }
+
+
+def _bound(last: Sequence[Figures]) -> Bound:
+    """The stage that bound a run."""
+    config = last[0].part.config
+    counters = Counters(
+        _utilisation(last) / 100,
+        max(one.part.pipeline("first_s") / max(one.part.window_s + config["warmup_s"], 1e-9) for one in last),
+        sum(one.part.pipeline("read_s") for one in last),
+        sum(one.part.pipeline("decode_s") for one in last),
+        max(one.mean_cpu for one in last),
+        None,
+    )
+    return bound_by(counters)
 
 
 def _states(run: Run) -> list[State]:
@@ -287,6 +299,33 @@ def _cache(runs: Sequence[Run], storage: Storage) -> str:
 
 def _rate(figures: Sequence[Figures]) -> float:
     return sum(one.part.rate for one in figures)
+
+
+def _of_sizing(
+    measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]], architecture: Architecture, storage: str
+) -> Reading:
+    """Per repetition: measured over predicted, or the share of the legs whose stage the model names."""
+    by_data: dict[str, list[list[Figures]]] = {}
+    for _, own in proven:
+        by_data.setdefault(str(own[0].part.config["data"]), []).append(own)
+    legs = [by_data.get(data, []) for data in ("memory", "undecoded", "storage")]
+    if not legs[0] or len({len(leg) for leg in legs}) > 1:
+        raise ParseError(TOOL, "the stages were not measured equally often")
+    samples, last = [], None
+    for memory, undecoded, whole in zip(*legs, strict=True):
+        last = predicted(architecture, measurement.labels["workload"], memory, undecoded)
+        alone = predicted(architecture, measurement.labels["workload"], memory, None)
+        if measurement.metric == "sizing.throughput_over_predicted":
+            samples.append(_rate(whole) / last.rate)
+        else:
+            named = [_bound(whole).stage == last.binds, _bound(memory).stage == alone.binds]
+            samples.append(sum(named) / len(named))
+    runs, every = [run for run, _ in proven], [own for _, own in proven]
+    conditions = _conditions(every, runs, storage, architecture.storage[storage])
+    if last is not None:
+        conditions |= {"predicted": last.stage, "predicted_rate": last.rate}
+    used = tuple(answer for run in runs for answer in run.answers.values())
+    return Reading(tuple(samples), used, conditions)
 
 
 def _spreads(rates: Sequence[tuple[int, float]]) -> list[float]:

@@ -46,7 +46,7 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"{measurement.labels['bytes']} B is no size of the profile"
     elif part == "gpu" and profile.gpu is not None:
         expected = _of_gpu(measurement.metric, measurement.labels, profile.gpu)
-    elif part in ("ingest", "inference", "mixed") and profile.ingest is not None and "job" in actual:
+    elif part in ("ingest", "inference", "mixed", "sizing") and profile.ingest is not None and "job" in actual:
         name = measurement.step.split("/")[2]
         expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
     return _difference(expected, actual)

@@ -22,7 +22,7 @@ READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),
     "container": (container_reader.NAME, container_reader.read_containers),
     "gpu": (gpu_reader.NAME, gpu_reader.read_gpus),
-    **dict.fromkeys(("ingest", "inference", "mixed"), (ingest_reader.NAME, ingest_reader.read_ingest)),
+    **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), (ingest_reader.NAME, ingest_reader.read_ingest)),
     "link": (link_reader.NAME, link_reader.read_links),
     "storage": (storage_reader.NAME, storage_reader.read_storage),
 }

@@ -107,7 +107,8 @@ def pieces(config, index, worker, turn):
 
 
 def stream(config, index, worker, tally):
-    """JPEGs of one worker, pass after pass; one pass only without ``seconds``."""
+    """JPEGs of one worker, pass after pass; one pass only without ``seconds``. With ``drained`` it ends with the
+    present shard: what the operating system has read ahead is then what the worker reads."""
     folders = config["folders"]
     folder = folders[worker % len(folders)]
     turn = 0
@@ -117,6 +118,8 @@ def stream(config, index, worker, tally):
                 yield from samples_of(folder, index["format"], entry, tally, only)
             except (Damaged, tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
                 raise Fault(f"{folder}/{entry['name']}: {error}") from None
+            if tally["drained"]:
+                return
         turn += 1
         tally["passes"] = turn
         if not config["seconds"]:

@@ -54,6 +54,7 @@ RHEL_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "procps": ("procps-ng",),
     "python3-apt": (),
     "python3-mpi4py": ("python3-mpi4py-openmpi",),
+    "python3-pil": ("python3-pillow",),
     "rdmacm-utils": ("librdmacm-utils",),
     "slurm-client": ("slurm",),
     "slurmctld": ("slurm-slurmctld",),

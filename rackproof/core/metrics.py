@@ -183,9 +183,9 @@ METRICS: dict[str, Metric] = {
                "all-reduce inside a virtual machine that was given the node's GPUs"),
         Metric("mixed.accelerator_utilisation_loss", "percent", _DOWN, _RACK, ("workload",), "ingest",
                "points of accelerator utilisation that training loses while inference runs beside it"),
-        Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), NOT_YET,
+        Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), "ingest",
                "measured samples a second over what the sizing model predicts from the measured stages"),
-        Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), NOT_YET,
+        Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), "ingest",
                "share of the configurations tried in which the stage that the model names is the one that binds"),
     )
 }  # fmt: skip

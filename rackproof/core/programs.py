@@ -20,6 +20,7 @@ _BY_METRIC: Final = {
     "ingest": ("python3",),
     "inference": ("python3",),
     "mixed": ("python3",),
+    "sizing": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),

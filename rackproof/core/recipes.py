@@ -114,7 +114,8 @@ RECIPES: dict[str, Recipe] = {
                "dense products of normally distributed matrices (torch.mm) on all GPUs of the node at once: a sweep of "
                "shapes, then repetitions of the fastest, each product timed with the L2 cache overwritten before it",
                "ml-engineering compute/accelerator (MAMF)", "gpu"),
-        Recipe("sizing-model", "`rackproof size` with the measured ceilings of the stages, against the measured rate",
-               "Teraflops and Engineering (Dell EMC)", NOT_YET),
+        Recipe("sizing-model", "`rackproof size` with the measured stages (processor time of the leg from memory, "
+               "bandwidth of the leg that decodes nothing), against the measured rate",
+               "Teraflops and Engineering (Dell EMC)", "ingest"),
     )
 }  # fmt: skip

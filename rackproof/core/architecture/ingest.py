@@ -43,6 +43,8 @@ class IngestData(StrEnum):
     """From the storage, cold caches."""
     MEMORY = "memory"
     """Read into the memory of the processes before the clock starts."""
+    UNDECODED = "undecoded"
+    """From the storage, cold caches, and nothing is decoded: the storage alone."""
     SYNTHETIC = "synthetic"
     """Nothing is read or decoded: the accelerators alone."""
 
@@ -87,6 +89,8 @@ class IngestJob(Model):
     """Batches that a worker may be ahead of its accelerator."""
     beside: Identifier | None = None
     """Job that runs on the same nodes at the same time, in legs of their own."""
+    predict: bool = False
+    """Also measure the stages one by one, and compare the whole with what the sizing model predicts from them."""
     runs: int = Field(default=1, ge=1)
 
     @property

@@ -19,6 +19,7 @@ PUBLISHED: Final = frozenset(
         "nvidia-gb200-nvl72",
         "virtual-rack",
         "virtual-rack-debian-12",
+        "virtual-rack-ingest",
         "virtual-rack-storage",
         "weka-inference-nvme-dram",
     }

@@ -124,3 +124,13 @@ def test_a_node_that_starts_late_gives_no_number(photos: Path) -> None:
 
 def test_more_workers_than_shards_are_refused(photos: Path) -> None:
     assert "6 shards for 8 workers" in ran(photos, workers=8)["error"]
+
+
+def test_a_run_that_ends_within_a_shard_reads_it_to_its_end(photos: Path) -> None:
+    """What was read ahead is read: bytes and samples belong together."""
+    answer = ran(photos, data="undecoded", step_s=0.3, seconds=2)
+    pipeline, dataset = answer["pipeline"], json.loads((photos / "index.json").read_text())
+    sizes = {entry["bytes"] for entry in dataset["shards"]}
+    assert pipeline["decode_s"] == 0
+    assert (pipeline["samples"] + pipeline["drained"]) % 4 == 0
+    assert min(sizes) / 4 <= pipeline["bytes"] / (pipeline["samples"] + pipeline["drained"]) <= max(sizes) / 4

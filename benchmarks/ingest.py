@@ -1,0 +1,141 @@
+"""The input pipeline's own overhead, against bare loops over the same files.
+
+    python benchmarks/ingest.py [--samples 96] [--workers 2] [--rounds 5] [--folder DIR] [--json FILE]
+
+One data set of JPEG files of 115 kB, made first. In each round, one after the other, caches of the files dropped before
+each:
+
+* reads: the engine reads every file once and decodes nothing, against a loop that only reads the same files;
+* decoded: the engine reads, decodes and crops, against a loop that reads, decodes and crops in the same way.
+
+Both have the same number of processes. Wall time is from the first read to the last; processor time is that of the
+processes in their loop. The figures are medians of the rounds' ratios. Bar: 5 % more wall time for reads, and 5 % more
+processor time for decoded samples. Read from memory the ratio of reads is meaningless: nothing is left of the storage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parents[1] / "rackproof" / "bench"
+BAR = 0.05
+BATCH, CROP = 8, 224
+
+
+def program(name: str, *words: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-I", BENCH / name, *words], capture_output=True, check=False)
+    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else {"error": done.stderr.decode()[-500:]}
+    if error := answer.get("error"):
+        raise SystemExit(f"{name}: {error}")
+    return answer
+
+
+def make(folder: Path, samples: int) -> list[Path]:
+    """The data set's files."""
+    spec = {
+        "folder": str(folder), "format": "files", "samples": samples, "copies": 1, "per_shard": 16,
+        "mean_bytes": 115154, "large": False, "seed": 1,
+    }  # fmt: skip
+    for action, *more in (("state",), ("distinct", "0", "1", "0"), ("seal",)):
+        program("dataset_node.py", action, json.dumps(spec), *more)
+    return sorted(folder.glob("shard-*/*.jpg"))
+
+
+def drop(files: list[Path]) -> None:
+    """Take the files out of the page cache."""
+    for file in files:
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def engine(folder: Path, workers: int, data: str) -> tuple[float, float]:
+    """Wall and processor seconds of one pass."""
+    config = {
+        "job": "overhead", "folders": [str(folder)], "mountpoints": [], "data": data, "node": 0, "nodes": 1,
+        "accelerators": 1, "workers": workers, "slots": 4, "batch": BATCH, "step_s": 1e-6, "crop": CROP,
+        "start_at": time.time() + 5, "warmup_s": 0, "seconds": 0, "preload": 0, "seed": 1, "arrivals": 0,
+        "local": False,
+    }  # fmt: skip
+    answer = program("ingest_node.py", json.dumps(config))
+    return answer["seconds"], answer["pipeline"]["cpu_s"]
+
+
+def _loop(files: list[Path], decode: bool, start: Any, results: Any) -> None:
+    sys.path.insert(0, str(BENCH))
+    from samples_node import pixels
+
+    source = random.Random(1)  # noqa: S311
+    start.wait()
+    began, cpu_s = time.monotonic(), time.process_time()
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        parts = []
+        while part := os.read(descriptor, 1 << 20):
+            parts.append(part)
+        os.close(descriptor)
+        if decode:
+            pixels(str(file), b"".join(parts), CROP, source)
+    results.put((began, time.monotonic(), time.process_time() - cpu_s))
+
+
+def bare(files: list[Path], workers: int, decode: bool) -> tuple[float, float]:
+    """The same for processes without anything else."""
+    context = multiprocessing.get_context("fork")
+    start, results = context.Event(), context.SimpleQueue()
+    shares = [files[worker::workers] for worker in range(workers)]
+    processes = [context.Process(target=_loop, args=(share, decode, start, results)) for share in shares]
+    for process in processes:
+        process.start()
+    time.sleep(5)  # as much as the engine has for its start
+    start.set()
+    every = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return max(end for _, end, _ in every) - min(begin for begin, _, _ in every), sum(cpu for _, _, cpu in every)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--samples", type=int, default=96)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        files = make(Path(folder) / "photos", options.samples)
+        rounds: dict[str, list[tuple[float, float]]] = {"reads": [], "decoded": []}
+        for _ in range(options.rounds):
+            for name, data in (("reads", "undecoded"), ("decoded", "storage")):
+                drop(files)
+                ours = engine(Path(folder) / "photos", options.workers, data)
+                drop(files)
+                theirs = bare(files, options.workers, data == "storage")
+                rounds[name].append((ours[0] / theirs[0], ours[1] / theirs[1]))
+    figures = {
+        name: {"wall": statistics.median(w for w, _ in own), "processor": statistics.median(p for _, p in own)}
+        for name, own in rounds.items()
+    }
+    for name, own in figures.items():
+        print(f"{name:8} engine over bare loop: wall time {own['wall']:.3f}, processor time {own['processor']:.3f}")
+    if options.json:
+        options.json.write_text(json.dumps({"figures": figures, "rounds": rounds}, indent=1) + "\n")
+    missed = figures["reads"]["wall"] > 1 + BAR or figures["decoded"]["processor"] > 1 + BAR
+    print(f"bar: {BAR:.0%}: {'missed' if missed else 'reached'}")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
