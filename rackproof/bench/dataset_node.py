@@ -220,7 +220,9 @@ def _discard(path):
 def state(spec):
     """What is there, what is missing, and the free space of the file system."""
     folder = spec["folder"]
-    os.makedirs(f"{folder}/index", exist_ok=True)
+    if not os.path.isdir(f"{folder}/index"):
+        os.makedirs(f"{folder}/index")
+        os.chmod(f"{folder}/index", 0o1777)  # the account that measures has another number on other nodes
     own = {key: spec[key] for key in ("format", "samples", "copies", "per_shard", "mean_bytes", "large", "seed")}
     try:
         with open(f"{folder}/spec.json") as file:
@@ -321,6 +323,7 @@ def work(action, spec, share, shares, processes):
 
 def main(words):
     action, spec = words[0], json.loads(words[1])
+    os.umask(0o022)
     try:
         if action in ("state", "seal"):
             answer = {"state": state, "seal": seal}[action](spec)

@@ -153,7 +153,8 @@ class DataSets:
         owners: Sequence[str],
     ) -> None:  # fmt: skip
         folders = {node: own_folders(storage, [spec["folder"]], self._users[node], "unused") for node in owners}
-        opened = {node: f"{text}\nchmod 1777 -- {shlex.quote(spec['folder'])}" for node, text in folders.items()}
+        open_to_all = f"chmod 1777 -- {shlex.quote(spec['folder'])}"  # the account has another number on other nodes
+        opened = {node: f"{text}\n{self._users[node].prefix}{open_to_all}" for node, text in folders.items()}
         self._answers(opened, STATE_S, plain=True)
         for node, state in self._each("state", storage, spec, owners).items():
             if state["needed"] > state["free"]:

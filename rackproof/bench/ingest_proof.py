@@ -65,7 +65,7 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     Mounts are the architecture's before and after. What a cold run read came from the storage: fewer bytes mean that a
     cache answered.
     """
-    before, after = run.state(node, BEFORE if run.dropped else AFTER), run.state(node, AFTER)
+    before, after = run.state(node, BEFORE), run.state(node, AFTER)
     check_mounts(storage, before, BEFORE)
     check_mounts(storage, after, AFTER)
     counted = counted_bytes(storage, before, after, writes=False)

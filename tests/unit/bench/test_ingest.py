@@ -247,6 +247,17 @@ class TestReader:
         with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
             value("mixed.accelerator_utilisation_loss", alone)
 
+    def test_a_second_epoch_counts_what_its_own_caches_gave(self) -> None:
+        nodes = StorageNodes(virtual_rack())
+        first, second = answers(nodes=nodes), answers(nodes=nodes, counted=220_050)
+        every = [*first, *(answer for answer in second[3:])]  # no caches are dropped in between
+        assert value("ingest.cache_hits", every, ("gpu-01",), epoch="1") == 0.0
+        assert value("ingest.cache_hits", every, ("gpu-01",), epoch="2") == pytest.approx(50.0)
+        per_sample = [value("ingest.storage_bytes_per_sample", every, epoch=epoch) for epoch in ("1", "2")]
+        assert per_sample == pytest.approx([1000.0, 500.0], rel=1e-3)
+        reading = read_ingest(every, virtual_rack())(place("ingest.samples_rate", epoch="2"))
+        assert reading.conditions["cache"] == "as the epoch before left it"
+
     def test_one_placement_has_no_spread(self) -> None:
         with pytest.raises(ParseError, match="not run equally often"):
             value("ingest.placement_spread", answers())
