@@ -1,9 +1,9 @@
 """The input pipeline's own overhead, against bare loops over the same files.
 
-    python benchmarks/ingest.py [--samples 96] [--workers 2] [--rounds 5] [--folder DIR] [--json FILE]
+    python benchmarks/ingest.py [--samples 48] [--copies 12] [--workers 2] [--rounds 5] [--folder DIR] [--json FILE]
 
-One data set of JPEG files of 115 kB, made first. In each round, one after the other, caches of the files dropped before
-each:
+One data set of JPEG files of 115 kB, made first, with copies. In each round, one after the other, caches of the files
+dropped before each:
 
 * reads: the engine reads every file once and decodes nothing, against a loop that only reads the same files;
 * decoded: the engine reads, decodes and crops, against a loop that reads, decodes and crops in the same way.
@@ -41,13 +41,13 @@ def program(name: str, *words: str) -> dict[str, Any]:
     return answer
 
 
-def make(folder: Path, samples: int) -> list[Path]:
+def make(folder: Path, samples: int, copies: int) -> list[Path]:
     """The data set's files."""
     spec = {
-        "folder": str(folder), "format": "files", "samples": samples, "copies": 1, "per_shard": 16,
+        "folder": str(folder), "format": "files", "samples": samples, "copies": copies, "per_shard": 16,
         "mean_bytes": 115154, "large": False, "seed": 1,
     }  # fmt: skip
-    for action, *more in (("state",), ("distinct", "0", "1", "0"), ("seal",)):
+    for action, *more in (("state",), ("distinct", "0", "1", "0"), ("copies", "0", "1", "0"), ("seal",)):
         program("dataset_node.py", action, json.dumps(spec), *more)
     return sorted(folder.glob("shard-*/*.jpg"))
 
@@ -108,14 +108,15 @@ def bare(files: list[Path], workers: int, decode: bool) -> tuple[float, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--samples", type=int, default=96)
+    parser.add_argument("--samples", type=int, default=48)
+    parser.add_argument("--copies", type=int, default=12)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        files = make(Path(folder) / "photos", options.samples)
+        files = make(Path(folder) / "photos", options.samples, options.copies)
         rounds: dict[str, list[tuple[float, float]]] = {"reads": [], "decoded": []}
         for _ in range(options.rounds):
             for name, data in (("reads", "undecoded"), ("decoded", "storage")):

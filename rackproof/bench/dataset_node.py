@@ -222,7 +222,7 @@ def state(spec):
     folder = spec["folder"]
     if not os.path.isdir(f"{folder}/index"):
         os.makedirs(f"{folder}/index")
-        os.chmod(f"{folder}/index", 0o1777)  # the account that measures has another number on other nodes
+        os.chmod(f"{folder}/index", 0o1777)  # noqa: S103  (the account has another number elsewhere)
     own = {key: spec[key] for key in ("format", "samples", "copies", "per_shard", "mean_bytes", "large", "seed")}
     try:
         with open(f"{folder}/spec.json") as file:

@@ -34,7 +34,7 @@ class Counted(io.RawIOBase):
             status = os.fstat(self.descriptor)
         except OSError as error:
             raise Fault(f"{path}: {error.strerror}") from None
-        self.path = path
+        self.path, self.size = path, size
         if status.st_size != size or status.st_mtime_ns > newest_ns:
             os.close(self.descriptor)
             what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
@@ -54,6 +54,16 @@ class Counted(io.RawIOBase):
         self.tally["bytes"] += count
         return count
 
+    def whole(self):
+        """All bytes of a small file."""
+        data = bytearray(self.size)
+        view, done = memoryview(data), 0
+        while done < self.size:
+            if not (count := self.readinto(view[done:])):
+                raise Damaged(f"truncated: {done} of {self.size} B")
+            done += count
+        return bytes(data)
+
     def close(self):
         if not self.closed:
             os.close(self.descriptor)
@@ -66,7 +76,7 @@ def samples_of(folder, form, entry, tally, only=None):
         for number in range(entry["samples"]) if only is None else (only,):
             path = f"{folder}/{entry['name']}/rackproof.{entry['first'] + number:09d}.jpg"
             with Counted(path, entry["sizes"][number], entry["newest_ns"], tally) as file:
-                yield path, file.read()
+                yield path, file.whole()
         return
     path = f"{folder}/{entry['name']}"
     with io.BufferedReader(Counted(path, entry["bytes"], entry["newest_ns"], tally), BUFFER) as raw:
