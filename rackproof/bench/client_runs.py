@@ -23,14 +23,27 @@ JobFile = Callable[[str, str], str]
 
 
 class StorageClients:
-    """``lost``: why clients have no result, by node. ``answers``: those of this step for the reader, in order."""
+    """``lost``: why clients have no result, by node. ``answers``: those of this step for the reader, in order.
 
-    def __init__(self, context: BenchContext, name: str, storage: Storage, layout: Layout, clients: list[str]) -> None:
+    With ``shared`` all clients use the files of the first one.
+    """
+
+    def __init__(
+        self,
+        context: BenchContext,
+        name: str,
+        storage: Storage,
+        layout: Layout,
+        clients: list[str],
+        *,
+        shared: bool = False,
+    ) -> None:
         self.session = context.session
         self.name, self.storage, self.layout, self.clients = name, storage, layout, clients
         self.fio, self.layouts = FioClients(context), Layouts.of(context)
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self._shared = shared
         self._own: list[CommandResult] = []
         self.lost: dict[str, str] = {}
 
@@ -62,9 +75,7 @@ class StorageClients:
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
-            answer = self.fio.launch(
-                nodes, lambda node: job_file(node, ":".join(self._directories(node))), seconds + MARGIN_S
-            )
+            answer = self.fio.launch(nodes, lambda node: job_file(node, ":".join(self._used(node))), seconds + MARGIN_S)
             self._own.append(answer)
             lost = self.fio.lost(answer, nodes)
             lost = self._read_state(nodes) | lost
@@ -82,7 +93,7 @@ class StorageClients:
             if why is not None:
                 self.lost[node] = why
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
-        commands = {node: ask(self._directories(node)) for node in nodes if node not in self.lost}
+        commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
         for node, answer in self._ask(commands).items():
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
@@ -93,7 +104,7 @@ class StorageClients:
     def _read_state(self, nodes: list[str]) -> dict[str, str]:
         """Read the clients' state after a run. Returns the reasons of silent clients."""
         ask = partial(state_after, self.storage, addresses=self.addresses)
-        answers = self._ask({node: ask(self._directories(node)) for node in nodes})
+        answers = self._ask({node: ask(self._used(node)) for node in nodes})
         return {
             node: f"{node}: lost during the measurement: {answer.why}"
             for node, answer in answers.items()
@@ -104,6 +115,10 @@ class StorageClients:
         answers = self.session.run(commands, 60)
         self._own += answers.values()
         return answers
+
+    def _used(self, node: str) -> tuple[str, ...]:
+        """Directories of the files that a run reads and writes."""
+        return self._directories(self.clients[0] if self._shared else node)
 
     def _directories(self, node: str) -> tuple[str, ...]:
         """One directory per mount of the storage; fio distributes its processes over them."""

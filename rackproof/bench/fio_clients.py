@@ -61,9 +61,14 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
     except ParseError as error:
         why = answer.why if not answer.ok else f"unreadable output: {error}"
         own = {node: words for node in nodes if (words := _words(messages, node, nodes))}
-        if own and answer.ok:
-            return {node: f"{node}: fio: {own[node]}" if node in own else f"{node}: {_NOTHING}" for node in nodes}
-        return dict.fromkeys(nodes, f"fio on {answer.node}: {why}")
+        if own:
+            status = "" if answer.ok else f" ({answer.why})"
+            return {
+                node: f"{node}: fio: {own[node]}{status}" if node in own else f"{node}: {_NOTHING}{status}"
+                for node in nodes
+            }
+        launcher = [m.text for m in messages if m.host is None and m.text not in why]
+        return dict.fromkeys(nodes, "; ".join([f"fio on {answer.node}: {why}", *launcher[:_SHOWN]]))
     lost = {}
     for node in nodes:
         entry, words = entries.get(node), _words(messages, node, nodes)
@@ -71,6 +76,8 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
             lost[node] = f"{node}: fio: {words}" if words else f"{node}: {_NOTHING}"
         elif entry.error:
             lost[node] = f"{node}: fio error {entry.error}" + (f": {words}" if words else "")
+        elif words and not any(moved.io_bytes for moved in (entry.read, entry.write, entry.mixed) if moved is not None):
+            lost[node] = f"{node}: fio moved no byte: {words}"
     if not lost and not answer.ok:
         return dict.fromkeys(nodes, f"fio on {answer.node}: {answer.why}")
     return lost

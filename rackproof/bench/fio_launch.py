@@ -18,12 +18,15 @@ ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstandin
 """Companions whose sum over clients is the rack's."""
 AGREEMENT = 0.02
 """Tolerance of rates against total and run time, relative; for rounded run times also in seconds."""
+SHARED = "storage.shared_file_read_bandwidth"
+"""All clients read the first one's file."""
 WORKLOADS = {
     "storage.read_bandwidth": "read",
     "storage.write_bandwidth": "write",
     "storage.random_read_iops": "randread",
     "storage.random_read_latency": "randread",
     "storage.random_read_bandwidth": "randread",
+    SHARED: "read",
 }
 """``rw`` of a metric's job."""
 _CLIENT = re.compile(r"--client=(?:sock:)?([^\s,]+)(?:,\d+)?")
@@ -91,10 +94,15 @@ def _options(text: str) -> dict[str, str]:
     return {"name": name.strip("[]")} | {key: value for key, _, value in (line.partition("=") for line in lines)}
 
 
+def suffix_of(metric: str) -> str:
+    """End of the name of a metric's job, after the storage's."""
+    return "shared" if metric == SHARED else WORKLOADS[metric]
+
+
 def check_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) -> None:
     """Raises ParseError if fio's job is not the measurement's."""
-    rw = WORKLOADS[measurement.metric]
-    expected = {"name": f"{measurement.labels['storage']}-{rw}", "rw": rw, "bs": measurement.labels["block_bytes"]}
+    rw, name = WORKLOADS[measurement.metric], f"{measurement.labels['storage']}-{suffix_of(measurement.metric)}"
+    expected = {"name": name, "rw": rw, "bs": measurement.labels["block_bytes"]}
     for node in nodes:
         job = launch.jobs.get(node)
         if job is None:

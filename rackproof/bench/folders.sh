@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Makes the folders "$@", owned by the account that measures, and removes files of earlier benchmarks from them.
+# Makes the folders "$@", owned by the account that measures, and removes files of earlier benchmarks from them. Others
+# may read them: the account of another client does, in the test of a shared file.
 # A mount may let every user write and may turn root into another user: root touches nothing there that others could
 # have made, and follows no link.
 : "${uid?}" "${gid?}" "${user?}" "${stem?}"
@@ -12,13 +13,13 @@ for folder; do
   mkdir -- "$above" 2>/dev/null
   case $(stat -c '%u %A' -- "$above" 2>/dev/null) in
     '0 d'????-??-*)
-      mkdir -m 700 -- "$folder" 2>/dev/null
+      mkdir -m 755 -- "$folder" 2>/dev/null
       chown -h -- "$uid:$gid" "$folder" || exit 1
       ;;
     *) # root is not root on this mount
       rmdir -- "$above" 2>/dev/null
       measuring mkdir -m 1777 -- "$above" 2>/dev/null
-      measuring mkdir -m 700 -- "$folder" 2>/dev/null
+      measuring mkdir -m 755 -- "$folder" 2>/dev/null
       ;;
   esac
   actual=$(stat -c '%F of user %u' -- "$folder" 2>&1)
@@ -26,5 +27,6 @@ for folder; do
     echo "$folder: expected a directory of user $uid ($user), actual ${actual#stat: }; remove it" >&2
     exit 1
   fi
+  measuring chmod 755 -- "$folder" || exit 1
   measuring find "$folder" -mindepth 1 -maxdepth 1 -name "$stem.*" -delete || exit 1
 done

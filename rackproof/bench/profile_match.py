@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.fio_launch import SHARED
 from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import PROGRAMS
@@ -32,6 +33,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         if measurement.metric == "storage.random_read_bandwidth":
             block = measurement.labels["block_bytes"]
             job = next((job for job in profile.storage.random_reads if str(job.block_bytes) == block), None)
+        if measurement.metric == SHARED:
+            job = profile.storage.shared_file
         expected, actual = _of_job(job), workload
     elif part == "container" and profile.containers is not None:
         expected, actual = _of_job(profile.containers.job), actual["workload"]

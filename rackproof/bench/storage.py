@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from rackproof.bench import knee
 from rackproof.bench.client_runs import SETUP_S, StorageClients
+from rackproof.bench.fio_launch import SHARED, suffix_of
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage_reader import CLIENTS, NAME, read_storage
@@ -47,6 +48,9 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
             id_ = f"storage/{name}/randread-{job.block_bytes}"
             places = _places(name, job, ("storage.random_read_bandwidth",), clients, id_, scaled=False)
             steps.append(_step(storage, job, layout, clients, places))
+        if profile.shared_file and storage.class_ != "local":
+            places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
+            steps.append(_step(storage, profile.shared_file, layout, clients, places))
         if profile.knee:
             steps.append(knee.step(name, storage, profile.knee, layout, clients))
     return steps
@@ -87,21 +91,21 @@ def _step(
 ) -> Step:
     first = next(iter(places.values()))
     id_, name = first.step, first.labels["storage"]
+    shared = first.metric == SHARED
+    job_name = f"{name}-{suffix_of(first.metric)}"
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        clients = StorageClients(context, name, storage, layout, names)
+        clients = StorageClients(context, name, storage, layout, names, shared=shared)
         clients.write_files()
         nodes = clients.ready
         for _ in range(job.runs):
-            nodes = clients.run(
-                nodes, lambda node, folders: render(f"{name}-{job.rw}", job, folders), job.runtime_s + job.ramp_s
-            )
+            nodes = clients.run(nodes, lambda node, folders: render(job_name, job, folders), job.runtime_s + job.ramp_s)
             if not nodes:
                 break
         yield from _results(clients, places)
 
     seconds = job.runs * (job.runtime_s + job.ramp_s + SETUP_S)
-    title = f"{name}: {job.rw} of {job.block_bytes} B from {len(names)} clients at once"
+    title = f"{name}: {'shared read' if shared else job.rw} of {job.block_bytes} B from {len(names)} clients at once"
     return Step(id_, title, seconds, tuple(places.values()), execute)
 
 

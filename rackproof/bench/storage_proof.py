@@ -56,14 +56,26 @@ def _equal(a: float, b: float) -> bool:
 
 
 def check_layout(run: Run, node: str, requested: Mapping[str, str]) -> None:
-    """All bytes that the run may read were written before, by fio's count and by the files' sizes."""
-    layout = run.layouts.get(node)
+    """All bytes that the run may read were written before, by fio's count and by the files' sizes.
+
+    The files of a shared read are those of one of the clients.
+    """
+    owner = _owner(run, requested) if run.launch.jobs[node]["name"].endswith("-shared") else node
+    layout = run.layouts.get(owner)
     if layout is None:
         raise ParseError("fio", "nothing wrote its files before")
-    check_written(layout.answer, layout.entries.get(node), layout.jobs[node], requested)
+    check_written(layout.answer, layout.entries.get(owner), layout.jobs[owner], requested)
     for line in run.launch.result.messages:
         if "Laying out IO file" in line:
             raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
+
+
+def _owner(run: Run, requested: Mapping[str, str]) -> str:
+    """The client that wrote the files of a shared read, which all clients read."""
+    if len({job["directory"] for job in run.launch.jobs.values()}) > 1:
+        raise ParseError("fio", "expected one file for all clients, actual several")
+    owners = [node for node, layout in run.layouts.items() if layout.jobs[node]["directory"] == requested["directory"]]
+    return owners[0] if owners else ""
 
 
 def check_written(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from rackproof.bench.fio_launch import ADD_UP, WORKLOADS, check_job
+from rackproof.bench.fio_launch import ADD_UP, SHARED, WORKLOADS, check_job
 from rackproof.bench.knee_reader import KNEE, read_knee
 from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage_conditions import conditions_of
@@ -71,6 +71,10 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             samples.append(sum(values))
             shares.append(values)
             companions.append(_sum(results, single=measurement.scope is Scope.NODE))
+            if measurement.metric == SHARED:
+                companions[-1]["dataset_bytes"] = results[0].companions[
+                    "dataset_bytes"
+                ]  # one file, however many read it
         complete = {
             name: tuple(run[name] for run in companions)
             for name in companions[0]

@@ -15,13 +15,17 @@ import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture
+from rackproof.bench.forecast import spaces, total_s
+from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.plan import plan_steps
 from rackproof.cli.interrupted import Interrupted
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
-from rackproof.cli.progress import display
+from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
 from rackproof.core.evidence import Record, RunInfo
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Rack, fold
 from rackproof.core.visible import shown
+from rackproof.core.wording import counted
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     REPORTS,
@@ -85,11 +89,17 @@ _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: la
 @click.command()
 @_options
 @_PROFILE
+@click.option("--dry-run", is_flag=True, help="Print steps, durations and space needed; connect to no node.")
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
-    profile: str | None,
+    profile: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Measure the rack of INVENTORY."""
+    if dry_run:
+        rack = load_rack(inventory)
+        for line in _forecast(rack, architecture_of(rack, architecture), profile or default_profile(rack)):
+            say(line)
+        return
     run = prepare(inventory, architecture, output, profile, None, ("connect", "bench"))
     run.take_over = take_over
     finish(run, quiet, as_json, only="criterion")
@@ -161,9 +171,27 @@ def prepare(
 
         folder, info = find_resumable(output, resume, refuse, inventory)
         return Run(folder, rack, reference, profile or info.profile, Silent(), stages, resume=True)
-    virtual = all(node.virtual for node in rack.nodes)
-    size = profile or ("lab" if virtual else "full")
-    return Run(new_run(output, inventory), rack, reference, size, Silent(), stages)
+    return Run(new_run(output, inventory), rack, reference, profile or default_profile(rack), Silent(), stages)
+
+
+def default_profile(rack: Rack) -> str:
+    return "lab" if all(node.virtual for node in rack.nodes) else "full"
+
+
+def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterator[str]:
+    """Lines of a dry run."""
+    steps = plan_steps(reference.model, profile, rack)
+    for step in steps:
+        yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
+    count = counted(len(steps), "step", "steps")
+    yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, without writing files"
+    for space in spaces(reference.model, profile, rack):
+        where = "on its servers" if space.shared else "on the drives of each"
+        yield (
+            f"{space.storage}: {fold(space.clients)} write {space.bytes_each / 1e6:,.0f} MB each: "
+            f"{space.needed / 1e6:,.0f} MB needed {where}"
+        )
+    yield from plan_gaps(reference.model, profile, rack, steps)
 
 
 def architecture_of(rack: Rack, requested: str | None) -> LoadedArchitecture:

@@ -33,8 +33,8 @@ RECIPES: dict[str, Recipe] = {
                "norandommap; iops and lat_ns.mean; latency leg with numjobs=1 iodepth=1",
                "wekatester four corners", "storage"),
         Recipe("fio-shared-file",
-               "fio-sequential with one file for all clients, and the same with 100 kB files",
-               "Teraflops and Engineering (Dell EMC)", NOT_YET),
+               "fio-sequential with the first client's file for all clients (files of 100 kB: not yet)",
+               "Teraflops and Engineering (Dell EMC)", "storage"),
         Recipe("fio-knee",
                "closed loop: iodepth × numjobs of every client from 1 to 1024, chosen by a search for the load where "
                "the 99th percentile has doubled, until the rate grows no more; open loop: rate_iops from 5 to 100 % of "

@@ -23,6 +23,8 @@ _PROGRESS: Final = re.compile(
 )
 """Lines that fio prints on every run."""
 _PERCENTILE: Final = re.compile(r"\d+\.\d+")
+_OF_DOCUMENT: Final = re.compile(r"\s*[\"{}\[\]]")
+"""Lines of a document that ends too early."""
 _FROM_CLIENT: Final = re.compile(r"<([^<>\s]+)>\s?(.*)")
 
 
@@ -127,7 +129,7 @@ def complaints(text: str) -> tuple[Message, ...]:
         parsed = find_json(TOOL, text, _is_document)
         outside = f"{parsed.before}\n{parsed.after}"
     except ParseError:
-        outside = text
+        outside = "\n".join(line for line in text.splitlines() if not _OF_DOCUMENT.match(line))
     messages = []
     for line in outside.splitlines():
         match = _FROM_CLIENT.fullmatch(line.strip())

@@ -29,6 +29,7 @@ _SHORT = {
     "storage.random_read_iops": "random read",
     "storage.random_read_latency": "latency",
     "storage.random_read_bandwidth": "random read",
+    "storage.shared_file_read_bandwidth": "read of one file",
     "storage.knee_outstanding": "knee, requests in flight",
     "storage.knee_utilisation": "knee, share of the highest rate",
     "link.rdma_write_bandwidth": "RDMA write",

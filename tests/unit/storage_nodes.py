@@ -95,7 +95,9 @@ class StorageNodes:
         read, written = self.moved.get((node, point), [0, 0])
         after = when == AFTER and node in self.files
         cached = self.cached_after if after and self.cached_after is not None else self.cached
-        files = {path: size for path, size in self.files.get(node, {}).items() if path.startswith(point)}
+        owners = [node] if storage.class_ == "local" else list(self.files)
+        every = {path: size for owner in owners for path, size in self.files.get(owner, {}).items()}
+        files = {path: size for path, size in every.items() if f"{path.rpartition('/')[0]} " in f"{command} "}
         edit = self.mountinfo_after if after and self.mountinfo_after else self.mountinfo
         lines = [f"ram_bytes {RAM}", f"page_cache_bytes {RAM // 2}"]
         lines += [] if cached is None else [f"cached_bytes {cached} {len(files)}"]

@@ -23,6 +23,7 @@ _OF_JOBS: Final = {
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
+_SHARED: Final = "storage.shared_file_read_bandwidth"
 _LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
 _RAIL: Final = "collective.rail_busbw"
 _COLLECTIVES: Final = tuple(
@@ -54,6 +55,10 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
             further: tuple[str, ...] = _OF_KNEE if profile.storage.knee else ()
             further += ("storage.random_read_bandwidth",) if profile.storage.random_reads else ()
+            local = {name for name, storage in architecture.storage.items() if storage.class_ == "local"}
+            shared = [name for name in names if name not in local]
+            if profile.storage.shared_file:
+                values_by_label.setdefault((_SHARED, "storage"), {}).update(dict.fromkeys(shared))
             for metric in further:
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
         if profile.containers:

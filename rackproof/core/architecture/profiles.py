@@ -61,6 +61,8 @@ class StorageProfile(Model):
     knee: KneeProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     random_reads: tuple[FioJob, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Random reads of larger blocks, for ``storage.random_read_bandwidth``."""
+    shared_file: FioJob | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Sequential read of the first client's file by every client, for ``storage.shared_file_read_bandwidth``."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
 
@@ -73,6 +75,13 @@ class StorageProfile(Model):
             raise ValueError("one job for each block_bytes")
         return jobs
 
+    @field_validator("shared_file")
+    @classmethod
+    def _one_file(cls, job: FioJob | None) -> FioJob | None:
+        if job is not None and (job.rw, job.numjobs) != ("read", 1):
+            raise ValueError("one file is shared: rw must be read and numjobs 1")
+        return job
+
     @model_validator(mode="after")
     def _scaled(self) -> StorageProfile:
         if unknown := [rw for rw in self.scale_out if rw not in self.jobs]:
@@ -82,7 +91,8 @@ class StorageProfile(Model):
     @property
     def every_job(self) -> tuple[FioJob, ...]:
         """Jobs that use the same files."""
-        return (*self.jobs.values(), *self.random_reads, *([self.knee.job] if self.knee else []))
+        further = [self.shared_file, self.knee.job if self.knee else None]
+        return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
 
 
 class LinkProfile(Model):

@@ -81,7 +81,7 @@ def test_a_folder_belongs_to_the_account_and_is_empty(tmp_path: Path) -> None:
 
 def test_on_a_mount_that_squashes_root_the_account_makes_its_folder_itself(tmp_path: Path) -> None:
     as_own = f"setpriv --reuid={OWN + 1} --regid={OWN} --clear-groups -- mkdir -m 1777 /mnt/point/rackproof-bench"
-    assert folders(as_own, f"stat -c '%u %a' {FOLDER}", tmp_path)[:2] == (0, f"{OWN} 700\n")
+    assert folders(as_own, f"stat -c '%u %a' {FOLDER}", tmp_path)[:2] == (0, f"{OWN} 755\n")
 
 
 @pytest.mark.parametrize(

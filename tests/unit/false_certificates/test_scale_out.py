@@ -12,11 +12,13 @@ from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
 from rackproof.bench.storage import scale_points
+from rackproof.bench.storage_reader import read_storage
 from rackproof.core.architecture import Architecture, FioJob, Profile, StorageProfile
 from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.judging.select import Answer, Index, NoNumber
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_raw, read_records
+from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import Answer as Replies
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
@@ -148,3 +150,53 @@ def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path
 def test_a_profile_that_contradicts_itself_is_refused(update: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         StorageProfile.model_validate({"jobs": {"read": JOB}, **update})
+
+
+SHARED = Profile(storage=StorageProfile(jobs={}, storages=("local", "nfs-tcp"), shared_file=JOB))
+OF_ONE = virtual_rack().model_copy(update={"profiles": {"depth": SHARED}})
+
+
+def shared(folder: Path, answer: Replies) -> dict[str, Measurement]:
+    with scripted(folder, answer, RACK, OF_ONE) as session:
+        run_steps(session, plan_steps(OF_ONE, "depth", RACK), set(), lambda text: None)
+    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
+    return {m.subject: m for m in map(Measurement.model_validate, bodies)}
+
+
+def test_all_clients_read_the_file_of_the_first(tmp_path: Path) -> None:
+    measured = shared(tmp_path, StorageNodes(OF_ONE).answer)
+    assert set(measured) == {*CLIENTS, "rack"}  # a local drive has no shared file
+    rack = measured["rack"]
+    assert rack.metric == "storage.shared_file_read_bandwidth"
+    assert rack.samples[0] == pytest.approx(5 * 60.0, rel=0.01)
+    assert rack.companions["dataset_bytes"] == (JOB.file_bytes,)
+    runs = [r.body["command"] for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
+    (launch,) = [command for command in runs if "[nfs-tcp-shared]" in command]
+    assert launch.count("/mnt/nfs-tcp/rackproof-bench/gpu-01") == 5
+    assert "/mnt/nfs-tcp/rackproof-bench/gpu-02" not in launch
+    assert faults(tmp_path, OF_ONE) == {}
+
+
+def test_clients_that_read_their_own_files_did_not_share_one(tmp_path: Path) -> None:
+    nodes = StorageNodes(OF_ONE)
+    shared(tmp_path, nodes.answer)
+    answers = []
+    for record in read_records(tmp_path):
+        if record.kind is Kind.COMMAND and "rackproof-bench" in record.body["command"]:
+            node, command = record.body["node"], record.body["command"]
+            for name in CLIENTS[1:] if "[nfs-tcp-shared]" in command else ():
+                before, mark, after = command.rpartition(f'{name}.fio" &&')
+                command = before.replace("rackproof-bench/gpu-01", f"rackproof-bench/{name}") + mark + after
+            answers.append(nodes.answer(node, command) or reply(node, command))
+    read = read_storage(answers, OF_ONE)
+    place = Measurement.model_validate(
+        next(r.body for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT and r.body["scope"] == "rack")
+    )
+    with pytest.raises(ParseError, match="expected one file for all clients, actual several"):
+        read(place)
+
+
+def test_a_shared_file_that_was_not_written_completely_is_no_number(tmp_path: Path) -> None:
+    measured = shared(tmp_path, StorageNodes(OF_ONE, allocated=0.5).answer)
+    assert not any(m.samples for m in measured.values())
+    assert "allocated" in (measured["rack"].reason or "")

@@ -1,0 +1,65 @@
+"""fio's useful words reach the reader, whatever its exit status and document are. Outputs of fio 3.33."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rackproof.bench.fio_clients import failures
+from rackproof.remote.command import CommandResult
+
+CLIENTS = {"/run/a": "gpu-01", "/run/b": "gpu-02"}
+NO_JOB = json.dumps({"fio version": "fio-3.33", "timestamp": 1795447236, "client_stats": []})
+
+
+def entry(client: str, moved: int = 4096, error: int = 0) -> dict[str, Any]:
+    latency = {"min": 1, "max": 1, "mean": 1.0, "stddev": 0.0, "N": 1}
+    read = {
+        "io_bytes": moved, "io_kbytes": moved // 1024, "bw_bytes": moved, "bw": 4, "iops": 1.0, "runtime": 1000,
+        "total_ios": moved // 4096, "slat_ns": latency, "clat_ns": latency, "lat_ns": latency,
+    }  # fmt: skip
+    return {"jobname": "x", "error": error, "job options": {}, "hostname": client, "port": 0, "read": read}
+
+
+def document(*entries: dict[str, Any]) -> str:
+    return json.dumps({"fio version": "fio-3.33", "timestamp": 1795447236, "client_stats": list(entries)})
+
+
+def reasons(out: str, rc: int = 0, err: str = "") -> dict[str, str]:
+    return failures(CommandResult("gpu-01", "fio", rc, out.encode(), err.encode()), CLIENTS)
+
+
+@pytest.mark.parametrize("rc", [0, 1])
+def test_a_refused_job_has_its_servers_words(rc: int) -> None:
+    words = "<gpu-02> fio: /mnt/x is not a directory\n<gpu-02> fio: failed parsing directory=/mnt/x\n"
+    why = reasons(words + NO_JOB, rc)
+    assert why["gpu-02"].startswith("gpu-02: fio: /mnt/x is not a directory; failed parsing directory=/mnt/x")
+    assert "document reports no job" not in why["gpu-02"]
+    assert why["gpu-01"].startswith("gpu-01: fio returned no result for it")
+    assert ("exit status 1" in why["gpu-02"]) is bool(rc)
+
+
+@pytest.mark.parametrize("out", [NO_JOB, "", '{\n  "fio version" : "fio-3.33",\n  "client_stats" : [\n'])
+def test_the_launchers_words_are_in_the_reason(out: str) -> None:
+    why = reasons(f"fio: failed to setup shm segment\n{out}")
+    assert set(why) == {"gpu-01", "gpu-02"}
+    assert all("failed to setup shm segment" in text for text in why.values())
+
+
+def test_an_error_of_a_request_is_named() -> None:
+    words = "<gpu-02> fio: io_u error on file /mnt/x/rackproof.0: Input/output error: read offset=0, buflen=4096\n"
+    why = reasons(words + document(entry("/run/a"), entry("/run/b", error=5)), 1)
+    assert set(why) == {"gpu-02"}
+    assert "fio error 5: io_u error on file /mnt/x/rackproof.0: Input/output error" in why["gpu-02"]
+
+
+def test_a_process_that_was_killed_before_its_first_byte_is_named() -> None:
+    words = "<gpu-02> fio: pid=29763, got signal=9\n"
+    why = reasons(words + document(entry("/run/a"), entry("/run/b", moved=0)))
+    assert why == {"gpu-02": "gpu-02: fio moved no byte: pid=29763, got signal=9"}
+
+
+def test_a_good_run_is_no_failure() -> None:
+    assert reasons(document(entry("/run/a"), entry("/run/b"))) == {}
