@@ -323,7 +323,7 @@ def _resolved(host: Host, names: tuple[str, ...]) -> dict[str, str]:
     reads="roles.gpu.count",
     roles=("gpu",),
     when=lambda arch, node, rack: arch.rails > 0 and len(rack.group("gpu")) > 1,
-    protects="mpirun starts ranks over ssh; one node that prompts for a password blocks the whole job.",
+    protects="Users and their launchers go from node to node over ssh; a prompt or an unknown host key stops them.",
     hint="ssh PEER true as root on the node; run `rackproof deploy` again when all nodes are up: it exchanges keys.",
 )
 def test_ssh(host: Host, node: Node, rack: Rack) -> None:
