@@ -11,6 +11,7 @@ from rackproof.core.architecture import Architecture, Fabric
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
 from rackproof.parse.perftest import BandwidthRow
 from rackproof.remote.command import CommandResult
+from rackproof.remote.command import program as program_of
 
 Row = TypeVar("Row")
 
@@ -20,10 +21,15 @@ ATTEMPTS: Final = 3
 RDMA_BANDWIDTH, RDMA_LATENCY, RDMA_RETRIES = (
     "link.rdma_write_bandwidth", "link.rdma_write_latency", "link.rdma_retries",
 )  # fmt: skip
+GPU_BANDWIDTH: Final = "link.rdma_write_bandwidth_gpu"
+GPU_BLOCK_BYTES: Final = 8 << 20
+"""Message size with GPU memory, as in Azure's test of the same adapters."""
+USE_GPU, USE_DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
 TCP_BANDWIDTH, TCP_RETRANSMITTED = "link.tcp_bandwidth", "link.tcp_retransmitted"
 
 PROGRAMS: Final = {
     RDMA_BANDWIDTH: "ib_write_bw",
+    GPU_BANDWIDTH: "ib_write_bw",
     RDMA_RETRIES: "ib_write_bw",
     RDMA_LATENCY: "ib_write_lat",
     TCP_BANDWIDTH: "iperf3",
@@ -56,8 +62,8 @@ def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
     Raises ParseError for a failed or unreadable run, Unreliable for figures that another attempt may improve, and
     Mismatch if the tool reports something else than its command line requests.
     """
-    words = shlex.split(answer.command)
-    program = words[0]
+    words, program = shlex.split(answer.command), program_of(answer.command)
+    words = words[words.index(program) :] if program in words else words
     if not answer.ok:
         raise ParseError(program, answer.why)
     if architecture.fabric is None:
@@ -74,7 +80,13 @@ def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     _compare(words[0], ("message size in B", _number(words, "-s"), row.bytes))
     _duration(words, row)
     moved = row.iterations * row.bytes
-    return Figure({RDMA_BANDWIDTH: row.average_bits_per_s / 1e9}, moved, 0, True, {}, conditions)
+    memory = perftest.parse_gpu_memory(text)
+    wanted = "host" if USE_GPU not in words else "DMA-BUF" if USE_DMABUF in words else "peer memory"
+    _compare(words[0], ("memory", wanted, memory.path if memory else "host"))
+    metric = GPU_BANDWIDTH if memory else RDMA_BANDWIDTH
+    if memory:
+        conditions |= {"memory": memory.path, "gpu": memory.gpu}
+    return Figure({metric: row.average_bits_per_s / 1e9}, moved, 0, True, {}, conditions)
 
 
 def _duration(words: Sequence[str], row: BandwidthRow) -> None:

@@ -6,7 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.link_figures import ATTEMPTS, PROGRAMS, RDMA_BANDWIDTH, RDMA_RETRIES, Figure, figure_of
+from rackproof.bench.link_figures import (
+    ATTEMPTS,
+    GPU_BANDWIDTH,
+    PROGRAMS,
+    RDMA_BANDWIDTH,
+    RDMA_RETRIES,
+    Figure,
+    figure_of,
+)
 from rackproof.bench.port_proof import (
     by_interface,
     by_rdma,
@@ -19,11 +27,12 @@ from rackproof.bench.port_proof import (
 )
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
-from rackproof.core.evidence import Measurement
+from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.parse.ping import Ping, parse_ping
 from rackproof.parse.port_counters import PortCounters
 from rackproof.remote.command import CommandResult
+from rackproof.remote.command import program as program_of
 
 NAME: Final = "links-proven"
 """Recorded name of this reader."""
@@ -52,27 +61,43 @@ def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> 
         by_node.setdefault(answer.node, []).append(answer)
 
     def read(measurement: Measurement) -> Reading:
-        server, client = measurement.members
         if measurement.metric in (LOSS, ROUND_TRIP):
-            return _ping(measurement, by_node.get(client, []))
+            return _ping(measurement, by_node.get(measurement.members[1], []))
         if architecture.fabric is None:
             raise ParseError("links", "the architecture has no fabric")
-        return _link(measurement, by_node.get(server, []), by_node.get(client, []), architecture, architecture.fabric)
+        server, client = ends = _nodes(measurement, answers)
+        of_both = by_node.get(server, []), by_node.get(client, [])
+        return _link(measurement, ends, *of_both, architecture, architecture.fabric)
 
     return read
 
 
+def _nodes(measurement: Measurement, answers: Sequence[CommandResult]) -> tuple[str, str]:
+    """Server and client. The number of an adapter is the client's; a comment of its command names the server."""
+    if measurement.scope is not Scope.NIC:
+        server, client = measurement.members
+        return server, client
+    client, _, nic = measurement.members[0].partition("/")
+    if nic != f"nic{measurement.labels.get('rail')}":
+        raise ParseError("links", f"expected the adapter of rail {measurement.labels.get('rail')}, actual {nic}")
+    servers = {a.command.partition(TO)[2] for a in answers if a.node == client and TO in a.command}
+    if len(servers) != 1:
+        raise ParseError("links", f"expected one partner of {client}, actual {len(servers)}")
+    return servers.pop(), client
+
+
 def _link(
     measurement: Measurement,
+    nodes: tuple[str, str],
     of_server: Sequence[CommandResult],
     of_client: Sequence[CommandResult],
     architecture: Architecture,
     fabric: Fabric,
 ) -> Reading:
     program = PROGRAMS[measurement.metric]
-    answers = [answer for answer in of_client if answer.command.split()[:1] == [program]]
+    answers = [a for a in of_client if not a.command.startswith("bind=") and program_of(a.command) == program]
     if not answers:
-        raise ParseError(program, f"no run of it on {measurement.members[1]}")
+        raise ParseError(program, f"no run of it on {nodes[1]}")
     if len({answer.command for answer in answers}) > 1:
         raise ParseError(program, "its runs had different commands")
     runs: list[_Run] = []
@@ -87,7 +112,7 @@ def _link(
                 break
             continue
         unreliable.clear()
-        runs.append(_proven(program, measurement, figure, _ends(readings, number, len(answers)), fabric))
+        runs.append(_proven(program, measurement, nodes, figure, _ends(readings, number, len(answers)), fabric))
     if unreliable:
         times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
         raise Unreliable(program, times + unreliable[-1].reason)
@@ -96,7 +121,7 @@ def _link(
     return Reading(
         tuple(run.values[measurement.metric] for run in runs),
         (*answers, *readings[0], *readings[1]),
-        _conditions(measurement, answers, runs),
+        _conditions(nodes, answers, runs),
         {
             name: tuple(run.companions[name] for run in runs if name in run.companions)
             for name in sorted({name for run in runs for name in run.companions})
@@ -104,8 +129,8 @@ def _link(
     )
 
 
-def _conditions(measurement: Measurement, answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
-    server, client = measurement.members
+def _conditions(nodes: tuple[str, str], answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
+    server, client = nodes
     own: dict[str, Any] = {"server": server, "client": client, "command": answers[0].command}
     if len(answers) > len(runs):
         own["unreliable_runs"] = len(answers) - len(runs)
@@ -122,7 +147,14 @@ def _ends(readings: Sequence[Sequence[CommandResult]], number: int, runs: int) -
     return before, after
 
 
-def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[Ends, Ends], fabric: Fabric) -> _Run:
+def _proven(
+    program: str,
+    measurement: Measurement,
+    nodes: tuple[str, str],
+    figure: Figure,
+    ends: tuple[Ends, Ends],
+    fabric: Fabric,
+) -> _Run:
     """Raises Mismatch if the ports of this rail did not carry the traffic that the tool reports."""
     rail = _rail(measurement, fabric)
     (server, client), (server_after, client_after) = ends
@@ -132,7 +164,7 @@ def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[
         for before, after in ((server, server_after), (client, client_after))
     ]
     at_server, at_client = moved
-    ports = [f"{name} of {member}" for member in measurement.members]
+    ports = [f"{name} of {member}" for member in nodes]
     prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
     prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
     for port, traffic in zip(ports, moved, strict=True):
@@ -141,7 +173,7 @@ def _proven(program: str, measurement: Measurement, figure: Figure, ends: tuple[
     priority = protected_priority(fabric)
     # A latency test moves less than the port's background.
     in_priority = {}
-    if priority is not None and RDMA_BANDWIDTH in figure.values:
+    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, GPU_BANDWIDTH)):
         needed = figure.payload_bytes
         in_priority["priority_bytes"] = float(
             min(

@@ -29,7 +29,7 @@ from rackproof.core.pairing import rounds
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.parse import Mismatch, ParseError, Unreliable
-from rackproof.remote.command import CommandResult
+from rackproof.remote.command import CommandResult, program
 
 RDMA_PORT, TCP_PORT = 18515, 15201
 START_S = 8.0
@@ -89,7 +89,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
 
 def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     device = f"{fabric.rdma_prefix}{rail}"
-    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{_class(fabric)}"
+    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{traffic_class(fabric)}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
     latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
     tcp = f"-p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
@@ -106,7 +106,7 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
     ]  # fmt: skip
 
 
-def _class(fabric: Fabric) -> str:
+def traffic_class(fabric: Fabric) -> str:
     """perftest's options that put its traffic into the priority with PFC, as the architecture's applications do.
 
     Its queue pairs take their own traffic class, and not the node's default, which is the connection manager's.
@@ -149,7 +149,7 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
     }
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        ready, absent = _ready(context, pairs)
+        ready, absent = ready_pairs(context, pairs)
         for pair, gone in absent.items():
             yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
         lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
@@ -168,7 +168,9 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
             yield from (unmeasured(place, reason) for place in places[pair])
         if ready:
             with ThreadPoolExecutor(max_workers=len(ready)) as pool:
-                for measured in pool.map(lambda pair: _measure(context, tool, ends[pair], places[pair], runs), ready):
+                for measured in pool.map(
+                    lambda pair: measure_pair(context, tool, ends[pair], places[pair], runs), ready
+                ):
                     yield from measured
 
     title = f"{tool.name.replace('-', ' ')}, rail {rail}, round {number}"
@@ -176,7 +178,7 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
     return Step(id_, title, runs * (tool.seconds + START_S), expects, execute)
 
 
-def _ready(
+def ready_pairs(
     context: BenchContext, pairs: Sequence[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], dict[tuple[str, str], str]]:
     """Pairs whose nodes answer, and the silent nodes of the other pairs."""
@@ -185,7 +187,7 @@ def _ready(
     return [pair for pair in pairs if pair not in absent], absent
 
 
-def _measure(
+def measure_pair(
     context: BenchContext, tool: Tool, ends: tuple[End, End], places: Sequence[Measurement], runs: int
 ) -> list[Measurement]:
     """All runs of one pair: the first node is the server, the second the client.
@@ -225,10 +227,10 @@ def _unreliable(result: CommandResult, architecture: Architecture) -> bool:
 
 def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Architecture) -> Measurement:
     """The measurement with its number, or with the reason why there is none, a failed run first."""
-    client = place.members[-1]
+    client = place.members[-1].partition("/")[0]
     for answer in answers:
         if answer.node == client and answer.rc != 0 and not answer.command.startswith("ping "):
-            return unmeasured(place, f"{client}: {answer.command.split()[0]}: {answer.why}", outputs_of(answers))
+            return unmeasured(place, f"{client}: {program(answer.command)}: {answer.why}", outputs_of(answers))
     try:
         return reading_of(place, read_links(answers, architecture), NAME)
     except (Mismatch, Unreliable) as error:
@@ -261,7 +263,7 @@ def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         session = context.session
-        _, absent = _ready(context, list(places))
+        _, absent = ready_pairs(context, list(places))
         for pair, gone in absent.items():
             yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
         for pairs in schedule:

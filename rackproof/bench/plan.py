@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, gpu, ingest, links, storage
+from rackproof.bench import collectives, containers, gpu, ingest, link_gpu, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
@@ -31,9 +31,9 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     if profile.gpu:
         steps += _bound(gpu.plan(architecture, profile.gpu, rack, profile.gpu.members), architecture, profile.gpu, rack)
     if profile.links:
-        steps += _bound(
-            links.plan(architecture, profile.links, rack, profile.links.members), architecture, profile.links, rack
-        )
+        planned = links.plan(architecture, profile.links, rack, profile.links.members)
+        planned += link_gpu.plan(architecture, profile.links, rack, profile.links.members)
+        steps += _bound(planned, architecture, profile.links, rack)
     if profile.collectives:
         planned = collectives.plan(architecture, profile.collectives, rack, profile.collectives.members)
         steps += _bound(planned, architecture, profile.collectives, rack)

@@ -9,7 +9,7 @@ from typing import Any
 from rackproof.bench.fio_launch import SHARED
 from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
-from rackproof.bench.link_figures import PROGRAMS
+from rackproof.bench.link_figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
 from rackproof.bench.link_reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile
@@ -89,6 +89,8 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
         "ib_write_lat": {"-n": sizes.latency_iterations},
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
+    if metric == GPU_BANDWIDTH:
+        return {"-s": GPU_BLOCK_BYTES, "-D": sizes.rdma_duration_s}
     return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
 
 

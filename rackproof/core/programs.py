@@ -22,6 +22,7 @@ _BY_METRIC: Final = {
     "mixed": ("python3",),
     "sizing": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
+    "link.rdma_write_bandwidth_gpu": ("ib_write_bw", "numactl"),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),
     "gpu.host_to_device_bandwidth": ("nvbandwidth",),
@@ -39,6 +40,7 @@ PACKAGED: Final = frozenset(
         "ibv_devinfo",
         "iperf3",
         "mpirun",
+        "numactl",
         "nvidia-smi",
         "python3",
     ]

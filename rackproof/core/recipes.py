@@ -95,8 +95,10 @@ RECIPES: dict[str, Recipe] = {
                "pair at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),
         Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat",
                "perftest; NGC-Ready multinode", "links"),
-        Recipe("rdma-write-gpu", "the same with --use_cuda, process and memory on the adapter's NUMA node",
-               "Azure azurehpc-health-checks", NOT_YET),
+        Recipe("rdma-write-gpu",
+               "ib_write_bw -s 8388608 -D <seconds> --use_cuda_bus_id <GPU nearest to the adapter> [--use_cuda_dmabuf] "
+               "from every adapter to the same rail of another node; numactl binds process and memory to its NUMA node",
+               "Azure azurehpc-health-checks", "links"),
         Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3",
                "links"),
         Recipe("iperf3-fan-in", "iperf3 from all clients to the storage's ports at once",

@@ -93,6 +93,33 @@ class LatencyReport:
     rows: tuple[LatencyRow, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """The GPU whose memory a test sends from and receives into."""
+
+    gpu: str
+    """As the driver names it."""
+    path: str
+    """``DMA-BUF``, or ``peer memory`` for buffers that are registered by their address (nvidia-peermem)."""
+
+
+def parse_gpu_memory(output: str) -> GpuMemory | None:
+    """The GPU memory of a test with ``--use_cuda``; None for host memory.
+
+    Raises ParseError for memory that may lie on the host (managed, allocated by the system), and for an unnamed GPU.
+    """
+    if not re.search(r"^allocated GPU buffer ", output, re.MULTILINE):
+        return None
+    kinds = sorted(set(re.findall(r" for type (CUDA_MEM_\w+)", output)) - {"CUDA_MEM_DEVICE"})
+    if kinds:
+        raise ParseError(TOOL, f"expected memory of the GPU, actual {', '.join(kinds)}")
+    names = sorted(set(re.findall(r"^\[pid = \d+, dev = \d+\] device name = \[([^\]\n]+)\]$", output, re.MULTILINE)))
+    if len(names) != 1:
+        raise ParseError(TOOL, f"expected the name of one GPU, actual {len(names)}")
+    shared = re.search(r"^using DMA-BUF for GPU buffer |^Calling ibv_reg_dmabuf_mr\(", output, re.MULTILINE)
+    return GpuMemory(names[0], "DMA-BUF" if shared else "peer memory")
+
+
 def parse_bandwidth(output: str | bytes) -> BandwidthReport:
     """Rows of a bandwidth test; each must agree with its own message rate.
 

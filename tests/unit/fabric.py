@@ -21,6 +21,28 @@ from tests.unit.fakes import reply
 
 DATA = Path(__file__).parents[1] / "data" / "tools"
 MTU = 9000
+GPU_ROW = " 8388608    20               0.00               80.00              0.000010"
+CUDA = """Perftest doesn't supports CUDA tests with inline messages: inline size set to 0
+initializing CUDA
+Listing all CUDA devices in system:
+CUDA device 0: PCIe address is 1B:00
+CUDA device 1: PCIe address is 29:00
+
+Picking device No. 1
+[pid = 13194, dev = 1] device name = [NVIDIA H100 80GB HBM3]
+creating CUDA Ctx
+making it the current CUDA Ctx
+cuMemAlloc() of a 16777216 bytes GPU buffer
+allocated GPU buffer address at 00007f3fa4000000 pointer=0x7f3fa4000000
+"""
+"""What perftest prints before a test with GPU memory; the order of its lines follows reports to its authors."""
+DMABUF = "using DMA-BUF for GPU buffer address at 0x7f3fa4000000 aligned at 0x7f3fa4000000 with aligned size 16777216\n"
+PCI = (
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n"
+    "/sys/devices/pci0000:37/0000:37:01.0/0000:3a:00.0/0000:3b:02.0/0000:1b:00.0\n"
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\nend\n"
+)
+"""Adapter and GPUs of a node: the second GPU is behind the adapter's switch."""
 
 
 @dataclass
@@ -42,6 +64,9 @@ class FabricNodes:
     loss: dict[str, float] = field(default_factory=dict)
     """Percent, by node."""
     delay_ms: dict[str, float] = field(default_factory=dict)
+    gpu_memory: str = CUDA
+    """What perftest prints about GPU memory."""
+    pci: str = PCI
     retries: int = 0
     """Of every RDMA test."""
     slow: dict[str, float] = field(default_factory=dict)
@@ -70,6 +95,8 @@ class FabricNodes:
         program = first_program(command)
         if command.startswith(BEGINS):
             return reply(node, command, self._counters(node, command))
+        if command.startswith("readlink -e /sys/class/net/"):
+            return reply(node, command, self.pci)
         if program == "ping":
             return self._ping(node, command)
         if mpi_probe.MARK in command:
@@ -91,7 +118,7 @@ class FabricNodes:
         return reply(node, command, text, rc=self.status.get(program, 0), err=complaint)
 
     def _peer(self, command: str) -> str | None:
-        return self.addresses.get(shlex.split(command)[-1])
+        return self.addresses.get(shlex.split(command.partition("  # to ")[0])[-1])
 
     def pass_(self, sender: str, receiver: str, port: str, moved: int, packets: int) -> None:
         port = self.way(port)
@@ -108,10 +135,16 @@ class FabricNodes:
         device = words[words.index("-d") + 1]
         port = device.replace("rxe", "fabric")
         peer = self._peer(command) or ""
-        if program == "ib_write_bw":
+        number = self.priority(command)
+        if "--use_cuda_bus_id" in words:
+            text = self.gpu_memory + (DATA / "perftest-write-bw-duration-slow.txt").read_text()
+            text = re.sub("(?m)^ 65536 .*$", GPU_ROW, text)
+            self.pass_(node, peer, port, 20 * 8388608, 20)
+            self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 20 * 8388608
+            self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 20 * 8388608
+        elif program == "ib_write_bw":
             text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             self.pass_(node, peer, port, 1300 * 65536, 1300)
-            number = self.priority(command)
             self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 1300 * 65600
             self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 1300 * 65600
         else:

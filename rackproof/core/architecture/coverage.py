@@ -25,6 +25,9 @@ _OF_JOBS: Final = {
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
+GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
+"""Measured only where an entry asks for it."""
+_HOST_LINKS: Final = tuple(name for name in _LINKS if name != GPU_MEMORY)
 _RAIL: Final = "collective.rail_busbw"
 _COLLECTIVES: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "collectives" and metric.name != _RAIL
@@ -37,7 +40,7 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
     values_by_label: dict[tuple[str, str], dict[str, None]] = {}
     for profile in architecture.profiles.values():
         if profile.links:
-            for metric in _LINKS:
+            for metric in _LINKS if asks_for_gpu_memory(architecture) else _HOST_LINKS:
                 rails = map(str, range(architecture.rails))
                 values_by_label.setdefault((metric, "rail"), {}).update(dict.fromkeys(rails))
         if profile.collectives:
@@ -66,6 +69,11 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
             names = profile.containers.storages or bridged
             values_by_label.setdefault((_CONTAINERS, "storage"), {}).update(dict.fromkeys(names))
     return {key: tuple(values) for key, values in values_by_label.items()}
+
+
+def asks_for_gpu_memory(architecture: Architecture) -> bool:
+    """Whether an entry is about RDMA from GPU memory."""
+    return any(asks.metric == GPU_MEMORY for _, asks in entries_of(architecture))
 
 
 def unjudged(architecture: Architecture) -> tuple[str, ...]:
