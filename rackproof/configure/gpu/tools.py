@@ -20,7 +20,9 @@ FOLDER: Final = "/opt/rackproof/tools"
 COMMANDS: Final = "/usr/local/bin"
 """Where programs without a packaged namesake are linked."""
 _NCCL_TESTS: Final = ("all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "sendrecv")
-_PERFTEST: Final = ("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "ib_send_lat")
+_PERFTEST: Final = tuple(
+    f"./ib_{what}" for what in ("write_bw", "write_lat", "read_bw", "read_lat", "send_bw", "send_lat")
+)
 STATE: Final = f'for f in {FOLDER}/*/sha256; do [ ! -f "$f" ] || echo "$f $(cat "$f")"; done'
 
 
@@ -56,7 +58,7 @@ def wanted(stack: GpuStack) -> tuple[Tool, ...]:
     """Tools with declared sources."""
     declared = stack.tools
     entries = (
-        ("nvbandwidth", declared.nvbandwidth, ("nvbandwidth",), True),
+        ("nvbandwidth", declared.nvbandwidth, ("./nvbandwidth",), True),
         ("nccl_tests", declared.nccl_tests, tuple(f"build/{name}_perf" for name in _NCCL_TESTS), True),
         ("perftest", declared.perftest, _PERFTEST, False),
     )
