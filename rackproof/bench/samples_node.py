@@ -147,5 +147,7 @@ def pixels(path, jpeg, crop, random_source):
     share = random_source.uniform(0.5, 1.0)
     side = max(1, int(min(rgb.size) * share))
     x, y = random_source.randint(0, rgb.width - side), random_source.randint(0, rgb.height - side)
-    array = np.asarray(rgb.resize((crop, crop), Image.BILINEAR, box=(x, y, x + side, y + side)))
-    return array[:, ::-1] if random_source.random() < 0.5 else array
+    part = rgb.resize((crop, crop), Image.BILINEAR, box=(x, y, x + side, y + side))
+    if random_source.random() < 0.5:  # a mirrored array would be copied value by value
+        part = part.transpose(Image.FLIP_LEFT_RIGHT)
+    return np.asarray(part)
