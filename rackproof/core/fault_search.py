@@ -247,16 +247,20 @@ class _Search:
         first = [other for other in base if other in last.nodes]
         second = [other for other in base if other not in last.nodes] or first
         if not self._passes([name, *second], rails):
-            self._refine(name, base, rails)
-            return
+            if not self._passes([name, *self._shuffled(base)[:2]], rails):  # few partners: none of them is sick
+                self._refine(name, base, rails)
+                return
+            if self._fails_with_all(name, base, rails):
+                return
         bad, good = [1, 0], [0, 1]
         for attempt in range(ATTEMPTS):
             side = attempt % 2
             ok = self._passes([name, *(second if side else first)], rails)
             (good if ok else bad)[side] += 1
             if bad[0] and bad[1]:
-                self.faults.append(Fault(FaultKind.NODE, (name,), None, True))
-                return
+                if self._fails_with_all(name, base, rails):
+                    return
+                break
             if bad[0] >= 3 and not good[0]:
                 mark = len(self.history)
                 other = self._first_failing([name], first, rails)
@@ -405,18 +409,21 @@ class _Search:
         return common or start
 
     def _fails_with_all(self, name: str, others: Sequence[str], rails: frozenset[int]) -> bool:
-        """Whether a node fails with each of three disjoint sets of partners; it is then named."""
+        """Whether a node fails with each of three disjoint pairs of partners; it is then named.
+
+        Large sets would hold faults of their own that are not named yet.
+        """
         partners = self._shuffled([other for other in others if other != name])
-        thirds = [partners[start::3] for start in range(3) if partners[start::3]]
+        sets = [partners[start : start + 2] for start in range(0, 6, 2) if partners[start:]]
         for attempt in range(ATTEMPTS):
-            if not thirds:
+            if not sets:
                 break
-            third = thirds[attempt % len(thirds)]
-            if not self._passes([name, *third], rails):
-                thirds.remove(third)
-            elif attempt == 5 and len(thirds) == 3:
+            partners = sets[attempt % len(sets)]
+            if not self._passes([name, *partners], rails):
+                sets.remove(partners)
+            elif attempt == 5 and len(sets) == 3:
                 break
-        if thirds:
+        if sets:
             return False
         self.faults.append(Fault(FaultKind.NODE, (name,), None, True))
         return True
