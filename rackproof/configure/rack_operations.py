@@ -173,7 +173,7 @@ def ceph_secret(server: str) -> Commands:
         if mounts.CEPH_SECRET in states:
             host.noop(f"{server} does not answer; the present key stays")
         elif host.state.is_executing:
-            raise Refused(f"{server} has no Ceph client key: is the cluster up there?")
+            raise Refused(f"no Ceph client key on {server}, whose cluster may be down; see there: ceph -s")
         else:
             yield from write_files([entry], states)  # planned; the key is made by the same run
         return

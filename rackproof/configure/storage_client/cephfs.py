@@ -45,7 +45,8 @@ def client(named: NamedStorage, node: ClientNode, own_fsid: str | None, secret: 
     if own_fsid:
         return Client(modules=("ceph",))  # rack_operations.ceph_secret copies its key
     if not node.inputs.cephfs.secret:
-        raise DeclarationError(f"{named.name}: {KEY}.secret: name the source of the key of {node.inputs.cephfs.user}")
+        user = node.inputs.cephfs.user
+        raise DeclarationError(f"{named.name}: {KEY}.secret is absent; it names the source of the key of {user}")
     content = (secret or b"").decode().strip() + "\n"
     return Client(
         modules=("ceph",),

@@ -97,7 +97,7 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
         ),
         (named("fuse.daos", "pool"), {}, "expected POOL/CONTAINER, actual pool"),
         (named("ceph", "fs"), {}, "section ceph, or storage_client.cephfs.fsid"),
-        (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret: name the source of the key"),
+        (named("ceph", "fs"), {"cephfs": {"fsid": "a"}}, "cephfs.secret is absent; it names the source of the key"),
         (named("zfs", "pool"), {}, "no rule to mount"),
     ],
 )
