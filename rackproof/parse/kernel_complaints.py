@@ -72,7 +72,11 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
         r"^Failed to find cpu\d+ device node|^Unable to detect cache hierarchy|^cacheinfo",
         "the machine has no device tree; `lscpu` has the processors",
     ),
-    (r"^tsc: Fast TSC calibration failed|^Initramfs unpacking failed", "the kernel continues with the slower way"),
+    (
+        r"^tsc: Fast TSC calibration failed|^Initramfs unpacking failed"
+        r"|^\.\.MP-BIOS bug: 8254 timer not connected to IO-APIC",  # also of a virtual machine on a busy host
+        "the kernel continues with another or slower way",
+    ),
     (r"^(?:audit|SELinux|AppArmor|apparmor)\b", "records of access control"),
     (r"^overlayfs: ", "container engines try which file systems can carry an overlay"),
     (r"^Memory cgroup out of memory|^\[?\s*Tasks state|^oom_reaper", "a job reached its own memory limit"),

@@ -29,6 +29,8 @@ WITHOUT_PACKAGE = {"cluster", "tools", "unmount"}
 """``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with ``storage_client``."""
 MECHANISMS = {"package_transaction"}
 """Packages that several deploys use."""
+OF_BENCHMARKS = {"collectives"}
+"""Inputs of the inventory that benchmarks read: how jobs are launched. No deploy sets anything by them."""
 SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
 """Sections of an architecture that belong to several deploys: the first of them."""
 ABOUT = {
@@ -47,17 +49,18 @@ def test_a_deploy_has_validators_of_its_name() -> None:
 
 def test_a_deploy_has_a_package_of_its_name() -> None:
     packages = {path.parent.name for path in (ROOT / "rackproof" / "configure").glob("*/__init__.py")}
-    assert packages - MECHANISMS == DEPLOYS - WITHOUT_PACKAGE
+    assert packages - MECHANISMS - OF_BENCHMARKS == DEPLOYS - WITHOUT_PACKAGE
 
 
 def test_keys_of_inventory_and_architecture_have_the_name_of_a_deploy() -> None:
-    assert set(MODELS) <= DEPLOYS
+    assert set(MODELS) - OF_BENCHMARKS <= DEPLOYS
     assert {SECTIONS.get(name, name) for name in set(Architecture.model_fields) - ABOUT} <= DEPLOYS
 
 
 def test_an_exception_is_one() -> None:
     """An entry of a list of exceptions whose reason is gone would hide the next exception."""
     assert not ACTIONS & VALIDATORS
+    assert not OF_BENCHMARKS & DEPLOYS
     assert ACTIONS | WITHOUT_PACKAGE | set(VALIDATED_BY) <= DEPLOYS
     assert not set(VALIDATED_BY) & VALIDATORS
     assert not (set(SECTIONS) | ABOUT) & DEPLOYS

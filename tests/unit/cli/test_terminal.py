@@ -39,7 +39,8 @@ def test_what_is_printed_past_say_has_no_control_character_either(capsys: pytest
 def test_only_this_module_prints() -> None:
     """Children print JSON for their parents; reports print on the console that they are given."""
     children = {"configure/plan_reader.py", "configure/question_reader.py", "inventory_reader.py", "lab/keeper.py"}
-    others = {"bench/mpi_collectives.py", "bench/torch_collectives.py", "cli/progress.py", "cli/terminal.py", *children}
+    on_nodes = {"mpi_collectives", "torch_collectives", "gpu_program", "dataset_node", "ingest_node"}
+    others = {*(f"bench/{name}.py" for name in on_nodes), "cli/progress.py", "cli/terminal.py", *children}
     for path in sorted((ROOT / "rackproof").rglob("*.py")):
         name = str(path.relative_to(ROOT / "rackproof"))
         if name in others:

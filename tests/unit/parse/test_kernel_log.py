@@ -115,6 +115,7 @@ HEALTHY = [
     "Failed to find cpu0 device node",
     "Unable to detect cache hierarchy from DT for CPU 0",
     "tsc: Fast TSC calibration failed",
+    "..MP-BIOS bug: 8254 timer not connected to IO-APIC",
     "nouveau 0000:b3:00.0: unknown chipset (180000a1)",
     "ast 0000:03:00.0: [drm] No connected outputs",
     "[drm:nv_drm_load [nvidia_drm]] *ERROR* [nvidia-drm] [GPU ID 0x00001b00] Failed to allocate NvKmsKapiDevice",
