@@ -24,6 +24,7 @@ from rackproof.core.architecture import Architecture, DataSet, IngestData, Inges
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -75,7 +76,9 @@ class _Job:
         if len(placed) > 1:
             runs = [(count, (self.name,), True, job.accelerators // count) for count in placed] * job.runs
             place = self._place("placement", "ingest.placement_spread", self.nodes, {"workload": job.workload})
-            yield self._step("placement", f"the same accelerators on {placed} nodes", runs, (place,))
+            yield self._step(
+                "placement", f"the same accelerators on {' and '.join(map(str, placed))} nodes", runs, (place,)
+            )
         if job.beside is not None:
             yield self._beside(job.beside)
         if job.predict:
@@ -89,7 +92,7 @@ class _Job:
             for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
                 places.append(self._place(leg, f"ingest.{metric}", nodes, own))
         runs = [(count, (self.name,), True, self.job.accelerators)] * self.job.runs
-        return self._step(leg, f"{data.value}, {count} nodes", runs, tuple(places), data)
+        return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places), data)
 
     def _epochs(self) -> Step:
         places: list[Measurement] = []

@@ -18,6 +18,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
 from rackproof.core.knee import LoadStep, Search, closed_loop, open_loop, peak_of, smallest
 from rackproof.core.rack import fold
+from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
 _LOADS = 21
@@ -37,7 +38,8 @@ def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clie
         return _Searches(StorageClients(context, name, storage, layout, clients), profile).execute(places)
 
     seconds = profile.runs * _LOADS * (profile.runtime_s + profile.ramp_s + SETUP_S)
-    title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {len(clients)} clients at once"
+    who = counted(len(clients), "client", "clients at once")
+    title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {who}"
     return Step(id_, title, seconds, tuple(places), execute)
 
 

@@ -20,6 +20,7 @@ from rackproof.core.architecture import Architecture, FioJob, Storage, StoragePr
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
 from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
 ORDER = ("write", "read", "randread")
@@ -105,7 +106,8 @@ def _step(
         yield from _results(clients, places)
 
     seconds = job.runs * (job.runtime_s + job.ramp_s + SETUP_S)
-    title = f"{name}: {'shared read' if shared else job.rw} of {job.block_bytes} B from {len(names)} clients at once"
+    who = counted(len(names), "client", "clients at once")
+    title = f"{name}: {'shared read' if shared else job.rw} of {job.block_bytes} B from {who}"
     return Step(id_, title, seconds, tuple(places.values()), execute)
 
 

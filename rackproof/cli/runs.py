@@ -184,7 +184,7 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
     count = counted(len(steps), "step", "steps")
-    yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, without writing files"
+    yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, and the time to write their files"
     for space in spaces(reference.model, profile, rack):
         where = "on its servers" if space.shared else "on the drives of each"
         yield (

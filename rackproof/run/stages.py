@@ -21,6 +21,7 @@ from rackproof.core.history import History, history_of
 from rackproof.core.judging.again import starved_steps
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Rack, fold
+from rackproof.core.wording import counted
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
@@ -218,7 +219,8 @@ class Run:
         for check in deploy_checks(last):
             session.store.append(Kind.CHECK, check)
         changes = sum(len(node.changed) for node in last.nodes)
-        self._say(last.reason or ("no changes" if not changes else f"{changes} changes in {last.elapsed_s:.0f} s"))
+        done = f"{counted(changes, 'change', 'changes')} in {last.elapsed_s:.0f} s" if changes else "no changes"
+        self._say(last.reason or done)
         if last.reason == INTERRUPTED:
             self.left = goes_on(last)
             raise KeyboardInterrupt
