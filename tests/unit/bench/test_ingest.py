@@ -27,7 +27,7 @@ from tests.unit.storage_nodes import StorageNodes
 
 POINT = "/mnt/nfs-tcp"
 SET = DataSet(storage="nfs-tcp", format="tfrecord", samples=24, per_shard=4, mean_bytes=3000)
-ATTEMPTS = 3
+STARTS_S = (8, 20, 40, 80)
 
 JOB = IngestJob(
     workload="resnet50", dataset="photos", accelerator="v100", model="resnet50", batch=4, slowdown=10.0,
@@ -357,13 +357,13 @@ class TestRunner:
             yield BenchContext(session, self.lines.append)
 
     def test_a_leg_from_the_data_set_to_its_numbers(self, context: BenchContext) -> None:
-        job = JOB.model_copy(update={"start_s": 40})
-        (step,) = steps(profile(train=job), 1)
-        for _ in range(ATTEMPTS):
+        for start_s in STARTS_S:
+            job = JOB.model_copy(update={"start_s": start_s})
+            (step,) = steps(profile(train=job), 1)
             measured = {(m.metric, m.scope): m for m in step.execute(context)}
             rate = measured["ingest.samples_rate", Scope.RACK]
             reason = rate.reason or ""
-            if "off the common start" not in reason:  # a busy host: no number
+            if "start" not in reason:  # a busy host is late: no number
                 break
         assert rate.samples, reason
         assert 0 < rate.samples[0] <= 2 * 71.3
