@@ -210,10 +210,10 @@ def test_without_its_server_a_client_keeps_its_key_or_says_what_is_missing() -> 
     assert run(rack_operations.ceph_secret, has, Server(None, has.state), server="storage-01") == []
     lacks = StubHost({facts.FileStates: {}})
     (command,) = run(rack_operations.ceph_secret, lacks, Server(None, lacks.state), server="storage-01")
-    assert "storage-01 has no Ceph client key" in command
+    assert "no Ceph client key on storage-01" in command
     planning = StubHost({facts.FileStates: {}}, executing=False)
     (command,) = run(rack_operations.ceph_secret, planning, Server(None, planning.state), server="storage-01")
-    assert "has no Ceph client key" not in command
+    assert "no Ceph client key" not in command
 
 
 @pytest.mark.parametrize("output", [[], ["installed fio"], ["installed fio", "rackproof-en"]])

@@ -1,7 +1,4 @@
-"""The virtual rack as it was recorded after a deploy: read again, nothing is left to do but for its root's keys.
-
-It was deployed when root of one GPU node could run commands on the others: these keys, and nothing else, lose that
-right. A rack that is recorded anew has nothing left to do.
+"""The virtual rack as it was recorded after a deploy: read again, nothing is left to do.
 
 What a deploy asks is part of a recording. When a question changes, the rack has to be recorded anew:
 ``rackproof record all -o tests/data/recordings/virtual-rack-deploy --deploy deploys/cluster.py``, after a deploy.
@@ -13,7 +10,6 @@ import os
 import sys
 from pathlib import Path
 
-from rackproof.configure.trust import AUTHORIZED_KEYS
 from rackproof.run.plan import plan_deploys
 from tests.unit import warm_python
 from tests.unit.plan.golden import DEPLOY, ROOT
@@ -34,8 +30,7 @@ def test_a_rack_that_was_recorded_after_its_deploy_is_left_alone() -> None:
     for node in plan.nodes:
         assert node.lost is None
         assert [(operation.name, operation.refused) for operation in node.refusals] == []
-        keys = [change.what for operation in node.changing for change in operation.changes]
-        assert keys == ([AUTHORIZED_KEYS] if node.node.startswith("gpu") else [])
+        assert [change.what for operation in node.changing for change in operation.changes] == []
         assert len(node.operations) >= 15
 
 

@@ -44,7 +44,16 @@ RACKS = (
 )
 
 
-OPERATIONS = ("signing_key", "installed", "driver", "gpudirect_dmabuf", "driver_units", "tuned", "gpudirect_storage")
+OPERATIONS = (
+    "signing_key",
+    "installed",
+    "driver",
+    "gpudirect_dmabuf",
+    "driver_units",
+    "tuned",
+    "gpudirect_storage",
+    "built",
+)
 
 
 @pytest.fixture(autouse=True)
