@@ -21,17 +21,27 @@ def folded(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     verdicts = list(verdicts)
     by_node: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        ends = verdict.subject.split("|")
-        blamed = verdict.blame in ends and verdict.status is Status.FAIL
-        for end in ends:
-            by_node.setdefault(end, [])
-            if not blamed or end == verdict.blame:
-                by_node[end].append(verdict)
+        for end in verdict.subject.split("|"):
+            by_node.setdefault(end, []).append(verdict)
     if len(by_node) < FEWEST or not all("|" in verdict.subject for verdict in verdicts):
         yield from verdicts
         return
     for node, pairs in by_node.items():
-        yield _of_node(node, pairs)
+        own = [pair for pair in pairs if pair.status is not Status.FAIL or pair.blame not in _others(pair, node)]
+        yield _of_node(node, own) if own else _without_pair(node, pairs)
+
+
+def _others(pair: Verdict, node: str) -> list[str]:
+    return [end for end in pair.subject.split("|") if end != node]
+
+
+def _without_pair(node: str, pairs: list[Verdict]) -> Verdict:
+    """The node is not blamed for any pair, and no pair shows that it is well."""
+    message = f"no pair shows this node: each of its {len(pairs)} fails, and is blamed on the other node"
+    return amended(
+        pairs[0], subject=node, status=Status.UNMEASURED, message=message, blame=None, value=None, samples=(),
+        distance_pct=None, measured=None, cv_pct=None, simulated=any(pair.simulated for pair in pairs),
+    )  # fmt: skip
 
 
 def _of_node(node: str, pairs: list[Verdict]) -> Verdict:

@@ -47,6 +47,20 @@ def test_a_sick_node_fails_alone_and_its_partners_pass() -> None:
     assert missing["gpu-01"].message.endswith("; 1 of 4 pairs, this one first")
 
 
+def test_a_node_whose_pairs_all_fail_by_others_is_not_shown_to_be_well() -> None:
+    made = [
+        of_pair(a, b, Status.FAIL).model_copy(update={"blame": a, "value": 1.0, "samples": (1.0,)})
+        if b == "gpu-05"
+        else of_pair(a, b, Status.PASS)
+        for a, b in combinations(NAMES, 2)
+    ]
+    by_node = {verdict.subject: verdict for verdict in folded(made)}
+    assert {name for name, verdict in by_node.items() if verdict.status is Status.FAIL} == {*NAMES[:4]}
+    alone = by_node["gpu-05"]
+    assert (alone.status, alone.value, alone.samples, alone.blame) == (Status.UNMEASURED, None, (), None)
+    assert "each of its 4 fails, and is blamed on the other node" in alone.message
+
+
 def test_pairs_of_few_nodes_and_verdicts_on_the_rack_stay() -> None:
     few = [of_pair(a, b, Status.PASS) for a, b in combinations(NAMES[: FEWEST - 1], 2)]
     assert list(folded(few)) == few
