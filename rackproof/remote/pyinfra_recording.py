@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.exceptions import ConnectError, InventoryError
 from pyinfra.api.state import StateStage
+from pyinfra.connectors import ssh as pyinfra_ssh
 from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
 from pyinfra.connectors.ssh import SSHConnector
-from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
+from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, read_output_buffers
 
 from rackproof.kit import make_deploys_importable
+from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.greeting import greeted
 
 if TYPE_CHECKING:
@@ -29,13 +31,36 @@ if TYPE_CHECKING:
 make_deploys_importable()  # every pyinfra process imports this module before its deploys
 
 _arguments = SSHConnector.make_paramiko_kwargs
+_PIECE = 1 << 16
 
 
 def _with_greeting(self: SSHConnector) -> dict[str, Any]:
     return {**_arguments(self), "transport_factory": greeted}
 
 
+def _within_limit(receive: Callable[[int], bytes], channel: Any) -> Iterator[bytes]:
+    """Lines of an output. After OUTPUT_LIMIT bytes the channel is closed: the command has no exit status and failed."""
+    size, rest = 0, b""
+    while data := receive(_PIECE):
+        size += len(data)
+        if size > OUTPUT_LIMIT:
+            channel.close()
+            yield f"the command printed more than {OUTPUT_LIMIT} bytes".encode()
+            return
+        *lines, rest = (rest + data).split(b"\n") if b"\n" in data else (rest + data,)
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _outputs(stdout_buffer: Any, stderr_buffer: Any, **arguments: Any) -> CommandOutput:
+    channel = stdout_buffer.channel
+    out, err = (_within_limit(receive, channel) for receive in (channel.recv, channel.recv_stderr))
+    return read_output_buffers(out, err, **arguments)
+
+
 SSHConnector.make_paramiko_kwargs = _with_greeting  # type: ignore[method-assign]
+pyinfra_ssh.read_output_buffers = _outputs  # type: ignore[attr-defined, assignment]
 
 ASKED_FILE = "RACKPROOF_RECORDING_ASKED"
 """Environment variable with a file that receives commands that were not recorded, one JSON object per line.

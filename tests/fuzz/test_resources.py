@@ -246,7 +246,7 @@ def test_a_server_that_speaks_no_ssh_is_a_node_that_is_not_reached(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["validate", "record", "bench", "versions"])
+@pytest.mark.parametrize("verb", ["validate", "record", "bench", "versions", "plan", "preflight", "deploy"])
 def test_a_node_whose_commands_print_errors_without_end_is_given_up(verb: str, tmp_path: Path) -> None:
     with servers.server(servers.flooding) as (port, _):
         servers.inventory(tmp_path, port)

@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rackproof.cli import record as command
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.collect import RecordingReader
-from rackproof.remote.command import CommandResult
+from rackproof.remote.command import OUTPUT_LIMIT, CommandResult
+from rackproof.remote.pyinfra_recording import _within_limit
 from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import read_folder, write_recordings
 from rackproof.run.plan_questions import ask_plan
@@ -293,3 +296,34 @@ def test_other_nodes_and_deploys_are_refused_before_anything_is_asked(
     done = CliRunner().invoke(command.record, ["gpu", "-o", "rec", "--deploy", "none.py"])
     assert "none.py: no such deploy file" in str(done.exception)
     assert shell.commands == []
+
+
+class Channel:
+    """An ssh channel that prints pieces, without an end after the last one."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces, self.closed = pieces, False
+
+    def recv(self, size: int) -> bytes:
+        return self.pieces.pop(0) if self.pieces else b""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@given(st.lists(st.text("aä\r\n ", min_size=1).map(str.encode)))
+def test_lines_of_an_output_are_those_of_its_bytes(pieces: list[bytes]) -> None:
+    printed = b"".join(pieces).split(b"\n")
+    channel = Channel(pieces)
+    lines = list(_within_limit(channel.recv, channel))
+    assert lines == (printed[:-1] if printed[-1] == b"" else printed)
+    assert not channel.closed
+
+
+@pytest.mark.parametrize("piece", [b"x" * 65536, b"line\n" * 10000])
+def test_an_output_without_end_ends_with_its_channel(piece: bytes) -> None:
+    channel = Channel([piece] * (2 * OUTPUT_LIMIT // len(piece)))
+    *_, last = _within_limit(channel.recv, channel)
+    assert channel.closed
+    assert channel.pieces
+    assert last == b"the command printed more than 16777216 bytes"
