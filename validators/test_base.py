@@ -68,7 +68,13 @@ def installed_packages(host: Host) -> tuple[Collection[str], str]:
         return parse_package_list(whole_lines("dpkg-query", listed.stdout)), "debian"
     if listed.rc not in (0, 1, NOT_FOUND):
         raise Unmeasured(failure("dpkg-query", listed.rc, listed.stderr, listed.stdout))
-    return parse_package_list(whole_lines("rpm", read(host, RPM_PACKAGES))), "rhel"
+    try:
+        return parse_package_list(whole_lines("rpm", read(host, RPM_PACKAGES))), "rhel"
+    except Unmeasured as error:
+        if listed.rc == 1:
+            why = failure("dpkg-query", listed.rc, listed.stderr, listed.stdout)
+            raise Unmeasured(f"{why}; {error}") from None
+        raise
 
 
 @check(
