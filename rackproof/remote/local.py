@@ -14,6 +14,8 @@ from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, Comman
 from rackproof.remote.ssh import Connection, Fleet
 
 NO_LIMIT_S = 10 * 365 * 86400.0
+_BLOCKS = OUTPUT_LIMIT // 512 + 1
+"""Largest file of a command, its outputs included, in the unit of POSIX's ``ulimit -f``: what prints more is ended."""
 
 
 class LocalConnection(Connection):
@@ -40,7 +42,7 @@ class LocalConnection(Connection):
         with tempfile.TemporaryFile() as out_file, tempfile.TemporaryFile() as err_file:
             try:
                 process = subprocess.Popen(  # noqa: S602  (commands of validators, written for a shell)
-                    bounded(command, max(left, 0.1), user=user),
+                    f"ulimit -f {_BLOCKS}; {bounded(command, max(left, 0.1), user=user)}",
                     shell=True,
                     stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
                     stdout=out_file,

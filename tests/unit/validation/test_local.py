@@ -13,6 +13,7 @@ from rackproof.cli.validate import validate
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
+from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.local import LocalFleet
 from rackproof.validation import local
 
@@ -33,6 +34,13 @@ def test_other_nodes_are_not_asked() -> None:
     answer = LocalFleet(RACK, "gpu-01")["gpu-02"].run("echo out", 10)
     assert answer.rc is None
     assert answer.error == "another node: commands run on the local node only"
+
+
+@pytest.mark.parametrize("command", ["yes", "yes >&2", "yes & wait"])
+def test_an_output_without_end_is_ended_at_the_limit(command: str) -> None:
+    answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run(command, 600)
+    assert answer.error == f"printed more than {OUTPUT_LIMIT} bytes"
+    assert answer.elapsed_s < 600, "it did not end by its time limit"
 
 
 def test_a_command_has_an_end() -> None:
