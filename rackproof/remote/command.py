@@ -22,6 +22,7 @@ GRACE_S = 15.0
 """Seconds that the controller waits longer than the node's own ``timeout``: the connection may be slow."""
 OUTPUT_LIMIT = 16 * 1024 * 1024
 """Maximum bytes of one stream; more output is an error."""
+TOO_MUCH = f"printed more than {OUTPUT_LIMIT} bytes"
 
 
 @dataclass(frozen=True, slots=True)

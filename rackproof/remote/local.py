@@ -10,7 +10,7 @@ import time
 
 from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
-from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, TOO_MUCH, CommandResult, bounded, timed_out
 from rackproof.remote.ssh import Connection, Fleet
 
 NO_LIMIT_S = 10 * 365 * 86400.0
@@ -58,7 +58,7 @@ class LocalConnection(Connection):
                 outputs.append(file.read(OUTPUT_LIMIT + 1))
         out, err = outputs
         if max(len(out), len(err)) > OUTPUT_LIMIT:
-            return result(None, f"printed more than {OUTPUT_LIMIT} bytes", out[:OUTPUT_LIMIT], err[:OUTPUT_LIMIT])
+            return result(None, TOO_MUCH, out[:OUTPUT_LIMIT], err[:OUTPUT_LIMIT])
         if not ended:
             return result(None, f"no answer within {timeout_s:g} s", out, err)
         if timed_out(process.returncode):

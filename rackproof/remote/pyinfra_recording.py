@@ -22,7 +22,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, read_output_buffers
 
 from rackproof.kit import make_deploys_importable
-from rackproof.remote.command import OUTPUT_LIMIT
+from rackproof.remote.command import OUTPUT_LIMIT, TOO_MUCH
 from rackproof.remote.greeting import greeted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _within_limit(receive: Callable[[int], bytes], channel: Any) -> Iterator[byt
         size += len(data)
         if size > OUTPUT_LIMIT:
             channel.close()
-            yield f"the command printed more than {OUTPUT_LIMIT} bytes".encode()
+            yield f"the command {TOO_MUCH}".encode()
             return
         *lines, rest = (rest + data).split(b"\n") if b"\n" in data else (rest + data,)
         yield from lines

@@ -27,6 +27,7 @@ from rackproof.remote.command import (
     GRACE_S,
     NOT_FINISHED,
     OUTPUT_LIMIT,
+    TOO_MUCH,
     CommandResult,
     bounded,
     ending,
@@ -44,7 +45,6 @@ STOP_S = 15.0
 END_S = 4.0
 """The same after an interrupt, for servers and other commands."""
 INTERRUPTED = "interrupted"
-TOO_MUCH = f"printed more than {OUTPUT_LIMIT} bytes"
 WAIT_LINE_S = 10.0
 """Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
