@@ -22,8 +22,7 @@ _MARK = re.compile(rb"RACKPROOF_COMMAND=(\w+)")
 
 def silent(sock: socket.socket, asked: threading.Event) -> None:
     asked.set()
-    sock.recv(1)
-    threading.Event().wait()
+    sock.recv(1)  # returns when the client or the test ends; the server closes the socket
 
 
 def http(sock: socket.socket, asked: threading.Event) -> None:
@@ -230,21 +229,33 @@ def after(count: int, first: Behaviour, then: Behaviour) -> Behaviour:
 
 @contextmanager
 def server(behaviour: Behaviour) -> Iterator[tuple[int, threading.Event]]:
-    """Port, and an event that is set when a client waits for an answer."""
+    """Port, and an event that is set when a client waits for an answer. Every socket is closed at the end."""
     asked = threading.Event()
-    listener = socket.create_server(("127.0.0.1", 0))
+    connections: list[socket.socket] = []
+
+    def behave(sock: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client went first
+            behaviour(sock, asked)
 
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = listener.accept()
-                threading.Thread(target=behaviour, args=(sock, asked), daemon=True).start()
+                connections.append(sock)
+                threading.Thread(target=behave, args=(sock,), daemon=True).start()
 
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield listener.getsockname()[1], asked
-    finally:
-        listener.close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], asked
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # ends accept(), which close() does not
+            thread.join(timeout=10)
+            for sock in connections:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)  # ends the behaviour's recv() and sendall()
+                sock.close()
 
 
 def node_data(folder: Path, port: int) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +73,27 @@ def separate_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder
+
+
+def network_sockets() -> set[str]:
+    """Inodes of this process's sockets for TCP."""
+    inodes = {line.split()[9] for kind in ("tcp", "tcp6") for line in Path("/proc/net", kind).read_text().splitlines()}
+    links = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            links.add(str(entry.readlink()))
+    return {inode for inode in inodes if f"socket:[{inode}]" in links}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_open_sockets() -> Iterator[None]:
+    """A module closes its sockets: one that is left open is found, at some later time, in another module's test."""
+    before = network_sockets()
+    yield
+    deadline = time.monotonic() + 10
+    while (left := network_sockets() - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left, f"sockets left open, inodes: {left}"
 
 
 @pytest.fixture(scope="module")
