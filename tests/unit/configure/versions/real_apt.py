@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+from rackproof.configure.package_transaction.lock import LOCKS
 
 AVAILABLE = all(shutil.which(tool) for tool in ("apt-get", "apt-mark", "dpkg-deb", "dpkg-query"))
 
@@ -27,6 +30,7 @@ DPkg::Options {{ "--force-not-root"; "--force-bad-path"; "--force-unsafe-io"; "-
 """
 
 
+_LOCK = re.compile("|".join(re.escape(path) for path in sorted(LOCKS["debian"], key=len, reverse=True)))
 MEMORY = Path("/dev/shm")
 
 
@@ -107,6 +111,8 @@ class RealApt:
         }
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script; it waits for this folder's locks, not for those of the machine."""
+        script = _LOCK.sub(lambda match: f"{self.root}{match[0]}", script)
         return subprocess.run(
             ["sh", "-c", script], env=self.environment, capture_output=True, text=True, check=False, timeout=120
         )
