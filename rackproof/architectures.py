@@ -28,6 +28,7 @@ from rackproof.core.architecture.inheritance import Merged, parent_of
 from rackproof.core.architecture.overrides import overridden
 from rackproof.core.architecture.problem import Problem
 from rackproof.core.architecture.published import PUBLISHED
+from rackproof.core.architecture.scaled_claims import against_published
 from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
 from rackproof.errors import ArchitectureError
@@ -175,6 +176,10 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     model = _checked(document)
     if checks is not None and (wrong := list(unknown_checks(model, checks))):
         raise ArchitectureError(document.sentence(wrong))
+    if model.scale is not None:
+        scaled = _checked(_merged(_find(model.scale.of, search, path.parent), search, ()).document)
+        if wrong := list(against_published(scaled, model)):
+            raise ArchitectureError(document.sentence(wrong))
     metadata: dict[str, Any] = {"derived_from": chain.parents} if chain.parents else {}
     reference, edited = _reference(chain)
     if reference is not None:

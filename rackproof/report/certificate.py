@@ -24,6 +24,7 @@ from rackproof.core.evidence import (
 )
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
+from rackproof.report.claims import claim_by_claim
 from rackproof.report.schema import (
     ArchitectureSummary,
     Attested,
@@ -130,6 +131,8 @@ def build_certificate(
             *untried_statements(measurements),
             *validators_statements(run),
         ),
+        scaled_from=architecture.scale.of if architecture.scale else None,
+        claims=claim_by_claim(architecture, verdicts),
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(

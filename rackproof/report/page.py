@@ -83,6 +83,9 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     storages = tables.storage_tables(certificate)
     return {
         "c": certificate,
+        "claim_factors": {
+            factor.name: factor for claim in certificate.claims for way in claim.ways for factor in way.scaled
+        }.values(),
         "Status": Status,
         "elapsed": quantities.between(certificate.started, certificate.finished),
         "seal": plots.rosette(certificate.evidence.chain_head),

@@ -190,6 +190,49 @@ class SizingSummary(Model):
     throughput: ScaleCurve | None = None
 
 
+class FactorSummary(Model):
+    """One factor between the published system and this rack."""
+
+    name: str
+    title: str
+    published: float
+    here: float
+    unit: str
+    times: float
+    """``here`` over ``published``."""
+    reason: str
+
+
+class ClaimWay(Model):
+    """One criterion, curve or check that is about a claim."""
+
+    id: str
+    title: str
+    published: str
+    """The published bar in words; empty for a check."""
+    here: str
+    """The bar of this rack in words."""
+    measured: str
+    """The worst number, or why there is none."""
+    status: Status
+    required: bool
+    scaled: tuple[FactorSummary, ...] = ()
+    note: str = ""
+
+
+class ClaimSummary(Model):
+    """One claim of the published system that this rack is a small form of."""
+
+    id: str
+    says: str
+    figure: str | None
+    document: str
+    status: Status | None
+    """Of its required criteria and checks together; None if it is not judged."""
+    not_checkable: str | None
+    ways: tuple[ClaimWay, ...]
+
+
 class Certificate(Model):
     """All data of page, JUnit, metrics and terminal."""
 
@@ -222,6 +265,10 @@ class Certificate(Model):
     simulated: tuple[str, ...]
     """Sentences about virtual or simulated parts, and about benchmarks and validators that are not proven or not the
     kit's; empty for a real rack without them."""
+    scaled_from: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The published architecture whose claims are scaled to this rack."""
+    claims: tuple[ClaimSummary, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Claim by claim; empty where the architecture scales no other."""
     sizing: SizingSummary | None = None
     """None if nothing was measured."""
     notes: tuple[str, ...]

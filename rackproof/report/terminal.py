@@ -69,6 +69,9 @@ def _print_results(
 ) -> None:
     console.print(_counts(certificate, encode))
     console.print()
+    if certificate.claims:
+        console.print(_claims(certificate, encode))
+        console.print()
     shown = [f for f in findings(certificate.verdicts) if f.required or f.status is Status.FAIL]
     for finding in shown[:FINDINGS]:
         _print_finding(console, finding, encode)
@@ -107,6 +110,24 @@ def _counts(certificate: Certificate, encode: _Encoder) -> Table:
         counts = areas[area]
         cells = (Text(str(counts[s]), _STYLE[s]) if counts[s] else Text(encode("·"), "dim") for s in Status)
         table.add_row(Text(encode(area)), *cells)
+    return table
+
+
+def _claims(certificate: Certificate, encode: _Encoder) -> Table:
+    """Claim by claim: id, what it says, its figure, what was measured, verdict."""
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
+    for title in ("claim", certificate.scaled_from or "", "measured here", "verdict"):
+        table.add_column(encode(title), overflow="fold")
+    for claim in certificate.claims:
+        says = Text(encode(claim.says))
+        if claim.figure:
+            says.append(f" {encode(claim.figure)}", "bold")
+        measured = [f"{way.measured}, bar {way.here}" for way in claim.ways if way.published]
+        checks = [way for way in claim.ways if not way.published]
+        measured += [f"{len(checks)} checks"] if checks else []
+        shown = Text(encode("; ".join(measured) or claim.not_checkable or ""))
+        verdict = Text(claim.status.value, _STYLE[claim.status]) if claim.status else Text("not judged", "dim")
+        table.add_row(Text(claim.id), says, shown, verdict)
     return table
 
 

@@ -35,7 +35,8 @@ SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
 """Sections of an architecture that belong to several deploys: the first of them."""
 ABOUT = {
     *("apiVersion", "extends", "metadata", "roles", "drop", "overrides"),  # the file
-    *("profiles", "claims", "workloads", "sizing", "level", "criteria", "curves", "outliers"),  # what is measured
+    *("profiles", "claims", "scale", "workloads", "sizing", "level"),  # what is measured
+    *("criteria", "curves", "outliers"),
     *("checks", "required_checks"),
 }
 """Keys of an architecture that no deploy sets on a node."""

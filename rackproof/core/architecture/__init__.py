@@ -47,6 +47,7 @@ from rackproof.core.architecture.profiles import (
     Profile,
     StorageProfile,
 )
+from rackproof.core.architecture.scale import Factor, Scale, Scaled
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, TimeSync, Tools
@@ -74,6 +75,7 @@ __all__ = [
     "Drop",
     "Expectation",
     "Fabric",
+    "Factor",
     "Figure",
     "FioJob",
     "Gate",
@@ -105,6 +107,8 @@ __all__ = [
     "Reduce",
     "Reference",
     "Role",
+    "Scale",
+    "Scaled",
     "Scratch",
     "Severity",
     "Sizing",

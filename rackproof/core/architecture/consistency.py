@@ -21,6 +21,7 @@ from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
 from rackproof.core.architecture.profiles import CollectiveProfile
+from rackproof.core.architecture.scaled_claims import scale_problems
 from rackproof.core.architecture.storage import Storage, canonical
 from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
@@ -64,6 +65,7 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         yield from coverage_problems(architecture)
     yield from plausibility_problems(architecture)
     yield from claim_problems(architecture)
+    yield from scale_problems(architecture)
     yield from override_problems(architecture)
     for role in architecture.required_checks:
         yield from known(("required_checks", role), role, groups(architecture), "role")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from rackproof.core.architecture.base import Claims, Identifier, LabelValue, Model, Sentence
+from rackproof.core.architecture.scale import Scaled
 from rackproof.core.evidence import Scope
 from rackproof.core.texts import Line, Name, Prose
 
@@ -178,6 +179,8 @@ class JudgedEntry(Model):
     """Recipe of ``rackproof.core.recipes``: how the number is measured."""
     lab: Sentence | None = None
     """The part that the virtual rack can verify; null: none."""
+    scaled: Scaled | None = None
+    """In a file with ``scale``: the published bar, and the factors between it and this one."""
     published: Prose | None = None
     """The bar before a site changed it; set by ``overrides``, never in a file."""
     changed: Prose | None = None

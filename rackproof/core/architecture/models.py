@@ -16,6 +16,7 @@ from rackproof.core.architecture.gpu import Gpu
 from rackproof.core.architecture.hardware import Role
 from rackproof.core.architecture.network import Fabric
 from rackproof.core.architecture.profiles import Profile
+from rackproof.core.architecture.scale import Scale
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System, Tools
@@ -90,6 +91,8 @@ class Architecture(Model):
     tools: Tools = Tools()
     profiles: dict[Identifier, Profile] = Field(default_factory=dict)
     claims: dict[ClaimId, Claim] = Field(default_factory=dict)
+    scale: Scale | None = None
+    """Of a small rack that is certified against the claims of a larger system."""
     workloads: dict[Identifier, Workload] = Field(default_factory=dict)
     sizing: Sizing | None = None
     level: Identifier | None = None

@@ -1,0 +1,142 @@
+"""Files that scale a published architecture: every changed bar follows from the published one and declared factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose
+from typing import Final
+
+from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Outlier
+from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.models import Architecture
+from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.architecture.scale import Scale, Scaled
+from rackproof.core.units import UnitError, convert
+
+EXACT: Final = 0.01
+"""How far a scaled bar may be off the product of the published one and its factors: they are rounded."""
+
+
+def scale_problems(architecture: Architecture) -> Iterator[Problem]:
+    """Contradictions in the file itself, in its order."""
+    scale, used = architecture.scale, set[str]()
+    for section, entries in sections(architecture).items():
+        for index, entry in enumerate(entries):
+            base: KeyPath = (section, index)
+            if scale is None:
+                if entry.scaled is not None:
+                    yield Problem(
+                        (*base, "scaled"), "the file has no scale: say of which architecture, and its factors"
+                    )
+                continue
+            if entry.scaled is None:
+                if entry.claim:
+                    yield Problem(base, "names a claim of a larger system: say under scaled from which bar it follows")
+                continue
+            if not entry.claim:
+                yield Problem((*base, "scaled"), "names no claim")
+            used.update(entry.scaled.by)
+            yield from _scaled(base, scale, entry, entry.scaled)
+    for name in scale.factors if scale else ():
+        if name not in used:
+            yield Problem(("scale", "factors", name), "scales nothing: no criterion or curve names it")
+
+
+def _scaled(base: KeyPath, scale: Scale, entry: Criterion | Curve | Outlier, scaled: Scaled) -> Iterator[Problem]:
+    unknown = [
+        problem
+        for index, name in enumerate(scaled.by)
+        for problem in known((*base, "scaled", "by", index), name, scale.factors, "factor")
+    ]
+    yield from unknown
+    if unknown:
+        return
+    own, unit, tolerance = _own(entry)
+    if own is None:
+        yield Problem(
+            (*base, "scaled"),
+            "only one bar without alternatives, or a curve's efficiency, can be scaled",
+        )
+        return
+    times = scaled.times(scale)
+    for key, here in own.items():
+        published = getattr(scaled, key)
+        if (published is None) != (here is None):
+            yield Problem(
+                (*base, "scaled", key), f"expected {'a value' if published is None else 'none'}, as in the bar"
+            )
+        elif published is not None and here is not None:
+            try:
+                expected = convert(published * times, scaled.unit, unit)
+            except UnitError as error:
+                yield Problem((*base, "scaled", "unit"), str(error))
+                return
+            if not isclose(here, expected, rel_tol=EXACT):
+                yield Problem(
+                    (*base, "scaled", key), f"{published:g} times {times:g} is {expected:g} {unit}, the bar is {here:g}"
+                )
+    if tolerance > scaled.tolerance_pct and scaled.note is None:
+        yield Problem((*base, "scaled", "note"), f"the tolerance is {tolerance:g} %: say why it is larger")
+
+
+def _own(entry: Criterion | Curve | Outlier) -> tuple[dict[str, float | None] | None, str, float]:
+    """Bar by key, its unit and its tolerance; None where it is not one bar."""
+    if isinstance(entry, Curve) and entry.efficiency_min is not None:
+        return {"value": entry.efficiency_min}, "ratio", 0.0
+    if not isinstance(entry, Criterion) or entry.any_of or entry.pass_.levels:
+        return None, "", 0.0
+    bar = entry.pass_
+    return {"value": bar.value, "low": bar.low, "high": bar.high}, bar.unit, bar.tolerance_pct
+
+
+def against_published(published: Architecture, architecture: Architecture) -> Iterator[Problem]:
+    """Claims and bars that are not those of the published architecture."""
+    for id_ in dict.fromkeys((*published.claims, *architecture.claims)):
+        theirs, here = published.claims.get(id_), architecture.claims.get(id_)
+        base: KeyPath = ("claims", id_) if here else ("claims",)
+        if here is None or theirs is None:
+            which = f"{published.metadata.id} has also" if here is None else "is no claim of"
+            yield Problem(base, f"{which} {id_ if here is None else published.metadata.id}")
+            continue
+        for key in ("says", "figure"):
+            if getattr(here, key) != getattr(theirs, key):
+                yield Problem((*base, key), f"{published.metadata.id} says: {getattr(theirs, key)}")
+        if theirs.not_checkable and not here.not_checkable:
+            yield Problem(base, f"{published.metadata.id} calls it not checkable")
+    theirs_by_id = {entry.id: entry for entries in sections(published).values() for entry in entries}
+    for section, entries in sections(architecture).items():
+        for index, entry in enumerate(entries):
+            if entry.scaled is not None:
+                yield from _same_bar(published, theirs_by_id, (section, index, "scaled"), entry, entry.scaled)
+
+
+def _same_bar(
+    published: Architecture,
+    entries: dict[str, Criterion | Curve | Outlier],
+    base: KeyPath,
+    entry: Criterion | Curve | Outlier,
+    scaled: Scaled,
+) -> Iterator[Problem]:
+    name = published.metadata.id
+    unknown = list(known((*base, "of"), scaled.of, entries, f"entry of {name}"))
+    yield from unknown
+    if unknown:
+        return
+    theirs = entries[scaled.of]
+    if not set(entry.claim) & set(theirs.claim):
+        yield Problem((*base, "of"), f"{scaled.of} of {name} is about {', '.join(theirs.claim) or 'no claim'}")
+    if isinstance(theirs, Curve):
+        expected: tuple[object, ...] = (theirs.efficiency_min, None, None, "ratio", 0.0)
+    elif isinstance(theirs, Criterion):
+        bar: Bar = theirs.pass_
+        value = bar.levels.get(published.level or "") if bar.levels else bar.value
+        expected = (value, bar.low, bar.high, bar.unit, bar.tolerance_pct)
+        if isinstance(entry, Criterion) and entry.pass_.op != bar.op:
+            yield Problem((*base, "of"), f"{scaled.of} of {name} has '{bar.op}', this entry has '{entry.pass_.op}'")
+    else:
+        yield Problem((*base, "of"), "an outlier has no bar to scale")
+        return
+    actual = (scaled.value, scaled.low, scaled.high, scaled.unit, scaled.tolerance_pct)
+    for key, ours, of_them in zip(("value", "low", "high", "unit", "tolerance_pct"), actual, expected, strict=True):
+        if ours != of_them:
+            yield Problem((*base, key), f"{scaled.of} of {name} has {of_them}, here {ours}")

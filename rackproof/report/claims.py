@@ -1,0 +1,129 @@
+"""**Claim by claim**: what a document claims of a large system, what that is on this rack, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rackproof.core.architecture import Architecture, Bar, Criterion, Curve, Outlier, Scale, Scaled
+from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.overrides import bar_words, threshold_words
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.quantities import quantity
+from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary
+from rackproof.report.statements import name_of, subject_text
+
+
+def claim_by_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> tuple[ClaimSummary, ...]:
+    """Every claim of the published system in the order of the file; none where the file scales nothing."""
+    scale = architecture.scale
+    if scale is None:
+        return ()
+    entries = [entry for listed in sections(architecture).values() for entry in listed]
+    return tuple(
+        _summary(architecture, scale, id_, [entry for entry in entries if id_ in entry.claim], verdicts)
+        for id_ in architecture.claims
+    )
+
+
+def _summary(
+    architecture: Architecture,
+    scale: Scale,
+    id_: str,
+    entries: Sequence[Criterion | Curve | Outlier],
+    verdicts: Sequence[Verdict],
+) -> ClaimSummary:
+    claim = architecture.claims[id_]
+    ways = [_way(scale, entry, verdicts) for entry in entries]
+    ways += _checks([verdict for verdict in verdicts if verdict.kind == "check" and id_ in verdict.claim])
+    counting = [way.status for way in ways if way.required] or [way.status for way in ways]
+    status = max(counting, key=lambda one: one.rank, default=Status.UNMEASURED)
+    return ClaimSummary(
+        id=id_,
+        says=claim.says,
+        figure=claim.figure,
+        document=architecture.metadata.sources[claim.source].doc,
+        status=None if claim.not_checkable else status,
+        not_checkable=claim.not_checkable,
+        ways=tuple(ways),
+    )
+
+
+def _way(scale: Scale, entry: Criterion | Curve | Outlier, verdicts: Sequence[Verdict]) -> ClaimWay:
+    """One criterion or curve. Without a verdict it is UNMEASURED."""
+    own = [verdict for verdict in verdicts if verdict.kind == "criterion" and name_of(verdict.id) == entry.id]
+    worst = max((verdict.status for verdict in own), key=lambda one: one.rank, default=Status.UNMEASURED)
+    scaled = entry.scaled
+    return ClaimWay(
+        id=entry.id,
+        title=entry.title,
+        published=_published(entry, scaled) if scaled else "",
+        here=threshold_words(entry) + _of(entry),
+        measured="; ".join(dict.fromkeys(_measured(verdict) for verdict in own if verdict.status is worst)),
+        status=worst,
+        required=own[0].required if own else entry.severity.value == "required",
+        scaled=tuple(_factors(scale, scaled)) if scaled else (),
+        note=(scaled.note if scaled else None) or "",
+    )
+
+
+def _published(entry: Criterion | Curve | Outlier, scaled: Scaled) -> str:
+    if isinstance(entry, Criterion):
+        changes = {"value": scaled.value, "low": scaled.low, "high": scaled.high, "unit": scaled.unit, "warn": None}
+        words = bar_words(entry.pass_.model_copy(update=changes))
+        return f"{words}, within {scaled.tolerance_pct:g} %" if scaled.tolerance_pct else words
+    return f"efficiency ≥ {scaled.value:g}"
+
+
+def _of(entry: Criterion | Curve | Outlier) -> str:
+    """What a share is of, and the tolerance."""
+    if not isinstance(entry, Criterion):
+        return ""
+    bar: Bar = entry.pass_
+    within = f", within {bar.tolerance_pct:g} %" if bar.tolerance_pct else ""
+    if bar.of is None:
+        return within
+    return f"{within} of {getattr(bar.of, 'metric', None) or getattr(bar.of, 'link', '')}"
+
+
+def _measured(verdict: Verdict) -> str:
+    """``1.02 of 12 MB/s on gpu-01``, or why there is no number."""
+    where = "" if verdict.subject == "rack" else f" on {subject_text(verdict.subject)}"
+    if verdict.value is None:
+        return f"{verdict.message}{where}"
+    share = f" ({quantity(verdict.measured, verdict.measured_unit)})" if verdict.measured is not None else ""
+    return f"{quantity(verdict.value, verdict.unit)}{share}{where}"
+
+
+def _factors(scale: Scale, scaled: Scaled) -> Iterator[FactorSummary]:
+    for name in scaled.by:
+        factor = scale.factors[name]
+        yield FactorSummary(
+            name=name,
+            title=factor.title,
+            published=factor.published,
+            here=factor.here,
+            unit=factor.unit,
+            times=factor.times,
+            reason=factor.reason,
+        )
+
+
+def _checks(verdicts: Sequence[Verdict]) -> Iterator[ClaimWay]:
+    """One row for each check, over all nodes and items."""
+    by_check: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_check.setdefault(name_of(verdict.id), []).append(verdict)
+    for check, own in sorted(by_check.items()):
+        worst = max((verdict.status for verdict in own), key=lambda one: one.rank)
+        passed = sum(verdict.status is Status.PASS for verdict in own)
+        failed = [verdict.message for verdict in own if verdict.status is worst and worst is not Status.PASS]
+        yield ClaimWay(
+            id=check,
+            title=f"Check {check}",
+            published="",
+            here="as the architecture declares it",
+            measured="; ".join([f"{passed} of {len(own)} passed", *dict.fromkeys(failed)][:4]),
+            status=worst,
+            required=any(verdict.required for verdict in own),
+        )

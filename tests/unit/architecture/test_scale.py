@@ -1,0 +1,110 @@
+"""Scaled architectures: a bar follows from the published one and declared factors, or the file is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.scaled_claims import against_published, scale_problems
+from tests.unit import judging
+
+CLAIMS = {
+    "A1": {"says": "It reads fast.", "figure": "20 GB/s", "source": "us"},
+    "A2": {"says": "It is grey.", "source": "us", "not_checkable": "Nothing looks at it."},
+}
+FACTORS = {
+    "drives": {"title": "One drive", "published": 20, "here": 0.02, "unit": "GB/s", "reason": "It is emulated."},
+    "nodes": {"title": "Nodes", "published": 4, "here": 2, "unit": "1", "reason": "There are two."},
+}
+SCALED = {"of": "big.read", "value": 20, "unit": "GB/s", "by": ["drives", "nodes"]}
+BAR = {"op": "ge", "value": 10, "unit": "MB/s"}
+
+
+def published(level: str | None = None, **bar: Any) -> Architecture:
+    own = judging.criterion(id="big.read", claim="A1", **{"pass": {"op": "ge", "value": 20, "unit": "GB/s"} | bar})
+    return judging.architecture(own, claims=CLAIMS, **({"level": level} if level else {}))
+
+
+def here(entry: dict[str, Any] | None = None, **fields: Any) -> Architecture:
+    own = {"claim": "A1", "scaled": SCALED, "pass": BAR} | (entry or {})
+    document = {"claims": CLAIMS, "scale": {"of": "small", "factors": FACTORS}} | fields
+    return Architecture.model_validate(judging.document(judging.criterion(**own), **document))
+
+
+def wrong(file: Architecture) -> list[str]:
+    return [problem.message for problem in scale_problems(file)]
+
+
+def test_a_bar_that_follows_from_the_published_one() -> None:
+    assert wrong(here()) == []
+    assert list(against_published(published(), here())) == []
+    assert wrong(published()) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "fields", "why"),
+    [
+        ({"scaled": None}, {}, "names a claim of a larger system"),
+        ({"claim": []}, {}, "names no claim"),
+        ({"pass": BAR | {"value": 9}}, {}, "20 times 0.0005 is 10 MB/s, the bar is 9"),
+        ({"pass": BAR | {"unit": "1/s"}}, {}, "GB/s"),
+        ({"scaled": SCALED | {"by": ["drives"]}}, {}, "20 times 0.001 is 20 MB/s, the bar is 10"),
+        ({"scaled": SCALED | {"by": ["drives", "node"]}}, {}, "unknown factor 'node'"),
+        ({"scaled": SCALED | {"value": None}}, {}, "expected a value, as in the bar"),
+        ({"pass": BAR | {"tolerance_pct": 5}}, {}, "the tolerance is 5 %: say why it is larger"),
+        ({}, {"scale": None}, "the file has no scale"),
+        ({"any_of": [judging.criterion(**{"pass": BAR})]}, {}, "only one bar without alternatives"),
+    ],
+)  # fmt: skip
+def test_a_scaled_criterion_without_its_factors_is_refused(
+    entry: dict[str, Any], fields: dict[str, Any], why: str
+) -> None:
+    if "any_of" in entry:
+        keys = ("metric", "where", "scope", "pass")
+        entry = {"any_of": [{key: value for key, value in entry["any_of"][0].items() if key in keys}]}
+    assert any(why in message for message in wrong(here(entry, **fields))), wrong(here(entry, **fields))
+
+
+def test_a_factor_that_scales_nothing_is_refused() -> None:
+    more = FACTORS | {"colour": FACTORS["nodes"]}
+    assert wrong(here(scale={"of": "small", "factors": more})) == ["scales nothing: no criterion or curve names it"]
+
+
+def test_a_curve_is_scaled_by_its_efficiency() -> None:
+    curve = {
+        "id": "grow", "title": "Growth", "metric": "storage.read_bandwidth", "where": {"storage": "nfs"}, "claim": "A1",
+        "over": "clients", "points": [1, 2], "baseline": 1, "efficiency_min": 0.9, "source": "us",
+        "reason": "Because it is so.", "hint": "Look at it.", "scaled": {"of": "big.grow", "value": 0.9},
+    }  # fmt: skip
+    assert wrong(here(curves=[curve])) == []
+    curve["efficiency_min"] = 0.5
+    assert wrong(here(curves=[curve])) == ["0.9 times 1 is 0.9 ratio, the bar is 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "fields", "why"),
+    [
+        ({"scaled": SCALED | {"of": "big.write"}}, {}, "unknown entry of small 'big.write'"),
+        ({"scaled": SCALED | {"value": 10, "by": ["drives"]}}, {}, "big.read of small has 20.0, here 10.0"),
+        ({"scaled": SCALED | {"tolerance_pct": 3}}, {}, "big.read of small has 0.0, here 3.0"),
+        ({"pass": BAR | {"op": "eq"}}, {}, "big.read of small has 'ge', this entry has 'eq'"),
+        ({"claim": "A2"}, {}, "big.read of small is about A1"),
+        ({}, {"claims": {"A1": CLAIMS["A1"]}}, "small has also A2"),
+        ({}, {"claims": CLAIMS | {"A3": CLAIMS["A1"]}}, "is no claim of small"),
+        ({}, {"claims": CLAIMS | {"A1": CLAIMS["A1"] | {"figure": "2 GB/s"}}}, "small says: 20 GB/s"),
+        ({}, {"claims": CLAIMS | {"A2": {"says": "It is grey.", "source": "us"}}}, "small calls it not checkable"),
+    ],
+)  # fmt: skip
+def test_another_bar_or_claim_than_published_is_refused(
+    entry: dict[str, Any], fields: dict[str, Any], why: str
+) -> None:
+    messages = [problem.message for problem in against_published(published(), here(entry, **fields))]
+    assert any(why in message for message in messages), messages
+
+
+def test_the_level_that_must_be_reached_is_the_published_bar() -> None:
+    levels = {"value": None, "levels": {"low": 12, "high": 20}}
+    assert list(against_published(published(level="high", **levels), here())) == []
+    assert list(against_published(published(level="low", **levels), here()))

@@ -1,0 +1,106 @@
+"""Claim by claim: the worst verdict of a claim is the claim's, and nothing passes without a verdict."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rackproof.core.architecture import Architecture
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.report.certificate import to_json
+from rackproof.report.claims import claim_by_claim
+from rackproof.report.page import render_page
+from rackproof.report.schema import Certificate
+from rackproof.report.terminal import summary
+from tests.unit.architecture.test_scale import here, published
+from tests.unit.report.sample import sample
+
+
+def verdict(status: Status, **fields: Any) -> Verdict:
+    own: dict[str, Any] = {
+        "id": "nfs.read", "kind": "criterion", "title": "Reading", "subject": "gpu-01", "status": status,
+        "required": True, "message": "expected 10 MB/s or more", "value": 12.0, "unit": "MB/s", "claim": ("A1",),
+    }  # fmt: skip
+    return Verdict(**own | fields)
+
+
+CHECK = {"id": "mount.options[nfs]", "kind": "check", "value": None, "unit": None}
+
+
+def status_of(*verdicts: Verdict, file: Architecture | None = None) -> Status | None:
+    return claim_by_claim(file or here(), verdicts)[0].status
+
+
+def test_every_claim_has_its_row() -> None:
+    claim, other = claim_by_claim(here(), [verdict(Status.PASS)])
+    assert (claim.id, claim.figure, claim.status, claim.document) == ("A1", "20 GB/s", Status.PASS, "ourselves")
+    (way,) = claim.ways
+    assert (way.published, way.here) == ("≥ 20 GB/s", "≥ 10 MB/s")
+    assert way.measured.replace("\u00a0", " ") == "12 MB/s on gpu-01"
+    assert [(factor.name, factor.times) for factor in way.scaled] == [("drives", 0.001), ("nodes", 0.5)]
+    assert (other.status, other.not_checkable, other.ways) == (None, "Nothing looks at it.", ())
+
+
+def test_a_file_that_scales_nothing_has_no_section() -> None:
+    assert claim_by_claim(published(), [verdict(Status.PASS, id="big.read")]) == ()
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_the_worst_verdict_is_the_claims(status: Status) -> None:
+    assert status_of(verdict(Status.PASS), verdict(status, subject="gpu-02")) is status
+
+
+def test_a_claim_without_a_verdict_is_unmeasured() -> None:
+    assert status_of() is Status.UNMEASURED
+    assert status_of(verdict(Status.PASS, id="other")) is Status.UNMEASURED
+
+
+def test_an_advisory_verdict_does_not_decide() -> None:
+    passed, failed = verdict(Status.PASS), verdict(Status.FAIL, **CHECK, required=False)
+    assert status_of(passed, failed) is Status.PASS
+    assert status_of(verdict(Status.FAIL, required=False)) is Status.FAIL
+
+
+def test_checks_count_as_well() -> None:
+    claim = claim_by_claim(here(), [verdict(Status.PASS), verdict(Status.FAIL, **CHECK)])[0]
+    assert claim.status is Status.FAIL
+    assert claim.ways[1].measured == "0 of 1 passed; expected 10 MB/s or more"
+
+
+def test_a_missing_number_says_why() -> None:
+    missing = verdict(Status.UNMEASURED, value=None, message="gpu-01 does not answer")
+    assert claim_by_claim(here(), [missing])[0].ways[0].measured == "gpu-01 does not answer on gpu-01"
+
+
+def with_claims(*verdicts: Verdict) -> tuple[Certificate, dict[str, bytes]]:
+    certificate, raw = sample()
+    claims = claim_by_claim(here(), verdicts)
+    return certificate.model_copy(update={"claims": claims, "scaled_from": "big-rack"}), raw
+
+
+def test_the_page_shows_every_claim_and_factor() -> None:
+    page = render_page(*with_claims(verdict(Status.FAIL, value=4.0)))
+    section = page[page.index('<section id="claims">') :]
+    section = section[: section.index("</section>")].replace("\u00a0", " ")
+    for words in ("A1: It reads fast.", "20 GB/s", "≥ 10 MB/s", "4 MB/s on gpu-01", "FAIL", "It is emulated.",
+                  "Nothing looks at it.", "not judged", "big-rack"):  # fmt: skip
+        assert words in section
+    assert 'href="#claims"' in page
+    assert 'id="claims"' not in render_page(*sample())
+
+
+def test_the_terminal_and_the_json_show_them_too() -> None:
+    certificate, _ = with_claims(verdict(Status.PASS))
+    console = Console(record=True, width=200, file=io.StringIO())
+    summary(certificate, console)
+    shown = console.export_text().replace("\u00a0", " ")
+    assert "A1" in shown
+    assert "12 MB/s on gpu-01, bar ≥ 10 MB/s" in shown
+    document = json.loads(to_json(certificate))
+    assert document["claims"][0]["ways"][0]["scaled"][0]["times"] == 0.001
+    assert "claims" not in json.loads(to_json(sample()[0]))
