@@ -21,6 +21,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.site import here
 from rackproof.configure.versions.stages import stage
 from rackproof.core.gpu_generations import UnsupportedGpu
+from rackproof.core.nvlink_domain import declared_domains
 
 
 @deploy("GPU")
@@ -80,7 +81,7 @@ def gpu_driver() -> None:
     operations.driver_units(name="Services", wanted=plan.units(planned), target=driver, machine=machine)
     if planned.choice.imex:
         common.meet(name="GPUs of all nodes")
-        operations.nvlink_domain(name="NVLink domain", declared=plan.imex_domains(site))
+        operations.nvlink_domain(name="NVLink domain", declared=declared_domains(site.rack))
     if planned.tuning:
         operations.tuned(name="Settings", wanted=planned.tuning, machine=machine)
     for tool in tools.wanted(planned.stack):  # a program that cannot be built keeps no node from its reboot

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
+
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.expectations import shares_gpu_memory
 from rackproof.core.gpu_links import FULL_SPEED, IDLE
+from rackproof.core.nvlink_domain import COMMAND, declared_domains, domain_problem, imex_addresses
+from rackproof.core.rack import Node, Rack, fold
 from rackproof.core.topology import links_between, same_topology
 from rackproof.parse.answer import STATUS
 from rackproof.parse.gdscheck import parse_gdscheck
+from rackproof.parse.imex import ImexDomain, ImexNode, parse_imex, parse_nodes_config
 from rackproof.parse.kernel import parse_loaded_modules
 from rackproof.parse.nvidia_driver import (
     SWITCH_CLASS,
@@ -18,10 +26,12 @@ from rackproof.parse.nvidia_driver import (
 )
 from rackproof.parse.nvidia_smi import Gpu
 from rackproof.parse.nvidia_topology import GpuLinks, parse_nvlink_status, parse_topology
+from rackproof.parse.nvlink_domain import DOMAIN, parse_compared, parse_gpu_domains
 from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
-from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, report
+from rackproof.validation.checks import shown
+from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, real_gpus, report
 
 MATRIX = "nvidia-smi topo -m"
 LINK_STATUS = "nvidia-smi nvlink -s"
@@ -30,6 +40,8 @@ FABRIC_MANAGER = "systemctl show nvidia-fabricmanager.service -p LoadState,Activ
 FABRIC_MANAGER_VERSION = f"nv-fabricmanager --version 2>&1{STATUS}"
 MODULES = f"grep -E '^nvidia' /proc/modules{STATUS}"
 DMABUF = f"grep -c -w -E 'ib_umem_dmabuf_get(_pinned)?' /proc/kallsyms{STATUS}"
+IMEX_NODES = f"cat /etc/nvidia-imex/nodes_config.cfg{STATUS}"
+IMEX_STATE = f"timeout 30 nvidia-imex-ctl -N -j{STATUS}"
 GDSCHECK = f'PATH="$PATH:/usr/local/cuda/gds/tools" gdscheck -p{STATUS}'
 
 HEALTHY_FABRIC = frozenset({"Healthy", "Full", "False", "No", "None", "Not Supported"})
@@ -198,6 +210,77 @@ def test_fabric_manager(host: Host) -> None:
     if driver is None:
         raise Unmeasured("nvidia-smi reports no driver version")
     expect(parse_fabric_manager_version(answer.body), driver, "fabric manager's version against the driver's")
+
+
+def in_nvlink_domain(arch: Architecture, node: Node, rack: Rack) -> bool:
+    return real_gpus(arch, node, rack) and shares_gpu_memory(arch, node.groups)
+
+
+@check(
+    "gpu.nvlink_domain",
+    reads="roles.{role}.expect.services",
+    roles=("gpu",),
+    when=in_nvlink_domain,
+    protects="Jobs on nodes of two NVLink domains start, and fail when they import each other's GPU memory.",
+    hint="nvidia-smi -q: ClusterUUID and CliqueId of the nodes named; correct gpu.imex.domain, partition or cables.",
+)
+def test_nvlink_domain(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
+    announce(host, DOMAIN, COMMAND)
+    gpus = parse_gpu_domains(read(host, DOMAIN))
+    if outside := gpus.count(None):
+        raise AssertionError(f"expected all GPUs in an NVLink domain, actual {outside} of {len(gpus)} in none")
+    if len(gpus) != promised(arch).count:
+        raise Unmeasured(f"nvidia-smi reports the NVLink domain of {len(gpus)} of {promised(arch).count} GPUs")
+    reported = parse_compared(read(host, COMMAND)) | {node.name: frozenset(domain for domain in gpus if domain)}
+    declared = declared_domains(rack)
+    if problem := domain_problem(node.name, declared, reported):
+        raise AssertionError(f"expected the NVLink domain of gpu.imex, actual {problem}")
+    if silent := [name for name in declared if not reported.get(name)]:
+        raise Unmeasured(f"{fold(silent)}: the NVLink domain was not read")
+
+
+@check(
+    "gpu.imex",
+    reads="roles.{role}.expect.services",
+    roles=("gpu",),
+    when=in_nvlink_domain,
+    protects="GPU memory of a node that IMEX does not know, or does not reach, cannot be imported by any other.",
+    hint="nvidia-imex-ctl -N, /var/log/nvidia-imex.log; one list and driver on all nodes, port 50000; restart IMEX.",
+)
+def test_imex(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
+    announce(host, IMEX_NODES, IMEX_STATE)
+    expected = imex_addresses(rack, node, promised(arch).count)
+    listed = parse_nodes_config(answered(host, IMEX_NODES, "cat").printed)
+    expect(sorted(listed), sorted(expected), "nodes_config.cfg")
+    domain = parse_imex(answered(host, IMEX_STATE, "nvidia-imex-ctl").printed)
+    problems = [f"IMEX domain: expected UP, actual {domain.status}"] if domain.status != "UP" else []
+    if len(domain.nodes) != len(expected):
+        problems.append(f"expected {len(expected)} nodes in the running service, actual {len(domain.nodes)}")
+    if len(versions := {peer.version for peer in domain.nodes if peer.version}) > 1:
+        problems.append(f"expected one version of IMEX, actual {', '.join(sorted(versions))}")
+    expect_all([*problems, *(text for peer in domain.nodes for text in _peer_problems(peer, domain))])
+    hosts = {peer.host for peer in domain.nodes}
+    if all(_is_address(name) for name in expected) and hosts != set(expected):
+        raise AssertionError(
+            f"expected {shown(sorted(expected))} in the running service, actual {shown(sorted(hosts))}"
+        )
+
+
+def _peer_problems(peer: ImexNode, domain: ImexDomain) -> Iterator[str]:
+    if peer.status != "READY":
+        yield f"{peer.host}: expected READY, actual {peer.status}"
+        return
+    if missing := sorted({other.host for other in domain.nodes} - peer.connections.keys()):
+        yield f"{peer.host}: expected a connection to every node, actual none to {', '.join(missing)}"
+    if broken := [f"{host} {status}" for host, status in peer.connections.items() if status != "CONNECTED"]:
+        yield f"{peer.host}: expected CONNECTED to every node, actual {', '.join(broken)}"
+
+
+def _is_address(name: str) -> bool:
+    with suppress(ValueError):
+        ip_address(name)
+        return True
+    return False
 
 
 @check(

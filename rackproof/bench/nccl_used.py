@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rackproof.bench.user import HOME
 from rackproof.core.architecture import Architecture
+from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.wording import some
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.nccl_log import MARK, TOOL, NcclLog, parse_nccl_log
@@ -28,8 +29,6 @@ ENVIRONMENT: Final = {
 """Makes NCCL say what it uses."""
 READING: Final = script(__name__, "nccl_log", home=HOME)
 """Command that reads and removes the logs of a run; before a run it removes those of an earlier one."""
-IMEX: Final = "nvidia-imex.service"
-"""Its nodes are connected by NVLink: collectives may bypass the fabric."""
 SOCKET: Final = re.compile(r"Socket|FastSocket", re.IGNORECASE)
 """Networks of NCCL that run over TCP."""
 NVLS: Final = "NVLS"
@@ -86,7 +85,7 @@ def log_of(answer: CommandResult) -> NcclLog:
 
 def bypasses_fabric(architecture: Architecture) -> bool:
     """Whether nodes are connected by NVLink."""
-    return any(IMEX in role.expect.services for role in architecture.roles.values())
+    return any(SERVICE in role.expect.services for role in architecture.roles.values())
 
 
 def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:

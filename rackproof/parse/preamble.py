@@ -49,6 +49,7 @@ BEGINNINGS: Final = (
     (r"^id -u ", r"\d+$"),
     (r"cat /etc/os-release; echo --", r"[A-Z_]+="),
     (r"\bip -j|\brdma -j|\blscpu -J|-f json|\{\{json|crictl info|dcgmi diag .*-j|\biperf3 -c|\bmpirun\b", _JSON),
+    (r"\bnvidia-imex-ctl .*-j", _JSON),
     (r"\bnvbandwidth -j|/gpu\.py ", _JSON),
 )  # fmt: skip
 """Parsers of other outputs refuse a line that they do not know, and quote it."""

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
-from rackproof.core import clocks
+from rackproof.core import clocks, nvlink_domain
+from rackproof.parse.errors import ParseError
+from rackproof.parse.nvlink_domain import DOMAIN, parse_nvlink_domains
 from rackproof.remote.batch import MAGIC, budget_s, script, unpack
 from rackproof.remote.clocks import LIMIT_S
 from rackproof.remote.command import GRACE_S, CommandResult
@@ -31,6 +33,8 @@ TRIP_GRACE_S = 60.0
 PATIENCE = 3
 """Commands or round trips that may fail to end before a node gets no more commands."""
 ROUNDS = 12
+COMPARISONS = (clocks.COMMAND, nvlink_domain.COMMAND)
+"""Stand for comparisons of nodes, which no command of one node can do."""
 CLOCKS_APART_S = 0.1
 """How far a right clock may be off before the controller's own is complained of: the default of
 ``system.time.max_offset_ms``."""
@@ -94,6 +98,9 @@ class RecordingReader:
 
     def has(self, command: str) -> bool:
         return command in self._known
+
+    def recorded(self, command: str) -> CommandResult | None:
+        return self._known.get(command)
 
     def known(self) -> tuple[CommandResult, ...]:
         """All recorded results, used or not."""
@@ -287,7 +294,7 @@ def gather(
 def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[str, Sequence[str]]) -> set[str]:
     """Read commands in one round trip per node, all nodes in parallel. Returns the nodes that answered any of them.
 
-    ``clocks.COMMAND`` is answered by the controller, for all nodes that are asked together.
+    Commands of ``COMPARISONS`` are answered by the controller, for all nodes that are asked together.
     """
     base_s = time.time() - time.monotonic()
 
@@ -295,7 +302,7 @@ def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[
         name = connection.node.name
         asked = clocks.COMMAND in wanted[name]
         clock = connection.clock(base_s) if asked else None  # before the node is busy
-        results, failure = _batch(connection, name, [c for c in wanted[name] if c != clocks.COMMAND], readers[name])
+        results, failure = _batch(connection, name, [c for c in wanted[name] if c not in COMPARISONS], readers[name])
         return results, failure, clock if failure is None else None
 
     answers: dict[str, _Fetched] = fleet.each(wanted, ask, "answers to the checks")
@@ -308,7 +315,22 @@ def fetch(fleet: Fleet, readers: Mapping[str, RecordingReader], wanted: Mapping[
             readers[node].attempt(failure)
         compared = [CommandResult(node, clocks.COMMAND, 0, table, timeout_s=LIMIT_S)] if node in read else []
         readers[node].add([*results, *compared])
+    _compare_nvlink_domains(readers, [node for node in answers if nvlink_domain.COMMAND in wanted[node]])
     return {node for node, (results, _, _) in answers.items() if results or node in read}
+
+
+def _compare_nvlink_domains(readers: Mapping[str, RecordingReader], asked: Sequence[str]) -> None:
+    """Give the nodes that ask for it the table of all nodes that reported the domains of their GPUs."""
+    reported = {}
+    for name, reader in readers.items() if asked else ():
+        answer = reader.recorded(DOMAIN)
+        with suppress(ParseError):
+            if answer is not None and answer.rc == 0:
+                reported[name] = parse_nvlink_domains(answer.text.splitlines())
+    table = nvlink_domain.rendered(reported).encode()
+    for name in asked:
+        if name in reported:
+            readers[name].add([CommandResult(name, nvlink_domain.COMMAND, 0, table, timeout_s=readers[name].timeout_s)])
 
 
 _Fetched = tuple[list[CommandResult], CommandResult | None, clocks.Clock | str | None]

@@ -16,7 +16,6 @@ from rackproof.configure.gpu import facts, install, scripts, storage, tools, tun
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.nvlink_domain import domain_problem
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
@@ -26,6 +25,7 @@ from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.architecture import Gpu
 from rackproof.core.machine import Machine
+from rackproof.core.nvlink_domain import domain_problem
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
@@ -253,7 +253,7 @@ def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
 def nvlink_domain(declared: Mapping[str, str | None]) -> None:
     """Refuse a node whose GPUs are in another NVLink domain than the inventory says. Changes nothing.
 
-    + declared: domain of every GPU node; None for the only one
+    + declared: domain of every GPU node (``rackproof.core.nvlink_domain.declared_domains``)
 
     **Example:**
 

@@ -24,15 +24,13 @@ from rackproof.configure.versions.site import packages_here, platform_here
 from rackproof.core.architecture import Gpu, Nic
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
-from rackproof.core.rack import fold
+from rackproof.core.nvlink_domain import SERVICE, imex_addresses
 from rackproof.errors import DeclarationError
 
 INSTALL_TIMEOUT_S = 3600
 """CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """The kernel's own drivers for the same devices; nova_core exists from kernel 6.15 on."""
-LARGEST_DOMAIN = 72
-"""GPUs that NVLink switches join: GB200 and GB300 NVL72 (NVIDIA, architecture documents of both)."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
 """File systems to which cuFile opens RDMA connections of its own: it needs this node's addresses."""
 
@@ -203,7 +201,9 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
             rendered(f"/etc/systemd/system/{FABRIC_UNIT}.d/rackproof.conf", pci_switches=choice.switches > 0)
         )
     if choice.imex:
-        entries.append(rendered(nodes, restart=("nvidia-imex.service",), nodes=imex_nodes(site, stack)))
+        gpus = site.architecture.gpu.count if site.architecture.gpu else 0
+        addresses = imex_addresses(site.rack, site.node, gpus)
+        entries.append(rendered(nodes, restart=(SERVICE,), nodes=addresses))
     lines = nccl_settings(site, declared, stack)
     entries.append(rendered(nccl.PATH, settings=lines) if lines else Absent(nccl.PATH))
     if declared.gds:
@@ -228,36 +228,6 @@ def _settings(plan: Plan) -> tuple[Entry, ...]:
         rendered(service, persistenced=plan.persistenced),
         rendered(tuning.SCRIPT, restart=(tuning.SERVICE,), mode="755", tuning=plan.tuning),
     )
-
-
-def imex_domains(site: Site) -> dict[str, str | None]:
-    """Declared NVLink domain of every GPU node; None: the only one."""
-    return {node.name: read_inputs(node, GpuStack).imex.domain for node in site.rack.group("gpu")}
-
-
-def imex_nodes(site: Site, stack: GpuStack) -> tuple[str, ...]:
-    """Addresses of the NVLink domain. Raises DeclarationError where it is not clear which nodes are in it."""
-    if stack.imex.nodes:
-        return stack.imex.nodes
-    members = site.rack.group("gpu")
-    domains = imex_domains(site)
-    if None in domains.values() and set(domains.values()) != {None}:
-        undeclared = fold([name for name, domain in domains.items() if domain is None])
-        raise DeclarationError(f"gpu.imex.domain: {undeclared} has none, other GPU nodes have one: name all")
-    gpus = len(domains) * (site.architecture.gpu.count if site.architecture.gpu else 0)
-    if stack.imex.domain is None and gpus > LARGEST_DOMAIN:
-        raise DeclarationError(
-            f"gpu.imex.domain: {len(domains)} GPU nodes with {gpus} GPUs are more than one NVLink domain"
-            f" ({LARGEST_DOMAIN} at most): name each node's domain, e.g. its rack"
-        )
-    addresses = {
-        node.name: node.management_address or node.fabric_address()
-        for node in members
-        if domains[node.name] == stack.imex.domain
-    }
-    if missing := [name for name, address in addresses.items() if address is None]:
-        raise DeclarationError(f"gpu.imex: {fold(missing)}: no address; give management_address, or imex.nodes")
-    return tuple(address for address in addresses.values() if address is not None)
 
 
 def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:
@@ -286,7 +256,7 @@ def units(plan: Plan) -> tuple[Unit, ...]:
         )
         wanted_units.append(Unit(FABRIC_UNIT, proof=registered if plan.declared.fabric == "Completed" else None))
     if plan.choice.imex:
-        wanted_units.append(Unit("nvidia-imex.service"))
+        wanted_units.append(Unit(SERVICE))
     if plan.tuning or plan.persistenced:
         wanted_units.append(Unit(tuning.SERVICE))
     if names.wants_dcgm(plan.stack, plan.declared):

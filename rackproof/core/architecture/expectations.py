@@ -21,6 +21,7 @@ from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRAT
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
 from rackproof.core.architecture.system import SYSTEM_CHECKS, of_gpus
+from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.rack import Node
 
 PORT_CHECKS: Final = tuple(
@@ -136,6 +137,12 @@ def _of_parts(architecture: Architecture, check: str, groups: Collection[str]) -
         # Checks without a key apply to every port and to NVMe drives.
         if getattr(entry, key) not in NOTHING if key else getattr(entry, "kind", "nvme") == "nvme":
             yield str(_name_in_list(entry))
+
+
+def shares_gpu_memory(architecture: Architecture, groups: Collection[str]) -> bool:
+    """Whether a node of these groups must run IMEX, and so is in an NVLink domain with others."""
+    role = role_with(architecture, groups, "services")
+    return role is not None and SERVICE in architecture.roles[role].expect.services
 
 
 def limited_services(architecture: Architecture, groups: Collection[str]) -> tuple[str, ...]:

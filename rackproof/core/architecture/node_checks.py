@@ -10,7 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.core.architecture.expectations import ExpectedCheck, on_fabric, role_with, served_items
+from rackproof.core.architecture.expectations import (
+    ExpectedCheck,
+    on_fabric,
+    role_with,
+    served_items,
+    shares_gpu_memory,
+)
 from rackproof.core.architecture.models import Architecture
 
 EVERY_NODE: Final = {
@@ -52,6 +58,8 @@ REAL_GPUS: Final = {
     "gpu.on_bus": "gpu.count",
     "gpu.xid": "gpu.xid_allowed",
 }
+
+ACROSS_NODES: Final = ("gpu.nvlink_domain", "gpu.imex")
 
 CLUSTER: Final = {
     "ceph.answers": "ceph",
@@ -149,6 +157,9 @@ def _of_gpus(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
             yield check, "", "gpu.ecc"
     if not place.simulated_gpus:
         yield from _plain(REAL_GPUS)
+        if shares_gpu_memory(architecture, place.groups):
+            for check in ACROSS_NODES:
+                yield check, "", f"roles.{role_with(architecture, place.groups, 'services')}.expect.services"
 
 
 def _of_server(architecture: Architecture, place: Place) -> Iterator[CheckKey]:

@@ -8,14 +8,19 @@ import pytest
 
 from rackproof.configure.gpu import facts, operations
 from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.gpu.nvlink_domain import domain_problem
-from rackproof.configure.gpu.plan import LARGEST_DOMAIN, imex_nodes
-from rackproof.configure.settings import NodeSettings, read_inputs
+from rackproof.configure.settings import NodeSettings
 from rackproof.configure.site import Site
+from rackproof.core.nvlink_domain import (
+    LARGEST_DOMAIN,
+    Domain,
+    declared_domains,
+    domain_problem,
+    imex_addresses,
+)
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import DeclarationError
 from rackproof.parse import ParseError
-from rackproof.parse.nvlink_domain import DOMAIN, Domain, parse_nvlink_domains
+from rackproof.parse.nvlink_domain import DOMAIN, parse_nvlink_domains
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, run
 
@@ -39,7 +44,7 @@ def site(domains: Mapping[str, str | None], named: bool = True, here: str = "tra
 
 
 def addresses(where: Site) -> tuple[str, ...]:
-    return imex_nodes(where, read_inputs(where.node, GpuStack))
+    return imex_addresses(where.rack, where.node, GPUS)
 
 
 def trays(first: int, count: int, domain: str | None) -> dict[str, str | None]:
@@ -66,6 +71,19 @@ def test_the_rails_carry_it_only_without_a_management_address() -> None:
     assert addresses(site(trays(1, 2, None), named=False)) == ("10.9.0.1", "10.9.0.2")
     with pytest.raises(ValueError, match="give either domain or nodes"):
         GpuStack.model_validate({"imex": {"domain": "a", "nodes": ["10.9.0.1"]}})
+
+
+def test_lists_of_addresses_are_domains_too() -> None:
+    """Two racks may be declared by their addresses alone: nodes with the same list are in one domain."""
+    lists = {"a": ["10.0.0.1", "10.0.0.2"], "b": ["10.0.0.2", "10.0.0.1"], "c": ["10.0.1.1"]}
+    rack = Rack(
+        "test", tuple(Node(name, ("gpu",), {"gpu": {"imex": {"nodes": nodes}}}) for name, nodes in lists.items())
+    )
+    declared = declared_domains(rack)
+    assert declared["a"] == declared["b"] != declared["c"]
+    assert imex_addresses(rack, rack.node("c"), GPUS) == ("10.0.1.1",)
+    reported = {"a": in_domain(ONE), "b": in_domain(ONE), "c": in_domain(TWO)}
+    assert all(domain_problem(name, declared, reported) is None for name in lists)
 
 
 ONE, TWO = "0f1e2d3c-1111-4222-8333-444455556666", "aaaaaaaa-1111-4222-8333-444455556666"

@@ -1,0 +1,103 @@
+"""NVLink domains of several nodes: what the inventory declares for IMEX, and what the GPUs report. Pure.
+
+GPUs share memory across nodes within one NVLink domain and partition. IMEX connects its nodes over TCP, those of two
+racks as well, so it does not notice a wrong domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rackproof.core.rack import Node, Rack, fold
+from rackproof.errors import DeclarationError
+
+SERVICE: Final = "nvidia-imex.service"
+"""A role that expects it declares that its nodes share GPU memory."""
+LARGEST_DOMAIN: Final = 72
+"""GPUs that NVLink switches join: GB200 and GB300 NVL72 (NVIDIA, architecture documents of both)."""
+COMMAND: Final = "echo not compared # rackproof compares the NVLink domains of all nodes"
+"""Stands for the comparison, which no command of one node can do. Run as it is, it gives no answer to it."""
+HEAD: Final = "NVLink domains of the GPUs of each node"
+
+Domain = tuple[str, str]
+"""UUID of the NVLink domain and number of the partition in it: GPUs share memory where both are equal."""
+
+
+def domain_problem(
+    node: str, declared: Mapping[str, str | None], reported: Mapping[str, frozenset[Domain] | None]
+) -> str | None:
+    """Why this node's declared domain is not that of its GPUs, compared with the other nodes that answer.
+
+    Jobs fail when they import memory from another domain. ``declared``: see ``declared_domains``. ``reported``: None
+    for a node that does not answer, empty without a driver.
+    """
+    own = reported.get(node)
+    if not own:
+        return None
+    if len(own) > 1:
+        return f"the GPUs of {node} are in several NVLink domains: {_shown(own)}"
+    for other, domain in declared.items():
+        theirs = reported.get(other)
+        if other == node or not theirs or (domain == declared[node]) == (theirs == own):
+            continue
+        if domain == declared[node]:
+            return (
+                f"one domain is declared for {node} and {other}, their GPUs are in {_shown(own)} and {_shown(theirs)}"
+            )
+        return f"{node} is declared in {declared[node]} and {other} in {domain}, their GPUs are both in {_shown(own)}"
+    return None
+
+
+def rendered(domains: Mapping[str, frozenset[Domain]]) -> str:
+    """The answer to ``COMMAND``, the same for every node. Of nodes that were asked; none reported: ``none``."""
+    lines = [f"{name} {_shown(reported) or 'none'}" for name, reported in domains.items()]
+    return "".join(f"{line}\n" for line in (HEAD, *lines, f"{len(lines)} nodes"))
+
+
+def _shown(domains: frozenset[Domain]) -> str:
+    """As the GPU operator's label nvidia.com/gpu.clique has it."""
+    return ", ".join(f"{uuid}.{clique}" for uuid, clique in sorted(domains))
+
+
+def declared_domains(rack: Rack) -> dict[str, str | None]:
+    """Declared domain of every GPU node: its name, or the list of addresses where that is given. None: the only one."""
+    return {node.name: _domain(node) for node in rack.group("gpu")}
+
+
+def imex_addresses(rack: Rack, node: Node, gpus_per_node: int) -> tuple[str, ...]:
+    """Addresses of the nodes of this node's domain. Raises DeclarationError where it is not clear which these are."""
+    if nodes := _imex(node).get("nodes"):
+        return tuple(map(str, nodes))
+    domains = declared_domains(rack)
+    own = _domain(node)
+    if None in domains.values() and set(domains.values()) != {None}:
+        undeclared = fold([name for name, domain in domains.items() if domain is None])
+        raise DeclarationError(f"gpu.imex.domain: {undeclared} has none, other GPU nodes have one: name all")
+    gpus = len(domains) * gpus_per_node
+    if own is None and gpus > LARGEST_DOMAIN:
+        raise DeclarationError(
+            f"gpu.imex.domain: {len(domains)} GPU nodes with {gpus} GPUs are more than one NVLink domain"
+            f" ({LARGEST_DOMAIN} at most): name each node's domain, e.g. its rack"
+        )
+    addresses = {
+        member.name: member.management_address or member.fabric_address()
+        for member in rack.group("gpu")
+        if domains[member.name] == own
+    }
+    if missing := [name for name, address in addresses.items() if address is None]:
+        raise DeclarationError(f"gpu.imex: {fold(missing)}: no address; give management_address, or imex.nodes")
+    return tuple(address for address in addresses.values() if address is not None)
+
+
+def _domain(node: Node) -> str | None:
+    imex = _imex(node)
+    named = imex.get("domain") or ",".join(sorted(map(str, imex.get("nodes") or ())))
+    return str(named) if named else None
+
+
+def _imex(node: Node) -> Mapping[str, Any]:
+    """The inventory's ``gpu.imex``; deploys refuse other types."""
+    value = node.data.get("gpu")
+    imex = value.get("imex") if isinstance(value, Mapping) else None
+    return imex if isinstance(imex, Mapping) else {}
