@@ -8,7 +8,7 @@ from functools import partial
 from rackproof.bench.fio_clients import FioClients
 from rackproof.bench.layout import Layouts
 from rackproof.bench.step import BenchContext
-from rackproof.bench.storage_commands import DROP, drop_and_state, state_after
+from rackproof.bench.storage_commands import DROP, drop_and_state, folders_of, state_after
 from rackproof.bench.storage_proof import mount_fault
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import Layout
@@ -122,4 +122,4 @@ class StorageClients:
 
     def _directories(self, node: str) -> tuple[str, ...]:
         """One directory per mount of the storage; fio distributes its processes over them."""
-        return tuple(f"{point}/rackproof-bench/{node}" for point in self.storage.mountpoints)
+        return folders_of(self.storage, node)

@@ -26,6 +26,7 @@ GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
 USE_GPU, USE_DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
 TCP_BANDWIDTH, TCP_RETRANSMITTED = "link.tcp_bandwidth", "link.tcp_retransmitted"
+TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 
 PROGRAMS: Final = {
     RDMA_BANDWIDTH: "ib_write_bw",
@@ -34,6 +35,7 @@ PROGRAMS: Final = {
     RDMA_LATENCY: "ib_write_lat",
     TCP_BANDWIDTH: "iperf3",
     TCP_RETRANSMITTED: "iperf3",
+    TO_STORAGE: "iperf3",
 }
 """Program that measures a metric."""
 

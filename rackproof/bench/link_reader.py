@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from rackproof.bench.fan_in_reader import read_fan_in
 from rackproof.bench.link_figures import (
     ATTEMPTS,
     GPU_BANDWIDTH,
     PROGRAMS,
     RDMA_BANDWIDTH,
     RDMA_RETRIES,
+    TO_STORAGE,
     Figure,
     figure_of,
 )
@@ -65,6 +67,8 @@ def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> 
             return _ping(measurement, by_node.get(measurement.members[1], []))
         if architecture.fabric is None:
             raise ParseError("links", "the architecture has no fabric")
+        if measurement.metric == TO_STORAGE:
+            return read_fan_in(measurement, answers, architecture)
         server, client = ends = _nodes(measurement, answers)
         of_both = by_node.get(server, []), by_node.get(client, [])
         return _link(measurement, ends, *of_both, architecture, architecture.fabric)

@@ -100,10 +100,15 @@ def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
         Tool("rdma-latency", (RDMA_LATENCY,), RDMA_PORT,
              lambda own: _bound(latency, own), lambda peer, own: f"{latency} {shlex.quote(peer.address)}", 3.0),
         Tool("tcp-bandwidth", (TCP_BANDWIDTH, TCP_RETRANSMITTED), TCP_PORT,
-             lambda own: f"iperf3 -s -1 -p {TCP_PORT} {own.bound}",
+             lambda own: iperf3_server(own, TCP_PORT),
              lambda peer, own: f"iperf3 -c {shlex.quote(peer.address)} {own.bound} {tcp}",
              profile.tcp_duration_s),
     ]  # fmt: skip
+
+
+def iperf3_server(own: End, port: int) -> str:
+    """Command of iperf3's server for one test, bound to this end."""
+    return f"iperf3 -s -1 -p {port} {own.bound}"
 
 
 def traffic_class(fabric: Fabric) -> str:

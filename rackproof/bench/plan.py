@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, gpu, ingest, link_gpu, links, storage
+from rackproof.bench import collectives, containers, fan_in, gpu, ingest, link_gpu, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
@@ -33,6 +33,7 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     if profile.links:
         planned = links.plan(architecture, profile.links, rack, profile.links.members)
         planned += link_gpu.plan(architecture, profile.links, rack, profile.links.members)
+        planned += fan_in.plan(architecture, profile.links, rack)
         steps += _bound(planned, architecture, profile.links, rack)
     if profile.collectives:
         planned = collectives.plan(architecture, profile.collectives, rack, profile.collectives.members)

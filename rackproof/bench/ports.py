@@ -10,9 +10,13 @@ from rackproof.remote.ssh import Connection, Server
 READY_S = 30
 
 
-def at_port(port: int, account: Account) -> str:
-    """Command that succeeds when a TCP socket of the account listens: another user may have taken the port."""
-    return f"ss -Hltne 'sport = :{port}' | grep -q ' uid:{account.uid} '"
+def at_port(port: int, account: Account, address: str = "") -> str:
+    """Command that succeeds when a TCP socket of the account listens: another user may have taken the port.
+
+    With ``address`` the socket is bound to it.
+    """
+    own = f" and src {address}" if address else ""
+    return f"ss -Hltne 'sport = :{port}{own}' | grep -q ' uid:{account.uid} '"
 
 
 def at_socket(path: str) -> str:

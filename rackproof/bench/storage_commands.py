@@ -29,6 +29,11 @@ def mounted(points: Sequence[str]) -> str:
     return f'for m in {words}; do mountpoint -q "$m" || {{ echo "$m is not mounted" >&2; exit 1; }}; done'
 
 
+def folders_of(storage: Storage, node: str) -> tuple[str, ...]:
+    """The benchmarks' folder of a node on each mount of a storage."""
+    return tuple(f"{point}/rackproof-bench/{node}" for point in storage.mountpoints)
+
+
 def empty_folders(storage: Storage, folders: Sequence[str], user: str) -> str:
     """Command that makes folders and removes files of earlier benchmarks, all with the prefix ``user``."""
     words = " ".join(map(shlex.quote, folders))

@@ -42,7 +42,7 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
         "clients": len(launch.clients),
         "clients_asked": asked,
         "fio": launch.result.version,
-        "mount": _mounts(storage, [before for before, _ in pairs]),
+        "mount": mounts_text(storage, [before for before, _ in pairs]),
         "files": "written completely before, fallocate=none",
         "layout": _layout(runs, nodes),
         "workload": workload(job, len(runs)),
@@ -115,7 +115,7 @@ def _cache(storage: Storage, start: float | None, servers: str) -> str:
     return "cold" if servers in ("none", "dropped before") else "cold on clients, unknown on servers"
 
 
-def _mounts(storage: Storage, states: Sequence[State]) -> str:
+def mounts_text(storage: Storage, states: Sequence[State]) -> str:
     """Source and type of the mounts, and transport and connections of NFS."""
     texts = []
     for state in states:

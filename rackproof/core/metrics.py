@@ -101,8 +101,9 @@ METRICS: dict[str, Metric] = {
                "small packets, one every 5 ms, that were not answered"),
         Metric("link.round_trip", "us", _DOWN, _PAIR, _LINK, "links",
                "fastest of the answered small packets: what a busy node cannot explain"),
-        Metric("link.tcp_bandwidth_to_storage", "Gb/s", _UP, _RACK, ("storage", "clients"), NOT_YET,
-               "iperf3 bits received by the storage's ports from all clients together"),
+        Metric("link.tcp_bandwidth_to_storage", "Gb/s", _UP, _RACK, ("storage", "clients"), "links",
+               "iperf3 bits received by the storage's ports from all clients together",
+               not_yet_by=("clients",)),
         # collectives; node: the GPUs of one node among themselves
         Metric("collective.busbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
                "bus bandwidth as nccl-tests defines it, out of place",

@@ -25,6 +25,7 @@ _BY_METRIC: Final = {
     "link.rdma_write_bandwidth_gpu": ("ib_write_bw", "numactl"),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.tcp_bandwidth": ("iperf3",),
+    "link.tcp_bandwidth_to_storage": ("iperf3",),
     "gpu.host_to_device_bandwidth": ("nvbandwidth",),
     "gpu.device_to_host_bandwidth": ("nvbandwidth",),
     "gpu.peer_read_bandwidth": ("nvbandwidth",),

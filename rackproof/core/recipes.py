@@ -101,8 +101,10 @@ RECIPES: dict[str, Recipe] = {
                "Azure azurehpc-health-checks", "links"),
         Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3",
                "links"),
-        Recipe("iperf3-fan-in", "iperf3 from all clients to the storage's ports at once",
-               "Dell HPC Innovation Lab F800 white paper", NOT_YET),
+        Recipe("iperf3-fan-in",
+               "iperf3 from all clients at once to the addresses that their mounts of the storage use, bound to the "
+               "mount's rail; bits received, less what a client's later start gave the others",
+               "Dell HPC Innovation Lab F800 white paper", "links"),
         Recipe("nvbandwidth",
                "CUDA_DEVICE_ORDER=PCI_BUS_ID nvbandwidth -j -i 3 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
                "device_to_device_memcpy_read_ce, ten times; the GPU's cell, between GPUs the smallest cell of its row",

@@ -46,6 +46,12 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
+        if profile.links:
+            path = ("profiles", name, "links", "to_storage")
+            yield from each_known(path, profile.links.to_storage, architecture.storage, "storage")
+            for number, local in enumerate(profile.links.to_storage):
+                if local in architecture.storage and architecture.storage[local].class_ == "local":
+                    yield Problem((*path, number), f"{local} is on the clients' own drives: no network leads to it")
         for part in ("links", "collectives", "ingest", "gpu"):
             if (sized := getattr(profile, part)) is not None:
                 path = ("profiles", name, part, "members")

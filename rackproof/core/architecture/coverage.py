@@ -24,7 +24,8 @@ _OF_JOBS: Final = {
 }
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
 _SHARED: Final = "storage.shared_file_read_bandwidth"
-_LINKS: Final = tuple(metric.name for metric in METRICS.values() if metric.benchmark == "links")
+_TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
+_LINKS: Final = tuple(m.name for m in METRICS.values() if m.benchmark == "links" and m.name != _TO_STORAGE)
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
 """Measured only where an entry asks for it."""
 _HOST_LINKS: Final = tuple(name for name in _LINKS if name != GPU_MEMORY)
@@ -43,6 +44,9 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
             for metric in _LINKS if asks_for_gpu_memory(architecture) else _HOST_LINKS:
                 rails = map(str, range(architecture.rails))
                 values_by_label.setdefault((metric, "rail"), {}).update(dict.fromkeys(rails))
+        if profile.links and profile.links.to_storage:
+            to_storage = values_by_label.setdefault((_TO_STORAGE, "storage"), {})
+            to_storage.update(dict.fromkeys(profile.links.to_storage))
         if profile.collectives:
             for metric in _COLLECTIVES:
                 values_by_label.setdefault((metric, "op"), {}).update(dict.fromkeys(profile.collectives.ops))

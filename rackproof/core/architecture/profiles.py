@@ -104,6 +104,8 @@ class LinkProfile(Model):
     runs: int = Field(default=1, ge=1)
     members: Name = "gpu"
     """The group between whose nodes links are measured, as in criteria."""
+    to_storage: tuple[Identifier, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Storages to whose servers all clients send at once, for ``link.tcp_bandwidth_to_storage``."""
 
 
 Operation = Literal[

@@ -154,6 +154,7 @@ _SUPERSET = """
     storage.*.client_roles  storage.*.options  storage.*.options_required  storage.*.options_forbidden
     slurm.roles  slurm.partitions  containers.roles  containers.mounts  containers.bridge
     criteria.*.gates  curves.*.gates  outliers.*.gates  curves.*.points  profiles.*.collectives.ops
+    profiles.*.links.to_storage
     profiles.*.ingest.jobs.*.data  profiles.*.ingest.jobs.*.nodes
     profiles.*.collectives.algorithms  profiles.*.collectives.node.ops  profiles.*.collectives.node.algorithms
     profiles.*.collectives.rails.ops

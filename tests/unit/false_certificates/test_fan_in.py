@@ -1,0 +1,195 @@
+"""TCP from all clients to a storage: what is started, what proves it, and what is no number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rackproof.architectures import load
+from rackproof.bench import fan_in
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.consistency import problems
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Node, Rack
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fabric import FabricNodes
+from tests.unit.fakes import lab_rack, reply, scripted
+from tests.unit.storage_nodes import StorageNodes
+
+ARCHITECTURE = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+ADDRESSES = {"10.77.0.11": "storage-01", "10.77.0.21": "gpu-01", "10.77.0.22": "gpu-02"}
+RATE = 8 * 30_000_000 / 1e9
+"""Gb/s that the fabric's iperf3 gives to each client."""
+
+
+class Nodes:
+    """Clients whose iperf3 begins at ``starts`` (seconds, one list per run) and whose ports count what it sends."""
+
+    def __init__(self, architecture: Architecture = ARCHITECTURE) -> None:
+        self.fabric, self.storage = FabricNodes(dict(ADDRESSES)), StorageNodes(architecture)
+        self.starts: dict[str, list[float]] = {}
+        self.asked: list[str] = []
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        if not command.startswith("date +%s.%N >&2; exec iperf3 "):
+            return self.fabric.answer(node, command) or self.storage.answer(node, command)
+        self.asked.append(command)
+        made = self.fabric.answer(node, command.partition("exec ")[2].partition("  # ")[0])
+        assert made is not None
+        later = self.starts[node].pop(0) if self.starts.get(node) else 0.0
+        return reply(node, command, made.text, rc=made.rc, err=f"{1_795_000_000 + later:.9f}\n")
+
+
+def measured(
+    folder: Path, nodes: Nodes, rack: Rack | None = None, dead: set[str] = frozenset(), storage: str = "nfs-tcp"
+) -> Measurement:  # type: ignore[assignment]
+    architecture = nodes.storage.architecture
+    planned = plan_steps(architecture, "depth", rack or lab_rack())
+    (step,) = [s for s in planned if s.id == f"links/to-storage/{storage}"]
+    with scripted(folder, nodes.answer, rack, architecture) as session:
+        session.fleet.dead |= dead  # type: ignore[attr-defined]
+        run_steps(session, [step], set(), lambda text: None)
+    (record,) = [r for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+    return Measurement.model_validate(record.body)
+
+
+def again(folder: Path, architecture: Architecture = ARCHITECTURE) -> dict[int, str]:
+    """Contradictions between the number and the outputs that the run left."""
+    infos = node_infos(lab_rack())
+    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", infos)
+
+
+@pytest.mark.parametrize("storage", ["nfs-tcp", "cephfs"])
+def test_all_clients_send_to_the_address_of_their_mount_at_once(tmp_path: Path, storage: str) -> None:
+    nodes = Nodes()
+    taken = measured(tmp_path, nodes, storage=storage)
+    assert taken.samples == pytest.approx([2 * RATE] * 2), taken.reason
+    assert taken.members == ("gpu-01", "gpu-02")
+    assert taken.conditions["clients"] == 2
+    assert (taken.conditions["storage_ports"], taken.conditions["ports_per_storage_node"]) == (1, 1)
+    assert "/mnt/" in taken.conditions["mount"]
+    assert [" ".join(command.split()[4:11]) for command in nodes.asked[:2]] == [
+        "iperf3 -c 10.77.0.11 -B 10.77.0.21 -p 15201",
+        "iperf3 -c 10.77.0.11 -B 10.77.0.22 -p 15202",
+    ]
+    assert again(tmp_path) == {}
+
+
+def test_a_later_start_lowers_the_figure_and_a_much_later_one_is_measured_again(tmp_path: Path) -> None:
+    nodes = Nodes()
+    nodes.starts["gpu-02"] = [0.5, 3.0, 0.0]
+    taken = measured(tmp_path, nodes)
+    assert taken.samples == pytest.approx([2 * RATE * 5 / 5.5, 2 * RATE])
+    assert taken.companions["start_lag_s"] == pytest.approx((0.5, 0.0))
+    assert taken.conditions["unreliable_runs"] == 1
+    assert again(tmp_path) == {}
+
+
+def test_clients_that_never_send_together_give_no_number(tmp_path: Path) -> None:
+    nodes = Nodes()
+    nodes.starts["gpu-01"] = [60.0] * 9
+    taken = measured(tmp_path, nodes)
+    assert not taken.samples
+    assert "no reliable figure in 3 attempts: the last client began 60 s after the first" in (taken.reason or "")
+
+
+def refused(document: str) -> str:
+    return json.dumps({"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"})
+
+
+def bind_mounted(text: str) -> str:
+    return text.replace(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp ")
+
+
+def other_server(text: str) -> str:
+    return text.replace("10.77.0.11:/srv", "10.99.0.11:/srv")
+
+
+def slow_clock(nodes: Nodes) -> None:
+    plain = nodes.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        made = plain(node, command)
+        return reply(node, command, made.text) if made and "exec iperf3" in command else made
+
+    nodes.answer = answer  # type: ignore[method-assign]
+
+
+BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
+    ("another port", lambda n: setattr(n.fabric, "way", lambda port: "eth0"), "another path"),
+    ("iperf3 failed", lambda n: n.fabric.status.update(iperf3=1), "gpu-01"),
+    ("refused", lambda n: setattr(n.fabric, "edit", lambda _, text: refused(text)), "Connection refused"),
+    ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "unreadable output"),
+    ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
+    ("a bind mount", lambda n: setattr(n.storage, "mountinfo", bind_mounted), "bind mount of /local"),
+    ("another server", lambda n: setattr(n.storage, "mountinfo", other_server), "10.99.0.11"),
+    ("no time of its start", slow_clock, "it does not tell when it began"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "break_", "reason"), BROKEN, ids=[case[0] for case in BROKEN])
+def test_what_is_no_number(tmp_path: Path, what: str, break_: Callable[[Nodes], object], reason: str) -> None:
+    nodes = Nodes()
+    break_(nodes)
+    taken = measured(tmp_path, nodes)
+    assert not taken.samples, what
+    assert reason in (taken.reason or "")
+
+
+def test_a_silent_client_or_server_is_no_number_of_the_others(tmp_path: Path) -> None:
+    for name in ("gpu-02", "storage-01"):
+        (tmp_path / name).mkdir()
+        taken = measured(tmp_path / name, Nodes(), dead={name})
+        assert not taken.samples
+        assert f"{name} does not answer" in (taken.reason or "")
+
+
+def test_a_client_outside_the_network_of_the_mount_is_named(tmp_path: Path) -> None:
+    rack = lab_rack()
+    far = Node("gpu-02", ("gpu",), {"fabric_addresses": ["10.78.0.22/24"], "virtual": True})
+    taken = measured(tmp_path, Nodes(), Rack(rack.source, (*rack.nodes[:2], far)))
+    assert not taken.samples
+    assert "gpu-02: no rail of it is in the network of 10.77.0.11" in (taken.reason or "")
+
+
+def test_nothing_is_started_on_an_appliance(tmp_path: Path) -> None:
+    storage = ARCHITECTURE.storage["nfs-tcp"].model_copy(update={"managed": False})
+    made = ARCHITECTURE.model_copy(update={"storage": {**ARCHITECTURE.storage, "nfs-tcp": storage}})
+    nodes = Nodes(made)
+    taken = measured(tmp_path, nodes)
+    assert "starts no iperf3 on servers that it does not set up" in (taken.reason or "")
+    assert not nodes.asked
+
+
+def test_a_client_whose_run_is_cut_from_the_evidence_disproves_the_sum(tmp_path: Path) -> None:
+    measured(tmp_path, Nodes())
+    records = read_records(tmp_path)
+    cut = next(r for r in records if r.kind is Kind.COMMAND and "exec iperf3" in r.body["command"])
+    why = disproven([r for r in records if r is not cut], partial(read_raw, tmp_path), ARCHITECTURE, "depth", [])
+    assert any("its data goes to 10.77.0.11, iperf3 sent to nothing" in text for text in why.values())
+
+
+def test_a_drive_of_the_clients_is_no_storage_to_send_to() -> None:
+    document = ARCHITECTURE.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    document["profiles"]["depth"]["links"]["to_storage"] = ["local"]
+    made = ARCHITECTURE.model_validate(document)
+    assert any("no network leads to it" in str(problem) for problem in problems(made))
+
+
+def test_every_address_of_a_client_with_several_mounts_gets_its_test() -> None:
+    server = Node("s", ("storage",), {"fabric_addresses": ["10.1.0.1/24", "10.2.0.1/24"],
+                                      "fabric_second_addresses": ["10.1.0.9/24"]})  # fmt: skip
+    assert [fan_in.rail_of(server, a) for a in ("10.1.0.1", "10.2.0.1", "10.1.0.9", "10.3.0.1")] == [
+        0, 1, 0, fan_in.NO_RAIL,
+    ]  # fmt: skip
+    client = Node("c", ("gpu",), {"fabric_addresses": ["10.1.0.5/24", "10.2.0.5/24"]})
+    assert [fan_in.rail_to(client, a) for a in ("10.1.0.1", "10.2.0.9", "10.3.0.1")] == [0, 1, fan_in.NO_RAIL]
