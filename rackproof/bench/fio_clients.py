@@ -55,7 +55,8 @@ def launch_command(jobs: Mapping[str, str]) -> str:
 def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str]:
     """Why clients have no result, by node. ``clients``: nodes by socket. The exit status takes precedence."""
     nodes = list(clients.values())
-    messages = [replace(own, host=clients.get(own.host or "", own.host)) for own in fio.complaints(answer.text)]
+    lines = (*fio.complaints(answer.text), *fio.complaints(answer.stderr.decode(errors="replace")))
+    messages = [replace(own, host=clients.get(own.host or "", own.host)) for own in lines]
     try:
         entries = {clients.get(entry.client or ""): entry for entry in fio.parse_fio(answer.stdout).jobs}
     except ParseError as error:
@@ -63,17 +64,14 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
         own = {node: words for node in nodes if (words := _words(messages, node, nodes))}
         if own:
             status = "" if answer.ok else f" ({answer.why})"
-            return {
-                node: f"{node}: fio: {own[node]}{status}" if node in own else f"{node}: {_NOTHING}{status}"
-                for node in nodes
-            }
-        launcher = [m.text for m in messages if m.host is None and m.text not in why]
+            return {node: f"{node}: {_without_result(messages, node, nodes)}{status}" for node in nodes}
+        launcher = [text for text in _of_launcher(messages) if text not in why]
         return dict.fromkeys(nodes, "; ".join([f"fio on {answer.node}: {why}", *launcher[:_SHOWN]]))
     lost = {}
     for node in nodes:
         entry, words = entries.get(node), _words(messages, node, nodes)
         if entry is None:
-            lost[node] = f"{node}: fio: {words}" if words else f"{node}: {_NOTHING}"
+            lost[node] = f"{node}: {_without_result(messages, node, nodes)}"
         elif entry.error:
             lost[node] = f"{node}: fio error {entry.error}" + (f": {words}" if words else "")
         elif words and not any(moved.io_bytes for moved in (entry.read, entry.write, entry.mixed) if moved is not None):
@@ -83,7 +81,23 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
     return lost
 
 
-_NOTHING = "fio returned no result for it"
+_OTHER_VERSION = "client/server version mismatch"
+"""Of fio's launcher, which does not name the client."""
+
+
+def _without_result(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:
+    """Why a client has no result: its own messages, otherwise the launcher's."""
+    if words := _words(messages, node, nodes):
+        return f"fio: {words}"
+    launcher = _of_launcher(messages)
+    if mismatch := next((text for text in launcher if text.startswith(_OTHER_VERSION)), None):
+        return f"fio: {mismatch}: install one version of fio on all clients"
+    return "; ".join(["fio returned no result for it", *launcher[:_SHOWN]])
+
+
+def _of_launcher(messages: Sequence[fio.Message]) -> list[str]:
+    """The launcher's messages, not repeated."""
+    return list(dict.fromkeys(message.text for message in messages if message.host is None))
 
 
 def _words(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:

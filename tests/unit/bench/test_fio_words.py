@@ -63,3 +63,15 @@ def test_a_process_that_was_killed_before_its_first_byte_is_named() -> None:
 
 def test_a_good_run_is_no_failure() -> None:
     assert reasons(document(entry("/run/a"), entry("/run/b"))) == {}
+
+
+def test_a_client_with_another_version_of_fio_is_named() -> None:
+    """Output of fio 3.39 as launcher and on gpu-01, with fio 3.33 on gpu-02."""
+    err = (
+        "fio: bad server cmd version 97\nfio: client/server version mismatch (97 != 109)\n"
+        "fio: server bad crc on command (got 0, wanted bacf)\n" * 2
+    )
+    why = reasons(f"client: host=/run/b disconnected\n{document(entry('/run/a'))}", 1, err)
+    expected = "fio: client/server version mismatch (97 != 109): install one version of fio on all clients"
+    assert why == {"gpu-02": f"gpu-02: {expected}"}
+    assert expected in reasons(f"<gpu-01> fio: a word of its own\n{NO_JOB}", 1, err)["gpu-02"]
