@@ -19,7 +19,7 @@ from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import family_here, machine_here
 from rackproof.configure.settings import read_inputs
@@ -71,7 +71,7 @@ def container_toolkit() -> None:
     site = here()
     if not toolkit.applies(site):
         return
-    stack, machine = read_inputs(site.node, GpuStack), machine_here()
+    stack, machine = read_inputs(site.node, GpuInputs), machine_here()
     handing_out, own = toolkit.handing_out(site, stack), toolkit.owned(site)
     if machine is None:
         operations.refused(name="Machine", reason="operating system and PCI devices could not be read")

@@ -15,15 +15,15 @@ from pydantic_core import PydanticUndefined
 
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.containers.inputs import ContainerInputs
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.health_check.inputs import HealthInputs
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import PreflightInputs
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import Inputs, NodeSettings
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.configure.versions.inputs import VersionInputs
 from rackproof.core.rack import FORMER_KEYS
 
@@ -32,14 +32,14 @@ MODELS: Mapping[str, type[Inputs]] = {
     for model in (
         CollectiveInputs,
         ContainerInputs,
-        GpuStack,
+        GpuInputs,
         HealthInputs,
-        NicStack,
+        NicInputs,
         NodeInputs,
         PreflightInputs,
         RebootInputs,
         SlurmInputs,
-        StorageClients,
+        StorageClientInputs,
         VersionInputs,
     )
 }

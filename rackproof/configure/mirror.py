@@ -16,12 +16,12 @@ from typing import Final
 from rackproof.configure.containers import daemon
 from rackproof.configure.gpu import packages as gpu
 from rackproof.configure.gpu.driver import choose
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.runtimes import handing_out
 from rackproof.configure.health_check import kit
 from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.nic.declared import declare, network_of, set_means, uses_adapters
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
@@ -123,7 +123,7 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     site, fabric = target.site, target.site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
         return
-    stack = read_inputs(site.node, NicStack)
+    stack = read_inputs(site.node, NicInputs)
     components = target.versions.components if target.versions else None
     meant = components and target.machine and set_means(components, site, stack, target.machine)
     if not meant and not uses_adapters(site, stack):
@@ -143,7 +143,7 @@ def _of_gpus(target: Target) -> Iterator[MirrorItem]:
     declared = site.architecture.gpu
     if declared is None or declared.count == 0 or site.settings.simulated_gpus:
         return
-    stack = read_inputs(site.node, GpuStack)
+    stack = read_inputs(site.node, GpuInputs)
     wanted = handing_out(site.architecture.containers, site.node.groups, stack)
     if "gpu" in site.node.groups:
         yield from _listed(target, gpu.container_toolkit(stack, wanted))
@@ -152,7 +152,7 @@ def _of_gpus(target: Target) -> Iterator[MirrorItem]:
             yield from target.named(VERSION_LOCK, "holds")
 
 
-def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuStack) -> Iterator[MirrorItem]:
+def _of_driver(target: Target, machine: Machine, declared: Gpu, stack: GpuInputs) -> Iterator[MirrorItem]:
     components = target.versions.components if target.versions else None
     component = components.driver if components else None
     try:

@@ -119,7 +119,7 @@ class Site:
             addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
             interfaces=tuple(port.name for port in self.ports),
             roce_tos=lossless.tos if lossless else None,
-            inputs=read_inputs(self.node, storage_inputs.StorageClients),
+            inputs=read_inputs(self.node, storage_inputs.StorageClientInputs),
             policy=read_inputs(self.node, VersionInputs).policy,
         )
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture
@@ -78,9 +78,9 @@ def test_an_inventory_with_a_former_key_still_loads(former: str, key: str) -> No
 
 
 def test_inputs_are_read_from_a_former_key() -> None:
-    assert read_inputs(Node("gpu-01", ("gpu",), {"gpu_stack": {"driver": "570"}}), GpuStack).driver == "570"
+    assert read_inputs(Node("gpu-01", ("gpu",), {"gpu_stack": {"driver": "570"}}), GpuInputs).driver == "570"
     with pytest.raises(InventoryError, match=r"^gpu-01: gpu\.drver: no such input; did you mean 'driver'"):
-        read_inputs(Node("gpu-01", ("gpu",), {"gpu_stack": {"drver": "570"}}), GpuStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"gpu_stack": {"drver": "570"}}), GpuInputs)
 
 
 def test_former_keys_are_written_in_one_place() -> None:

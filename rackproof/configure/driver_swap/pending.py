@@ -9,7 +9,7 @@ from pyinfra.context import host
 from rackproof.configure.gpu import install, packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.facts import GpuFacts
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.nic import stack
 from rackproof.configure.nic.declared import Declared, declared_here, uses_adapters_here
@@ -115,7 +115,7 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     if declared is None:
         return None
     try:
-        inputs = read_inputs(site.node, GpuStack)
+        inputs = read_inputs(site.node, GpuInputs)
         choice = choose(machine, declared, inputs)
     except UnsupportedGpu:
         return None  # reported by preflight

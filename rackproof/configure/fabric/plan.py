@@ -6,7 +6,7 @@ from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import link_files
 from rackproof.configure.nic.declared import Declared
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
 from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
@@ -22,7 +22,7 @@ IPOIB_RULES = "/etc/udev/rules.d/70-rackproof-ipoib.rules"
 
 def check_soft_roce(site: Site) -> None:
     """Raises DeclarationError where the inventory declares ports, bonds or VLANs, which Soft-RoCE does not have."""
-    stack = read_inputs(site.node, NicStack)
+    stack = read_inputs(site.node, NicInputs)
     if wanted := [key for key in ("ports", "bonds", "vlans") if getattr(stack, key)]:
         raise DeclarationError(
             f"nic.{wanted[0]}: only fabrics of real adapters (roce, infiniband) have such;"

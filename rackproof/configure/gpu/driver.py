@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
 from rackproof.core.gpu_generations import (
     NVLINK5_GPUS,
@@ -90,7 +90,7 @@ class Choice:
         return f"driver {self.version or self.branch} ({kind}, {self.source})"
 
 
-def choose(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None = None) -> Choice:
+def choose(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | None = None) -> Choice:
     """The driver for the GPUs of a machine.
 
     Raises UnsupportedGpu, one line: an operating system, a GPU or a combination that cannot work, and the remedy.
@@ -149,7 +149,7 @@ def _check_os(machine: Machine) -> None:
         raise UnsupportedGpu(f"no driver packages are known for {machine.arch}")
 
 
-def _source(machine: Machine, stack: GpuStack, locked: Locked | None, declared: Gpu, switched: bool) -> Source:
+def _source(machine: Machine, stack: GpuInputs, locked: Locked | None, declared: Gpu, switched: bool) -> Source:
     if machine.family == "rhel" and stack.source == "distribution":
         raise UnsupportedGpu(
             f"{machine.label} has no driver of NVIDIA among its own packages; inventory: gpu.source: cuda"
@@ -168,7 +168,7 @@ def exact_version(driver: str | None) -> str | None:
 
 
 def _branch(
-    machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None, source: Source
+    machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | None, source: Source
 ) -> tuple[int, str | None]:
     requested = stack.driver or (locked.version if locked else None) or exact_version(declared.driver)
     promised = exact_version(declared.driver)
@@ -201,7 +201,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _flavour(
-    machine: Machine, kinds: dict[str, Generation], stack: GpuStack, declared: Gpu, branch: int, locked: Locked | None
+    machine: Machine, kinds: dict[str, Generation], stack: GpuInputs, declared: Gpu, branch: int, locked: Locked | None
 ) -> Flavour:
     """Raises UnsupportedGpu where GPUs need different modules, or others than requested."""
     closed = next((f"10de:{d} ({g.name})" for d, g in kinds.items() if g.modules == "proprietary"), None)
@@ -324,7 +324,7 @@ def hardware_problems(machine: Machine, declared: Gpu) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def preflight(machine: Machine, declared: Gpu, stack: GpuStack, locked: Locked | None = None) -> tuple[str, ...]:
+def preflight(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | None = None) -> tuple[str, ...]:
     """Everything that would stop the installation of the driver, one line each; empty where nothing does."""
     try:
         choice = choose(machine, declared, stack, locked)

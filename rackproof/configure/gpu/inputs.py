@@ -47,7 +47,7 @@ class GpuTools(Inputs):
     the same names, cannot reach GPU memory."""
 
 
-class GpuStack(Inputs):
+class GpuInputs(Inputs):
     """``gpu`` in the inventory's data of a group or node."""
 
     KEY: ClassVar = "gpu"
@@ -138,7 +138,7 @@ class GpuStack(Inputs):
         return options
 
     @model_validator(mode="after")
-    def _open_modules_need_their_firmware(self) -> GpuStack:
+    def _open_modules_need_their_firmware(self) -> GpuInputs:
         if self.flavour == "open" and self.module_options.get("NVreg_EnableGpuFirmware") == "0":
             raise ValueError("NVreg_EnableGpuFirmware=0 with open kernel modules: they cannot work without GSP")
         return self

@@ -15,7 +15,7 @@ from rackproof.configure.files import reboot_mark
 from rackproof.configure.gpu import facts, install, scripts, storage, tools, tuning
 from rackproof.configure.gpu import runtimes as runtime_plans
 from rackproof.configure.gpu.driver import secure_boot_problem
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
@@ -275,7 +275,7 @@ def nvlink_domain(declared: Mapping[str, str | None]) -> None:
 
 
 @operation()
-def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriver, machine: Machine) -> Commands:
+def gpudirect_storage(declared: Gpu, stack: GpuInputs, target: install.WantedDriver, machine: Machine) -> Commands:
     """Load nvidia-fs, and refuse a node where gdscheck does not report every promised file system as supported.
 
     + declared: GPUs of the architecture
@@ -310,7 +310,7 @@ def gpudirect_storage(declared: Gpu, stack: GpuStack, target: install.WantedDriv
         raise Refused(f"GPUDirect Storage: {'; '.join(wrong)}")
 
 
-def _gds_problems(declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
+def _gds_problems(declared: Gpu, stack: GpuInputs) -> tuple[str, ...]:
     output = host.get_fact(facts.GdsCheck)
     if not output:
         return ("gdscheck is not installed" if output == "" else "gdscheck does not answer",)

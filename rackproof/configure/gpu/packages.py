@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.gpu.driver import Choice
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.tools import build_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.core.architecture import Gpu
@@ -33,7 +33,7 @@ TOOLKIT: Final = (
 """One set: a newer library under an older tool has kept containers from starting."""
 
 
-def headers(machine: Machine, stack: GpuStack) -> tuple[Package, ...]:
+def headers(machine: Machine, stack: GpuInputs) -> tuple[Package, ...]:
     """Headers of the running kernel, for which DKMS builds first."""
     if stack.headers:
         return tuple(Package(name) for name in stack.headers)
@@ -146,7 +146,7 @@ def _nscq(machine: Machine, choice: Choice) -> str:
     return f"libnvidia-nscq-{choice.branch}"
 
 
-def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> tuple[Package, ...]:
+def tools(machine: Machine, choice: Choice, stack: GpuInputs, declared: Gpu) -> tuple[Package, ...]:
     """CUDA, NCCL, DCGM, GDRCopy and GPUDirect Storage, as declared."""
     debian = machine.family == "debian"
     packages: list[Package] = []
@@ -167,11 +167,11 @@ def tools(machine: Machine, choice: Choice, stack: GpuStack, declared: Gpu) -> t
     return tuple(packages)
 
 
-def wants_dcgm(stack: GpuStack, declared: Gpu) -> bool:
+def wants_dcgm(stack: GpuInputs, declared: Gpu) -> bool:
     return stack.dcgm if stack.dcgm is not None else declared.dcgm_level is not None
 
 
-def with_dcgm(stack: GpuStack, choice: Choice, programs: Collection[str], locked: bool) -> GpuStack:
+def with_dcgm(stack: GpuInputs, choice: Choice, programs: Collection[str], locked: bool) -> GpuInputs:
     """The stack with DCGM where ``dcgmi`` is among the architecture's programs.
 
     Not where it could not be installed: NVIDIA's repository has it, no distribution's; with a version set (``locked``)
@@ -181,7 +181,7 @@ def with_dcgm(stack: GpuStack, choice: Choice, programs: Collection[str], locked
     return stack.model_copy(update={"dcgm": True}) if stack.dcgm is None and "dcgmi" in programs and has_it else stack
 
 
-def _gds(stack: GpuStack) -> tuple[Package, ...]:
+def _gds(stack: GpuInputs) -> tuple[Package, ...]:
     """The kernel's own P2PDMA needs no nvidia-fs, but the library and gdscheck of the CUDA that is declared."""
     suffix = f"-{stack.cuda.replace('.', '-')}" if stack.cuda else ""
     if stack.gds_method == "p2pdma" and suffix:
@@ -189,7 +189,7 @@ def _gds(stack: GpuStack) -> tuple[Package, ...]:
     return (Package(f"nvidia-gds{suffix}"),)
 
 
-def container_toolkit(stack: GpuStack, runtimes: Iterable[str] = ()) -> tuple[Package, ...]:
+def container_toolkit(stack: GpuInputs, runtimes: Iterable[str] = ()) -> tuple[Package, ...]:
     """The whole set in one version."""
     if not [*stack.runtimes, *runtimes] and stack.container_toolkit is None:
         return ()
@@ -210,7 +210,7 @@ class NodePackages:
 def node_packages(
     machine: Machine,
     choice: Choice,
-    stack: GpuStack,
+    stack: GpuInputs,
     declared: Gpu,
     locked: Collection[str] | None = None,
     release: str | None = None,

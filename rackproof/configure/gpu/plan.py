@@ -12,7 +12,7 @@ from rackproof.configure.gpu import install, nccl, runtimes, storage, tuning
 from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu import repository as gpu_repository
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, hardware_problems
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.inputs import Repository
 from rackproof.configure.package_transaction.transaction import Package
@@ -41,7 +41,7 @@ class Plan:
 
     machine: Machine
     declared: Gpu
-    stack: GpuStack
+    stack: GpuInputs
     choice: Choice
     options: dict[str, str]
     driver: tuple[Package, ...]
@@ -84,7 +84,7 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     declared = site.architecture.gpu
     if declared is None:
         raise DeclarationError("the architecture has no GPUs")
-    stack = read_inputs(site.node, GpuStack)
+    stack = read_inputs(site.node, GpuInputs)
     settings_ = tuning.tuning(declared, stack)
     platform = platform_here()
     component = platform.components.driver if platform else None
@@ -150,7 +150,7 @@ def warnings(plan: Plan) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def module_options(declared: Gpu, stack: GpuStack, choice: Choice) -> dict[str, str]:
+def module_options(declared: Gpu, stack: GpuInputs, choice: Choice) -> dict[str, str]:
     """Options of the module nvidia: promised by the architecture, set by the site, needed by the hardware."""
     names_ = {value: key for key, value in install.PARAMETERS.items()}
     promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
@@ -230,7 +230,7 @@ def _settings(plan: Plan) -> tuple[Entry, ...]:
     )
 
 
-def nccl_settings(site: Site, declared: Gpu, stack: GpuStack) -> dict[str, str]:
+def nccl_settings(site: Site, declared: Gpu, stack: GpuInputs) -> dict[str, str]:
     over = {**stack.nccl_conf, **(declared.nccl or {})}
     return nccl.settings(site.architecture.fabric, nics(site), stack.nccl_hca, over)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof import shell
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.rollback.journal import Later, later, mark_lines
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.architecture import Containers
@@ -44,7 +44,7 @@ def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ..
     return (declared.runtime,) if declared.nvidia_runtime or declared.cdi else ()
 
 
-def handing_out(declared: Containers | None, groups: Collection[str], stack: GpuStack) -> tuple[str, ...]:
+def handing_out(declared: Containers | None, groups: Collection[str], stack: GpuInputs) -> tuple[str, ...]:
     """Runtimes that give GPUs to containers on a node of these roles. Raises DeclarationError."""
     own = owned(declared, groups)
     here = declared.runtime if declared and not own and set(declared.roles) & set(groups) else None

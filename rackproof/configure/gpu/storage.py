@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
 from rackproof.parse.gdscheck import Gds
 
@@ -14,7 +14,7 @@ PATH: Final = "/etc/cufile.json"
 GDSCHECK: Final = 'PATH="$PATH:/usr/local/cuda/gds/tools" timeout 120 gdscheck -p'
 
 
-def cufile(declared: Gpu, stack: GpuStack, rdma_addresses: tuple[str, ...] = ()) -> str:
+def cufile(declared: Gpu, stack: GpuInputs, rdma_addresses: tuple[str, ...] = ()) -> str:
     """The file. By default it takes cuFile's licence to copy through host memory where GPUDirect Storage was promised:
     an error is found on the first day, a silent detour at the benchmark."""
     fallback = declared.gds_fallback if declared.gds_fallback is not None else False
@@ -35,7 +35,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def problems(report: Gds, declared: Gpu, stack: GpuStack) -> tuple[str, ...]:
+def problems(report: Gds, declared: Gpu, stack: GpuInputs) -> tuple[str, ...]:
     """Why a file system that was promised is not reached directly; empty where all are."""
     wrong = []
     for driver in declared.gds:

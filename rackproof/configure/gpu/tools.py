@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof import shell
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.inputs import Download
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.configure.storage_client import install
@@ -54,7 +54,7 @@ class Tool:
     """Whether its programs are linked from ``COMMANDS``. perftest's are not: a package has programs of these names."""
 
 
-def wanted(stack: GpuStack) -> tuple[Tool, ...]:
+def wanted(stack: GpuInputs) -> tuple[Tool, ...]:
     """Tools with declared sources."""
     declared = stack.tools
     entries = (
@@ -65,7 +65,7 @@ def wanted(stack: GpuStack) -> tuple[Tool, ...]:
     return tuple(Tool(name, source, programs, link) for name, source, programs, link in entries if source)
 
 
-def build_packages(stack: GpuStack, family: str) -> tuple[str, ...]:
+def build_packages(stack: GpuInputs, family: str) -> tuple[str, ...]:
     """Packages of the distribution that the builds need, beside CUDA's toolkit (``gpu.cuda``)."""
     needed = _PACKAGES["debian" if family == "debian" else "rhel"]
     return tuple(dict.fromkeys(package for tool in wanted(stack) for package in needed[tool.name].split()))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
 from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import Gpu as Reported
@@ -49,7 +49,7 @@ class Tuning:
         )  # fmt: skip
 
 
-def tuning(declared: Gpu, stack: GpuStack) -> Tuning:
+def tuning(declared: Gpu, stack: GpuInputs) -> Tuning:
     """Raises DeclarationError, one line."""
     clocks = declared.clocks
     pair = None

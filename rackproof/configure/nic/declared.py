@@ -9,7 +9,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
 from rackproof.configure.nic.devices import FUNCTIONS, KINDS, NETWORK, OLD, VENDOR
-from rackproof.configure.nic.inputs import Image, NicStack
+from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
 from rackproof.configure.nic.stack import Source
@@ -33,7 +33,7 @@ FirmwareWanted = tuple[str, tuple[str, ...], str | None, Mapping[str, str] | Non
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    stack: NicStack
+    stack: NicInputs
     source: Source
     ofed: str | None
     """Version of the declared OFED; None where it is not declared."""
@@ -76,13 +76,13 @@ def declared_here() -> Declared:
         raise DeclarationError(f"{machine.label}: adapters are set up on Debian, Ubuntu and RHEL's family only")
     platform = platform_here()
     components, family = platform.components if platform else None, machine.family if machine else "debian"
-    declared = declare(site, read_inputs(site.node, NicStack), components, family, machine)
+    declared = declare(site, read_inputs(site.node, NicInputs), components, family, machine)
     fabric, nics = site.architecture.fabric, nics_of(site.architecture, site.node)
     ports = declared_ports(fabric, declared.stack, site.ports, nics, declared.rail_nic) if fabric else ()
     return replace(declared, ports=ports, drivers=needs_drivers(declared.stack, ports, machine))
 
 
-def needs_drivers(stack: NicStack, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
+def needs_drivers(stack: NicInputs, ports: Sequence[DeclaredPort], machine: Machine | None) -> bool:
     """Whether a port or a service needs NVIDIA's drivers, or the machine has an adapter of NVIDIA's."""
     declared = stack.subnet_manager or any(declared_port.of_nvidia for declared_port in ports)
     return declared or machine is None or bool(machine.devices(VENDOR))
@@ -98,7 +98,7 @@ def network_of(components: Components | None, site: Site, machine: Machine | Non
 
 
 def declare(
-    site: Site, stack: NicStack, components: Components | None, family: str, machine: Machine | None
+    site: Site, stack: NicInputs, components: Components | None, family: str, machine: Machine | None
 ) -> Declared:
     """Declared software, without ports. Raises DeclarationError where inventory and version set contradict."""
     network = network_of(components, site, machine)
@@ -120,7 +120,7 @@ def declare(
     )
 
 
-def locked_firmware(node: Node, stack: NicStack, components: Components | None) -> Locked:
+def locked_firmware(node: Node, stack: NicInputs, components: Components | None) -> Locked:
     """Locked firmware of adapters, with URLs of the site's mirror. Raises DeclarationError for an unknown model."""
     entries = components.nic_firmware if components else ()
     version_settings = read_inputs(node, VersionInputs)
@@ -145,7 +145,7 @@ def locked_firmware(node: Node, stack: NicStack, components: Components | None) 
     return locked
 
 
-def uses_adapters(site: Site, stack: NicStack) -> bool:
+def uses_adapters(site: Site, stack: NicInputs) -> bool:
     """Whether a node uses adapters at all: a controller without rails need not have one."""
     declares = stack.ports or stack.bonds or stack.vlans or stack.subnet_manager
     return bool(site.ports or nics_of(site.architecture, site.node) or declares)
@@ -156,14 +156,14 @@ def uses_adapters_here(site: Site) -> bool:
 
     Raises DeclarationError.
     """
-    stack = read_inputs(site.node, NicStack)
+    stack = read_inputs(site.node, NicInputs)
     if uses_adapters(site, stack):
         return True
     platform, machine = platform_here(), machine_here()
     return platform is not None and machine is not None and set_means(platform.components, site, stack, machine)
 
 
-def set_means(components: Components, site: Site, stack: NicStack, machine: Machine) -> bool:
+def set_means(components: Components, site: Site, stack: NicInputs, machine: Machine) -> bool:
     """Whether the version set has drivers or firmware for a supported adapter of the machine.
 
     Raises DeclarationError for an unknown model.
@@ -209,7 +209,7 @@ def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
     return named or nic.interfaces or nic.ports
 
 
-def firmware_wanted(site: Site, stack: NicStack) -> tuple[FirmwareWanted, ...]:
+def firmware_wanted(site: Site, stack: NicInputs) -> tuple[FirmwareWanted, ...]:
     """Declared firmware, purpose by purpose.
 
     Only an entry for the rails may leave out which ports it is about: the inventory names the rails. Raises

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from rackproof.configure.network import ETHERNET_MAC_LENGTH, GUID_LENGTH, Port
 from rackproof.configure.nic import ports
-from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, NicStack, NodePort
+from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, NicInputs, NodePort
 from rackproof.core.architecture import Fabric, Nic
 from rackproof.core.nearest import suggestion
 from rackproof.errors import DeclarationError
@@ -41,7 +41,7 @@ class DeclaredPort:
 
 
 def declared_ports(
-    fabric: Fabric, stack: NicStack, rails: Sequence[Port], nics: Sequence[Nic], rail_nic: Nic | None
+    fabric: Fabric, stack: NicInputs, rails: Sequence[Port], nics: Sequence[Nic], rail_nic: Nic | None
 ) -> tuple[DeclaredPort, ...]:
     """Rails first. Raises DeclarationError, one line, where inventory and architecture contradict.
 
@@ -72,7 +72,7 @@ def adapter_paths(declared: Iterable[DeclaredPort]) -> dict[str, str]:
     }
 
 
-def _members(stack: NicStack) -> dict[str, str]:
+def _members(stack: NicInputs) -> dict[str, str]:
     """Bond by port."""
     names: dict[str, str] = {}
     for name, bond in stack.bonds.items():
@@ -111,7 +111,7 @@ def _nic_of(node_port: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> N
 
 
 def _other(
-    fabric: Fabric, stack: NicStack, name: str, node_port: NodePort, nic: Nic | None, bond: str | None
+    fabric: Fabric, stack: NicInputs, name: str, node_port: NodePort, nic: Nic | None, bond: str | None
 ) -> DeclaredPort:
     layer = _one("link_layer", node_port.link_layer, nic.link_layer if nic else None) or "Ethernet"
     infiniband = layer == "InfiniBand"
@@ -188,7 +188,7 @@ def _one(key: str, inventory: Value | None, architecture: Value | None) -> Value
     return architecture if inventory is None else inventory
 
 
-def _once(declared: Sequence[DeclaredPort], stack: NicStack) -> None:
+def _once(declared: Sequence[DeclaredPort], stack: NicInputs) -> None:
     for what in ("name", "mac", "path", "rdma"):
         holders: dict[str, list[DeclaredPort]] = {}
         for declared_port in declared:
@@ -247,7 +247,7 @@ def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_ni
 
 
 def settings(
-    declared: Sequence[DeclaredPort], fabric: Fabric, stack: NicStack, nvidia: bool
+    declared: Sequence[DeclaredPort], fabric: Fabric, stack: NicInputs, nvidia: bool
 ) -> dict[str, dict[str, str]]:
     """Settings that ports, and bonds that RoCE runs over, forget at boot; ports without any are left out.
 
@@ -263,7 +263,7 @@ def settings(
     return {name: settings for name, settings in values.items() if settings}
 
 
-def _settings_of(declared_port: DeclaredPort, fabric: Fabric, stack: NicStack, nvidia: bool) -> dict[str, str]:
+def _settings_of(declared_port: DeclaredPort, fabric: Fabric, stack: NicInputs, nvidia: bool) -> dict[str, str]:
     if declared_port.entry is None:
         of_rail = ports.infiniband_settings if declared_port.infiniband else ports.roce_settings
         return of_rail(fabric, stack, declared_port.nic, nvidia)

@@ -144,7 +144,7 @@ class Vlan(Inputs):
     """Bytes; not more than the parent's. Default: the parent's."""
 
 
-class NicStack(Inputs):
+class NicInputs(Inputs):
     """Inputs about adapters, which differ from site to site."""
 
     KEY: ClassVar = "nic"
@@ -216,7 +216,7 @@ class NicStack(Inputs):
     boot. Default: no."""
 
     @model_validator(mode="after")
-    def _names_are_free(self) -> NicStack:
+    def _names_are_free(self) -> NicInputs:
         for name, vlan in self.vlans.items():
             if name in self.bonds:
                 raise ValueError(f"{name} is a bond and a VLAN")

@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from rackproof.configure.carriers import Touched
 from rackproof.configure.network import Link, Port, PortProblem, find_link
-from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, Bond, NicStack
+from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, Bond, NicInputs
 from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond as BondState
 from rackproof.parse.routes import Route, Rule
@@ -58,7 +58,7 @@ def shared_subnets(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
 
 
 def rail_routes(
-    ports: Sequence[Port], stack: NicStack, always: bool = False, others: Sequence[Port] = ()
+    ports: Sequence[Port], stack: NicInputs, always: bool = False, others: Sequence[Port] = ()
 ) -> dict[str, RailRoute]:
     """Tables of the rails that need one, by port: those that share a subnet, and those that are routed.
 
@@ -138,11 +138,11 @@ def keyfile(name: str) -> str:
     return f"/etc/NetworkManager/system-connections/{connection_id(name)}.nmconnection"
 
 
-def vlans_of(stack: NicStack, parent: str) -> tuple[str, ...]:
+def vlans_of(stack: NicInputs, parent: str) -> tuple[str, ...]:
     return tuple(name for name, vlan in stack.vlans.items() if vlan.parent == parent)
 
 
-def check_parents(stack: NicStack, ports: Sequence[Port]) -> None:
+def check_parents(stack: NicInputs, ports: Sequence[Port]) -> None:
     """Raises DeclarationError, one line: a VLAN without a parent, or a bond with a rail's name."""
     rails = {port.name for port in ports}
     known = {*rails, *stack.bonds, *stack.ports}
@@ -176,7 +176,7 @@ class Upper:
     """Of a VLAN."""
 
 
-def uppers(stack: NicStack) -> tuple[Upper, ...]:
+def uppers(stack: NicInputs) -> tuple[Upper, ...]:
     """Bonds first, because VLANs are built on them."""
     bonds = (_bond(name, bond, stack.members(name)) for name, bond in stack.bonds.items())
     parents: dict[str, int | None] = {name: port.mtu for name, port in stack.ports.items()}

@@ -9,7 +9,7 @@ from typing import Final
 
 from rackproof import shell
 from rackproof.configure.network import Port
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import blocks_of
@@ -73,7 +73,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
     return states
 
 
-def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
+def roce_settings(fabric: Fabric, stack: NicInputs, nic: Nic | None, nvidia: bool) -> dict[str, str]:
     """Settings of every RoCE rail, in the order in which they are set.
 
     ``nvidia``: drivers of NVIDIA's packages. Raises DeclarationError where the driver cannot do what the architecture
@@ -86,7 +86,7 @@ def roce_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool
     return values | pcie_settings(stack, nic)
 
 
-def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) -> dict[str, str]:
+def lossless_settings(lossless: Lossless | None, stack: NicInputs, nvidia: bool) -> dict[str, str]:
     """Classes, pauses, congestion and buffers of a RoCE port. Raises DeclarationError."""
     values: dict[str, str] = {}
     if lossless:
@@ -137,7 +137,7 @@ def lossless_settings(lossless: Lossless | None, stack: NicStack, nvidia: bool) 
     return values
 
 
-def infiniband_settings(fabric: Fabric, stack: NicStack, nic: Nic | None, nvidia: bool) -> dict[str, str]:
+def infiniband_settings(fabric: Fabric, stack: NicInputs, nic: Nic | None, nvidia: bool) -> dict[str, str]:
     """Settings of every InfiniBand rail. Raises DeclarationError for a mode or an MTU that does not exist."""
     values = ipoib_settings("fabric.mtu", fabric.mtu, ipoib_mode(stack, nic), nvidia)
     values |= {f"child.{full_key(child.pkey)}": "yes" for child in stack.pkeys}
@@ -158,7 +158,7 @@ def ipoib_settings(key: str, mtu: int, mode: str, nvidia: bool) -> dict[str, str
     return {"ipoib_mode": mode, "mtu": str(mtu)}
 
 
-def pcie_settings(stack: NicStack, nic: Nic | None) -> dict[str, str]:
+def pcie_settings(stack: NicInputs, nic: Nic | None) -> dict[str, str]:
     """Of a rail."""
     request = stack.max_read_request or (nic.max_read_request if nic else None)
     ordering = nic.relaxed_ordering if nic and nic.relaxed_ordering is not None else stack.relaxed_ordering
@@ -175,7 +175,7 @@ def pcie_values(request: int | None, ordering: bool | None) -> dict[str, str]:
     return values
 
 
-def ipoib_mode(stack: NicStack, nic: Nic | None) -> str:
+def ipoib_mode(stack: NicInputs, nic: Nic | None) -> str:
     """The architecture's value takes precedence over the inventory's."""
     return (nic.ipoib_mode if nic else None) or stack.ipoib_mode
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.node.cmdline import proposals
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import CONTRADICTION
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.slurm.inputs import SlurmInputs
-from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
@@ -24,9 +24,9 @@ from rackproof.core.versions.models import Components, VersionSet
 def choices_of(node: Node, machine: Machine | None, architecture: Architecture) -> Choices:
     """Choices of the inventory for a node that matter for conflicts. Raises InventoryError."""
     given = read_inputs(node, NodeInputs)
-    stack = read_inputs(node, GpuStack)
-    clients = read_inputs(node, StorageClients)
-    nic = read_inputs(node, NicStack)
+    stack = read_inputs(node, GpuInputs)
+    clients = read_inputs(node, StorageClientInputs)
+    nic = read_inputs(node, NicInputs)
     proposed = proposals(machine, given.proposals) if machine is not None else ()
     mounted = [storage for role in node.groups for storage in architecture.client_storage(role).values()]
     asked = {"beegfs": clients.beegfs.gds, "gpfs": clients.scale.gds}

@@ -10,7 +10,7 @@ from rackproof.configure.ceph.cluster import CephPlan, CephState, check_drive, i
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
 from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount, mount_differences
 from rackproof.configure.network import Link, in_use
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
@@ -96,7 +96,7 @@ def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterat
         yield Problem("boot.secure_boot", what, "switch it on in the firmware's setup, or correct system.secure_boot")
 
 
-def gpu_problems(machine: Machine, declared: Gpu, stack: GpuStack, locked: LockedDriver | None) -> Iterator[Problem]:
+def gpu_problems(machine: Machine, declared: Gpu, stack: GpuInputs, locked: LockedDriver | None) -> Iterator[Problem]:
     """GPUs on the PCI bus without a supported driver, or other than the architecture declares."""
     try:
         choice = choose(machine, declared, stack, locked)

@@ -16,13 +16,13 @@ from rackproof.configure.driver_swap import pending
 from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
 from rackproof.configure.gpu.driver import Locked as LockedDriver
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.stack import StackState as Drivers
 from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operation import note, operation, record_problems
@@ -203,12 +203,12 @@ def judged(
 def _hardware(site: Site, machine: Machine) -> list[Problem]:
     problems: list[Problem] = []
     if declared := site.real_gpus:
-        stack = read_inputs(site.node, GpuStack)
+        stack = read_inputs(site.node, GpuInputs)
         platform = platform_here()
         locked = cast("LockedDriver | None", platform.components.driver if platform else None)
         problems += node_checks.gpu_problems(machine, declared, stack, locked)
     if pending.has_adapters(site):
-        nic = read_inputs(site.node, NicStack)
+        nic = read_inputs(site.node, NicInputs)
         problems += node_checks.nic_problems(machine, site.architecture, site.node, nic.adapters)
     return problems
 

@@ -10,7 +10,7 @@ from rackproof.configure.files import Entry
 from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import STRICT, Policy
-from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Storage
@@ -30,7 +30,7 @@ class ClientNode:
     """Names of the fabric's ports."""
     roce_tos: int | None = None
     """Type of service of a RoCE fabric."""
-    inputs: StorageClients = field(default_factory=StorageClients)
+    inputs: StorageClientInputs = field(default_factory=StorageClientInputs)
     locked: Mapping[str, str] = field(default_factory=dict)
     """Packages of the version set: name to version."""
     policy: Policy = STRICT

@@ -257,7 +257,7 @@ class Daos(Inputs):
     """False: dfuse --disable-caching, for files that several nodes write. Default: that of dfuse."""
 
 
-class StorageClients(Inputs):
+class StorageClientInputs(Inputs):
     """The inventory's mapping ``storage_client``."""
 
     KEY: ClassVar = "storage_client"

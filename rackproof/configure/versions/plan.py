@@ -6,7 +6,7 @@ from rackproof.configure.files import Entry
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic.declared import locked_firmware, uses_adapters_here
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
@@ -64,7 +64,7 @@ def compares_firmware(site: Site, machine: Machine) -> bool:
 
 
 def firmware(site: Site, components: Components) -> Locked:
-    return locked_firmware(site.node, read_inputs(site.node, NicStack), components)
+    return locked_firmware(site.node, read_inputs(site.node, NicInputs), components)
 
 
 def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:

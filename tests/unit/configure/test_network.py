@@ -17,7 +17,7 @@ from rackproof.configure.network import (
     parse_links,
     plan_ports,
 )
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric
 from rackproof.core.rack import Node
 from rackproof.core.texts import KERNELS_PREFIXES
@@ -157,7 +157,7 @@ def test_no_port_gets_a_name_that_the_kernel_gives(prefix: str) -> None:
     with pytest.raises(ValidationError, match=f"{prefix}0 is a name that the kernel gives"):
         Fabric(kind="infiniband", mtu=4092, interface_prefix=prefix)
     with pytest.raises(ValidationError, match=f"{prefix}7 is a name that the kernel gives"):
-        NicStack.model_validate({"ports": {f"{prefix}7": {"path": "pci-0000:29:00.0"}}})
+        NicInputs.model_validate({"ports": {f"{prefix}7": {"path": "pci-0000:29:00.0"}}})
     Fabric(kind="infiniband", mtu=4092, interface_prefix=f"{prefix}-rail")
 
 

@@ -10,7 +10,7 @@ from rackproof import architectures
 from rackproof.configure import facts, operations
 from rackproof.configure.gpu import packages
 from rackproof.configure.gpu.driver import choose
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.programs import PACKAGED
 from tests.unit.configure.gpu.machines import machine, promised
@@ -73,15 +73,15 @@ def test_every_packaged_program_of_an_architecture_is_known() -> None:
 @pytest.mark.parametrize(
     ("stack", "programs", "locked", "installed"),
     [
-        (GpuStack(source="cuda"), ("dcgmi", "fio"), False, True),
-        (GpuStack(source="cuda"), ("fio",), False, False),
-        (GpuStack(source="cuda", dcgm=False), ("dcgmi",), False, False),
-        (GpuStack(source="distribution"), ("dcgmi",), False, False),
-        (GpuStack(source="cuda"), ("dcgmi",), True, False),
+        (GpuInputs(source="cuda"), ("dcgmi", "fio"), False, True),
+        (GpuInputs(source="cuda"), ("fio",), False, False),
+        (GpuInputs(source="cuda", dcgm=False), ("dcgmi",), False, False),
+        (GpuInputs(source="distribution"), ("dcgmi",), False, False),
+        (GpuInputs(source="cuda"), ("dcgmi",), True, False),
     ],
 )
 def test_dcgm_is_installed_where_its_program_is_asked_for(
-    stack: GpuStack, programs: tuple[str, ...], locked: bool, installed: bool
+    stack: GpuInputs, programs: tuple[str, ...], locked: bool, installed: bool
 ) -> None:
     target, gpus = machine("ubuntu 24.04", "2684"), promised(1)
     choice = choose(target, gpus, stack)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rackproof.configure.gpu.inputs import GpuStack
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.settings import Inputs, node_settings, read_inputs
-from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.core.rack import Node
 from rackproof.errors import InventoryError
 from tests.unit.refusals import error_of
@@ -22,14 +22,14 @@ def complaint(model: type[Inputs], value: Any) -> str:
 @pytest.mark.parametrize(
     ("key", "model", "value", "message"),
     [
-        ("gpu", GpuStack, {"repositry": {}}, "gpu.repositry: no such input; did you mean 'repository'?"),
-        ("gpu", GpuStack, {"imex": {"nods": []}}, "gpu.imex.nods: no such input; did you mean 'nodes'?"),
-        ("gpu", GpuStack, {"repository": {"ulr": "x"}}, "gpu.repository."),
-        ("gpu", GpuStack, {"hold": "maybe"}, "actual 'maybe'"),
-        ("gpu", GpuStack, "x", "gpu: expected a mapping, actual str"),
-        ("nic", NicStack, {"source": "dcoa"}, "nic.source: input should be 'doca', 'mlnx_ofed' or 'inbox'"),
-        ("nic", NicStack, {"source": "dcoa"}, "actual 'dcoa'"),
-        ("nic", NicStack, {"ring_rx": "many"}, "actual 'many'"),
+        ("gpu", GpuInputs, {"repositry": {}}, "gpu.repositry: no such input; did you mean 'repository'?"),
+        ("gpu", GpuInputs, {"imex": {"nods": []}}, "gpu.imex.nods: no such input; did you mean 'nodes'?"),
+        ("gpu", GpuInputs, {"repository": {"ulr": "x"}}, "gpu.repository."),
+        ("gpu", GpuInputs, {"hold": "maybe"}, "actual 'maybe'"),
+        ("gpu", GpuInputs, "x", "gpu: expected a mapping, actual str"),
+        ("nic", NicInputs, {"source": "dcoa"}, "nic.source: input should be 'doca', 'mlnx_ofed' or 'inbox'"),
+        ("nic", NicInputs, {"source": "dcoa"}, "actual 'dcoa'"),
+        ("nic", NicInputs, {"ring_rx": "many"}, "actual 'many'"),
     ],
 )
 def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: Any, message: str) -> None:
@@ -40,8 +40,8 @@ def test_node_key_and_way_out_are_named(key: str, model: type[Inputs], value: An
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated() -> None:
-    assert "hunter2" not in complaint(StorageClients, {"cephfs": {"secret": "hunter2"}})
-    assert "hunter2" not in complaint(StorageClients, {"cephfs": {"secret": {"value": "hunter2"}}})
+    assert "hunter2" not in complaint(StorageClientInputs, {"cephfs": {"secret": "hunter2"}})
+    assert "hunter2" not in complaint(StorageClientInputs, {"cephfs": {"secret": {"value": "hunter2"}}})
 
 
 def test_an_invalid_address_is_reported() -> None:

@@ -16,7 +16,7 @@ from rackproof.configure.containers import toolkit
 from rackproof.configure.files import Absent, RemoteFile
 from rackproof.configure.gpu import install, runtimes
 from rackproof.configure.gpu import plan as planning
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.configure.site import Site
@@ -337,14 +337,14 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
 
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
-    stack = read_inputs(site.node, GpuStack)
+    stack = read_inputs(site.node, GpuInputs)
     assert toolkit.handing_out(site, stack) == ("podman",)
     assert "nvidia-ctk cdi generate" in toolkit.cdi_unit().content
 
 
 def test_a_runtime_without_gpus_has_one_writer() -> None:
     declared = Containers(roles=("gpu",), runtime="docker")
-    stack = GpuStack(runtimes=("docker",))
+    stack = GpuInputs(runtimes=("docker",))
     with pytest.raises(InventoryError, match=r"^gpu\.runtimes: docker: .*promise containers\.nvidia_runtime"):
         runtimes.handing_out(declared, ("gpu",), stack)
     assert runtimes.handing_out(declared, ("login",), stack) == ("docker",)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, preflight, secure_boot_problem
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.gpu_generations import (
     GENERATIONS,
     UnsupportedGpu,
@@ -31,8 +31,8 @@ class Lock:
     repository: str = "cuda"
 
 
-def stack(**inputs: object) -> GpuStack:
-    return GpuStack.model_validate(inputs)
+def stack(**inputs: object) -> GpuInputs:
+    return GpuInputs.model_validate(inputs)
 
 
 @pytest.mark.parametrize(

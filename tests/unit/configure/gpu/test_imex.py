@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from rackproof.configure.gpu import facts, operations
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.settings import NodeSettings
 from rackproof.configure.site import Site
 from rackproof.core.nvlink_domain import (
@@ -70,7 +70,7 @@ def test_one_rack_needs_no_name_and_two_do() -> None:
 def test_the_rails_carry_it_only_without_a_management_address() -> None:
     assert addresses(site(trays(1, 2, None), named=False)) == ("10.9.0.1", "10.9.0.2")
     with pytest.raises(ValueError, match="give either domain or nodes"):
-        GpuStack.model_validate({"imex": {"domain": "a", "nodes": ["10.9.0.1"]}})
+        GpuInputs.model_validate({"imex": {"domain": "a", "nodes": ["10.9.0.1"]}})
 
 
 def test_lists_of_addresses_are_domains_too() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rackproof.configure.gpu import install, packages
 from rackproof.configure.gpu.driver import choose
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, WantedDriver, plan_driver
 from rackproof.configure.gpu.scripts import script
 from rackproof.configure.gpu.state import GpuState
@@ -34,7 +34,7 @@ EMPTY = GpuState(
 
 
 def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> WantedDriver:
-    stack = GpuStack.model_validate({} if target is DEBIAN else {"driver": VERSION})
+    stack = GpuInputs.model_validate({} if target is DEBIAN else {"driver": VERSION})
     choice = choose(target, promised(1), stack)
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
     return install.wanted(choice, target, wanted, [], options, hold=True, modules=modules)
@@ -374,7 +374,7 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
 def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     node: FakeNode, target: Machine, program: str, name: str, driver: str
 ) -> None:
-    choice = choose(target, promised(1), GpuStack(driver=driver))
+    choice = choose(target, promised(1), GpuInputs(driver=driver))
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
     goal = install.wanted(choice, target, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
     text = script(plan_driver(goal, EMPTY), goal, target, STRICT)
@@ -396,7 +396,7 @@ FOLLOWERS = ("nvidia-fabricmanager", "libnvidia-nscq")
 @pytest.mark.parametrize("other", ["580.159.03-0ubuntu1", None])
 @pytest.mark.parametrize("name", FOLLOWERS)
 def test_what_has_moved_without_its_driver_is_brought_back(name: str, other: str | None) -> None:
-    choice = choose(UBUNTU, promised(1), GpuStack(driver="580"))
+    choice = choose(UBUNTU, promised(1), GpuInputs(driver="580"))
     wanted = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
     goal = install.wanted(choice, UBUNTU, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
     there = converged(replace(goal, choice=replace(choice, version=VERSION)))

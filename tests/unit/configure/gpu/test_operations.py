@@ -12,7 +12,7 @@ import pytest
 from rackproof.configure import facts as shared_facts
 from rackproof.configure.files import FileState
 from rackproof.configure.gpu import facts, operations
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.gpu.tuning import Tuning
 from rackproof.configure.package_transaction.transaction import Package
@@ -186,7 +186,7 @@ def test_gpudirect_storage_is_a_gate(
 ) -> None:
     host = at(state, executing, facts={facts.GdsCheck: output})
     run(
-        operations.gpudirect_storage, host, declared=promised(8, gds=["NVMe", "NFS"]), stack=GpuStack(),
+        operations.gpudirect_storage, host, declared=promised(8, gds=["NVMe", "NFS"]), stack=GpuInputs(),
         target=GOAL, machine=UBUNTU,
     )  # fmt: skip
     assert any(refused in line for line in host.logged) if refused else not host.logged

@@ -15,7 +15,7 @@ from rackproof.configure.containers.daemon import containerd_toml, docker_json
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu import operations, runtimes
 from rackproof.configure.gpu import plan as planning
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.install import NOUVEAU, OPTIONS
 from rackproof.configure.gpu.state import STAMP
 from rackproof.configure.gpu.tuning import ECC_MARK, SCRIPT, Tuning
@@ -239,7 +239,7 @@ def test_gpudirect_storage_that_works_loads_nothing(tmp_path: Path) -> None:
         "gdscheck",
         f"[ -d /sys/module/nvidia_fs ] && cat {node.root}/said || sed 's/: Supported/: Unsupported/' {node.root}/said",
     )
-    asked = {"declared": promised(8, gds=["NVMe", "NFS"], gds_fallback=False), "stack": GpuStack(), **given}
+    asked = {"declared": promised(8, gds=["NVMe", "NFS"], gds_fallback=False), "stack": GpuInputs(), **given}
     (command,) = carried_out(operations.gpudirect_storage, node.run, **asked)
     assert "modprobe nvidia-fs" in command
     assert left_alone(operations.gpudirect_storage, node.run, **asked) == "GPUDirect Storage works: NVMe, NFS"
@@ -355,7 +355,7 @@ def test_a_runtime_that_is_promised_with_cdi_alone_is_not_restarted_for_want_of_
     node.file("/known", json.dumps(known) + "\n")
     node.program("docker", f'case "$*" in *Runtimes*) cat {node.root}/known;; *) echo systemd;; esac')
     own = runtimes.owned(promise, ("gpu",))
-    wanted = runtimes.with_runtime(promise, runtimes.handing_out(promise, ("gpu",), GpuStack()), own)
+    wanted = runtimes.with_runtime(promise, runtimes.handing_out(promise, ("gpu",), GpuInputs()), own)
     assert wanted == needs
     given = {"wanted": wanted, "owned": own}
     (command,) = carried_out(operations.runtimes, node.run, **given)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.gpu import tools
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from tests.unit.configure.gpu.test_packages import names
 
 SHA = "ab" * 32
-STACK = GpuStack.model_validate(
+STACK = GpuInputs.model_validate(
     {
         "tools": {
             name: {"url": f"https://mirror/{name}.tar.gz", "sha256": SHA}
@@ -108,7 +108,7 @@ def test_an_odd_state_is_refused(line: str) -> None:
 
 
 def test_builds_bring_their_packages_and_nothing_is_built_unasked() -> None:
-    assert tools.wanted(GpuStack()) == ()
+    assert tools.wanted(GpuInputs()) == ()
     declared = {"nvbandwidth": {"url": "https://mirror/n.tar.gz", "sha256": SHA}}
     assert names("debian 13", "26b9", tools=declared)[-4:] == ["cmake", "g++", "libboost-program-options-dev", "make"]
     assert "cmake" not in names("debian 13", "26b9")

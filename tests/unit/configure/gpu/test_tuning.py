@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Tuning, differences, tuning
 from rackproof.configure.render import templates
 from rackproof.errors import DeclarationError
@@ -77,10 +77,10 @@ def test_from_architecture_and_inventory() -> None:
     clocks = {"application_sm_mhz": 1500, "memory_max_mhz": 3201}
     derived = tuning(
         promised(8, ecc="Enabled", mig="Enabled", mig_profiles=["3g.71gb"], power_limit_w=650, clocks=clocks),
-        GpuStack(locked_memory_clocks_mhz=(3201,)),
+        GpuInputs(locked_memory_clocks_mhz=(3201,)),
     )
     assert derived == Tuning(650, (3201, 1500), None, (3201,), True, True, ("3g.71gb",), False)
-    assert not tuning(promised(8), GpuStack())
+    assert not tuning(promised(8), GpuInputs())
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_from_architecture_and_inventory() -> None:
 )
 def test_contradictions(declared: dict[str, object], inputs: dict[str, object], words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
-        tuning(promised(8, **declared), GpuStack.model_validate(inputs))
+        tuning(promised(8, **declared), GpuInputs.model_validate(inputs))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from rackproof.configure.network import Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports, settings
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.core.rack import Node
@@ -40,7 +40,7 @@ GUID = "a0:88:c2:03:00:01:02:03"
 
 
 def declared(stack: dict[str, Any], *nics: Nic, fabric: Fabric = ROCE) -> dict[str, DeclaredPort]:
-    ports = declared_ports(fabric, NicStack.model_validate(stack), RAILS, (COMPUTE, *nics), COMPUTE)
+    ports = declared_ports(fabric, NicInputs.model_validate(stack), RAILS, (COMPUTE, *nics), COMPUTE)
     return {port.port.name: port for port in ports}
 
 
@@ -48,7 +48,7 @@ def test_a_storage_port_is_a_port_with_a_purpose() -> None:
     ports = declared({"ports": TWO}, STORAGE)
     assert list(ports) == ["rail0", "rail1", "stor0", "stor1"]
     assert ports["stor0"].port == Port("stor0", "mlx5_stor0", "10.1.0.1/24", 4200, path="pci-0000:29:00.0")
-    values = settings(tuple(ports.values()), ROCE, NicStack(ring_rx=8192), nvidia=True)
+    values = settings(tuple(ports.values()), ROCE, NicInputs(ring_rx=8192), nvidia=True)
     pcie = {"max_read_request": "4096", "relaxed_ordering": "1"}
     assert values["stor1"] == pcie  # no RDMA port: neither classes nor pauses
     assert values["stor0"] == {key: values["rail0"][key] for key in ("trust", "pfc", *CONNECTIONS)} | pcie
@@ -63,14 +63,14 @@ def test_members_of_a_bond_have_the_ports_settings_and_the_bond_those_of_its_dev
     stack = {"ports": {"stor0": MEMBER0, "stor1": MEMBER1}, "bonds": {"bond0": BOND}}
     ports = declared(stack, STORAGE)
     assert ports["stor1"].port == Port("stor1", "", "", 4200, path="pci-0000:29:00.1", bond="bond0")
-    values = settings(tuple(ports.values()), ROCE, NicStack(), nvidia=True)
+    values = settings(tuple(ports.values()), ROCE, NicInputs(), nvidia=True)
     assert values["stor0"] == values["stor1"] == {
         "trust": "dscp", "pfc": "0,0,0,1,0,0,0,0", "max_read_request": "4096", "relaxed_ordering": "1",
     }  # fmt: skip
     assert values["bond0"] == {"tos": "106", "roce_mode": "RoCE v2", "traffic_class": "106"}
     plain = {name: {**port, "lossless": False} for name, port in {"stor0": MEMBER0, "stor1": MEMBER1}.items()}
     ports = declared({**stack, "ports": plain}, STORAGE)
-    values = settings(tuple(ports.values()), ROCE, NicStack(), nvidia=True)
+    values = settings(tuple(ports.values()), ROCE, NicInputs(), nvidia=True)
     assert "bond0" not in values
     assert values["stor0"] == {"max_read_request": "4096", "relaxed_ordering": "1"}
 
@@ -79,10 +79,10 @@ def test_a_front_end_port_needs_no_purpose_no_address_and_no_adapter_of_nvidias(
     port = {"mac": "52:54:00:00:00:01", "mtu": 1500, "max_read_request": 1024}
     front = declared({"ports": {"front": port}})["front"]
     assert (front.port.address, front.port.mtu, front.of_nvidia) == ("", 1500, False)
-    assert settings((front,), ROCE, NicStack(), nvidia=False) == {"front": {"max_read_request": "1024"}}
+    assert settings((front,), ROCE, NicInputs(), nvidia=False) == {"front": {"max_read_request": "1024"}}
     silent = declared({"ports": {"front": {"mac": "52:54:00:00:00:01"}}})["front"]
     assert silent.port.mtu is None
-    assert settings((silent,), ROCE, NicStack(), nvidia=False) == {}
+    assert settings((silent,), ROCE, NicInputs(), nvidia=False) == {}
 
 
 @pytest.mark.parametrize(("fabric", "mtu"), [(ROCE, "4092"), (INFINIBAND, "2044")])
@@ -92,13 +92,13 @@ def test_an_infiniband_port_beside_either_kind_of_rails(fabric: Fabric, mtu: str
         stack = {"ports": {"stor0": {"purpose": "storage", "mac": mac, "address": "10.1.0.1/24"}}}
         stor0 = declared(stack, IPOIB, fabric=fabric)["stor0"]
         assert (stor0.infiniband, stor0.port.mac, stor0.port.mtu, stor0.lossless) == (True, GUID, None, False)
-        values = settings((stor0,), fabric, NicStack(), nvidia=True)
+        values = settings((stor0,), fabric, NicInputs(), nvidia=True)
         assert values == {"stor0": {"ipoib_mode": "datagram", "mtu": mtu, "max_read_request": "4096"}}
     too_large = declared({"ports": {"stor0": {"purpose": "storage", "mac": GUID, "mtu": 9000}}}, IPOIB, fabric=fabric)[
         "stor0"
     ]
     with pytest.raises(DeclarationError, match=r"nic\.ports\.stor0: mtu is 9000: IPoIB in datagram mode carries"):
-        settings((too_large,), fabric, NicStack(), nvidia=True)
+        settings((too_large,), fabric, NicInputs(), nvidia=True)
 
 
 def ports(**changed: Any) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def test_vlans_of_an_infiniband_port_are_refused() -> None:
 )
 def test_inputs_of_a_port(stack: dict[str, Any], says: str) -> None:
     with pytest.raises(InventoryError, match=f"gpu-01: nic.*{says}"):
-        read_inputs(Node("gpu-01", ("gpu",), {"nic": stack}), NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic": stack}), NicInputs)
 
 
 @pytest.mark.parametrize("mac", [GUID, f"00:00:10:29:fe:80:00:00:00:00:00:00:{GUID}"])
@@ -201,7 +201,7 @@ def test_infiniband_ports_are_not_bonded(mac: str) -> None:
     """The node, the bond and the way out; by name and by address."""
     stack = {"bonds": {"bond0": {"macs": [mac, mac.replace(":03", ":04")], "mode": "active-backup"}}}
     with pytest.raises(InventoryError, match=r"gpu-01: nic\.bonds\.bond0: .* InfiniBand ports are not bonded here"):
-        read_inputs(Node("gpu-01", ("gpu",), {"nic": stack}), NicStack)
+        read_inputs(Node("gpu-01", ("gpu",), {"nic": stack}), NicInputs)
     named = {
         "ports": {
             "stor0": {"link_layer": "InfiniBand", "mac": GUID},
@@ -216,7 +216,7 @@ def test_infiniband_ports_are_not_bonded(mac: str) -> None:
 
 
 def test_a_bond_of_ethernet_ports_by_mac_address_is_one() -> None:
-    stack = NicStack.model_validate({"bonds": {"bond0": {"macs": ["B8:3F:D2:00:00:01", "b8:3f:d2:00:00:02"]}}})
+    stack = NicInputs.model_validate({"bonds": {"bond0": {"macs": ["B8:3F:D2:00:00:01", "b8:3f:d2:00:00:02"]}}})
     assert stack.members("bond0") == (("b8:3f:d2:00:00:01", None), ("b8:3f:d2:00:00:02", None))
     with pytest.raises(ValidationError, match="no Ethernet port's MAC address"):
-        NicStack.model_validate({"bonds": {"bond0": {"macs": ["b8:3f", "b8:40"]}}})
+        NicInputs.model_validate({"bonds": {"bond0": {"macs": ["b8:3f", "b8:40"]}}})

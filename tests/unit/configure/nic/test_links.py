@@ -7,7 +7,7 @@ import pytest
 
 from rackproof.configure.network import Link, Port, PortProblem
 from rackproof.configure.nic import links
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond, Member
 from rackproof.parse.routes import Route, Rule
@@ -23,13 +23,13 @@ def rails(*addresses: str) -> tuple[Port, ...]:
 def test_a_subnet_a_rail_needs_no_tables() -> None:
     ports = rails("10.0.0.1/24", "10.0.1.1/24")
     assert links.shared_subnets(ports) == {}
-    assert links.rail_routes(ports, NicStack()) == {}
+    assert links.rail_routes(ports, NicInputs()) == {}
 
 
 def test_rails_in_one_subnet_get_a_table_each() -> None:
     ports = rails("10.0.0.1/16", "10.0.0.2/16", "10.9.0.1/24")
     assert links.shared_subnets(ports) == {"10.0.0.0/16": ("rail0", "rail1")}
-    routes = links.rail_routes(ports, NicStack())
+    routes = links.rail_routes(ports, NicInputs())
     assert routes == {
         "rail0": links.RailRoute(100, "10.0.0.1", "10.0.0.0/16"),
         "rail1": links.RailRoute(101, "10.0.0.2", "10.0.0.0/16"),
@@ -39,14 +39,14 @@ def test_rails_in_one_subnet_get_a_table_each() -> None:
 def test_storage_ports_in_one_subnet_get_tables_after_the_rails() -> None:
     others = (Port("stor0", "", "10.9.0.1/24", 9000, path="s0"), Port("stor1", "", "10.9.0.2/24", 9000, path="s1"))
     alone = Port("stor2", "", "10.8.0.1/24", 9000, path="s2")
-    routes = links.rail_routes(rails("10.0.0.1/24", "10.0.1.1/24"), NicStack(), others=(alone, *others))
+    routes = links.rail_routes(rails("10.0.0.1/24", "10.0.1.1/24"), NicInputs(), others=(alone, *others))
     assert {name: route.table for name, route in routes.items()} == {"stor0": 103, "stor1": 104}
-    routes = links.rail_routes(rails("10.0.0.1/24"), NicStack(), always=True, others=(alone,))
+    routes = links.rail_routes(rails("10.0.0.1/24"), NicInputs(), always=True, others=(alone,))
     assert set(routes) == {"rail0"}
 
 
 def test_routed_rails() -> None:
-    stack = NicStack.model_validate(
+    stack = NicInputs.model_validate(
         {"rail_gateways": ["10.0.0.254", "10.0.1.254"], "rail_routes": ["10.0.0.0/8"], "rail_table": 200}
     )
     routes = links.rail_routes(rails("10.0.0.1/24", "10.0.1.1/24"), stack)
@@ -55,7 +55,7 @@ def test_routed_rails() -> None:
 
 test_gateways_that_do_not_fit = refuses(
     lambda gateways: links.rail_routes(
-        rails("10.0.0.1/24", "10.0.1.1/24"), NicStack.model_validate({"rail_gateways": gateways})
+        rails("10.0.0.1/24", "10.0.1.1/24"), NicInputs.model_validate({"rail_gateways": gateways})
     ),
     (["10.0.0.254"], "expected 2 entries"),
     (["10.0.0.254", "10.0.0.254"], "10.0.0.254 is not in 10.0.1.0/24 of rail1"),
@@ -78,8 +78,8 @@ STATE = {
 }
 
 
-def stack(**more: object) -> NicStack:
-    return NicStack.model_validate({"bonds": BOND, **more})
+def stack(**more: object) -> NicInputs:
+    return NicInputs.model_validate({"bonds": BOND, **more})
 
 
 def test_a_bond_in_force_is_left_alone() -> None:
@@ -129,7 +129,7 @@ def test_vlans_come_after_their_bond_and_have_its_mtu() -> None:
 
 
 test_links_on_nothing = refuses(
-    lambda inputs: links.check_parents(NicStack.model_validate(inputs), rails("10.0.0.1/24")),
+    lambda inputs: links.check_parents(NicInputs.model_validate(inputs), rails("10.0.0.1/24")),
     (
         {"vlans": {"v": {"parent": "eth9", "id": 4, "address": "10.4.0.1/24"}}},
         "eth9 is neither a rail, a port nor a bond",

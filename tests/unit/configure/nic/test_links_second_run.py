@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rackproof.configure.nic import links, operations
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.render import templates
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell
@@ -79,7 +79,7 @@ def test_bonds(tree: Tree, mode: str) -> None:
         tree.program(name, body.replace("@root@", str(tree.root)))
 
     def declared(**more: object) -> dict[str, Any]:
-        stack = NicStack.model_validate({"bonds": {"bond0": {**BOND, "mode": mode, **more}}})
+        stack = NicInputs.model_validate({"bonds": {"bond0": {**BOND, "mode": mode, **more}}})
         path = "/etc/systemd/network/20-bond.netdev"
         tree.write(
             path.replace("bond", "bond0"), templates.text(path, name="bond0", bond=stack.bonds["bond0"], vlans=())
@@ -111,7 +111,7 @@ def test_tables_of_rails(tree: Tree) -> None:
         for k in range(2)
     ]
     two = (replace(RAILS[0], address="10.0.0.1/16"), replace(RAILS[1], address="10.0.0.2/16"))
-    given = {"wanted": links.rail_routes(two, NicStack()), "manager": "networkd"}
+    given = {"wanted": links.rail_routes(two, NicInputs()), "manager": "networkd"}
     for name, entries in (("rule", rules), ("route", routes)):
         tree.write(f"/{name}.json", f"{json.dumps(entries)}\n")
     loopback = {"ifindex": 1, "ifname": "lo", "flags": [], "mtu": 65536, "operstate": "UNKNOWN"}

@@ -6,7 +6,7 @@ import pytest
 
 from rackproof.configure.nic.declared import locked_firmware
 from rackproof.configure.nic.firmware import stricter
-from rackproof.configure.nic.inputs import Image, NicStack
+from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.locked_firmware import Locked, locked_version
 from rackproof.core.rack import Node
 from rackproof.core.versions.models import Components, Download, Firmware
@@ -40,7 +40,7 @@ def test_the_inventorys_image_goes_before_the_sets_version() -> None:
 def test_images_come_from_the_sites_mirror_and_through_its_proxy() -> None:
     versions = {"mirrors": {"https://vendor.example": "http://mirror.site/v"}, "proxy": "http://proxy.site:3128"}
     node = Node("gpu-01", ("gpu",), {"versions": versions})
-    locked = locked_firmware(node, NicStack(), Components(nic_firmware=(OF_PSID,)))
+    locked = locked_firmware(node, NicInputs(), Components(nic_firmware=(OF_PSID,)))
     assert locked.images[PSID].url == "http://mirror.site/v/fw/a.bin"
     assert locked.proxy == "http://proxy.site:3128"
 
@@ -50,8 +50,8 @@ def test_a_model_that_no_adapter_is_called_by_is_an_error() -> None:
     components = Components(nic_firmware=(Firmware(model="ConnectX-77", version="1"),))
     node = Node("gpu-01", ("gpu",), {})
     with pytest.raises(DeclarationError, match=r"no adapter is called ConnectX-77; known are ConnectX-4, .*nic"):
-        locked_firmware(node, NicStack(), components)
-    assert locked_firmware(node, NicStack(adapters={"15b3:1031": "ConnectX-77"}), components)
+        locked_firmware(node, NicInputs(), components)
+    assert locked_firmware(node, NicInputs(adapters={"15b3:1031": "ConnectX-77"}), components)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rackproof.configure.fabric import plan as fabric_plan
 from rackproof.configure.nic import declared as nic_declared
 from rackproof.configure.nic.declared import Declared, declare, needs_drivers, set_means, uses_adapters
 from rackproof.configure.nic.declared_ports import declared_ports
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.preflight import operations as preflight
 from rackproof.configure.preflight.claims import Claims
 from rackproof.configure.settings import node_settings, read_inputs
@@ -43,7 +43,7 @@ def site(**nic: Any) -> Site:
 
 
 def declared(here: Site, components: Components | None = None, machine: Machine | None = None) -> Declared:
-    stack = read_inputs(here.node, NicStack)
+    stack = read_inputs(here.node, NicInputs)
     assert here.architecture.fabric is not None
     ports = declared_ports(here.architecture.fabric, stack, here.ports, (), None)
     declared_nics = declare(here, stack, components, "debian", machine)
@@ -152,7 +152,7 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
 ) -> None:
     """They get tools, drivers and firmware before the comparison, or are not compared."""
     here, steps = site(), list[str]()
-    stack = read_inputs(here.node, NicStack)
+    stack = read_inputs(here.node, NicInputs)
     assert not uses_adapters(here, stack)
     assert set_means(components, here, stack, machine) is meant
     platform = Platform(components=components)

@@ -11,7 +11,7 @@ import pytest
 from rackproof.configure.network import Port, in_use, parse_links
 from rackproof.configure.nic import operations, ports
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports, settings
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric, Nic
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell, starts
@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Tree:
     return tree
 
 
-def declared(stack: NicStack) -> tuple[DeclaredPort, ...]:
+def declared(stack: NicInputs) -> tuple[DeclaredPort, ...]:
     return declared_ports(FABRIC, stack, (), (STORAGE,), None)
 
 
@@ -88,7 +88,7 @@ def declare(tree: Tree, values: dict[str, dict[str, str]]) -> dict[str, Any]:
 
 
 def test_storage_ports_get_name_address_mtu_and_settings_once(tree: Tree) -> None:
-    stack = NicStack.model_validate(
+    stack = NicInputs.model_validate(
         {"ports": storage(address=lambda k: f"10.1.{k}.1/24", rdma=lambda k: f"mlx5_stor{k}")}
     )
     ports = declared(stack)
@@ -120,8 +120,8 @@ def test_storage_ports_get_name_address_mtu_and_settings_once(tree: Tree) -> Non
         left_alone(operations.port_settings, shell(tree), **given)
 
 
-def bonded(tree: Tree) -> tuple[NicStack, dict[str, Any]]:
-    stack = NicStack.model_validate(
+def bonded(tree: Tree) -> tuple[NicInputs, dict[str, Any]]:
+    stack = NicInputs.model_validate(
         {"ports": storage(lossless=lambda k: True), "bonds": {"bond0": {"ports": ["stor0", "stor1"]}}}
     )
     return stack, {"wanted": [port.port for port in declared(stack)], "manager": "networkd"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.nic import ports
-from rackproof.configure.nic.inputs import NicStack
+from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from tests.unit.configure.nic.tree import DCB, ETHTOOL, MLNX_QOS, SETPCI, Tree
 
@@ -16,7 +16,7 @@ LOSSLESS = Lossless(
     global_pause="off", roce_mode="RoCE v2",
 )  # fmt: skip
 NIC = Nic(purpose="compute", count=1, speed_gbps=400, link_layer="Ethernet", max_read_request=4096, source="x")
-STACK = NicStack(relaxed_ordering=True, ring_rx=8192)
+STACK = NicInputs(relaxed_ordering=True, ring_rx=8192)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Tree:
     return tree
 
 
-def wanted(nvidia: bool, stack: NicStack = STACK) -> dict[str, str]:
+def wanted(nvidia: bool, stack: NicInputs = STACK) -> dict[str, str]:
     stack = stack if nvidia else stack.model_copy(update={"ecn_by_firmware": True})
     return ports.roce_settings(Fabric(kind="roce", mtu=9000, lossless=LOSSLESS), stack, NIC, nvidia)
 
@@ -101,7 +101,7 @@ def test_buffers_are_set_with_mlnx_qos(tree: Tree) -> None:
     tree.port("rail0", "0000:1a:00.0", "mlx5_0")
     tree.program("mlnx_qos", MLNX_QOS)
     values = wanted(
-        True, NicStack(prio2buffer=(0, 0, 0, 1, 0, 0, 0, 0), buffer_size=(262016, 2097152, 0, 0, 0, 0, 0, 0))
+        True, NicInputs(prio2buffer=(0, 0, 0, 1, 0, 0, 0, 0), buffer_size=(262016, 2097152, 0, 0, 0, 0, 0, 0))
     )
     declare(tree, values)
     assert tree.run("port", "apply", "rail0").returncode == 0

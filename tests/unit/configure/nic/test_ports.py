@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from rackproof.configure.nic import ports
 from rackproof.configure.nic.infiniband import partitions, subnet_manager_units
-from rackproof.configure.nic.inputs import NicStack, Partition
+from rackproof.configure.nic.inputs import NicInputs, Partition
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.errors import DeclarationError
 
@@ -22,7 +22,7 @@ NIC = Nic(purpose="compute", count=1, speed_gbps=400, link_layer="Ethernet", max
 
 
 def test_roce_settings_come_in_an_order_that_works() -> None:
-    values = ports.roce_settings(ROCE, NicStack(relaxed_ordering=True), NIC, nvidia=True)
+    values = ports.roce_settings(ROCE, NicInputs(relaxed_ordering=True), NIC, nvidia=True)
     assert list(values.items()) == [
         ("trust", "dscp"), ("dscp.26", "3"), ("dscp.48", "6"), ("pfc", "0,0,0,1,0,0,0,0"),
         ("ecn.rp.3", "1"), ("ecn.np.3", "1"), ("traffic_class", "106"), ("max_read_request", "4096"),
@@ -31,27 +31,27 @@ def test_roce_settings_come_in_an_order_that_works() -> None:
 
 
 def test_ecn_off_is_off_for_every_class() -> None:
-    values = ports.roce_settings(Fabric(kind="roce", mtu=9000, lossless=Lossless(ecn=False)), NicStack(), None, True)
+    values = ports.roce_settings(Fabric(kind="roce", mtu=9000, lossless=Lossless(ecn=False)), NicInputs(), None, True)
     assert len([key for key, value in values.items() if key.startswith("ecn.") and value == "0"]) == 16
 
 
 @pytest.mark.parametrize(
     ("lossless", "stack", "says"),
     [
-        (Lossless(ecn=True), NicStack(), "fabric.lossless.ecn: the distribution's driver has no switch"),
-        (Lossless(traffic_class=106), NicStack(), "fabric.lossless.traffic_class: only NVIDIA's driver packages"),
-        (Lossless(), NicStack(buffer_size=(1,) * 8), "nic.buffer_size: needs mlnx_qos"),
-        (Lossless(), NicStack(prio2buffer=(0,) * 8), "nic.prio2buffer: needs mlnx_qos.*put DOCA into"),
+        (Lossless(ecn=True), NicInputs(), "fabric.lossless.ecn: the distribution's driver has no switch"),
+        (Lossless(traffic_class=106), NicInputs(), "fabric.lossless.traffic_class: only NVIDIA's driver packages"),
+        (Lossless(), NicInputs(buffer_size=(1,) * 8), "nic.buffer_size: needs mlnx_qos"),
+        (Lossless(), NicInputs(prio2buffer=(0,) * 8), "nic.prio2buffer: needs mlnx_qos.*put DOCA into"),
     ],
 )
-def test_what_the_distributions_driver_cannot_do(lossless: Lossless, stack: NicStack, says: str) -> None:
+def test_what_the_distributions_driver_cannot_do(lossless: Lossless, stack: NicInputs, says: str) -> None:
     with pytest.raises(DeclarationError, match=says):
         ports.roce_settings(Fabric(kind="roce", mtu=9000, lossless=lossless), stack, None, nvidia=False)
 
 
 def test_ecn_may_be_left_to_the_firmware() -> None:
     fabric = Fabric(kind="roce", mtu=9000, lossless=Lossless(ecn=True, pfc_priority=3))
-    values = ports.roce_settings(fabric, NicStack(ecn_by_firmware=True), None, nvidia=False)
+    values = ports.roce_settings(fabric, NicInputs(ecn_by_firmware=True), None, nvidia=False)
     assert values == {"pfc": "0,0,0,1,0,0,0,0"}
 
 
@@ -63,13 +63,13 @@ def test_ecn_may_be_left_to_the_firmware() -> None:
     ],
 )
 def test_ipoib_that_cannot_be(mtu: int, mode: str, nvidia: bool, says: str) -> None:
-    stack = NicStack.model_validate({"ipoib_mode": mode})
+    stack = NicInputs.model_validate({"ipoib_mode": mode})
     with pytest.raises(DeclarationError, match=says):
         ports.infiniband_settings(Fabric(kind="infiniband", mtu=mtu), stack, None, nvidia)
 
 
 def test_infiniband_settings() -> None:
-    stack = NicStack.model_validate({"ipoib_mode": "connected", "pkeys": [{"pkey": 1}]})
+    stack = NicInputs.model_validate({"ipoib_mode": "connected", "pkeys": [{"pkey": 1}]})
     values = ports.infiniband_settings(Fabric(kind="infiniband", mtu=65520), stack, NIC, nvidia=True)
     assert values == {"ipoib_mode": "connected", "mtu": "65520", "child.8001": "yes", "max_read_request": "4096"}
 
@@ -114,7 +114,7 @@ def test_an_undeclared_subnet_manager_cannot_start() -> None:
 )  # fmt: skip
 def test_inputs_that_contradict_themselves(inputs: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        NicStack.model_validate(inputs)
+        NicInputs.model_validate(inputs)
 
 
 def test_differences_are_for_people() -> None:

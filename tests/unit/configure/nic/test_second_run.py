@@ -13,7 +13,7 @@ import pytest
 from rackproof.configure import operations as common
 from rackproof.configure.network import Port
 from rackproof.configure.nic import infiniband, operations, ports
-from rackproof.configure.nic.inputs import Image, NicStack
+from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.nic.plan import ACS, ACS_UNIT
 from rackproof.configure.nic.stack import MODULES
@@ -43,7 +43,7 @@ def declare(tree: Tree, values: Mapping[str, str]) -> None:
     tree.write("/etc/rackproof/ports/rail0", ports.declaration(values))
 
 
-BUFFERS = NicStack(
+BUFFERS = NicInputs(
     relaxed_ordering=True, ring_rx=8192,
     prio2buffer=(0, 0, 0, 1, 0, 0, 0, 0), buffer_size=(262016, 2097152, 0, 0, 0, 0, 0, 0),
 )  # fmt: skip
@@ -99,7 +99,7 @@ def test_what_the_sample_of_mlnx_qos_says_is_in_force_as_it_says(tree: Tree) -> 
 
 
 def test_ipoib_its_mode_and_its_partitions(tree: Tree) -> None:
-    stack = NicStack.model_validate({"ipoib_mode": "connected", "pkeys": [{"pkey": 1}]})
+    stack = NicInputs.model_validate({"ipoib_mode": "connected", "pkeys": [{"pkey": 1}]})
     values = ports.infiniband_settings(Fabric(kind="infiniband", mtu=65520), stack, NIC, nvidia=True)
     tree.port("rail0", SLOT, "mlx5_0")
     for path, text in {"type": "32", "mode": "datagram", "mtu": "4092", "create_child": ""}.items():

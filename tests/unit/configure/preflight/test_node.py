@@ -15,11 +15,11 @@ from rackproof.configure import operations as common
 from rackproof.configure.ceph.cluster import CephState
 from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.drives import Drive, DriveState, ForeignDrive
-from rackproof.configure.gpu.inputs import GpuStack
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.network import Link, Port
 from rackproof.configure.nic.declared_ports import DeclaredPort
-from rackproof.configure.nic.inputs import NicStack, NodePort
+from rackproof.configure.nic.inputs import NicInputs, NodePort
 from rackproof.configure.node.scratch import Member, Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
 from rackproof.configure.package_transaction.transaction import Policy
@@ -57,7 +57,7 @@ def of_machine(machine: Machine, architecture: Architecture | None = None, **dat
         (
             *checks.os_problems(machine),
             *checks.secure_boot_problems(machine, architecture),
-            *checks.gpu_problems(machine, architecture.gpu, GpuStack(), None),
+            *checks.gpu_problems(machine, architecture.gpu, GpuInputs(), None),
             *checks.nic_problems(machine, architecture, cases.node(**data), {}),
         )
     )
@@ -324,7 +324,7 @@ def test_both_are_asked_of_a_node_with_the_questions_of_the_deploy() -> None:
         claims.CephAhead: CephState(None, None),
     })  # fmt: skip
     declared = SimpleNamespace(
-        source="doca", ofed="25.10", stack=NicStack(), drivers=True, ports=(DeclaredPort(RAIL, False, None, False),)
+        source="doca", ofed="25.10", stack=NicInputs(), drivers=True, ports=(DeclaredPort(RAIL, False, None, False),)
     )
     with (
         at(host),
@@ -361,7 +361,7 @@ def test_who_works_is_asked_where_a_driver_is_exchanged(
     architecture, node = cases.architecture(), cases.node()
     site = Site(cases.written(), architecture, node, node_settings(node, architecture.rails))
     host = StubHost({operations.DriverUse: use, operations.StackState: stack_state()})
-    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicStack(), ports=(), drivers=True)
+    declared = SimpleNamespace(source="inbox", ofed=None, stack=NicInputs(), ports=(), drivers=True)
     with (
         at(host),
         patch.object(operations, "packages_here", lambda part: ()),

@@ -15,7 +15,7 @@ from rackproof.configure.inputs import SecretSource
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.storage_client import catalogue, cephfs, nfs
 from rackproof.configure.storage_client.client import ClientNode, NamedStorage, in_turn
-from rackproof.configure.storage_client.inputs import StorageClients
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.configure.storage_client.secrets import read_secret
 from rackproof.configure.storage_client.steps import parse_holding
 from rackproof.core.architecture import Storage
@@ -36,7 +36,7 @@ def isilon(servers: tuple[str, ...] = FOUR, **more: Any) -> NamedStorage:
 
 
 def at(index: int = 0, **plain: Any) -> ClientNode:
-    return ClientNode("gpu-01", index, inputs=StorageClients.model_validate(plain))
+    return ClientNode("gpu-01", index, inputs=StorageClientInputs.model_validate(plain))
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
     ],
 )
 def test_a_wrong_input_is_one_line_that_names_it(plain: dict[str, Any], complaint: str) -> None:
-    node = Node("gpu-01", ("gpu",), {StorageClients.KEY: plain})
-    message = error_of(InventoryError, read_inputs, node, StorageClients)
+    node = Node("gpu-01", ("gpu",), {StorageClientInputs.KEY: plain})
+    message = error_of(InventoryError, read_inputs, node, StorageClientInputs)
     assert message.startswith("gpu-01: storage_client")
     assert complaint in message
 

@@ -16,7 +16,7 @@ from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import MANAGED
 from rackproof.configure.storage_client import beegfs, catalogue, daos, lustre, multipath, scale, weka
 from rackproof.configure.storage_client.client import ClientNode, NamedStorage
-from rackproof.configure.storage_client.inputs import Nfs, StorageClients
+from rackproof.configure.storage_client.inputs import Nfs, StorageClientInputs
 from rackproof.configure.storage_client.steps import Step, script_of
 from rackproof.core.architecture import Storage
 from rackproof.errors import DeclarationError
@@ -32,7 +32,7 @@ def named(fstype: str, source: str, **more: Any) -> NamedStorage:
 
 
 def a_node(**inputs: Any) -> ClientNode:
-    plain = StorageClients.model_validate(inputs)
+    plain = StorageClientInputs.model_validate(inputs)
     return ClientNode("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=plain)
 
 
