@@ -1,0 +1,131 @@
+"""A profile begins only with the space that its files need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rackproof.bench.forecast import Space, spaces
+from rackproof.bench.space import Room, lacking, refuse_without_space, room_in, space_command
+from rackproof.core.evidence import Kind
+from rackproof.errors import RunError
+from rackproof.evidence.store import read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.false_certificates.racks import STORAGES, World, world
+from tests.unit.judging import criterion, document
+from tests.unit.storage_nodes import JOB
+
+__all__ = ["world"]
+
+NEEDED = 33554432
+LOCAL = Space("local", ("gpu-01", "gpu-02"), NEEDED, shared=False)
+NFS = Space("nfs-tcp", ("gpu-01", "gpu-02"), NEEDED, shared=True)
+
+
+def told(free: int, own: int = 0) -> str:
+    """What ``space.sh`` prints for blocks of 512 B."""
+    return f"512 9000000 {free // 512}\n{own}\n"
+
+
+@pytest.mark.parametrize(
+    ("space", "rooms", "lines"),
+    [
+        (LOCAL, {"gpu-01": Room(NEEDED, 0), "gpu-02": Room(NEEDED, 0)}, 0),
+        (LOCAL, {"gpu-01": Room(NEEDED - 1, 0), "gpu-02": Room(NEEDED, 0)}, 1),
+        (LOCAL, {"gpu-01": Room(0, NEEDED), "gpu-02": Room(0, 0)}, 1),
+        (LOCAL, {}, 0),
+        (NFS, {"gpu-01": Room(2 * NEEDED, 0), "gpu-02": Room(2 * NEEDED, 0)}, 0),
+        (NFS, {"gpu-01": Room(2 * NEEDED - 1, 0), "gpu-02": Room(2 * NEEDED, 0)}, 1),
+        (NFS, {"gpu-01": Room(0, NEEDED), "gpu-02": Room(0, NEEDED)}, 0),
+        (NFS, {"gpu-01": Room(0, NEEDED), "gpu-02": Room(0, NEEDED - 512)}, 1),
+        (NFS, {"gpu-01": Room(0, 0)}, 0),  # the silent one's files may be what fills it
+    ],
+)
+def test_files_of_earlier_benchmarks_are_room(space: Space, rooms: dict[str, Room], lines: int) -> None:
+    assert len(list(lacking(space, "/mnt/x", rooms))) == lines
+
+
+def test_a_node_without_space_is_named_with_mount_and_bytes_and_nothing_is_recorded(tmp_path: Path) -> None:
+    def answer(node: str, command: str) -> CommandResult | None:
+        if "/mnt/local" in command:
+            return reply(node, command, told(1024 if node == "gpu-02" else 1 << 40, 512))
+        return reply(node, command, told(1 << 40))
+
+    with scripted(tmp_path, answer) as session, pytest.raises(RunError) as raised:
+        refuse_without_space(session, spaces(virtual_rack(), "lab", lab_rack()))
+    assert str(raised.value) == (
+        "gpu-02: /mnt/local needs 33,554,432 B for the benchmarks' files, 1,024 B are free, 512 B are its earlier"
+        " files; make room, or lower file_bytes of the profile"
+    )
+    assert not [record for record in read_records(tmp_path) if record.kind is Kind.COMMAND]
+
+
+@pytest.mark.parametrize("text", ["", "512 9 1\n", "512 9\n0\n", "512 9 1\nmany\n", "not mounted\n"])
+def test_a_client_that_does_not_tell_refuses_nothing(tmp_path: Path, text: str) -> None:
+    assert room_in(reply("gpu-01", "x", text)) is None
+    with scripted(tmp_path, lambda node, command: reply(node, command, text, rc=1)) as session:
+        refuse_without_space(session, [LOCAL, NFS])
+
+
+def test_a_status_is_no_answer() -> None:
+    assert room_in(reply("gpu-01", "x", told(512))) == Room(512, 0)
+    assert room_in(reply("gpu-01", "x", told(512), rc=1)) is None
+    assert room_in(reply("gpu-01", "x", told(512), rc=None, error="no answer within 90 s")) is None
+
+
+def test_the_command_counts_the_files_of_both_folders(tmp_path: Path) -> None:
+    """On a directory in the mount's place, with a ``mountpoint`` that takes it for one."""
+    storage = virtual_rack().storage["local"].model_copy(update={"mountpoint": str(tmp_path)})
+    node = lab_rack().node("gpu-01")
+    for name, folder in (
+        ("rackproof.0", "rackproof-bench"),
+        ("rackproof.1", "rackproof-user"),
+        ("mine", "rackproof-user"),
+    ):
+        place = tmp_path / folder / "gpu-01"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(os.urandom(8192))
+    command = space_command(storage, node)
+    plain = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (plain.returncode, plain.stdout) == (1, "")  # no mount point
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "mountpoint").write_text("#!/bin/sh\nexit 0\n")
+    (tools / "mountpoint").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True, env=environment)
+    room = room_in(CommandResult("gpu-01", command, done.returncode, done.stdout.encode()))
+    free = os.statvfs(tmp_path)
+    assert room is not None
+    assert room.own == 512 * sum(path.stat().st_blocks for path in tmp_path.rglob("rackproof.*"))
+    assert room.own >= 16384
+    assert 0 < room.free <= free.f_blocks * free.f_frsize
+
+
+def test_a_run_ends_before_its_first_step_and_goes_on_once_there_is_room(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"storage": {"jobs": {"read": JOB.model_dump()}}}
+    criteria = [criterion(id=f"{name}.read", where={"storage": name}) for name in STORAGES]
+    made = document(*criteria, profiles={"lab": sizes, "full": sizes})
+    made["storage"]["local"]["client_roles"] = ["gpu"]
+    (world.folder / "architectures/small.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
+    plain, free = world.answer, [512]
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        return reply(node, command, told(free[0])) if "stat -f -c '%S %b %a'" in command else plain(node, command)
+
+    monkeypatch.setattr(world, "answer", answer)
+    refused = world.run("certify", "a.py", "--quiet").exception
+    assert isinstance(refused, RunError)
+    assert "gpu-01: /mnt/local needs 33,554,432 B for the benchmarks' files, 512 B are free" in str(refused)
+    assert world.steps == []
+    assert not [record for record in world.records if record.kind in (Kind.STEP, Kind.MEASUREMENT)]
+    free[0] = 1 << 40
+    world.run("certify", "a.py", "--quiet", "--resume", "latest")
+    assert world.steps
