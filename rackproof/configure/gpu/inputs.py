@@ -100,8 +100,9 @@ class GpuInputs(Inputs):
     gdrcopy: bool = False
     """GDRCopy's driver and library."""
     gds_method: Literal["nvidia-fs", "p2pdma"] = "nvidia-fs"
-    """How GPUDirect Storage reaches drives: NVIDIA's module, or the kernel's own PCI P2PDMA (local NVMe, kernel 6.2,
-    driver 570, CUDA 12.8)."""
+    """How GPUDirect Storage reaches drives: NVIDIA's module, or the kernel's own PCI P2PDMA (local NVMe without RAID0,
+    kernel 6.2, open driver 570, CUDA 12.8; NVIDIA, GDS support for NVMe drives using Linux PCI P2PDMA). P2PDMA sets
+    ``NVreg_RegistryDwords`` and turns NVMe multipathing off; a ``module_options`` of that name replaces the former."""
     cufile: dict[str, Any] = Field(default_factory=dict)
     """Further sections of /etc/cufile.json, merged over the kit's: ``properties: {max_direct_io_size_kb: 16384}``."""
     nccl_conf: dict[Option, Value] = Field(default_factory=dict)

@@ -100,7 +100,7 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         declared=declared,
         stack=stack,
         choice=choice,
-        options=module_options(declared, stack, choice),
+        options=module_options(declared, stack, choice, machine.arch),
         driver=node_packages.driver,
         headers=node_packages.headers,
         tools=node_packages.tools,
@@ -150,11 +150,13 @@ def warnings(plan: Plan) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def module_options(declared: Gpu, stack: GpuInputs, choice: Choice) -> dict[str, str]:
+def module_options(declared: Gpu, stack: GpuInputs, choice: Choice, arch: str) -> dict[str, str]:
     """Options of the module nvidia: promised by the architecture, set by the site, needed by the hardware."""
     names_ = {value: key for key, value in install.PARAMETERS.items()}
     promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
     needed = {"NVreg_CreateImexChannel0": "1"} if choice.imex else {}
+    if arch == "x86_64" and storage.by_p2pdma(declared, stack):
+        needed["NVreg_RegistryDwords"] = storage.P2PDMA_REGISTRY
     return {**needed, **stack.module_options, **promised}
 
 
@@ -190,7 +192,12 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     boot = [name.replace("_", "-") for name in (*modules(plan), *fs)]
     nodes = "/etc/nvidia-imex/nodes_config.cfg"
     entries: list[Entry] = [
-        rendered("/etc/modprobe.d/rackproof-nvidia.conf", blacklist=BLACKLIST, options=plan.options),
+        rendered(
+            "/etc/modprobe.d/rackproof-nvidia.conf",
+            blacklist=BLACKLIST,
+            options=plan.options,
+            p2pdma=plan.machine.arch == "x86_64" and storage.by_p2pdma(declared, stack),
+        ),
         boot_modules("gpu", "GPUs", boot),
         *(() if plan.versions else gpu_repository.entries(plan.machine, plan.choice, plan.repository)),
         *_persistence(plan),

@@ -11,6 +11,9 @@ from rackproof.core.architecture import Gpu
 from rackproof.parse.gdscheck import Gds
 
 PATH: Final = "/etc/cufile.json"
+P2PDMA_REGISTRY: Final = "RMForceStaticBar1=1;RmForceDisableIomapWC=1"
+"""The driver's registry keys without which the kernel gets no GPU memory for peer-to-peer DMA, on x86 only. Source:
+NVIDIA, GPUDirect Storage troubleshooting guide, 14.3."""
 GDSCHECK: Final = 'PATH="$PATH:/usr/local/cuda/gds/tools" timeout 120 gdscheck -p'
 
 
@@ -18,13 +21,18 @@ def cufile(declared: Gpu, stack: GpuInputs, rdma_addresses: tuple[str, ...] = ()
     """The file. By default it takes cuFile's licence to copy through host memory where GPUDirect Storage was promised:
     an error is found on the first day, a silent detour at the benchmark."""
     fallback = declared.gds_fallback if declared.gds_fallback is not None else False
-    properties: dict[str, Any] = {"allow_compat_mode": fallback, "use_pci_p2pdma": stack.gds_method == "p2pdma"}
+    properties: dict[str, Any] = {"allow_compat_mode": fallback, "use_pci_p2pdma": by_p2pdma(declared, stack)}
     if rdma_addresses:
         properties["rdma_dev_addr_list"] = list(rdma_addresses)
     content: dict[str, Any] = {"logging": {"level": "ERROR"}, "properties": properties}
-    if stack.gds_method == "p2pdma":
-        content["fs"] = {"block": {name: {"use_pci_p2pdma": True} for name in ("nvme", "raid")}}
+    if by_p2pdma(declared, stack):
+        content["block"] = {"nvme": {"use_pci_p2pdma": True}}  # beside `fs`: below it, cuFile ignores the section
     return json.dumps(_merged(content, stack.cufile), indent=4) + "\n"
+
+
+def by_p2pdma(declared: Gpu, stack: GpuInputs) -> bool:
+    """Whether the kernel itself carries data between drives and GPUs."""
+    return stack.gds_method == "p2pdma" and "NVMe" in declared.gds
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,7 +47,7 @@ def problems(report: Gds, declared: Gpu, stack: GpuInputs) -> tuple[str, ...]:
     """Why a file system that was promised is not reached directly; empty where all are."""
     wrong = []
     for driver in declared.gds:
-        name = "NVMe P2PDMA" if driver == "NVMe" and stack.gds_method == "p2pdma" else driver
+        name = "NVMe P2PDMA" if driver == "NVMe" and by_p2pdma(declared, stack) else driver
         actual = report.drivers.get(name, "not listed")
         if actual != "Supported":
             wrong.append(f"{name}: expected Supported, actual {actual}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -285,10 +286,28 @@ def test_options_of_the_driver_follow_the_architecture() -> None:
     declared = site.architecture.gpu.model_copy(update={"parameters": {"RmProfilingAdminOnly": "0"}})
     made = planning.plan_of(site, machine)
     stack = made.stack.model_copy(update={"module_options": {"NVreg_EnableResizableBar": "1"}})
-    assert planning.module_options(declared, stack, made.choice) == {
+    assert planning.module_options(declared, stack, made.choice, "x86_64") == {
         "NVreg_EnableResizableBar": "1",
         "NVreg_RestrictProfilingToAdminUsers": "0",
     }
+
+
+def test_peer_to_peer_dma_of_the_kernel_needs_static_bar1() -> None:
+    """Without it the driver offers the kernel no memory, and cuFile copies through the host."""
+    site, machine, _ = written("debian13-l40s")
+    made = planning.plan_of(site, machine)
+    stack = made.stack.model_copy(update={"gds_method": "p2pdma"})
+    declared = made.declared.model_copy(update={"gds": ("NVMe",)})
+    options = planning.module_options(declared, stack, made.choice, "x86_64")
+    assert options == {"NVreg_RegistryDwords": "RMForceStaticBar1=1;RmForceDisableIomapWC=1"}
+    path = "/etc/modprobe.d/rackproof-nvidia.conf"
+    for method, multipath in (("p2pdma", True), ("nvidia-fs", False)):
+        plan_ = replace(made, stack=stack.model_copy(update={"gds_method": method}), declared=declared)
+        entry = next(entry for entry in planning.files(site, plan_) if entry.path == path)
+        assert isinstance(entry, RemoteFile)
+        assert ("\noptions nvme_core multipath=N\n" in entry.content) is multipath
+    assert planning.module_options(declared, stack, made.choice, "aarch64") == {}
+    assert planning.module_options(declared.model_copy(update={"gds": ("NFS",)}), stack, made.choice, "x86_64") == {}
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ def test_cufile_may_fall_back_only_where_declared() -> None:
     }
     lenient = json.loads(storage.cufile(promised(8, gds="NVMe", gds_fallback=True), GpuInputs(gds_method="p2pdma")))
     assert lenient["properties"] == {"allow_compat_mode": True, "use_pci_p2pdma": True}
-    assert lenient["fs"]["block"]["raid"] == {"use_pci_p2pdma": True}
+    assert lenient["block"] == {"nvme": {"use_pci_p2pdma": True}}
+    over_nfs = json.loads(storage.cufile(promised(8, gds="NFS"), GpuInputs(gds_method="p2pdma")))
+    assert (over_nfs["properties"]["use_pci_p2pdma"], "block" in over_nfs) == (False, False)
 
 
 GDSCHECK = (ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/gdscheck.txt").read_text().removesuffix("status 0\n")
