@@ -76,7 +76,7 @@ def schema() -> None:
 @click.argument("ids", nargs=-1)
 @_JSON
 def claims(ids: tuple[str, ...], as_json: bool) -> None:
-    """List the claims of architectures IDS (all): figure, criterion, measurement, what the virtual rack verifies."""
+    """List the claims of architectures IDS (all but scaled forms): figure, criterion, measurement, virtual rack."""
     from rich.console import Console
 
     from rackproof.core.architecture.claims import claim_rows
@@ -89,8 +89,10 @@ def claims(ids: tuple[str, ...], as_json: bool) -> None:
     virtual = architectures.load(LAB).model
     lab = {expected.check for expected in expected_checks(virtual)}
     lab.update(check for checks in virtual.required_checks.values() for check in checks)
-    selected = ids or tuple(item.id for item in architectures.available())
-    rows = [row for id_ in selected for row in claim_rows(architectures.load(id_).model, validators, lab)]
+    models = {id_: architectures.load(id_).model for id_ in ids or (item.id for item in architectures.available())}
+    # scaled forms have the claims of the systems that they are forms of
+    selected = tuple(id_ for id_, model in models.items() if ids or model.scale is None)
+    rows = [row for id_ in selected for row in claim_rows(models[id_], validators, lab)]
     if as_json:
         print_document(json.dumps(claims_json(rows), indent=2, ensure_ascii=False))
     elif rows:

@@ -276,7 +276,7 @@ class TestLoading:
             ArchitectureError, match=r"^no reference architecture 'virtual-rak'; did you mean 'virtual-"
         ):
             load("virtual-rak", [FOLDER])
-        with pytest.raises(ArchitectureError, match=r"^no reference architecture 'dgx'; known: .*virtual-rack"):
+        with pytest.raises(ArchitectureError, match=r"^no reference architecture 'dgx'; known: .*hgx-h100-roce"):
             load("dgx", [FOLDER])
         with pytest.raises(ArchitectureError, match=r"^no reference architecture 'dgx'; none is known$"):
             load("dgx", [])

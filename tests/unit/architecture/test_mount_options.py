@@ -110,7 +110,8 @@ def test_required_options_of_every_file(path: str) -> None:
 def test_every_file_with_storage_is_listed() -> None:
     files = [*(ROOT / "architectures").glob("*.yaml"), *(ROOT / "tests/data").rglob("architecture.yaml")]
     named = {str(file.relative_to(ROOT)) for file in files if "\nstorage:" in file.read_text()}
-    assert named <= set(REQUIRED)
+    only_names_a_claim = {"architectures/dell-isilon-f800-dgx1-scaled.yaml"}
+    assert named - only_names_a_claim <= set(REQUIRED)
 
 
 def test_a_client_of_its_own_requires_nothing_by_itself() -> None:
