@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from rackproof.bench.fio_clients import FioClients
@@ -25,7 +25,7 @@ JobFile = Callable[[str, str], str]
 class StorageClients:
     """``lost``: why clients have no result, by node. ``answers``: those of this step for the reader, in order.
 
-    With ``shared`` all clients use the files of the first one.
+    ``owners``: whose files a client uses in a run, where they are not its own.
     """
 
     def __init__(
@@ -35,15 +35,14 @@ class StorageClients:
         storage: Storage,
         layout: Layout,
         clients: list[str],
-        *,
-        shared: bool = False,
+        owners: Mapping[str, str] | None = None,
     ) -> None:
         self.session = context.session
         self.name, self.storage, self.layout, self.clients = name, storage, layout, clients
         self.fio, self.layouts = FioClients(context), Layouts.of(context)
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
-        self._shared = shared
+        self.owners = owners or {}
         self._own: list[CommandResult] = []
         self.lost: dict[str, str] = {}
 
@@ -58,7 +57,7 @@ class StorageClients:
 
     def write_files(self) -> None:
         """Write missing files, only on mounts that are the architecture's."""
-        missing = self.layouts.missing(self.name, self.clients)
+        missing = self.layouts.missing(self.clients, self._directories)
         ask = partial(state_after, self.storage, addresses=self.addresses)
         for node, answer in self._ask({node: ask(self._directories(node)) for node in missing}).items():
             if (why := mount_fault(self.storage, answer)) is not None:
@@ -66,10 +65,15 @@ class StorageClients:
         missing = [node for node in missing if node not in self.lost]
         self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
 
+    def spend_files(self) -> None:
+        """Say that a run has given the files another content."""
+        self.layouts.spend(self.clients, self._directories)
+
     def run(self, nodes: list[str], job_file: JobFile, seconds: float, *, again: bool = True) -> list[str]:
         """One run, repeated without clients that failed and may have disturbed the others. Returns its clients.
 
-        Without ``again`` a run that loses clients is the last one: the load would not be the same.
+        Without ``again`` a run that loses clients is the last one: the load would not be the same. A client that read
+        other bytes than were written has a result.
         """
         asked = len(nodes)
         while nodes := self._prepare(nodes):
@@ -118,7 +122,7 @@ class StorageClients:
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""
-        return self._directories(self.clients[0] if self._shared else node)
+        return self._directories(self.owners.get(node, node))
 
     def _directories(self, node: str) -> tuple[str, ...]:
         """One directory per mount of the storage; fio distributes its processes over them."""

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from rackproof.bench.fio_launch import found_damage
 from rackproof.bench.fio_servers import FioServers
 from rackproof.bench.relay import Relay, socket_of
 from rackproof.bench.step import BenchContext
@@ -72,11 +73,11 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
         entry, words = entries.get(node), _words(messages, node, nodes)
         if entry is None:
             lost[node] = f"{node}: {_without_result(messages, node, nodes)}"
-        elif entry.error:
+        elif entry.error and not found_damage(entry):
             lost[node] = f"{node}: fio error {entry.error}" + (f": {words}" if words else "")
         elif words and not any(moved.io_bytes for moved in (entry.read, entry.write, entry.mixed) if moved is not None):
             lost[node] = f"{node}: fio moved no byte: {words}"
-    if not lost and not answer.ok:
+    if not lost and not answer.ok and not any(found_damage(entry) for entry in entries.values()):
         return dict.fromkeys(nodes, f"fio on {answer.node}: {answer.why}")
     return lost
 

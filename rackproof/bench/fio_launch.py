@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,16 @@ AGREEMENT = 0.02
 """Tolerance of rates against total and run time, relative; for rounded run times also in seconds."""
 SHARED = "storage.shared_file_read_bandwidth"
 """All clients read the first one's file."""
+DAMAGE = "storage.damaged_places"
+"""What clients wrote with checksums is read back by them and by others."""
+CHECKED_WRITE, CHECKED_BY_WRITER, CHECKED_BY_OTHER = "-integrity-write", "-integrity-own", "-integrity-other"
+"""Ends of the names of these jobs, after the storage's."""
+BORROWED = ("-shared", CHECKED_BY_OTHER)
+"""Ends of the names of jobs that read what another client has written."""
+VERIFY = {"verify": "crc32c", "verify_interval": "4096"}
+"""Each 4 KiB carry their place and a checksum of every byte, their header included."""
+VERIFY_READ = VERIFY | {"verify_fatal": "1"}
+"""Without ``verify_fatal`` fio 3.33 prints a wrong checksum and ends with status 0 and error 0."""
 WORKLOADS = {
     "storage.read_bandwidth": "read",
     "storage.write_bandwidth": "write",
@@ -110,6 +121,12 @@ def check_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) ->
         for option, value in expected.items():
             if job.get(option) != value:
                 raise ParseError("fio", f"expected {option}={value}, actual {job.get(option)}")
+
+
+def found_damage(entry: fio.JobResult) -> bool:
+    """Whether a job that verifies read other bytes than were written."""
+    asked = all(entry.options.get(option) == value for option, value in VERIFY_READ.items())
+    return asked and entry.error == errno.EILSEQ
 
 
 def consistent(direction: fio.Direction) -> fio.Direction:

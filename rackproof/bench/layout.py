@@ -5,7 +5,7 @@ With fio's default ``fallocate=native`` a file has its full size at once, and re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from rackproof.bench.fio_clients import FioClients
 from rackproof.bench.relay import socket_of
@@ -27,15 +27,18 @@ MARGIN_S = 120.0
 SUFFIX = "-layout"
 """Suffix of the job's name, after the storage's."""
 
+Folders = Callable[[str], tuple[str, ...]]
+"""A node's directories, one per mount."""
+
 
 class Layouts:
-    """Files that were written in this stage, once per storage and client."""
+    """Files that were written in this stage, once per storage, client and directory."""
 
     def __init__(self, context: BenchContext) -> None:
         self._context = context
         self._clients = FioClients(context)
         self._answers: dict[str, list[CommandResult]] = {}
-        self._written: dict[str, set[str]] = {}
+        self._written: set[tuple[str, str]] = set()
 
     @staticmethod
     def of(context: BenchContext) -> Layouts:
@@ -46,15 +49,17 @@ class Layouts:
         """Answers of all runs that wrote a storage's files in this stage."""
         return list(self._answers.get(name, ()))
 
-    def missing(self, name: str, nodes: list[str]) -> list[str]:
-        """Nodes without complete files."""
-        return [node for node in nodes if node not in self._written.setdefault(name, set())]
+    def missing(self, nodes: Sequence[str], folders: Folders) -> list[str]:
+        """Nodes without complete files in their folders."""
+        return [node for node in nodes if _place(node, folders) not in self._written]
 
-    def write(
-        self, name: str, storage: Storage, layout: Layout, nodes: list[str], folders: Callable[[str], tuple[str, ...]]
-    ) -> dict[str, str]:
+    def spend(self, nodes: Iterable[str], folders: Folders) -> None:
+        """The files have got another content: the next step that needs them writes them again."""
+        self._written -= {_place(node, folders) for node in nodes}
+
+    def write(self, name: str, storage: Storage, layout: Layout, nodes: list[str], folders: Folders) -> dict[str, str]:
         """Write the missing files. Returns the reasons of failures by node."""
-        missing = self.missing(name, nodes)
+        missing = self.missing(nodes, folders)
         if not missing:
             return {}
         users = BenchUsers.of(self._context)
@@ -66,7 +71,7 @@ class Layouts:
         lost |= {node: why for node, why in started.items() if why is not None}
         limit: int | None = FIRST_S
         seconds: float = FIRST_S + MARGIN_S
-        while waiting := [node for node in missing if node not in lost and node not in self._written[name]]:
+        while waiting := [node for node in self.missing(missing, folders) if node not in lost]:
 
             def job(node: str, limit: int | None = limit) -> str:
                 return render_layout(f"{name}{SUFFIX}", layout, ":".join(folders(node)), limit_s=limit)
@@ -78,8 +83,8 @@ class Layouts:
             if failed:
                 continue
             rates = self._rates(answer, waiting, layout)
-            self._written[name] |= {node for node, rate in rates.items() if rate is None}
-            self._say(name, layout, answer, waiting)
+            self._written |= {_place(node, folders) for node, rate in rates.items() if rate is None}
+            self._say(name, layout, answer, len(waiting) - len(self.missing(waiting, folders)))
             slow = {node: rate for node, rate in rates.items() if rate is not None}
             for node, rate in slow.items():
                 if limit is None:
@@ -103,11 +108,14 @@ class Layouts:
             rates[node] = None if complete else entry.write.io_bytes / max(entry.write.runtime_ms / 1000, 1.0)
         return {node: rates.get(node, 0.0) for node in nodes}
 
-    def _say(self, name: str, layout: Layout, answer: CommandResult, nodes: list[str]) -> None:
-        done = [node for node in nodes if node in self._written[name]]
+    def _say(self, name: str, layout: Layout, answer: CommandResult, done: int) -> None:
         if done:
-            size = f"{layout.bytes / 1e6:.0f} MB on each of {len(done)} clients"
+            size = f"{layout.bytes / 1e6:.0f} MB on each of {done} clients"
             self._context.say(f"{name}: files written completely, {size}, in {answer.elapsed_s:.0f} s")
+
+
+def _place(node: str, folders: Folders) -> tuple[str, str]:
+    return node, ":".join(folders(node))
 
 
 def too_slow(layout: Layout, rate: float) -> str:

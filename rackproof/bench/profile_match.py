@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from rackproof.bench.fio_launch import SHARED
+from rackproof.bench.fio_launch import DAMAGE, SHARED
 from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
 from rackproof.bench.link_reader import PINGS
 from rackproof.bench.reading import Reading
-from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile
+from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile, WholeFile
 from rackproof.core.evidence import Measurement
 from rackproof.parse.gpu_program import TRIAD
 
@@ -29,6 +29,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         workload = actual["workload"]
         if measurement.metric in KNEE:
             return _difference(_of_knee(profile.storage.knee), workload)
+        if measurement.metric == DAMAGE:
+            return _difference(_of_file(profile.storage.integrity), workload)
         job = profile.storage.jobs.get(workload.get("rw"))
         if measurement.metric == "storage.random_read_bandwidth":
             block = measurement.labels["block_bytes"]
@@ -64,6 +66,10 @@ def _difference(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> str |
 
 def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
     return {"knee": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
+
+
+def _of_file(sizes: WholeFile | None) -> dict[str, Any]:
+    return {"integrity": "none"} if sizes is None else sizes.model_dump(mode="json")
 
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rackproof.bench import knee
+from rackproof.bench import integrity, knee
 from rackproof.bench.client_runs import SETUP_S, StorageClients
 from rackproof.bench.fio_launch import SHARED, suffix_of
 from rackproof.bench.reading import outputs_of
@@ -52,6 +52,8 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         if profile.shared_file and storage.class_ != "local":
             places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
             steps.append(_step(storage, profile.shared_file, layout, clients, places))
+        if profile.integrity:
+            steps.append(integrity.step(name, storage, profile.integrity, layout, clients))
         if profile.knee:
             steps.append(knee.step(name, storage, profile.knee, layout, clients))
     return steps
@@ -96,7 +98,8 @@ def _step(
     job_name = f"{name}-{suffix_of(first.metric)}"
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        clients = StorageClients(context, name, storage, layout, names, shared=shared)
+        owners = dict.fromkeys(names, names[0]) if shared else None
+        clients = StorageClients(context, name, storage, layout, names, owners)
         clients.write_files()
         nodes = clients.ready
         for _ in range(job.runs):

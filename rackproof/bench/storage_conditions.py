@@ -141,7 +141,8 @@ def _transport(storage: Storage, answer: Answer) -> str:
 
 def _layout(runs: Sequence[Run], nodes: Sequence[str]) -> Mapping[str, Any]:
     """Bytes of each client's files, and seconds that the slowest client took to write them."""
-    entries = [run.layouts[node].entries[node] for run in runs[-1:] for node in nodes]
+    layouts = [layout for node in nodes if (layout := runs[-1].layout(node)) is not None]
+    entries = [launch.entries[owner] for owner, launch in layouts]
     writes = [entry.write for entry in entries if entry.write is not None]
     return {
         "bytes": max((write.io_bytes for write in writes), default=0),

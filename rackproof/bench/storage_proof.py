@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackproof.bench.fio_launch import consistent
+from rackproof.bench.fio_launch import SHARED, consistent, suffix_of
 from rackproof.bench.storage_commands import BEFORE
 from rackproof.bench.storage_runs import Run, State, state_in
 from rackproof.core.architecture import Storage
@@ -56,26 +56,20 @@ def _equal(a: float, b: float) -> bool:
 
 
 def check_layout(run: Run, node: str, requested: Mapping[str, str]) -> None:
-    """All bytes that the run may read were written before, by fio's count and by the files' sizes.
-
-    The files of a shared read are those of one of the clients.
-    """
-    owner = _owner(run, requested) if run.launch.jobs[node]["name"].endswith("-shared") else node
-    layout = run.layouts.get(owner)
-    if layout is None:
+    """All bytes that the run may read were written before, by fio's count and by the files' sizes."""
+    if requested["name"].endswith(suffix_of(SHARED)) and len(_directories(run)) > 1:
+        raise ParseError("fio", "expected one file for all clients, actual several")
+    if (written := run.layout(node)) is None:
         raise ParseError("fio", "nothing wrote its files before")
+    owner, layout = written
     check_written(layout.answer, layout.entries.get(owner), layout.jobs[owner], requested)
     for line in run.launch.result.messages:
         if "Laying out IO file" in line:
             raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
 
 
-def _owner(run: Run, requested: Mapping[str, str]) -> str:
-    """The client that wrote the files of a shared read, which all clients read."""
-    if len({job["directory"] for job in run.launch.jobs.values()}) > 1:
-        raise ParseError("fio", "expected one file for all clients, actual several")
-    owners = [node for node, layout in run.layouts.items() if layout.jobs[node]["directory"] == requested["directory"]]
-    return owners[0] if owners else ""
+def _directories(run: Run) -> set[str]:
+    return {job["directory"] for job in run.launch.jobs.values()}
 
 
 def check_written(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from rackproof.bench.fio_launch import ADD_UP, SHARED, WORKLOADS, check_job
+from rackproof.bench.fio_launch import ADD_UP, DAMAGE, SHARED, WORKLOADS, check_job
+from rackproof.bench.integrity_reader import read_integrity
 from rackproof.bench.knee_reader import KNEE, read_knee
 from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage_conditions import conditions_of
@@ -55,6 +56,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         storage = architecture.storage[measurement.labels["storage"]]
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
+        if measurement.metric == DAMAGE:
+            return read_integrity(every, measurement, storage)
         nodes = list(measurement.members)
         samples, companions, shares = [], [], []
         asked = measurement.labels.get(CLIENTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackproof.bench.fio_launch import Launch, launches
+from rackproof.bench.fio_launch import BORROWED, Launch, launches
 from rackproof.bench.layout import SUFFIX
 from rackproof.bench.storage_commands import AFTER, BEFORE, DROP, state_of
 from rackproof.parse import ParseError
@@ -30,14 +30,28 @@ class Run:
     """State by node, after caches were dropped."""
     drops: tuple[CommandResult, ...]
     """Answers of servers that dropped their caches."""
-    layouts: Mapping[str, Launch]
-    """Last run before this one that wrote the files, by node."""
+    layouts: Mapping[tuple[str, str], Launch]
+    """Last run before this one that wrote the files, by node and directory."""
     after: dict[str, CommandResult] = field(default_factory=dict)
 
     @property
     def servers_dropped(self) -> bool | None:
         """Whether all servers dropped their caches; None without a command on servers."""
         return all(answer.ok for answer in self.drops) if self.drops else None
+
+    def layout(self, node: str) -> tuple[str, Launch] | None:
+        """The client that wrote the files which a node's job uses, and the run that did; None if nothing wrote them.
+
+        It is the node itself, except in runs that read the files of others.
+        """
+        job = self.launch.jobs[node]
+        directory = job["directory"]
+        owners = [node]
+        if job["name"].endswith(BORROWED):
+            owners = [owner for owner, written in self.layouts if written == directory]
+        return next(
+            ((owner, self.layouts[owner, directory]) for owner in owners if (owner, directory) in self.layouts), None
+        )
 
     def state(self, node: str, when: str) -> State:
         """State of a node. Raises ParseError if it is unknown."""
@@ -63,7 +77,7 @@ def is_layout(command: str) -> bool:
 def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
     """All measured runs, in order."""
     runs: list[Run] = []
-    layouts: dict[str, Launch] = {}
+    layouts: dict[tuple[str, str], Launch] = {}
     before: dict[str, CommandResult] = {}
     drops: list[CommandResult] = []
     for answer in answers:
@@ -77,7 +91,7 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
         else:
             for launch in launches([answer]):
                 if is_layout(answer.command):
-                    layouts |= dict.fromkeys(launch.jobs, launch)
+                    layouts |= {(node, job["directory"]): launch for node, job in launch.jobs.items()}
                 else:
                     runs.append(Run(launch, before, tuple(drops), dict(layouts)))
                     before, drops = {}, []

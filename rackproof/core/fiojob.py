@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rackproof.core.architecture import FioJob
+from rackproof.core.architecture import FioJob, WholeFile
 
 TEST_FILE = "rackproof"
 """Stem of the files that a job reads and writes inside its own directory."""
@@ -73,6 +73,22 @@ def render_layout(name: str, layout: Layout, directory: str, engine: str = "liba
     ]
     if limit_s is not None:
         lines.append(f"runtime={limit_s}")
+    return "\n".join(lines) + "\n"
+
+
+def render_whole(name: str, job: WholeFile, directory: str, rw: str, options: Mapping[str, str]) -> str:
+    """A job file that writes (``rw``: write) or reads (read) every byte of one file once, with further ``options``."""
+    lines = [
+        *_common(name, directory, "libaio"),
+        f"rw={rw}",
+        f"bs={job.block_bytes}",
+        f"size={job.file_bytes}",
+        f"iodepth={job.iodepth}",
+        "numjobs=1",
+        *_TOGETHER,
+        *(["randrepeat=0", "end_fsync=1"] if rw == "write" else []),
+        *(f"{option}={value}" for option, value in options.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 

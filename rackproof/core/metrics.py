@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from rackproof.core.evidence import Scope
 
+DAMAGE = "damage"
+"""Condition of measurements of wrong content: its places."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
 
@@ -27,6 +29,8 @@ class Metric:
     """Scopes in which the benchmark does not measure it so far."""
     not_yet_by: tuple[str, ...] = ()
     """Labels that the benchmark does not record so far."""
+    of_content: bool = False
+    """It counts wrong content: no load and no user of a node explains one. Its condition ``DAMAGE`` says where."""
 
     def measured_today(self, scope: Scope, labels: Iterable[str] = ()) -> bool:
         """Whether a benchmark of the kit produces it in this scope, with these labels."""
@@ -70,6 +74,10 @@ METRICS: dict[str, Metric] = {
                "whole files of about 100 kB, opened, read and closed"),
         Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "files opened and looked at a second, every client at once"),
+        Metric("storage.damaged_places", "1", _DOWN, _NODE_RACK, _STORAGE, "storage",
+               "places in files that are read back otherwise than they were written, by their writer and by another"
+               " client; node: that reads",
+               not_yet_by=("clients",), of_content=True),
         Metric("storage.knee_outstanding", "1", _UP, _RACK, _STORAGE, "storage",
                "requests in flight, all clients together, at which the 99th percentile of latency has doubled",
                not_yet_by=("clients",)),

@@ -40,6 +40,10 @@ RECIPES: dict[str, Recipe] = {
                "the 99th percentile has doubled, until the rate grows no more; open loop: rate_iops from 5 to 100 % of "
                "that rate with Poisson arrivals; every step must satisfy Little's law within 5 %",
                "Little's law; our proposal", "storage"),
+        Recipe("fio-integrity",
+               "every client writes one file with verify=crc32c, verify_interval=4096; caches are dropped, it reads "
+               "the file with verify_fatal=1; caches are dropped, another client reads it; every damaged place counts",
+               "fio's documentation, verify", "storage"),
         Recipe("fio-connections",
                "fio-sequential from one client, remounted with 1, 8 and 16 connections, with RDMA and with the file "
                "system's own client; nothing else mounted from the same server, its connections would be shared",

@@ -25,6 +25,7 @@ _PROGRESS: Final = re.compile(
 _PERCENTILE: Final = re.compile(r"\d+\.\d+")
 _OF_DOCUMENT: Final = re.compile(r"\s*[\"{}\[\]]")
 """Lines of a document that ends too early."""
+_DAMAGE: Final = re.compile(r" at file (/.+) offset (\d+), length \d+ \(requested block: ")
 _FROM_CLIENT: Final = re.compile(r"<([^<>\s]+)>\s?(.*)")
 
 
@@ -72,6 +73,13 @@ class Message:
     host: str | None
     """Host name of the server that it came from; None: of the program itself."""
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    path: str
+    offset: int
+    """First byte of the checked block, in bytes from the file's begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,12 @@ def complaints(text: str) -> tuple[Message, ...]:
         if any(c.isalnum() for c in words) and not _PROGRESS.fullmatch(words):
             messages.append(Message(host, words.removeprefix("fio: ")))
     return tuple(messages)
+
+
+def damages(text: str) -> tuple[Damage, ...]:
+    """Places that fio's verification names: in every one something is not what was written."""
+    places = (_DAMAGE.search(message.text) for message in complaints(text))
+    return tuple(dict.fromkeys(Damage(match[1], int(match[2])) for match in places if match))
 
 
 def _is_document(value: Any) -> bool:

@@ -46,6 +46,7 @@ from rackproof.core.architecture.profiles import (
     LinkProfile,
     Profile,
     StorageProfile,
+    WholeFile,
 )
 from rackproof.core.architecture.scale import Factor, Scale, Scaled
 from rackproof.core.architecture.services import Containers, Slurm
@@ -124,5 +125,6 @@ __all__ = [
     "Tools",
     "User",
     "Weakening",
+    "WholeFile",
     "Workload",
 ]

@@ -52,6 +52,27 @@ class KneeProfile(Model):
         )  # fmt: skip
 
 
+class WholeFile(Model):
+    """One file per client that is written and read once, from its first byte to its last."""
+
+    block_bytes: int = Field(gt=0, multiple_of=4096)
+    iodepth: int = Field(default=8, ge=1)
+    file_bytes: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _of_blocks(self) -> WholeFile:
+        if self.file_bytes % self.block_bytes:
+            raise ValueError("file_bytes must be a multiple of block_bytes: the rest would not be read")
+        return self
+
+    @property
+    def job(self) -> FioJob:
+        """A job that uses a file of this size."""
+        return FioJob(
+            rw="write", block_bytes=self.block_bytes, iodepth=self.iodepth, file_bytes=self.file_bytes, runtime_s=1
+        )
+
+
 class StorageProfile(Model):
     """Optional keys that are not set are left out of a run's parameters, so that earlier runs keep their digests."""
 
@@ -63,6 +84,8 @@ class StorageProfile(Model):
     """Random reads of larger blocks, for ``storage.random_read_bandwidth``."""
     shared_file: FioJob | None = Field(default=None, exclude_if=lambda value: value is None)
     """Sequential read of the first client's file by every client, for ``storage.shared_file_read_bandwidth``."""
+    integrity: WholeFile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Written with checksums, read back by its writer and by another client, for ``storage.damaged_places``."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
 
@@ -91,7 +114,7 @@ class StorageProfile(Model):
     @property
     def every_job(self) -> tuple[FioJob, ...]:
         """Jobs that use the same files."""
-        further = [self.shared_file, self.knee.job if self.knee else None]
+        further = [self.shared_file, *(part.job for part in (self.knee, self.integrity) if part is not None)]
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
 
 

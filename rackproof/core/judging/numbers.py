@@ -23,6 +23,8 @@ from rackproof.core.wording import some
 
 _LISTED = 8
 """Maximum number of samples listed in a message."""
+_PLACES = 3
+"""Maximum number of places of wrong content in a message."""
 _MOST = 1e15
 """Limit of a sample in any unit; larger ones are parsing errors and could overflow."""
 _MOST_PERCENT = 102.0
@@ -171,7 +173,7 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
     samples = answer.samples
     if answer.disproven is not None:
         return _refused(Status.INVALID, answer.disproven, answer)
-    if answer.in_use:
+    if answer.in_use and not metric.of_content:
         return _refused(Status.INVALID, f"in use before the measurement: {answer.in_use}", answer)
     if not answer.raw:
         return _refused(Status.INVALID, "the measurement refers to no raw output", answer)
@@ -198,14 +200,15 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
     if limit is not None and scatter is not None and scatter > limit * (1 + _ROUNDING):
         why = _scatters(samples, metric.unit, scatter, limit)
         return _refused(Status.INVALID, why, answer, samples, value, scatter)
-    remarks = []
+    remarks = [some(answer.damage, _PLACES, "; ")] if answer.damage else []
     if answer.replaced:
         remarks.append(f"the latest of {answer.replaced + 1} measurements")
     if answer.later is not None:
         remarks.append(f"a later attempt failed: {answer.later}")
     return Number(
-        value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None, answer.starved
-    )
+        value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None,
+        "" if metric.of_content else answer.starved,
+    )  # fmt: skip
 
 
 def _too_few(question: Question, count: int) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.members import subject_name
+from rackproof.core.metrics import DAMAGE
 from rackproof.core.rack import fold
 from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
@@ -46,6 +47,8 @@ class Answer(NamedTuple):
     """The starved machine and the cause."""
     in_use: str = ""
     """Who else used the nodes."""
+    damage: tuple[str, ...] = ()
+    """Places of wrong content."""
 
 
 class NoNumber(NamedTuple):
@@ -119,6 +122,7 @@ class Index:
             disproven,
             starved(measurement.conditions),
             str(measurement.conditions.get(IN_USE, "")),
+            tuple(map(str, measurement.conditions.get(DAMAGE, ()))),
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:

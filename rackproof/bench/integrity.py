@@ -1,0 +1,82 @@
+"""Integrity of a storage: every client writes a file with checksums, reads it back, and reads the file of another one.
+
+Caches are dropped before every run, on clients and servers. What is read back is new: a stage writes its files without
+checksums first, so a lost write leaves blocks that have none, also where an earlier test had left its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rackproof.bench.client_runs import SETUP_S, StorageClients
+from rackproof.bench.fio_launch import (
+    CHECKED_BY_OTHER,
+    CHECKED_BY_WRITER,
+    CHECKED_WRITE,
+    DAMAGE,
+    VERIFY,
+    VERIFY_READ,
+)
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage_reader import NAME, read_storage
+from rackproof.bench.storage_runs import runs_of
+from rackproof.core.architecture import Storage, WholeFile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import Layout, render_whole
+from rackproof.core.rack import fold
+from rackproof.core.wording import counted
+from rackproof.parse import ParseError
+
+_SLOWEST = 1e6
+"""B/s of the slowest client that is waited for, beside the margin of every run."""
+_TYPICAL = 20e6
+"""B/s of a client for the estimate."""
+
+
+def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: list[str]) -> Step:
+    """The step of one storage."""
+    id_ = f"storage/{name}/integrity"
+    labels = {"storage": name, "block_bytes": str(job.block_bytes)}
+    places = [expected(DAMAGE, Scope.NODE, [node], labels, id_) for node in names]
+    places.append(expected(DAMAGE, Scope.RACK, names, labels, id_))
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        clients = StorageClients(context, name, storage, layout, names)
+        clients.write_files()
+        if not clients.lost:
+            _write_and_read(clients, job)
+        yield from _results(clients, places)
+
+    runs = 3 if storage.class_ != "local" and len(names) > 1 else 2
+    seconds = runs * (SETUP_S + job.file_bytes / _TYPICAL)
+    title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
+    return Step(id_, title, seconds, tuple(places), execute)
+
+
+def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
+    """All runs, up to the first one that loses a client."""
+    limit, names = job.file_bytes / _SLOWEST, clients.clients
+
+    def run(end: str, rw: str, options: Mapping[str, str]) -> bool:
+        name = f"{clients.name}{end}"
+        ready = clients.run(names, lambda _, folder: render_whole(name, job, folder, rw, options), limit, again=False)
+        return bool(ready)
+
+    written = run(CHECKED_WRITE, "write", {**VERIFY, "do_verify": "0", "verify_state_save": "0"})
+    clients.spend_files()
+    if written and run(CHECKED_BY_WRITER, "read", VERIFY_READ) and clients.storage.class_ != "local" and len(names) > 1:
+        clients.owners = dict(zip(names, [*names[1:], names[0]], strict=True))
+        run(CHECKED_BY_OTHER, "read", VERIFY_READ)
+
+
+def _results(clients: StorageClients, places: list[Measurement]) -> Iterator[Measurement]:
+    lost, answers = clients.lost, clients.answers
+    why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
+    read = read_storage(answers, clients.session.architecture)
+    raw = outputs_of(run.launch.answer for run in runs_of(answers))
+    for place in places:
+        try:
+            yield unmeasured(place, why, raw) if lost else reading_of(place, read, NAME)
+        except ParseError as error:
+            yield unmeasured(place, str(error), raw)

@@ -1,0 +1,251 @@
+"""Checksummed files: one wrong byte is a number with file and offset, and nothing unproven is 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.relay import socket_of
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.core.architecture import Architecture, Profile, StorageProfile, WholeFile
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.parse import fio
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import Answer as Replies
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.storage_nodes import JOB, Document, StorageNodes
+
+RACK = lab_rack(gpu=3)
+CLIENTS = ("gpu-01", "gpu-02", "gpu-03")
+FILE = WholeFile(block_bytes=1048576, iodepth=4, file_bytes=33554432)
+EILSEQ = 84
+
+
+def with_profile(file: WholeFile = FILE, storage: str = "nfs-tcp", *, read: bool = False) -> Architecture:
+    jobs = {"read": JOB} if read else {}
+    sizes = StorageProfile(jobs=jobs, storages=(storage,), integrity=file)
+    rack = virtual_rack()
+    return rack.model_copy(update={"profiles": {**rack.profiles, "depth": Profile(storage=sizes)}})
+
+
+NFS = with_profile()
+Change = Callable[[CommandResult], CommandResult]
+
+
+def changed(end: str, change: Change, architecture: Architecture = NFS) -> Replies:
+    """Nodes whose answer to one of the runs is another."""
+    nodes = StorageNodes(architecture)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = nodes.answer(node, command)
+        return change(result) if result is not None and f"-integrity-{end}]" in command else result
+
+    return answer
+
+
+def damaged(reader: str, place: str | None, error: int = EILSEQ, rc: int = 1) -> Change:
+    """As fio 3.33 and 3.39 print it for a flipped byte; ``place``: file and offset."""
+
+    def change(result: CommandResult) -> CommandResult:
+        document: Document = json.loads(result.stdout)
+        for entry in document["client_stats"]:
+            if entry["hostname"] == socket_of(reader):
+                entry["error"] = error
+        words = (
+            f"<{reader}> crc32c: verify failed at file {place}, length 4096 (requested block: offset=2097152,"
+            " length=1048576, flags=8)\n"
+            f"<{reader}>        Expected CRC: 1010406e\n"
+            if place
+            else ""
+        )
+        return reply(result.node, result.command, f"{words}{json.dumps(document)}\n", rc)
+
+    return change
+
+
+def measure(folder: Path, answer: Replies, architecture: Architecture = NFS) -> dict[str, Measurement]:
+    with scripted(folder, answer, RACK, architecture) as session:
+        run_steps(session, plan_steps(architecture, "depth", RACK), set(), lambda text: None)
+    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
+    every = [Measurement.model_validate(body) for body in bodies]
+    assert faults(folder, architecture) == {}
+    return {m.subject: m for m in every if m.metric == "storage.damaged_places"}
+
+
+def faults(folder: Path, architecture: Architecture = NFS) -> dict[int, str]:
+    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", node_infos(RACK))
+
+
+def commands(folder: Path) -> list[str]:
+    return [str(r.body["command"]) for r in read_records(folder) if r.kind is Kind.COMMAND]
+
+
+def test_every_client_reads_its_own_file_and_that_of_another(tmp_path: Path) -> None:
+    measured = measure(tmp_path, StorageNodes(NFS).answer)
+    assert {subject: m.samples for subject, m in measured.items()} == dict.fromkeys((*CLIENTS, "rack"), (0.0,))
+    own, other = (next(c for c in commands(tmp_path) if f"-integrity-{end}]" in c) for end in ("own", "other"))
+    for node, neighbour in zip(CLIENTS, (*CLIENTS[1:], CLIENTS[0]), strict=True):
+        for command, owner in ((own, node), (other, neighbour)):
+            job = command.partition(f'> "$d/{node}.fio"')[0].rpartition("[nfs-tcp-")[2]
+            assert f"directory=/mnt/nfs-tcp/rackproof-bench/{owner}\n" in job
+            assert "verify=crc32c\n" in job
+            assert "verify_fatal=1\n" in job
+    assert measured["rack"].conditions["read_back_by"].startswith("the writer and another client")
+    assert measured["rack"].companions["dataset_bytes"] == (6 * FILE.file_bytes,)
+
+
+def test_a_local_drive_is_read_by_its_own_node_only(tmp_path: Path) -> None:
+    local = with_profile(storage="local")
+    measured = measure(tmp_path, StorageNodes(local).answer, local)
+    assert measured["rack"].samples == (0.0,)
+    assert not any("-integrity-other]" in command for command in commands(tmp_path))
+
+
+@pytest.mark.parametrize(("end", "reader", "owner"), [("own", "gpu-02", "gpu-02"), ("other", "gpu-01", "gpu-02")])
+def test_a_flipped_byte_is_counted_with_its_file_and_offset(tmp_path: Path, end: str, reader: str, owner: str) -> None:
+    place = f"/mnt/nfs-tcp/rackproof-bench/{owner}/rackproof.0 offset 2998272"
+    measured = measure(tmp_path, changed(end, damaged(reader, place)))
+    assert measured[reader].samples == measured["rack"].samples == (1.0,)
+    named = [f"{place.replace(' offset', ', offset')}, written by {owner}, read by {reader}"]
+    assert measured[reader].conditions["damage"] == measured["rack"].conditions["damage"] == named
+    assert all(measured[node].samples == (0.0,) for node in CLIENTS if node != reader)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "rc"),
+    [
+        (None, EILSEQ, 1),  # fio names no place
+        ("/mnt/nfs-tcp/rackproof-bench/gpu-02/rackproof.0 offset 0", 0, 0),  # fio 3.33 without verify_fatal
+    ],
+)
+def test_damage_that_fio_tells_in_one_way_only_is_counted(
+    tmp_path: Path, place: str | None, error: int, rc: int
+) -> None:
+    measured = measure(tmp_path, changed("own", damaged("gpu-02", place, error, rc)))
+    assert measured["gpu-02"].samples == (1.0,)
+
+
+def crashed(result: CommandResult) -> CommandResult:
+    return reply(result.node, result.command, result.stdout.decode(), 139, "Segmentation fault")
+
+
+def half(result: CommandResult) -> CommandResult:
+    document: Document = json.loads(result.stdout)
+    for way in ("read", "write"):
+        moved = document["client_stats"][1][way]
+        for key in ("io_bytes", "total_ios", "bw_bytes", "iops"):
+            moved[key] = moved[key] // 2
+    return reply(result.node, result.command, json.dumps(document))
+
+
+def full(result: CommandResult) -> CommandResult:
+    document: Document = json.loads(result.stdout)
+    document["client_stats"][0]["error"] = 28
+    words = "<gpu-01> fio: io_u error on file /mnt/nfs-tcp/x/rackproof.0: No space left on device: write\n"
+    return reply(result.node, result.command, words + json.dumps(document), 1)
+
+
+def unverified(result: CommandResult) -> CommandResult:
+    document: Document = json.loads(result.stdout)
+    for entry in document["client_stats"]:
+        entry["job options"].pop("verify")
+    return reply(result.node, result.command, json.dumps(document))
+
+
+def vanished(result: CommandResult) -> CommandResult:
+    document: Document = json.loads(result.stdout)
+    del document["client_stats"][2]
+    return reply(result.node, result.command, json.dumps(document))
+
+
+def absent(result: CommandResult) -> CommandResult:
+    return reply(result.node, result.command, rc=127, err="sh: 1: fio: not found")
+
+
+def hanging(result: CommandResult) -> CommandResult:
+    return CommandResult(result.node, result.command, None, error="no answer within 153 s")
+
+
+@pytest.mark.parametrize(
+    ("end", "change", "why"),
+    [
+        ("own", crashed, "exit status 139"),
+        ("other", crashed, "exit status 139"),
+        ("write", half, "expected 33554432 B of gpu-02's file, actual 16777216 B"),
+        ("own", half, "expected 33554432 B of gpu-02's file, actual 16777216 B"),
+        ("write", full, "No space left on device"),
+        ("write", unverified, "expected verify=crc32c, actual not set"),
+        ("other", unverified, "expected verify=crc32c, actual not set"),
+        ("own", vanished, "gpu-03 missing"),
+        ("write", absent, "fio is not installed"),
+        ("other", hanging, "no answer within"),
+    ],
+)
+def test_a_run_that_does_not_end_well_is_no_number(tmp_path: Path, end: str, change: Change, why: str) -> None:
+    rack = measure(tmp_path, changed(end, change))["rack"]
+    assert not rack.samples
+    assert why in (rack.reason or "")
+
+
+def test_a_read_that_never_ran_is_no_number(tmp_path: Path) -> None:
+    """A record without the run of another client."""
+    measure(tmp_path, StorageNodes(NFS).answer)
+    records = [r for r in read_records(tmp_path) if "-integrity-other]" not in str(r.body.get("command", ""))]
+    why = disproven(records, partial(read_raw, tmp_path), NFS, "depth", node_infos(RACK))
+    assert len(why) == 4
+    assert all("expected 3 runs, actual 2" in reason for reason in why.values())
+
+
+def test_a_bind_mount_in_the_mounts_place_is_no_number(tmp_path: Path) -> None:
+    nodes = StorageNodes(NFS, mountinfo_after=lambda text: text.replace(" / /mnt/nfs-tcp ", " /srv /mnt/nfs-tcp "))
+    assert not any(m.samples for m in measure(tmp_path, nodes.answer).values())
+
+
+def test_smaller_files_than_the_profiles_are_disproven(tmp_path: Path) -> None:
+    measure(tmp_path, StorageNodes(NFS).answer)
+    larger = with_profile(FILE.model_copy(update={"file_bytes": 67108864}))
+    assert set(faults(tmp_path, larger).values()) == {"file_bytes: the profile asks for 67108864, the run had 33554432"}
+
+
+def test_files_with_checksums_are_written_again_for_the_next_test(tmp_path: Path) -> None:
+    """A write that is lost must not leave the blocks of an earlier test, which have good checksums."""
+    with scripted(tmp_path, StorageNodes(NFS).answer, RACK, NFS) as session:
+        steps = plan_steps(NFS, "depth", RACK)
+        causes = iter([{step.id: "starved" for step in steps}, {}, {}])
+        run_steps(session, steps, set(), lambda text: None, starved=lambda: next(causes))
+    assert sum("nfs-tcp-layout]" in command for command in commands(tmp_path)) == 2
+
+
+def test_other_steps_do_not_read_files_with_checksums(tmp_path: Path) -> None:
+    both = with_profile(read=True)
+    measure(tmp_path, StorageNodes(both).answer, both)
+    launched = [c for c in commands(tmp_path) if "--client=" in c]
+    assert [next(end for end in ("layout", "read", "write", "own", "other") if f"-{end}]" in c) for c in launched] == [
+        "layout", "read", "write", "own", "other",
+    ]  # fmt: skip
+
+
+def test_places_are_read_from_every_form_of_fios_words() -> None:
+    words = (
+        "<vm> verify: bad header offset 5243136, wanted 5242880 at file /m/a b/rackproof.1 offset 5242880, length 4096"
+        " (requested block: offset=5242880, length=1048576)\n"
+        "crc32c: verify failed at file /m/rackproof.1 offset 3149824, length 4096 (requested block: offset=3145728,"
+        " length=1048576, flags=8)\n"
+        "crc32c: verify failed at file /m/rackproof.1 offset 3149824, length 4096 (requested block: offset=3145728,"
+        " length=1048576, flags=8)\n"
+    )
+    assert fio.damages(words) == (fio.Damage("/m/a b/rackproof.1", 5242880), fio.Damage("/m/rackproof.1", 3149824))
+
+
+@pytest.mark.parametrize("update", [{"file_bytes": 1048577}, {"block_bytes": 1000}])
+def test_a_file_that_is_not_of_whole_blocks_is_refused(update: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="multiple"):
+        WholeFile.model_validate(FILE.model_dump() | update)
