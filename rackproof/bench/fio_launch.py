@@ -21,6 +21,8 @@ AGREEMENT = 0.02
 """Tolerance of rates against total and run time, relative; for rounded run times also in seconds."""
 SHARED = "storage.shared_file_read_bandwidth"
 """All clients read the first one's file."""
+SYNCED = "storage.synced_write_iops"
+"""An fsync follows every write."""
 DAMAGE = "storage.damaged_places"
 """What clients wrote with checksums is read back by them and by others."""
 CHECKED_WRITE, CHECKED_BY_WRITER, CHECKED_BY_OTHER = "-integrity-write", "-integrity-own", "-integrity-other"
@@ -38,6 +40,7 @@ WORKLOADS = {
     "storage.random_read_latency": "randread",
     "storage.random_read_bandwidth": "randread",
     SHARED: "read",
+    SYNCED: "write",
 }
 """``rw`` of a metric's job."""
 _CLIENT = re.compile(r"--client=(?:sock:)?([^\s,]+)(?:,\d+)?")
@@ -107,13 +110,14 @@ def _options(text: str) -> dict[str, str]:
 
 def suffix_of(metric: str) -> str:
     """End of the name of a metric's job, after the storage's."""
-    return "shared" if metric == SHARED else WORKLOADS[metric]
+    return {SHARED: "shared", SYNCED: "synced"}.get(metric) or WORKLOADS[metric]
 
 
 def check_job(launch: Launch, nodes: Sequence[str], measurement: Measurement) -> None:
     """Raises ParseError if fio's job is not the measurement's."""
     rw, name = WORKLOADS[measurement.metric], f"{measurement.labels['storage']}-{suffix_of(measurement.metric)}"
     expected = {"name": name, "rw": rw, "bs": measurement.labels["block_bytes"]}
+    expected |= {"fsync": "1"} if measurement.metric == SYNCED else {}
     for node in nodes:
         job = launch.jobs.get(node)
         if job is None:

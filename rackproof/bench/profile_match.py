@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from rackproof.bench.fio_launch import DAMAGE, SHARED
+from rackproof.bench.fio_launch import DAMAGE, SHARED, SYNCED
 from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
 from rackproof.bench.link_figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
@@ -37,6 +37,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             job = next((job for job in profile.storage.random_reads if str(job.block_bytes) == block), None)
         if measurement.metric == SHARED:
             job = profile.storage.shared_file
+        if measurement.metric == SYNCED:
+            job = profile.storage.synced_writes
         expected, actual = _of_job(job), workload
     elif part == "container" and profile.containers is not None:
         expected, actual = _of_job(profile.containers.job), actual["workload"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from rackproof.bench import integrity, knee
 from rackproof.bench.client_runs import SETUP_S, StorageClients
-from rackproof.bench.fio_launch import SHARED, suffix_of
+from rackproof.bench.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage_reader import CLIENTS, NAME, read_storage
@@ -52,6 +52,9 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         if profile.shared_file and storage.class_ != "local":
             places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
             steps.append(_step(storage, profile.shared_file, layout, clients, places))
+        if profile.synced_writes:
+            places = _places(name, profile.synced_writes, (SYNCED,), clients, f"storage/{name}/synced", scaled=False)
+            steps.append(_step(storage, profile.synced_writes, layout, clients, places))
         if profile.integrity:
             steps.append(integrity.step(name, storage, profile.integrity, layout, clients))
         if profile.knee:
@@ -94,7 +97,7 @@ def _step(
 ) -> Step:
     first = next(iter(places.values()))
     id_, name = first.step, first.labels["storage"]
-    shared = first.metric == SHARED
+    shared, synced = first.metric == SHARED, first.metric == SYNCED
     job_name = f"{name}-{suffix_of(first.metric)}"
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
@@ -103,14 +106,19 @@ def _step(
         clients.write_files()
         nodes = clients.ready
         for _ in range(job.runs):
-            nodes = clients.run(nodes, lambda node, folders: render(job_name, job, folders), job.runtime_s + job.ramp_s)
+            nodes = clients.run(
+                nodes,
+                lambda node, folders: render(job_name, job, folders, synced=synced),
+                job.runtime_s + job.ramp_s,
+            )
             if not nodes:
                 break
         yield from _results(clients, places)
 
     seconds = job.runs * (job.runtime_s + job.ramp_s + SETUP_S)
     who = counted(len(names), "client", "clients at once")
-    title = f"{name}: {'shared read' if shared else job.rw} of {job.block_bytes} B from {who}"
+    kind = "shared read" if shared else "write and fsync" if synced else job.rw
+    title = f"{name}: {kind} of {job.block_bytes} B from {who}"
     return Step(id_, title, seconds, tuple(places.values()), execute)
 
 

@@ -14,7 +14,7 @@ from rackproof.parse.mounts import Mount, NfsMount
 from rackproof.remote.command import CommandResult
 
 _SHORTEST = 0.98
-"""Minimum share of the requested duration: fio's timer may end a little early."""
+"""Minimum share of the requested duration, and of the requested fsyncs: fio's timer may end a little early."""
 _TOGETHER = 0.02
 """Relative tolerance between dependent numbers of one result."""
 _ALLOCATED = 0.95
@@ -48,6 +48,8 @@ def check_result(entry: fio.JobResult, requested: Mapping[str, str]) -> fio.Dire
     if not _equal(by_count, moved.io_bytes):
         actual = moved.io_bytes / moved.total_ios if moved.total_ios else 0
         raise ParseError("fio", f"expected blocks of {requested['bs']} B, actual {actual:g} B")
+    if requested.get("fsync") == "1" and (entry.syncs or 0) < (moved.total_ios or 0) * _SHORTEST:
+        raise ParseError("fio", f"expected an fsync after each of {moved.total_ios} writes, actual {entry.syncs or 0}")
     return consistent(moved)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from rackproof.bench.fio_launch import ADD_UP, DAMAGE, SHARED, WORKLOADS, check_job
+from rackproof.bench.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.integrity_reader import read_integrity
 from rackproof.bench.knee_reader import KNEE, read_knee
 from rackproof.bench.reading import Read, Reading
@@ -103,7 +103,7 @@ def _fairness(nodes: Sequence[str], runs: Sequence[Sequence[float]]) -> dict[str
 
 
 def _value(result: Proven, metric: str) -> float:
-    if metric == "storage.random_read_iops":
+    if metric in ("storage.random_read_iops", SYNCED):
         return result.moved.iops
     if metric == "storage.random_read_latency":
         if result.moved.clat_ns is None:

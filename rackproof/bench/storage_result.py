@@ -50,7 +50,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
         "application_bytes": float(moved.io_bytes),
         "iops": moved.iops,
     }
-    if moved.lat_ns is not None:  # Little's law needs the total latency, from submission
+    if moved.lat_ns is not None and "fsync" not in requested:  # Little's law needs the total latency, from submission
         numbers["latency_s"] = moved.lat_ns / 1e9
     if before.client.ram_bytes is not None:
         numbers[RAM] = float(before.client.ram_bytes)

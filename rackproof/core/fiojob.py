@@ -92,10 +92,19 @@ def render_whole(name: str, job: WholeFile, directory: str, rw: str, options: Ma
     return "\n".join(lines) + "\n"
 
 
-def render(name: str, job: FioJob, directory: str, engine: str = "libaio", arrivals: int | None = None) -> str:
+def render(
+    name: str,
+    job: FioJob,
+    directory: str,
+    engine: str = "libaio",
+    arrivals: int | None = None,
+    *,
+    synced: bool = False,
+) -> str:
     """A job file with one job. ``engine`` is fio's ``ioengine``; it must keep ``iodepth`` requests in flight.
 
     ``arrivals``: requests a second that each process sends, at random times (Poisson), however many are in flight.
+    ``synced``: an fsync follows every write.
 
     Every client has its own directory: clients must not share test files on a shared file system, and fio's own prefix
     is the controller's address, the same for all clients.
@@ -115,6 +124,8 @@ def render(name: str, job: FioJob, directory: str, engine: str = "libaio", arriv
         lines.append(f"ramp_time={job.ramp_s}")
     if job.rw == "write":
         lines += ["randrepeat=0", "end_fsync=1"]
+    if synced:
+        lines.append("fsync=1")
     if job.rw == "randread":
         lines += ["norandommap=1", "random_generator=tausworthe64"]
     if arrivals is not None:

@@ -74,6 +74,9 @@ METRICS: dict[str, Metric] = {
                "whole files of about 100 kB, opened, read and closed"),
         Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "files opened and looked at a second, every client at once"),
+        Metric("storage.synced_write_iops", "1/s", _UP, _NODE_RACK, _STORAGE, "storage",
+               "writes a second that are each followed by an fsync, every client at once",
+               not_yet_by=("clients",)),
         Metric("storage.damaged_places", "1", _DOWN, _NODE_RACK, _STORAGE, "storage",
                "places in files that are read back otherwise than they were written, by their writer and by another"
                " client; node: that reads",

@@ -40,6 +40,9 @@ RECIPES: dict[str, Recipe] = {
                "the 99th percentile has doubled, until the rate grows no more; open loop: rate_iops from 5 to 100 % of "
                "that rate with Poisson arrivals; every step must satisfy Little's law within 5 %",
                "Little's law; our proposal", "storage"),
+        Recipe("fio-synced",
+               "fio client/server on all clients at once: sequential writes with fsync=1; iops of each client, and as "
+               "many fsyncs as writes", "fio's documentation, fsync", "storage"),
         Recipe("fio-integrity",
                "every client writes one file with verify=crc32c, verify_interval=4096; caches are dropped, it reads "
                "the file with verify_fatal=1; caches are dropped, another client reads it; every damaged place counts",

@@ -64,6 +64,8 @@ class JobResult:
     """Both directions together, with ``unified_rw_reporting``."""
     options: Mapping[str, str]
     """As fio understood them, the global ones included; empty where this version does not report them."""
+    syncs: int | None = None
+    """Number of fsyncs that followed writes; None where this version does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,14 @@ def _job(entry: Json, common: Mapping[str, str], *, remote: bool) -> JobResult:
         write=directions.get("write"),
         mixed=directions.get("mixed"),
         options={**common, **(_options(entry, "job options"))},
+        syncs=_syncs(entry),
     )
+
+
+def _syncs(entry: Json) -> int | None:
+    if not entry.has("sync") or not entry.child("sync").has("total_ios"):
+        return None
+    return entry.child("sync").integer("total_ios")
 
 
 def _options(entry: Json, key: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ _SHORT = {
     "storage.random_read_latency": "latency",
     "storage.random_read_bandwidth": "random read",
     "storage.shared_file_read_bandwidth": "read of one file",
+    "storage.synced_write_iops": "write and fsync",
     "storage.damaged_places": "damaged places",
     "storage.knee_outstanding": "knee, requests in flight",
     "storage.knee_utilisation": "knee, share of the highest rate",

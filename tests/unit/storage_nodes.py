@@ -50,6 +50,8 @@ class StorageNodes:
     mountstats: Callable[[str], str] = lambda text: text
     allocated: float = 1.0
     """Share of a file that has blocks."""
+    synced: float = 1.0
+    """Share of the writes that an fsync follows, where it is asked for."""
     counted: float = 1.0
     """Share of the bytes that the counters see."""
     transport: str | None = None
@@ -156,11 +158,12 @@ class StorageNodes:
             counters[job["rw"] == "write"] += int(moved * self.counted)
             options = {key: value for key, value in job.items() if key != "name"}
             active, idle = direction(moved, count, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
+            synced = {"sync": {"total_ios": int(count * self.synced)}} if "fsync" in job else {}
             if p99 is not None:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
                 {"jobname": job["name"], "groupid": 0, "error": 0, "job options": options, "hostname": address,
-                 "port": 8765, "read": idle if job["rw"] == "write" else active,
+                 "port": 8765, **synced, "read": idle if job["rw"] == "write" else active,
                  "write": active if job["rw"] == "write" else idle}
             )  # fmt: skip
         document: Document = {"fio version": "fio-3.39", "timestamp": next(_TIMES), "global options": {}}

@@ -62,6 +62,7 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
                 values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
             further: tuple[str, ...] = _OF_KNEE if profile.storage.knee else ()
             further += ("storage.random_read_bandwidth",) if profile.storage.random_reads else ()
+            further += ("storage.synced_write_iops",) if profile.storage.synced_writes else ()
             further += ("storage.damaged_places",) if profile.storage.integrity else ()
             local = {name for name, storage in architecture.storage.items() if storage.class_ == "local"}
             shared = [name for name in names if name not in local]

@@ -84,6 +84,8 @@ class StorageProfile(Model):
     """Random reads of larger blocks, for ``storage.random_read_bandwidth``."""
     shared_file: FioJob | None = Field(default=None, exclude_if=lambda value: value is None)
     """Sequential read of the first client's file by every client, for ``storage.shared_file_read_bandwidth``."""
+    synced_writes: FioJob | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Writes that are each followed by an fsync, for ``storage.synced_write_iops``."""
     integrity: WholeFile | None = Field(default=None, exclude_if=lambda value: value is None)
     """Written with checksums, read back by its writer and by another client, for ``storage.damaged_places``."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
@@ -105,6 +107,13 @@ class StorageProfile(Model):
             raise ValueError("one file is shared: rw must be read and numjobs 1")
         return job
 
+    @field_validator("synced_writes")
+    @classmethod
+    def _synced(cls, job: FioJob | None) -> FioJob | None:
+        if job is not None and job.rw != "write":
+            raise ValueError("rw of synced writes must be write")
+        return job
+
     @model_validator(mode="after")
     def _scaled(self) -> StorageProfile:
         if unknown := [rw for rw in self.scale_out if rw not in self.jobs]:
@@ -114,7 +123,11 @@ class StorageProfile(Model):
     @property
     def every_job(self) -> tuple[FioJob, ...]:
         """Jobs that use the same files."""
-        further = [self.shared_file, *(part.job for part in (self.knee, self.integrity) if part is not None)]
+        further = [
+            self.shared_file,
+            self.synced_writes,
+            *(part.job for part in (self.knee, self.integrity) if part is not None),
+        ]
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
 
 
