@@ -9,7 +9,7 @@ from rackproof.bench.relay import FIO, LIFE_S, Relay
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import BenchUsers
 from rackproof.errors import RemoteError
-from rackproof.remote.ssh import Server
+from rackproof.remote.channel import Server
 
 
 class FioServers:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rackproof.bench.user import Account
 from rackproof.errors import NodeUnreachable
+from rackproof.remote.channel import Server
 from rackproof.remote.command import program
-from rackproof.remote.ssh import Connection, Server
+from rackproof.remote.ssh import Connection
 
 READY_S = 30
 

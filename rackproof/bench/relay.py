@@ -16,7 +16,7 @@ from typing import Final
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.errors import NodeUnreachable
-from rackproof.remote.ssh import END_S, Pipe
+from rackproof.remote.channel import END_S, Pipe
 
 PROGRAM: Final = f"{HOME}/relay.py"
 AGENT: Final = f"python3 -I {PROGRAM} run {HOME}"

@@ -23,7 +23,7 @@ from rackproof.errors import EXIT_FAILED, ArchitectureError, DataSetError
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from rackproof.run.rack_lock import take_rack
 
 

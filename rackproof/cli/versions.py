@@ -108,7 +108,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
     from rackproof.core.versions.document import sealed, to_text, unpinned
     from rackproof.inventory import load_rack
     from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
-    from rackproof.remote.ssh import Fleet
+    from rackproof.remote.fleet import Fleet
     from rackproof.version_sets import load_versions
 
     base = load_versions(draft, locked=False) if draft else None

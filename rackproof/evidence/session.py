@@ -12,9 +12,10 @@ from rackproof.core.course import CONNECTION_BROKE
 from rackproof.core.evidence import Event, EventKind, Kind, Measurement
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import EvidenceStore
+from rackproof.remote.channel import Server
 from rackproof.remote.command import CommandResult
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.redaction import redacted
-from rackproof.remote.ssh import Fleet, Server
 
 
 @dataclass

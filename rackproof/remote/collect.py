@@ -24,8 +24,9 @@ from rackproof.parse.nvlink_domain import DOMAIN, parse_nvlink_domains
 from rackproof.remote.batch import MAGIC, budget_s, script, unpack
 from rackproof.remote.clocks import LIMIT_S
 from rackproof.remote.command import GRACE_S, CommandResult
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.redaction import redacted
-from rackproof.remote.ssh import Connection, Fleet
+from rackproof.remote.ssh import Connection
 
 COMMAND_TIMEOUT_S = 20.0
 TRIP_GRACE_S = 60.0

@@ -11,7 +11,8 @@ import time
 from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, TOO_MUCH, CommandResult, bounded, timed_out
-from rackproof.remote.ssh import Connection, Fleet
+from rackproof.remote.fleet import Fleet
+from rackproof.remote.ssh import Connection
 
 NO_LIMIT_S = 10 * 365 * 86400.0
 _BLOCKS = OUTPUT_LIMIT // 512 + 1

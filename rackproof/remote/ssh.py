@@ -6,11 +6,9 @@ import contextlib
 import logging
 import secrets
 import shlex
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,37 +18,26 @@ import fabric
 import paramiko
 
 from rackproof.core.clocks import Clock
-from rackproof.core.rack import Node, Rack, fold
+from rackproof.core.rack import Node
 from rackproof.errors import HostKeyRefused, NodeUnreachable, RemoteError
 from rackproof.remote import batch, clocks, greeting
+from rackproof.remote.channel import END_S, Pipe, Server, drain, full, reason, start
 from rackproof.remote.command import (
     GRACE_S,
     NOT_FINISHED,
-    OUTPUT_LIMIT,
     TOO_MUCH,
     CommandResult,
     bounded,
     ending,
-    program,
-    tied,
     timed_out,
 )
 from rackproof.remote.interrupt import STOPPING
-from rackproof.remote.redaction import know, redact, secrets_of
+from rackproof.remote.redaction import redact
 
 KEEPALIVE_S = 15
-MAX_PARALLEL = 64
-STOP_S = 15.0
-"""Seconds that a server has to end when its connection closes."""
-END_S = 4.0
-"""The same after an interrupt, for servers and other commands."""
 INTERRUPTED = "interrupted"
-WAIT_LINE_S = 10.0
-"""Seconds between two lines that name the nodes that have not answered yet."""
 PROOF_S = 20.0
 _MARK = b"rackproof-begin\n"
-_COMPLAINT = 1024 * 1024
-"""Bytes of a server's errors that are read for its reason."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # its threads log the errors that it raises, too
 
@@ -121,11 +108,11 @@ class Connection:
                 raise HostKeyRefused(
                     self.node.name, f"{error}; refused (known_hosts: {known or 'of the user'})"
                 ) from error
-            raise NodeUnreachable(self.node.name, _line(error)) from error
+            raise NodeUnreachable(self.node.name, reason(error)) from error
         except (OSError, EOFError, ValueError) as error:
-            raise NodeUnreachable(self.node.name, _line(error)) from error
+            raise NodeUnreachable(self.node.name, reason(error)) from error
         except Exception as error:  # whatever paramiko makes of bytes that are no ssh
-            raise NodeUnreachable(self.node.name, f"no ssh server answers: {_line(error)}") from error
+            raise NodeUnreachable(self.node.name, f"no ssh server answers: {reason(error)}") from error
         connection.transport.set_keepalive(KEEPALIVE_S)
         return connection
 
@@ -141,7 +128,7 @@ class Connection:
                 return paramiko.PKey.from_path(file, password.encode())
         except Exception as error:  # whatever the library makes of bytes that are no key, and of a wrong password
             where = "" if isinstance(error, OSError) else f"{file}: "
-            raise NodeUnreachable(self.node.name, f"ssh_key: {where}{_line(error)}") from error
+            raise NodeUnreachable(self.node.name, f"ssh_key: {where}{reason(error)}") from error
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
         """Run one command to its end. Failures on the node do not raise: see CommandResult.error.
@@ -221,12 +208,12 @@ class Connection:
         except RemoteError as error:
             return result(None, error.reason)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            return result(None, f"no channel: {_line(error)}")
+            return result(None, f"no channel: {reason(error)}")
         with contextlib.closing(channel):
             out, err = bytearray(), bytearray()
             try:
                 mark = "" if clean_up else self._mark
-                _start(channel, bounded(command, timeout_s, self._sudo, mark, user), patience)
+                start(channel, bounded(command, timeout_s, self._sudo, mark, user), patience)
                 try:
                     if stdin:
                         channel.sendall(stdin)
@@ -235,12 +222,12 @@ class Connection:
                     if not channel.get_transport().is_active():
                         raise
                     # The command has ended without reading its input.
-                full = partial(_full, out, err)
+                too_much = partial(full, out, err)
                 until = began + timeout_s + (0 if clean_up else GRACE_S)
-                finished = _drain(channel, out, err, until, lambda: full() or stopping())
+                finished = drain(channel, out, err, until, lambda: too_much() or stopping())
             except (paramiko.SSHException, OSError, EOFError) as error:
-                return result(None, f"connection lost: {_line(error)}", bytes(out), bytes(err))
-            if full():
+                return result(None, f"connection lost: {reason(error)}", bytes(out), bytes(err))
+            if too_much():
                 return result(None, TOO_MUCH, bytes(out), bytes(err))
             if not finished and stopping():
                 return result(None, INTERRUPTED, bytes(out), bytes(err))
@@ -258,19 +245,19 @@ class Connection:
         try:
             with contextlib.closing(self.open().open_session(timeout=greeting.ANSWER_S)) as channel:
                 channel.settimeout(clocks.LIMIT_S)
-                _start(channel, bounded(clocks.READ, 2 * clocks.LIMIT_S, self._sudo, self._mark))
+                start(channel, bounded(clocks.READ, 2 * clocks.LIMIT_S, self._sudo, self._mark))
                 return clocks.measured(channel.sendall, lambda: channel.recv(4096), STOPPING.is_set, base_s)
         except RemoteError as error:
             return error.reason
         except (paramiko.SSHException, OSError, EOFError) as error:
-            return _line(error)
+            return reason(error)
 
     @contextlib.contextmanager
     def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:
         """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
         connection."""
         channel = self.open().open_session(timeout=greeting.ANSWER_S)
-        server = Server(self, channel, command, timeout_s, user)
+        server = Server(self.node.name, self.sudo, channel, command, timeout_s, user)
         try:
             server.start()
             yield server
@@ -287,7 +274,7 @@ class Connection:
     def pipe(self, command: str, timeout_s: float, user: str = "") -> Pipe:
         """Start a command whose input and output are read and written here. Raises RemoteError."""
         channel = self.open().open_session(timeout=greeting.ANSWER_S)
-        _start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
+        start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
         return Pipe(channel)
 
     @property
@@ -314,232 +301,6 @@ class Connection:
             self._connection, self._failure, self._proven = None, None, False
         finally:
             self._lock.release()
-
-
-class Server:
-    """A server process on a node; ``stop`` ends it and returns its result."""
-
-    def __init__(
-        self, connection: Connection, channel: paramiko.Channel, command: str, timeout_s: float, user: str = ""
-    ) -> None:
-        self._connection, self._channel, self._user = connection, channel, user
-        self.command, self.timeout_s = command, timeout_s
-        self._out, self._err = bytearray(), bytearray()
-        self._result: CommandResult | None = None
-        self._began = time.monotonic()
-
-    def start(self) -> None:
-        _start(self._channel, tied(self.command, self.timeout_s, self._connection.sudo, self._user))
-
-    def poll(self) -> bool:
-        """Collect its output; returns True while it runs."""
-        _drain(self._channel, self._out, self._err, time.monotonic() + 0.01)
-        return not self._channel.exit_status_ready()
-
-    @property
-    def output(self) -> bytes:
-        return bytes(self._out)
-
-    def stop(self) -> CommandResult:
-        """End it if it still runs, and return its result; later calls return the same one."""
-        if self._result is not None:
-            return self._result
-        if not self._channel.closed and self.poll():
-            self._channel.shutdown_write()
-            _drain(self._channel, self._out, self._err, time.monotonic() + (END_S if STOPPING.is_set() else STOP_S))
-        ended = self._channel.exit_status_ready()
-        rc = self._channel.recv_exit_status() if ended else None
-        self._channel.close()
-        elapsed = time.monotonic() - self._began
-        self._result = CommandResult(
-            self._connection.node.name, self.command, None if rc == -1 else rc, bytes(self._out), bytes(self._err),
-            elapsed, self.timeout_s, None if ended and rc != -1 else "did not end by itself",
-        )  # fmt: skip
-        return self._result
-
-
-class Pipe:
-    """Input and output of a command on a node; several threads may write."""
-
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        self._lock = threading.Lock()
-
-    @property
-    def alive(self) -> bool:
-        return not self._channel.closed and not self._channel.exit_status_ready()
-
-    @property
-    def why(self) -> str:
-        """What the command complains about."""
-        err = bytearray()
-        while self._channel.recv_stderr_ready() and len(err) < _COMPLAINT:
-            err += self._channel.recv_stderr(65536)
-        return redact(" ".join(err.decode(errors="replace").split())[-200:]) or "it does not answer"
-
-    def skip_to(self, mark: bytes, timeout_s: float) -> bool:
-        """Read up to a mark: login shells may print before it. False if it does not come, or after an interrupt."""
-        self._channel.settimeout(0.5)
-        deadline, seen = time.monotonic() + timeout_s, b""
-        while not seen.endswith(mark):
-            try:
-                part = self._channel.recv(1)
-            except TimeoutError:
-                if STOPPING.is_set() or time.monotonic() > deadline:
-                    return False
-                continue
-            except OSError:
-                return False
-            if not part:
-                return False
-            seen = (seen + part)[-len(mark) :]
-        self._channel.settimeout(None)
-        return True
-
-    def read(self, count: int) -> bytes:
-        """So many bytes, or fewer at the end."""
-        data = b""
-        try:
-            while len(data) < count and (part := self._channel.recv(count - len(data))):
-                data += part
-        except OSError:
-            return data
-        return data
-
-    def write(self, data: bytes) -> bool:
-        """False if the command has ended."""
-        with self._lock:
-            try:
-                self._channel.sendall(data)
-            except (OSError, paramiko.SSHException):
-                return False
-        return True
-
-    def close(self) -> None:
-        """End the command's input, and with it the command."""
-        self._channel.close()
-
-
-def _start(channel: paramiko.Channel, command: str, patience: float | None = None) -> None:
-    """Start a command. Raises SSHException where the server does not confirm it; paramiko would wait without end."""
-    began, patience = time.monotonic(), patience or greeting.ANSWER_S
-
-    def give_up() -> None:
-        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection is gone, too
-            channel.close()
-
-    timer = threading.Timer(patience, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        channel.exec_command(command)
-    except paramiko.SSHException:
-        if time.monotonic() - began < patience:
-            raise
-        raise paramiko.SSHException(f"it did not start a command within {patience:g} s") from None
-    finally:
-        timer.cancel()
-
-
-def _full(*streams: bytearray) -> bool:
-    """Whether an output has reached its limit; the channel is then closed."""
-    return any(len(stream) >= OUTPUT_LIMIT for stream in streams)
-
-
-def _drain(
-    channel: paramiko.Channel,
-    out: bytearray,
-    err: bytearray,
-    deadline: float,
-    until: Callable[[], bool] = lambda: False,
-) -> bool:
-    """Collect output until the command has ended (True), ``until`` returns True, or the deadline passes (False)."""
-    channel.settimeout(0.1)
-    while time.monotonic() < deadline and not until():
-        moved = False
-        chunk: bytes | None
-        if channel.recv_stderr_ready():  # one piece: the rest may have no end
-            part = channel.recv_stderr(65536)
-            err += part[: max(0, OUTPUT_LIMIT - len(err))]
-            moved = bool(part)
-            if moved and not channel.recv_ready():
-                continue
-        try:
-            chunk = channel.recv(65536)
-        except TimeoutError:
-            chunk = None
-        if chunk:
-            out += chunk[: max(0, OUTPUT_LIMIT - len(out))]
-            moved = True
-        if chunk == b"" and not channel.recv_stderr_ready():
-            if channel.status_event.wait(0.1) or channel.closed or not channel.get_transport().is_active():
-                return True
-        elif not moved and not channel.get_transport().is_active():
-            raise EOFError("the node went away")
-    return False
-
-
-class Fleet:
-    """Connections to all nodes of a rack."""
-
-    def __init__(self, rack: Rack, parallel: int = MAX_PARALLEL) -> None:
-        self.rack = rack
-        know(secret for node in rack.nodes for secret in secrets_of(node.data))
-        self.on_wait: Callable[[str], object] = lambda line: None
-        """Gets a line every ``WAIT_LINE_S`` while nodes have not answered."""
-        self._parallel = parallel
-        self._connections = {node.name: Connection(node) for node in rack.nodes}
-
-    def __getitem__(self, node: str) -> Connection:
-        return self._connections[node]
-
-    def __enter__(self) -> Fleet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections; after an interrupt first end what runs on the nodes."""
-        if STOPPING.is_set():
-            self.each(self._connections, lambda connection: connection.end_commands(), "the end of commands")
-        for connection in self._connections.values():
-            connection.forget()
-
-    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any], purpose: str) -> dict[str, Any]:
-        """Run an action for several nodes in parallel; results by node, in the order given.
-
-        ``purpose`` is part of the lines that name nodes without an answer.
-        """
-        names = list(nodes)
-        if not names:
-            return {}
-        began = time.monotonic()
-        pool = ThreadPoolExecutor(max_workers=min(self._parallel, len(names)))
-        try:
-            futures = {name: pool.submit(action, self[name]) for name in names}
-            while waiting := wait(futures.values(), timeout=WAIT_LINE_S).not_done:
-                late = fold(name for name, future in futures.items() if future in waiting)
-                self.on_wait(f"waiting for {late}: {purpose}, {time.monotonic() - began:.0f} s")
-            return {name: future.result() for name, future in futures.items()}
-        finally:  # after an interrupt a connection may still be on its way
-            pool.shutdown(wait=not STOPPING.is_set(), cancel_futures=True)
-
-    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """Run one command per node, all nodes in parallel."""
-        programs = ", ".join(dict.fromkeys(program(command) for command in commands.values()))
-        return self.each(
-            commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), programs
-        )
-
-    def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
-        """By node: None if it answers, else the reason why not."""
-
-        def ask(connection: Connection) -> str | None:
-            answer = connection.run("true", 15)
-            return None if answer.ok else answer.why
-
-        return self.each(nodes, ask, "an answer")
 
 
 def _keys_of(file: str | None, name: str) -> list[tuple[str, paramiko.PKey]]:
@@ -572,18 +333,3 @@ def _marked(command: str) -> str:
     """The command, preceded by a mark in both streams where its own output begins."""
     mark = _MARK.decode().strip()
     return f"echo {mark}; echo {mark} >&2; exec sh -c {shlex.quote(command)}"
-
-
-def _line(error: BaseException) -> str:
-    if isinstance(error, socket.gaierror):
-        return "its address does not resolve"
-    if isinstance(error, paramiko.AuthenticationException):
-        return "authentication failed"
-    if isinstance(error, TimeoutError):
-        return f"no connection within {greeting.ANSWER_S:g} s"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror + (f": {error.filename}" if error.filename else "")
-    words = redact(" ".join(str(error).split()))
-    if isinstance(error, EOFError):
-        return "the server closed the connection"
-    return words or type(error).__name__

@@ -20,9 +20,9 @@ from threading import Timer
 from rackproof import kit
 from rackproof.core.texts import file_name
 from rackproof.remote.collect import fetch
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.pyinfra_recording import ASKED_FILE
 from rackproof.remote.recording import Recording
-from rackproof.remote.ssh import Fleet
 from rackproof.validation.context import Context
 
 ROUNDS = 8

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from rackproof.configure.run_lock import LEFT_S, holder_here, is_left, refusal, take_script
 from rackproof.core.rack import fold
 from rackproof.errors import RunError
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 
 TAKE_TIMEOUT_S = 60.0
 RELEASE_S = 30.0

@@ -28,7 +28,7 @@ from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore, read_records
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from rackproof.run.converge import converge, goes_on
 from rackproof.run.deploy_outcome import INTERRUPTED
 from rackproof.run.display import STAGES, Display

@@ -19,7 +19,7 @@ from rackproof.inventory import load_rack
 from rackproof.remote import command_cache, controller
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, Gathering, Question, RecordingReader, gather
 from rackproof.remote.command import CommandResult
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation.evaluate import Case, call, ending, result_of
 from rackproof.validation.selection import EVERYTHING, Selection, refuse_malformed, tags_of

@@ -21,7 +21,8 @@ from rackproof.inventory import load_rack
 from rackproof.lab.rack import Lab, UpOptions
 from rackproof.lab.state import lab_folder, private_folder
 from rackproof.remote.command import CommandResult
-from rackproof.remote.ssh import Connection, Fleet
+from rackproof.remote.fleet import Fleet
+from rackproof.remote.ssh import Connection
 from rackproof.run.converge import Converged, converge
 from tests.lab.converged_disks import ConvergedDisks, fingerprint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rackproof.core.rack import Rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, Command
 
 DEPLOY = "deploys/cluster.py"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from rackproof.core.rack import Rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, Command
 
 LIMIT_S = 480  # far above what a slow emulated rack needs (180), far below forever

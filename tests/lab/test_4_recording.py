@@ -12,8 +12,8 @@ from testinfra.host import Host
 
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.collect import RecordingReader, gather
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.recording import Recording, Unmeasured
-from rackproof.remote.ssh import Fleet
 from rackproof.remote.testinfra_backend import host_of
 
 NODES = ("gpu-01",)  # one: testinfra's own backend takes minutes for these questions

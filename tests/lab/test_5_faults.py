@@ -18,7 +18,7 @@ from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Rack
 from rackproof.lab import faults
 from rackproof.lab.rack import Lab
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from rackproof.selftest.validators import load_validators
 from rackproof.validation.context import live_context
 from rackproof.validation.evaluate import Case, call

@@ -22,7 +22,7 @@ from rackproof.core.judging.again import starved_steps
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
 from rackproof.lab.rack import Lab, UpOptions
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, ROOT, Command
 
 ARCHITECTURE = ROOT / "architectures" / "virtual-rack.yaml"

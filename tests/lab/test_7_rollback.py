@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.core.rack import Rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, Command, ask
 from tests.lab.test_2_deploy import KEPT, undoable
 

@@ -20,7 +20,7 @@ from packaging.markers import Marker
 
 from rackproof.configure.health_check import kit
 from rackproof.core.rack import Rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, Command
 
 NODE = "gpu-02"

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from rackproof.core.rack import Rack
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from tests.lab.conftest import INVENTORY, ROOT, Command, ask
 
 pytestmark = pytest.mark.long

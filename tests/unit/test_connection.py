@@ -14,7 +14,8 @@ import pytest
 
 from rackproof.core.rack import Node
 from rackproof.errors import RemoteError
-from rackproof.remote import greeting, ssh
+from rackproof.remote import channel as channels
+from rackproof.remote import greeting
 from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
@@ -177,19 +178,19 @@ class EndlessErrors:
 def test_errors_without_end_are_read_up_to_the_limit(written: bool) -> None:
     channel, out, err = EndlessErrors(), bytearray(), bytearray()
     channel.recv_ready = staticmethod(lambda: written)  # type: ignore[assignment]
-    full = partial(ssh._full, out, err)
-    assert not ssh._drain(channel, out, err, math.inf, full)  # type: ignore[arg-type]
+    full = partial(channels.full, out, err)
+    assert not channels.drain(channel, out, err, math.inf, full)  # type: ignore[arg-type]
     assert len(err) == OUTPUT_LIMIT
 
 
 def test_errors_without_end_do_not_delay_an_interrupt() -> None:
     channel, out, err = EndlessErrors(), bytearray(), bytearray()
-    assert not ssh._drain(channel, out, err, math.inf, lambda: len(err) > 0)  # type: ignore[arg-type]
+    assert not channels.drain(channel, out, err, math.inf, lambda: len(err) > 0)  # type: ignore[arg-type]
     assert channel.pieces == 1
 
 
 def test_a_login_that_floods_every_command_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "OUTPUT_LIMIT", 2**17)
+    monkeypatch.setattr(channels, "OUTPUT_LIMIT", 2**17)
     with servers.server(servers.flooding) as (port, asked):
         connection = Connection(node_behind(tmp_path, port))
         first = connection.run("true", 5)

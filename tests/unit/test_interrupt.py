@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from rackproof.core.rack import Node, Rack
-from rackproof.remote import ssh
+from rackproof.remote import fleet as fleets
 from rackproof.remote.command import CommandResult, bounded, ending
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.interrupt import STOPPING
-from rackproof.remote.ssh import Connection, Fleet
+from rackproof.remote.ssh import Connection
 
 PROGRAM = """
 import signal
@@ -128,7 +129,7 @@ def test_after_an_interrupt_no_command_begins(stopping: None) -> None:
 
 
 def test_a_line_names_the_nodes_that_have_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh, "WAIT_LINE_S", 0.05)
+    monkeypatch.setattr(fleets, "WAIT_LINE_S", 0.05)
     fleet = Fleet(Rack("x.py", tuple(Node(f"gpu-0{k}", ("gpu",), {}) for k in (1, 2, 3))))
     named = threading.Event()
 

@@ -95,7 +95,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(answers: Mapping[str, str | None], *arguments: str) -> tuple[Result, Path]:
         rack = Rack("rack.py", tuple(Node(name, ("gpu",), {}) for name in answers))
         monkeypatch.setattr("rackproof.inventory.load_rack", lambda inventory: rack)
-        monkeypatch.setattr("rackproof.remote.ssh.Fleet", FakeFleet)
+        monkeypatch.setattr("rackproof.remote.fleet.Fleet", FakeFleet)
         monkeypatch.setattr(FakeFleet, "answers", answers)
         out = tmp_path / "versions.lock.yaml"
         return CliRunner().invoke(

@@ -19,7 +19,7 @@ from rackproof.errors import InventoryError
 from rackproof.parse.kernel import release_order
 from rackproof.remote.collect import COMMAND_TIMEOUT_S, RecordingReader
 from rackproof.remote.command import CommandResult
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
 from rackproof.validation.context import live_context
