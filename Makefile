@@ -12,7 +12,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 INVENTORY ?= inventories/lab.py
 
-.PHONY: help setup system lint test test-unit test-exhaustive test-wheel test-lab test-long golden certify lab-up lab-down clean
+.PHONY: help setup system lint test test-unit test-exhaustive test-wheel test-lab test-long golden certify certify-seeds lab-up lab-down clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -69,6 +69,18 @@ golden: .venv/.ready ## write the expected plans of tests/data/plans anew
 
 certify: setup lab-up ## the virtual rack from nothing to a certificate
 	@$(RUN) rackproof certify $(INVENTORY)
+
+SEEDS := hpe-apollo6500-weka dell-isilon-f800-dgx1 hitachi-v225g dell-scaling-little weka-inference-nvme-dram
+SCALED := $(SEEDS:%=%-scaled)
+SEED_RUNS := --output reports/seeds
+
+certify-seeds: setup lab-up ## the five published systems, scaled to the virtual rack: one certificate each, one overview
+	@$(RUN) rackproof overview $(INVENTORY) $(SCALED) $(SEED_RUNS) --forecast
+	@for id in $(SCALED); do status=0; \
+	echo "== $$id"; \
+	$(RUN) rackproof certify $(INVENTORY) --architecture $$id $(SEED_RUNS) --continue || status=$$?; \
+	[ $$status -lt 128 ] || exit $$status; done
+	@$(RUN) rackproof overview $(INVENTORY) $(SCALED) $(SEED_RUNS)
 
 lab-up: setup ## start the virtual rack
 	@$(RUN) rackproof lab up

@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure and judge; write a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
+    "overview": ("rackproof.cli.overview", "overview", "Several certificates of one rack on one page."),
     "compare": ("rackproof.cli.compare", "compare", "Show what got worse, better or is missing between two runs."),
     "selftest": (
         "rackproof.cli.selftest",

@@ -18,6 +18,7 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.forecast import spaces, total_s
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
+from rackproof.cli.earlier import earlier_run
 from rackproof.cli.interrupted import Interrupted
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
@@ -109,13 +110,26 @@ def bench(
 @_options
 @_PROFILE
 @click.option("--resume", metavar="RUN", help="Continue an interrupted run: its path, its name, or `latest`.")
+@click.option(
+    "--continue",
+    "go_on",
+    is_flag=True,
+    help="Resume the latest run of this rack and architecture that has gaps; do nothing where it is certified.",
+)
 @click.option("--no-deploy", is_flag=True, help="Skip the deploy.")
 @validators_option
 def certify(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
-    profile: str | None, resume: str | None, no_deploy: bool, validators: Path | None,
+    profile: str | None, resume: str | None, go_on: bool, no_deploy: bool, validators: Path | None,
 ) -> None:  # fmt: skip
     """Deploy, validate, measure and judge the rack of INVENTORY."""
+    if go_on and not resume:
+        rack = load_rack(inventory)
+        run_before = earlier_run(output, rack, architecture_of(rack, architecture), profile or default_profile(rack))
+        if run_before is not None and run_before.next == "nothing":
+            say(f"CERTIFIED already: {run_before.folder / PAGE}")
+            return
+        resume = str(run_before.folder) if run_before is not None and run_before.next == "resume" else None
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
     run = prepare(inventory, architecture, output, profile, resume, stages)
     run.validators, run.take_over = chosen_validators(validators), take_over

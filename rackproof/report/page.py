@@ -45,11 +45,12 @@ class Conditions:
 
 def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
     """Render the page. ``raw``: outputs by sha256; absent ones are linked, not shown."""
-    return _environment().get_template("page.html.j2").render(**_view(certificate, raw))
+    return environment().get_template("page.html.j2").render(**_view(certificate, raw))
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Jinja with the filters of the kit's pages; everything is escaped."""
     env = Environment(
         loader=PackageLoader("rackproof.report"),
         autoescape=True,

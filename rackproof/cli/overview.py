@@ -1,0 +1,79 @@
+"""``rackproof overview``: several certificates of one rack on one page, and what remains to be run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rackproof import architectures
+from rackproof.architectures import LoadedArchitecture
+from rackproof.atomic_write import replace_file
+from rackproof.bench.forecast import total_s
+from rackproof.bench.plan import plan_steps
+from rackproof.cli.earlier import Earlier, earlier_run
+from rackproof.cli.outputs import PAGE
+from rackproof.cli.progress import clock
+from rackproof.cli.runs import default_profile
+from rackproof.cli.terminal import say
+from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
+from rackproof.errors import EvidenceWriteError
+from rackproof.evidence.folder import REPORTS
+from rackproof.inventory import load_rack
+from rackproof.report.overview import Row, outcome_of_all, render_overview
+
+OVERVIEW = "overview.html"
+
+
+@click.command()
+@click.argument("inventory")
+@click.argument("ids", nargs=-1, required=True, metavar="ARCHITECTURE…")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
+    help="Folder of the runs.",
+)  # fmt: skip
+@click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
+@click.option("--forecast", is_flag=True, help="Only print what remains to be run, and how long it takes.")
+def overview(inventory: str, ids: tuple[str, ...], output: Path, profile: str | None, forecast: bool) -> None:
+    """Write one page of the certificates of INVENTORY against each ARCHITECTURE; connect to no node."""
+    rack = load_rack(inventory)
+    size = profile or default_profile(rack)
+    references = [architectures.load(id_) for id_ in ids]
+    runs = [earlier_run(output, rack, reference, size) for reference in references]
+    if forecast:
+        _forecast(rack, size, references, runs)
+        return
+    rows = [
+        Row(id_, run.certificate if run else None, f"{run.folder.name}/{PAGE}" if run else "")
+        for id_, run in zip(ids, runs, strict=True)
+    ]
+    try:
+        os.makedirs(output, exist_ok=True)
+        replace_file(output / OVERVIEW, render_overview(rows).encode())
+    except OSError as error:
+        raise EvidenceWriteError(f"{output / OVERVIEW}: cannot be written ({error.strerror})") from error
+    for row in rows:
+        say(f"{row.architecture:<34} {row.outcome if row.certificate else 'not run to its end'}: {row.counts}")
+    outcome = outcome_of_all(rows)
+    say(f"{outcome}: {output / OVERVIEW}")
+    raise click.exceptions.Exit(outcome.exit_status)
+
+
+def _forecast(
+    rack: Rack, profile: str, references: Sequence[LoadedArchitecture], runs: Sequence[Earlier | None]
+) -> None:
+    """One line for each architecture, and the sum."""
+    whole_s = 0.0
+    for reference, run in zip(references, runs, strict=True):
+        name, todo = reference.model.metadata.id, run.next if run else "anew"
+        if todo == "nothing":
+            say(f"{'done':>8}  {name}: certified by {run.folder if run else ''}")
+            continue
+        seconds = total_s(plan_steps(reference.model, profile, rack))
+        whole_s += seconds
+        say(f"{clock(seconds):>8}  {name}{f', what is missing in {run.folder}' if run and todo == 'resume' else ''}")
+    count = counted(len(references), "architecture", "architectures")
+    say(f"{clock(whole_s):>8}  at most to measure {count}, and the time to deploy, validate and write data sets")

@@ -1,0 +1,45 @@
+"""One page of several certificates: which published systems hold in scaled form, claim by claim."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rackproof.core.status import Outcome, Status
+from rackproof.report.page import environment
+from rackproof.report.schema import Certificate
+
+
+class Row(NamedTuple):
+    """One architecture of the overview."""
+
+    architecture: str
+    certificate: Certificate | None
+    """None: it was not run, or its run has not ended."""
+    page: str
+    """Address of its page, relative to the overview."""
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.certificate.outcome if self.certificate else Outcome.INCOMPLETE
+
+    @property
+    def counts(self) -> str:
+        """``8 PASS, 1 FAIL, 3 not judged``."""
+        claims = self.certificate.claims if self.certificate else ()
+        by_status = Counter(claim.status for claim in claims)
+        words = [f"{by_status[status]} {status}" for status in Status if by_status[status]]
+        return ", ".join([*words, *([f"{by_status[None]} not judged"] if by_status[None] else [])]) or "no claims"
+
+
+def outcome_of_all(rows: Sequence[Row]) -> Outcome:
+    """CERTIFIED if all are; one that failed decides, then one that is incomplete or was not run."""
+    outcomes = {row.outcome for row in rows} or {Outcome.INCOMPLETE}
+    order = (Outcome.NOT_CERTIFIED, Outcome.INCOMPLETE, Outcome.PASSED, Outcome.CERTIFIED)
+    return next(outcome for outcome in order if outcome in outcomes)
+
+
+def render_overview(rows: Sequence[Row]) -> str:
+    """One self-contained page that links to every certificate."""
+    return environment().get_template("overview.html.j2").render(rows=rows, outcome=outcome_of_all(rows))

@@ -1,0 +1,138 @@
+"""``rackproof certify --continue`` and ``rackproof overview``: what is certified stays, a gap is filled, a failure
+begins anew, and the page of all is never better than the worst of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from rackproof.cli import overview
+from rackproof.cli.main import cli
+from rackproof.core.status import Outcome
+from rackproof.report.overview import Row, outcome_of_all, render_overview
+from tests.unit.fakes import lab_rack
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.judging import criterion, document
+from tests.unit.report.sample import passing, sample
+from tests.unit.report.test_claims import with_claims
+
+__all__ = ["world"]
+
+
+@pytest.fixture
+def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(overview, "load_rack", world.rack)
+    text = yaml.safe_dump(document(criterion(), profiles={"full": {}}), sort_keys=False)
+    (world.folder / "architectures/small.yaml").write_text(text)
+    return world
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def certify() -> Result:
+    return call("certify", "a.py", "--architecture", "small", "--continue", "--quiet")
+
+
+def runs() -> list[Path]:
+    return sorted(path.parent for path in Path("reports").glob("*/evidence.jsonl"))
+
+
+def apart(number: int) -> None:
+    """The latest run as one of an earlier day, because two runs of one second have one name."""
+    runs()[-1].rename(f"reports/2020010{number}-000000-a")
+
+
+def test_a_certified_run_is_left_alone(here: World) -> None:
+    assert certify().exit_code == 0
+    apart(1)
+    again = certify()
+    assert again.exit_code == 0
+    assert "CERTIFIED already" in again.output
+    assert len(runs()) == 1
+
+
+def test_a_failed_run_begins_anew(here: World) -> None:
+    here.rate = 1.0
+    assert certify().exit_code == 1
+    apart(1)
+    here.rate = 60.0
+    assert certify().exit_code == 0
+    assert len(runs()) == 2
+
+
+def test_a_gap_is_filled(here: World) -> None:
+    here.silent.add(("gpu.xid", "gpu-01"))
+    assert certify().exit_code == 2
+    apart(1)
+    here.silent.clear()
+    assert certify().exit_code == 0
+    assert len(runs()) == 1
+
+
+def test_a_run_without_a_certificate_is_resumed(here: World) -> None:
+    certify()
+    apart(1)
+    (runs()[0] / "certificate.json").write_text("{")
+    assert "CERTIFIED already" not in certify().output
+    assert len(runs()) == 1
+
+
+def test_a_changed_architecture_begins_anew(here: World) -> None:
+    certify()
+    apart(1)
+    text = yaml.safe_dump(document(criterion(hint="Look elsewhere."), profiles={"full": {}}), sort_keys=False)
+    (here.folder / "architectures/small.yaml").write_text(text)
+    assert "CERTIFIED already" not in certify().output
+    assert len(runs()) == 2
+
+
+def test_the_overview_names_what_was_not_run(here: World) -> None:
+    made = call("overview", "a.py", "small")
+    assert made.exit_code == 2
+    assert "not run to its end" in made.output
+    certify()
+    made = call("overview", "a.py", "small")
+    assert made.exit_code == 0, made.output
+    page = Path("reports/overview.html").read_text()
+    assert f"{runs()[0].name}/certificate.html" in page
+    forecast = call("overview", "a.py", "small", "--forecast")
+    assert "certified by" in forecast.output
+
+
+def test_the_forecast_sums_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    monkeypatch.setattr(overview, "load_rack", lambda inventory: lab_rack(2))
+    ids = ("hitachi-v225g-scaled", "weka-inference-nvme-dram-scaled")
+    told = call("overview", "lab.py", *ids, "--forecast", "--profile", "lab", "--output", "reports/none-yet")
+    assert told.exit_code == 0, told.output
+    assert [line.split()[1].rstrip(":") for line in told.output.splitlines()[:2]] == list(ids)
+    assert "at most to measure 2 architectures" in told.output
+
+
+def test_the_worst_outcome_is_that_of_all() -> None:
+    good, _ = passing()
+    bad, _ = sample()
+    assert outcome_of_all([Row("a", good, "a")]) is good.outcome
+    assert outcome_of_all([Row("a", good, "a"), Row("b", None, "")]) is Outcome.INCOMPLETE
+    assert outcome_of_all([Row("a", good, "a"), Row("b", bad, "b")]) is bad.outcome
+    assert outcome_of_all([]) is Outcome.INCOMPLETE
+
+
+def test_the_page_lists_every_claim() -> None:
+    certificate, _ = with_claims()
+    row = Row("big-scaled", certificate, "run/certificate.html")
+    page = render_overview([row, Row("other-scaled", None, "")])
+    assert row.counts == "1 UNMEASURED, 1 not judged"
+    for words in (
+        "It reads fast.",
+        "20 GB/s",
+        "Nothing looks at it.",
+        'href="run/certificate.html#claims"',
+        "other-scaled",
+    ):
+        assert words in page
