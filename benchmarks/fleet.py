@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SUITE = "trixie"
-PACKAGES = ("openssh-server", "goss", "iproute2", "procps", "sudo", "csh", "fish", "python3", "python3-apt")
+PACKAGES = ("openssh-server", "fio", "goss", "iproute2", "procps", "sudo", "csh", "fish", "python3", "python3-apt")
 PORT = 2222
 START_S = 60.0
 _SSHD = f"""\

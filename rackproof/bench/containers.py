@@ -75,7 +75,8 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
         return _ContainerStep(context, storage, job, nodes).execute(places)
 
     title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {len(nodes)} nodes at once"
-    return Step(id_, title, 2 * job.runs * (job.runtime_s + job.ramp_s + START_S), tuple(places.values()), execute)
+    seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
+    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands(storage, job, nodes[0]))
 
 
 def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:

@@ -19,15 +19,18 @@ from rackproof.bench.fio_launch import (
 )
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage_commands import folders_of
 from rackproof.bench.storage_reader import NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import Storage, WholeFile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, render_whole
+from rackproof.core.fiojob import Layout, command_line, render_whole
 from rackproof.core.rack import fold
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
+_WRITE = {**VERIFY, "do_verify": "0", "verify_state_save": "0"}
+"""Options of the write."""
 _SLOWEST = 1e6
 """B/s of the slowest client that is waited for, beside the margin of every run."""
 _TYPICAL = 20e6
@@ -51,7 +54,11 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
     runs = 3 if storage.class_ != "local" and len(names) > 1 else 2
     seconds = runs * (SETUP_S + job.file_bytes / _TYPICAL)
     title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
-    return Step(id_, title, seconds, tuple(places), execute)
+    folders = ":".join(folders_of(storage, names[0])) if names else ""
+    written = render_whole(f"{name}{CHECKED_WRITE}", job, folders, "write", _WRITE)
+    read_back = render_whole(f"{name}{CHECKED_BY_WRITER}", job, folders, "read", VERIFY_READ)
+    commands = (command_line(written), command_line(read_back))
+    return Step(id_, title, seconds, tuple(places), execute, commands=commands)
 
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
@@ -63,7 +70,7 @@ def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
         ready = clients.run(names, lambda _, folder: render_whole(name, job, folder, rw, options), limit, again=False)
         return bool(ready)
 
-    written = run(CHECKED_WRITE, "write", {**VERIFY, "do_verify": "0", "verify_state_save": "0"})
+    written = run(CHECKED_WRITE, "write", _WRITE)
     clients.spend_files()
     if written and run(CHECKED_BY_WRITER, "read", VERIFY_READ) and clients.storage.class_ != "local" and len(names) > 1:
         clients.owners = dict(zip(names, [*names[1:], names[0]], strict=True))

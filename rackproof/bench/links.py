@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_interface
 
 from rackproof.bench.link_figures import (
@@ -83,8 +83,15 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
         steps += _loss_step(fabric, rail, rack)
         for number, pairs in enumerate(rounds([node.name for node in rack.group(group)]), 1):
             for tool in _tools(fabric, profile, rail):
-                steps.append(_step(fabric, tool, rail, number, pairs, profile.runs))
+                step = _step(fabric, tool, rail, number, pairs, profile.runs)
+                steps.append(replace(step, commands=_commands(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
     return steps
+
+
+def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tuple[str, ...]:
+    """Of server and client; none without their addresses."""
+    server, client = (end_of(node, fabric, rail) for node in pair)
+    return (tool.server(server), tool.client(server, client)) if server and client else ()
 
 
 def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
@@ -284,7 +291,8 @@ def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
 
     title = f"loss and delay between {len(nodes)} nodes, rail {rail}"
     expects = tuple(place for of_pair in places.values() for place in of_pair)
-    yield Step(id_, title, len(schedule) * (PINGS * PING_INTERVAL_S + 3.0), expects, execute)
+    command = ping(fabric, rail, rack.node(schedule[0][0][0]))
+    yield Step(id_, title, len(schedule) * (PINGS * PING_INTERVAL_S + 3.0), expects, execute, commands=(command,))
 
 
 def ping(fabric: Fabric, rail: int, peer: Node) -> str:

@@ -36,6 +36,8 @@ class Step:
     execute: Callable[[BenchContext], Iterable[Measurement]]
     digest: str = ""
     """sha256 of the step's parameters: see ``plan_steps``."""
+    commands: tuple[str, ...] = ()
+    """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
 
 
 def key_of(measurement: Measurement) -> Key:

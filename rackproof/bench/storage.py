@@ -14,11 +14,12 @@ from rackproof.bench.client_runs import SETUP_S, StorageClients
 from rackproof.bench.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage_commands import folders_of
 from rackproof.bench.storage_reader import CLIENTS, NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, layout_of, render
+from rackproof.core.fiojob import Layout, command_line, layout_of, render
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
@@ -119,7 +120,9 @@ def _step(
     who = counted(len(names), "client", "clients at once")
     kind = "shared read" if shared else "write and fsync" if synced else job.rw
     title = f"{name}: {kind} of {job.block_bytes} B from {who}"
-    return Step(id_, title, seconds, tuple(places.values()), execute)
+    folders = ":".join(folders_of(storage, names[0])) if names else ""
+    commands = (command_line(render(job_name, job, folders)),)
+    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands)
 
 
 def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:

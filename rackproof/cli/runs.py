@@ -90,7 +90,7 @@ _PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: la
 @click.command()
 @_options
 @_PROFILE
-@click.option("--dry-run", is_flag=True, help="Print steps, durations and space needed; connect to no node.")
+@click.option("--dry-run", is_flag=True, help="Print steps, durations, commands and space needed; connect to no node.")
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
     profile: str | None, dry_run: bool,
@@ -197,6 +197,7 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
     steps = plan_steps(reference.model, profile, rack)
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
+        yield from (f"{'':10}{command}" for command in step.commands)
     count = counted(len(steps), "step", "steps")
     yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, and the time to write their files"
     for space in spaces(reference.model, profile, rack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -53,6 +54,12 @@ def _common(name: str, directory: str, engine: str) -> list[str]:
 
 
 _TOGETHER = ["group_reporting=1", "create_serialize=0", "invalidate=1", "refill_buffers=1"]
+
+
+def command_line(job_file: str) -> str:
+    """A job file of one job as the equivalent command line."""
+    name, *options = job_file.splitlines()
+    return shlex.join(["fio", f"--name={name[1:-1]}", *(f"--{option}" for option in options)])
 
 
 def render_layout(name: str, layout: Layout, directory: str, engine: str = "libaio", limit_s: int | None = None) -> str:

@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rackproof.architectures import load
+from rackproof.bench.fio_launch import launches
 from rackproof.bench.forecast import spaces, total_s
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.runner import run_steps
 from rackproof.cli import runs
 from rackproof.cli.main import cli
-from tests.unit.fakes import lab_rack, virtual_rack
+from rackproof.core.fiojob import command_line
+from rackproof.remote.command import CommandResult
+from tests.unit.fabric import FabricNodes
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.storage_nodes import StorageNodes
 
 
 def test_files_of_all_clients_need_space_on_servers_and_of_one_on_its_own_drives() -> None:
@@ -36,6 +43,7 @@ def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert all(step.id in result.output for step in steps)
     assert f"{len(steps)} steps of profile lab" in result.output
     assert "nfs-tcp: gpu-[01-02] write 50 MB each: 101 MB needed on its servers" in result.output
+    assert all(command in result.output for step in steps for command in step.commands)
     assert total_s(steps) > 60
     assert list(tmp_path.iterdir()) == []
 
@@ -46,3 +54,25 @@ def test_a_dry_run_of_an_unknown_profile_names_those_that_exist(monkeypatch: pyt
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code != 0
     assert "no profile 'huge'" in f"{result.output}{result.exception}"
+
+
+def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
+    steps = {step.id: step for step in plan_steps(virtual_rack(), "lab", lab_rack())}
+    in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+    for step in (*steps.values(), *plan_steps(in_depth, "depth", lab_rack())):
+        assert step.commands or step.id.startswith(("collectives/", "links/to-storage/")), step.id
+    storage, fabric = StorageNodes(virtual_rack()), FabricNodes()
+    chosen = [steps[name] for name in ("storage/nfs-tcp/randread", "links/rail0/round1/tcp-bandwidth", "loss/rail0")]
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        return storage.answer(node, command) or fabric.answer(node, command)
+
+    with scripted(tmp_path, answer) as session:
+        run_steps(session, chosen, set(), lambda text: None)
+        asked = [command for _, command in session.fleet.asked]  # type: ignore[attr-defined]
+    for step in chosen[1:]:
+        assert set(step.commands) <= set(asked)
+    jobs = [job for launch in launches([reply("gpu-01", text) for text in asked]) for job in launch.jobs.values()]
+    lines = [command_line("\n".join([f"[{job['name']}]", *(f"{k}={v}" for k, v in job.items() if k != "name")]))
+             for job in jobs]  # fmt: skip
+    assert set(chosen[0].commands) <= set(lines)
