@@ -121,7 +121,7 @@ def _step(
     kind = "shared read" if shared else "write and fsync" if synced else job.rw
     title = f"{name}: {kind} of {job.block_bytes} B from {who}"
     folders = ":".join(folders_of(storage, names[0])) if names else ""
-    commands = (command_line(render(job_name, job, folders)),)
+    commands = (command_line(render(job_name, job, folders, synced=synced)),)
     return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands)
 
 

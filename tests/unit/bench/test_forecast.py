@@ -61,6 +61,8 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
     in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
     for step in (*steps.values(), *plan_steps(in_depth, "depth", lab_rack())):
         assert step.commands or step.id.startswith(("collectives/", "links/to-storage/")), step.id
+        synced = {place.metric for place in step.expects} == {"storage.synced_write_iops"}
+        assert any("--fsync=1" in command for command in step.commands) == synced, step.id
     storage, fabric = StorageNodes(virtual_rack()), FabricNodes()
     chosen = [steps[name] for name in ("storage/nfs-tcp/randread", "links/rail0/round1/tcp-bandwidth", "loss/rail0")]
 
