@@ -197,3 +197,25 @@ def test_every_judged_claim_has_a_negative() -> None:
     tried = {claim for _, claims, _ in mark.args[1] for claim in claims.split()}
     judged = {id_ for seed in SEEDS for id_, claim in architecture(seed).claims.items() if not claim.not_checkable}
     assert judged - tried == {"T3"}
+
+
+@every_seed
+def test_no_leg_reads_a_sample_twice(seed: str) -> None:
+    """A shard that is read twice comes from a cache, and a cold leg then gives no number."""
+    part = architecture(seed).profiles["lab"].ingest
+    assert part is not None
+    for name, job in part.jobs.items():
+        dataset = part.datasets[job.dataset]
+        rate = job.arrivals_per_s * job.workers or job.accelerators / job.step_s
+        taken = 2 * rate * job.batch * (job.seconds + job.warmup_s)
+        ahead = 2 * job.workers * (job.slots * job.batch + dataset.per_shard)
+        assert job.epochs or taken + ahead < dataset.samples * dataset.copies, name
+
+
+@every_seed
+def test_a_leg_of_inference_has_requests_for_its_percentile(seed: str) -> None:
+    part = architecture(seed).profiles["lab"].ingest
+    assert part is not None
+    for job in (job for job in part.jobs.values() if job.kind == "inference"):
+        possible = job.arrivals_per_s * job.workers or job.accelerators / job.step_s
+        assert 2 * possible * job.seconds >= 120
