@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.bench.collective_engines import Engine
@@ -46,6 +46,12 @@ class Launch:
     """Of the engine torch: ``nccl`` or ``gloo``; empty for others."""
     alone: bool
     """Each node by itself, all at once."""
+
+    def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
+        """The same over some of its nodes, with connections of its own. Raises RemoteError."""
+        if self.mpirun:
+            _connect(context, nodes)
+        return replace(self, context=context, nodes=nodes)
 
     @property
     def python(self) -> str:
@@ -121,8 +127,12 @@ def launch_of(
     limit_s: float,
     *,
     alone: bool,
+    connect: bool = True,
 ) -> Launch:
-    """Make accounts, copy the program, connect the nodes. Raises ParseError, one line, and RemoteError."""
+    """Make accounts, copy the program, connect the nodes. Raises ParseError, one line, and RemoteError.
+
+    Without ``connect``, the nodes are connected by ``Launch.among``.
+    """
     session, users = context.session, BenchUsers.of(context)
     inputs = inputs_of(session.rack, nodes)
     if lost := users.ready(nodes):
@@ -132,9 +142,8 @@ def launch_of(
         raise ParseError("inventory", f"collectives.launcher is ssh, {engine.name} needs mpirun or srun between nodes")
     if not alone and inputs.launcher == "mpirun":
         word = chosen_mpirun(_probed(context, nodes, inputs), engine.name == "mpi")
-        relay = Relay.of(context)
-        session.fleet.each(nodes[1:], lambda connection: relay.serve(connection.node.name), "the relay")
-        relay.listen(nodes[0], nodes[1:])
+        if connect:
+            _connect(context, nodes)
     if not alone and inputs.launcher == "srun":
         _one_account(users, nodes)
         if engine.needs_mpi and not _probed(context, nodes, inputs)[nodes[0]].pmix:
@@ -151,6 +160,13 @@ def launch_of(
         simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
         backend = "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
     return Launch(context, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
+
+
+def _connect(context: BenchContext, nodes: Sequence[str]) -> None:
+    """Connections from the first node to the others, for mpirun. Raises RemoteError."""
+    relay = Relay.of(context)
+    context.session.fleet.each(nodes[1:], lambda connection: relay.serve(connection.node.name), "the relay")
+    relay.listen(nodes[0], nodes[1:])
 
 
 def _one_account(users: BenchUsers, nodes: Sequence[str]) -> None:

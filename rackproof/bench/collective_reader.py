@@ -296,6 +296,13 @@ def _proven(
     return Proven(requested, reported.rows, conditions, fault)
 
 
+def proven_run(
+    engine: str, answer: CommandResult, answers: Sequence[CommandResult], architecture: Architecture
+) -> Proven:
+    """The only run of ``answers``, between two readings of each of its nodes. Raises ParseError."""
+    return _proven(engine, answer, 0, 1, answers, architecture)
+
+
 def _asked_for(requested: Requested) -> dict[str, str]:
     """Variables of NCCL on the command line, but for those that only make it speak."""
     return {

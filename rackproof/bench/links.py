@@ -25,7 +25,7 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmea
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.pairing import rounds
+from rackproof.core.pairing import each_once, rounds
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.parse import Mismatch, ParseError, Unreliable
@@ -73,15 +73,19 @@ class Tool:
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step per rail for loss and delay between all nodes, then one per rail, round and tool.
 
-    The pairs of a round run at once; each node is in one of them.
+    The pairs of a round run at once; each node is in one of them. With group testing each node is measured with one
+    other of the group.
     """
     fabric = architecture.fabric
     if fabric is None:
         return []
     steps: list[Step] = []
+    names = [node.name for node in rack.group(group)]
+    schedule = rounds(names) if profile.groups is None else each_once(names)
+    chosen = {pair for pairs in schedule for pair in pairs}
     for rail in range(fabric.rails):
-        steps += _loss_step(fabric, rail, rack)
-        for number, pairs in enumerate(rounds([node.name for node in rack.group(group)]), 1):
+        steps += _loss_step(fabric, rail, rack, set(names) if profile.groups else set(), chosen)
+        for number, pairs in enumerate(schedule, 1):
             for tool in _tools(fabric, profile, rail):
                 step = _step(fabric, tool, rail, number, pairs, profile.runs)
                 steps.append(replace(step, commands=_commands(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
@@ -260,10 +264,17 @@ def _once(context: BenchContext, tool: Tool, server: End, client: End) -> Comman
         return session.run_on(client.node, tool.client(server, client), limit, user=users[client.node].prefix)
 
 
-def _loss_step(fabric: Fabric, rail: int, rack: Rack) -> Iterator[Step]:
-    """Loss and delay between all nodes with an address on the rail, including storage servers."""
+def _loss_step(fabric: Fabric, rail: int, rack: Rack, group: set[str], chosen: set[tuple[str, str]]) -> Iterator[Step]:
+    """Loss and delay between all nodes with an address on the rail, including storage servers.
+
+    Of pairs within ``group`` only those in ``chosen``, as (a, b) or (b, a).
+    """
     nodes = [node.name for node in rack.nodes if node.fabric_address(rail)]
-    schedule = rounds(nodes)
+    every = [
+        [pair for pair in pairs if not group.issuperset(pair) or pair in chosen or pair[::-1] in chosen]
+        for pairs in rounds(nodes)
+    ]
+    schedule = [pairs for pairs in every if pairs]
     if not schedule:
         return
     id_ = f"loss/rail{rail}"

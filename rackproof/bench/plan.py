@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, fan_in, gpu, ingest, link_gpu, links, storage
+from rackproof.bench import collectives, containers, fan_in, gpu, groups, ingest, link_gpu, links, storage
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
@@ -31,7 +31,8 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     if profile.gpu:
         steps += _bound(gpu.plan(architecture, profile.gpu, rack, profile.gpu.members), architecture, profile.gpu, rack)
     if profile.links:
-        planned = links.plan(architecture, profile.links, rack, profile.links.members)
+        planned = groups.plan(architecture, profile.links, rack, profile.links.members)
+        planned += links.plan(architecture, profile.links, rack, profile.links.members)
         planned += link_gpu.plan(architecture, profile.links, rack, profile.links.members)
         planned += fan_in.plan(architecture, profile.links, rack)
         steps += _bound(planned, architecture, profile.links, rack)

@@ -44,6 +44,11 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         expected, actual = _of_job(profile.containers.job), actual["workload"]
     elif part == "link" and profile.links is not None:
         expected, actual = _of_link(measurement.metric, profile.links), _options(str(actual["command"]))
+    elif part == "group" and profile.links is not None:
+        groups = profile.links.groups
+        expected = {"groups": "none"} if groups is None else groups.model_dump(mode="json", exclude={"engine"})
+        if groups is not None and measurement.labels.get("engine") != groups.engine:
+            return f"expected engine {groups.engine}, actual {measurement.labels.get('engine')}"
     elif part == "collective" and profile.collectives is not None:
         sizes = profile.collectives
         expected = {"ranks": sizes.ranks_per_node * len(measurement.members), "iterations": sizes.iterations}

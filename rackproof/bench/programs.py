@@ -9,6 +9,7 @@ from rackproof.bench.step import Step
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
+from rackproof.core.group_testing import METRIC
 from rackproof.core.programs import CHECK, HINT, PROTECTS, judge_program, programs_of
 from rackproof.core.rack import fold
 from rackproof.evidence.session import Session
@@ -24,7 +25,7 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
     """Record a result per node and program of the steps. Returns a line per fault."""
     programs: dict[str, dict[str, None]] = {}
     for place in (place for step in steps for place in step.expects):
-        launcher = "ssh" if place.scope is Scope.NODE else _launcher(session, place)
+        launcher = _launcher(session, place)
         names = dict.fromkeys(programs_of(place.metric, place.labels, launcher))
         for member in place.members:
             programs.setdefault(member.partition("/")[0], {}).update(names)
@@ -39,9 +40,11 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
 
 
 def _launcher(session: Session, place: Measurement) -> str:
-    """Of a collective between nodes."""
+    """Of collectives; those of a node by itself need none."""
+    if place.scope is Scope.NODE and place.metric != METRIC:
+        return "ssh"
     launcher = str(read_inputs(session.rack.node(place.members[0].partition("/")[0]), CollectiveInputs).launcher)
-    return launcher if place.metric.startswith("collective.") else "mpirun"
+    return launcher if place.metric.startswith(("collective.", "group.")) else "mpirun"
 
 
 def is_question(command: str) -> bool:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rackproof.bench.group_reader import SETS, STEP
+from rackproof.bench.group_resume import Interrupted
 from rackproof.bench.guard import is_load_command
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.programs import is_question
@@ -42,7 +44,7 @@ def disproven(
 
     ``architecture`` and ``profile`` are the run's.
     """
-    load = read_load(records, lambda command: _answer(command, output), architecture, nodes)
+    load = read_load(records, lambda command: answer_of(command, output), architecture, nodes)
     faults = load.faults
     owners: dict[str, tuple[int, int]] = {}
     for number, (step, commands, measurements) in enumerate(_steps(records)):
@@ -53,7 +55,7 @@ def disproven(
                 continue
             try:
                 if answers is None:
-                    answers = [_answer(command, output) for command in commands]
+                    answers = [answer_of(command, output) for command in commands]
                 name, reader = READERS.get(measurement.metric.partition(".")[0], ("", None))
                 if reader is not None and name not in reads:
                     reads[name] = reader(answers, architecture)
@@ -87,8 +89,10 @@ Step = tuple[str | None, list[CommandRecord], list[tuple[int, Measurement]]]
 def _steps(records: Iterable[Record]) -> Iterator[Step]:
     """Id, commands and measurements of each step; the id is None for a step that did not end.
 
-    The commands include those of earlier steps that wrote the files of the same storage.
+    The commands include those of earlier steps that wrote the files of the same storage, and those of an interrupted
+    search that the step continues.
     """
+    interrupted = Interrupted()
     commands: list[CommandRecord] = []
     layouts: dict[str, list[CommandRecord]] = {}
     measurements: list[tuple[int, Measurement]] = []
@@ -101,13 +105,26 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
             case Kind.STEP | Kind.STAGE:
                 step = record.body.get("step")
                 if measurements:
-                    yield step, [*layouts.get(_storage_of(measurements), ()), *commands], measurements
+                    yield step, [*_earlier(measurements, layouts, interrupted, commands), *commands], measurements
                 if isinstance(step, str):
                     written = [command for command in commands if is_layout(command.command)]
                     layouts.setdefault(step.rpartition("/")[0], []).extend(written)
                 commands, measurements = [], []
+        interrupted.see(record)
     if measurements:
-        yield None, [*layouts.get(_storage_of(measurements), ()), *commands], measurements
+        yield None, [*_earlier(measurements, layouts, interrupted, commands), *commands], measurements
+
+
+def _earlier(
+    measurements: Sequence[tuple[int, Measurement]],
+    layouts: Mapping[str, list[CommandRecord]],
+    interrupted: Interrupted,
+    commands: Iterable[CommandRecord],
+) -> list[CommandRecord]:
+    """Commands before the step that its numbers stand on."""
+    if not measurements[0][1].step.startswith(STEP):
+        return layouts.get(_storage_of(measurements), [])
+    return interrupted.before({c.command.partition(SETS)[2] for c in commands if SETS in c.command})
 
 
 def _storage_of(measurements: Sequence[tuple[int, Measurement]]) -> str:
@@ -115,7 +132,8 @@ def _storage_of(measurements: Sequence[tuple[int, Measurement]]) -> str:
     return measurements[0][1].step.rpartition("/")[0]
 
 
-def _answer(record: CommandRecord, output: Output) -> CommandResult:
+def answer_of(record: CommandRecord, output: Output) -> CommandResult:
+    """A recorded command with its outputs. Raises RunError for a missing output."""
     return CommandResult(
         record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
         record.elapsed_s, record.timeout_s, record.error,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from math import exp, log
 from typing import Final
 
@@ -22,8 +23,10 @@ SAMPLED: Final = 4
 """Nodes behind a leaf switch that must all fail on its rail, each with other partners."""
 ATTEMPTS: Final = 14
 """Repetitions of a job that failed once and then passed."""
-DOUBT: Final = 1e-3
+DOUBT: Final = 1e-4
 """Largest likelihood that an intermittent node gave all answers of what is named a faulty link."""
+WITNESSES: Final = 3
+"""Disjoint pairs of partners with which a node fails before it is named."""
 BUSY: Final = 0.7
 """Share of all nodes that are busy in a round; otherwise the idle ones run a job of their own."""
 TRIES: Final = 4
@@ -42,6 +45,10 @@ def locate(places: Places, run: Run, seed: int = 0) -> Result:
     return _Search(places, run, seed).result()
 
 
+class _TooManyJobs(Exception):
+    """The search ends; what has no name by then stays without one."""
+
+
 class _Search:
     def __init__(self, places: Places, run: Run, seed: int) -> None:
         self.places, self.run, self.seed, self.shuffles = places, run, seed, 0
@@ -54,16 +61,9 @@ class _Search:
         self.tries = 0
 
     def result(self) -> Result:
-        self._screen()
-        while len(self.history) < MOST_JOBS:
-            if suspects := self._suspects():
-                self._narrow(suspects)
-            elif failed := self._unexplained():
-                self._search_links(failed[-1])
-            elif missing := self._unverified():
-                self._round([missing[0]])
-            else:
-                break
+        with suppress(_TooManyJobs):
+            self._search()
+        self._suspect_units()
         ends = Counter(name for fault in self.faults if fault.kind is FaultKind.LINK for name in fault.nodes)
         sick = {fault.nodes[0] for fault in self.faults if fault.kind is FaultKind.NODE}
         several = [name for name, links in ends.items() if links > 1 and name not in sick]
@@ -73,10 +73,40 @@ class _Search:
         unlocated = [frozenset(job.nodes) for job in self._unexplained(True)] + self.unlocated
         doubtful = frozenset(name for nodes in unlocated for name in nodes)
         named = {name for fault in self.faults for name in fault.nodes}
-        cleared = frozenset(self.places.names) - named - doubtful
+        cleared = self._together(frozenset(self.places.names) - named - doubtful)
         return Result(
             tuple(self.faults), cleared, tuple(dict.fromkeys(unlocated)), tuple(self.rounds), tuple(self.history)
         )
+
+    def _together(self, names: frozenset[str]) -> frozenset[str]:
+        """Those of the nodes that pass one job together, so that each pair of them does."""
+        if len(names) < 2:
+            return frozenset()
+        if not any(good and job.nodes >= names and job.rails >= self.rails for job, good in self.history):
+            self._passes(names, busy=False)
+        together = (job.nodes & names for job, good in self.history if good and job.rails >= self.rails)
+        most = max(together, key=len, default=frozenset[str]())
+        return most if len(most) > 1 else frozenset()
+
+    def _search(self) -> None:
+        self._screen()
+        while True:
+            if suspects := self._suspects():
+                self._narrow(suspects)
+            elif failed := self._unexplained():
+                self._search_links(failed[-1])
+            elif missing := self._unverified():
+                self._round([missing[0]])
+            else:
+                return
+
+    def _suspect_units(self) -> None:
+        """Many sick nodes behind the same leaf switches are no names, but one set of suspects."""
+        for unit in self.places.units() if self.places.leaves or self.places.racks else ():
+            sick = [fault for fault in self.faults if fault.kind is FaultKind.NODE and fault.nodes[0] in unit]
+            if len(sick) >= SAMPLED:
+                self.faults = [fault for fault in self.faults if fault not in sick]
+                self.unlocated.append(frozenset(unit))
 
     def _screen(self) -> None:
         self._round([Job(frozenset(self.places.names), self.rails)])
@@ -86,6 +116,8 @@ class _Search:
 
     def _round(self, jobs: Sequence[Job], busy: bool = True) -> list[bool]:
         """Run jobs at once, beside one of all idle nodes if ``busy``. A job of one node passes: it does nothing."""
+        if len(self.history) >= MOST_JOBS:
+            raise _TooManyJobs
         real = [job for job in jobs if len(job.nodes) > 1]
         idle = frozenset(self.places.names).difference(*(job.nodes for job in real))
         filler = [Job(idle, self.rails)] if busy and real and len(idle) > (1 - BUSY) * len(self.places.names) else []
@@ -247,7 +279,9 @@ class _Search:
         first = [other for other in base if other in last.nodes]
         second = [other for other in base if other not in last.nodes] or first
         if not self._passes([name, *second], rails):
-            if not self._passes([name, *self._shuffled(base)[:2]], rails):  # few partners: none of them is sick
+            # few partners: none of them is sick; of the first ones: a link has its other end in one half only
+            few = self._shuffled(first if len(first) > 1 and second is not first else base)[:2]
+            if not self._passes([name, *few], rails):
                 self._refine(name, base, rails)
                 return
             if self._fails_with_all(name, base, rails):
@@ -334,7 +368,20 @@ class _Search:
         Jobs that chose one end say nothing about the other: any of their answers leads to some node.
         """
         named = Fault(FaultKind.LINK, (a, b))
+        others = len(self.faults)
         self.faults.append(named)
+        try:
+            if self._excludes_nodes(named, chose_b, chose_a, rails, DOUBT / (100 if others else 1)):
+                return True
+        except _TooManyJobs:
+            self.faults.remove(named)
+            raise
+        self.faults.remove(named)
+        return False
+
+    def _excludes_nodes(self, named: Fault, chose_b: range, chose_a: range, rails: frozenset[int], most: float) -> bool:
+        """Repeat until neither end alone gave the answers. ``most``: largest likelihood that one did."""
+        a, b = named.nodes
         pending = self._unverified()
         partners = [name for name in self.places.names if self._sound(name) >= rails and name not in (a, b)]
         for _ in range(2 * ATTEMPTS):
@@ -342,7 +389,7 @@ class _Search:
             if None in doubts:
                 break
             alone = any(not ok and job.nodes == {a, b} for job, ok in self.history)
-            if alone and all(doubt is not None and doubt <= DOUBT for doubt in doubts):
+            if alone and all(doubt is not None and doubt <= most for doubt in doubts):
                 return True
             if not alone:
                 self._passes([a, b], rails, busy=False)
@@ -353,7 +400,6 @@ class _Search:
                 self._round([Job(frozenset(pair), rails) for pair in pairs], busy=False)
             else:
                 self._passes([a, b], rails, busy=False)
-        self.faults.remove(named)
         return False
 
     def _apart_is_rarer(self, link: Fault) -> bool:
@@ -409,19 +455,21 @@ class _Search:
         return common or start
 
     def _fails_with_all(self, name: str, others: Sequence[str], rails: frozenset[int]) -> bool:
-        """Whether a node fails with each of three disjoint pairs of partners; it is then named.
+        """Whether a node fails with each of several disjoint pairs of partners; it is then named.
 
-        Large sets would hold faults of their own that are not named yet.
+        Large sets would hold faults of their own that are not named yet. Where there are other faults, there may be
+        more of them: more pairs must agree.
         """
         partners = self._shuffled([other for other in others if other != name])
-        sets = [partners[start : start + 2] for start in range(0, 6, 2) if partners[start:]]
+        count = WITNESSES + min(WITNESSES, len(self.faults))
+        sets = [partners[start : start + 2] for start in range(0, 2 * count, 2) if partners[start:]]
         for attempt in range(ATTEMPTS):
             if not sets:
                 break
             partners = sets[attempt % len(sets)]
             if not self._passes([name, *partners], rails):
                 sets.remove(partners)
-            elif attempt == 5 and len(sets) == 3:
+            elif attempt == 5 and len(sets) == count:
                 break
         if sets:
             return False

@@ -11,6 +11,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, TypeVar
 
+METRIC: Final = "group.faults"
+"""Number of named faults of a node; 0 for one that is cleared."""
+FAULTS: Final = "faults"
+"""Condition of such a number: what is named, in words."""
 ROWS: Final = 4
 COLUMNS: Final = 4
 Item = TypeVar("Item")

@@ -115,6 +115,8 @@ METRICS: dict[str, Metric] = {
         Metric("link.tcp_bandwidth_to_storage", "Gb/s", _UP, _RACK, ("storage", "clients"), "links",
                "iperf3 bits received by the storage's ports from all clients together",
                not_yet_by=("clients",)),
+        Metric("group.faults", "1", _DOWN, _NODE, ("engine", "op"), "links",
+               "faults of a node that group testing names: the node, its rail or leaf switch, a link of it"),
         # collectives; node: the GPUs of one node among themselves
         Metric("collective.busbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
                "bus bandwidth as nccl-tests defines it, out of place",

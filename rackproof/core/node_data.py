@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rackproof.core.texts import PRINTABLE, Drive, Host, Mac, PathId
+from rackproof.core.texts import PRINTABLE, Drive, Host, Mac, Name, PathId
 
 _HOST: Final = re.compile(r"[A-Za-z0-9:_][A-Za-z0-9:._%-]{0,254}")
 _USER: Final = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f-\x9f]{0,254}")
@@ -82,6 +82,8 @@ TESTS: Final[Mapping[str, Test]] = {
     "time_upstreams": ("a list of names or addresses", _list_of(_matches(Host))),
     **dict.fromkeys(("data_drive", "nfs_drive", "ceph_drive"), ("a path or pattern below /dev", _matches(Drive))),
     "scratch_drives": ("a list of paths or patterns below /dev", _list_of(_matches(Drive))),
+    "rack": _TEXT,
+    "leaf_switches": ("a list of names, one for each rail", _list_of(_matches(Name))),
     "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, dict)),
     **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
     **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),

@@ -25,3 +25,10 @@ def rounds(names: Sequence[str]) -> list[list[tuple[str, str]]]:
         plan.append(sorted(pairs, key=lambda pair: order[pair[0]]))
         seats = [seats[0], seats[-1], *seats[1:-1]]
     return plan
+
+
+def each_once(names: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """Rounds in which every node is in one pair; of an odd number the last one is paired with the first node again."""
+    schedule = rounds(names)[:1]
+    paired = {name for pairs in schedule for pair in pairs for name in pair}
+    return schedule + [[(schedule[0][0][0], name)] for name in names if schedule and name not in paired]

@@ -11,7 +11,8 @@ from ClusterShell.NodeSet import NodeSetException
 from rackproof.core.architecture import Architecture, Metadata, Weakening
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
-from rackproof.core.evidence import Measurement, NodeInfo, RunInfo
+from rackproof.core.evidence import Measurement, NodeInfo, RunInfo, Scope
+from rackproof.core.group_testing import METRIC
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
@@ -167,6 +168,27 @@ def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
     )
 
 
+def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
+    """How links were measured, where not all pairs were: by group testing."""
+    measurements = list(measurements)
+    tested = [m for m in measurements if m.metric == METRIC]
+    measured = [m for m in tested if m.samples]
+    if not tested:
+        return ()
+    names = {m.members[0] for m in tested}
+    pairs = {m.subject for m in measurements if m.scope is Scope.PAIR and names.issuperset(m.members)}
+    every = len(names) * (len(names) - 1) // 2
+    cleared = sum(not any(m.samples) for m in measured)
+    how = "no job gave a figure"
+    if measured:
+        had = measured[0].conditions
+        how = f"{had.get('jobs')} jobs in {had.get('rounds')} rounds ({measured[0].labels.get('engine')})"
+    return (
+        f"Links by group testing: {len(pairs)} of {every} pairs were measured; for the others {how} cleared"
+        f" {cleared} of {len(names)} nodes.",
+    )
+
+
 def _benchmark(metric: str) -> str:
     """Empty for a metric that this kit does not know."""
     return METRICS[metric].benchmark if metric in METRICS else ""
@@ -232,7 +254,7 @@ def area_of(verdict: Verdict, storage_classes: dict[str, str]) -> str:
     if family == "storage":
         name = verdict.labels.get("storage", "")
         return f"storage: {storage_classes.get(name, name or 'any')}"
-    return {"link": "links", "collective": "collectives"}.get(family, family)
+    return {"link": "links", "group": "links", "collective": "collectives"}.get(family, family)
 
 
 def area_order(area: str) -> tuple[int, int, str]:

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from rackproof.core import group_testing
 from rackproof.core.architecture.base import Figure
 from rackproof.core.architecture.claims import claim_problems
 from rackproof.core.architecture.coverage import coverage_problems
+from rackproof.core.architecture.criterion import Severity
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
@@ -59,6 +61,8 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         for dataset, made in profile.ingest.datasets.items() if profile.ingest else ():
             where = ("profiles", name, "ingest", "datasets", dataset, "storage")
             yield from known(where, made.storage, architecture.storage, "storage")
+        if profile.links and profile.links.groups:
+            yield from _groups(architecture, ("profiles", name, "links", "groups"), stored)
         if profile.collectives:
             yield from _collectives(architecture, ("profiles", name, "collectives"), profile.collectives)
         if profile.gpu and not (architecture.gpu and architecture.gpu.count):
@@ -79,6 +83,15 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
 
 WITHOUT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather", "scatter")}
 """Operations that the kit's own engines lack."""
+
+
+def _groups(architecture: Architecture, path: KeyPath, stored: bool) -> Iterator[Problem]:
+    if architecture.fabric is None:
+        yield Problem(path, "the architecture has no fabric")
+    metric = group_testing.METRIC
+    required = [c for c in architecture.criteria if c.metric == metric and c.severity is Severity.REQUIRED]
+    if not required and not stored:
+        yield Problem(path, f"what it names would fail nothing: no required criterion has the metric {metric}")
 
 
 def _collectives(architecture: Architecture, path: KeyPath, sizes: CollectiveProfile) -> Iterator[Problem]:

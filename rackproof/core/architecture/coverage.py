@@ -25,7 +25,9 @@ _OF_JOBS: Final = {
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
-_LINKS: Final = tuple(m.name for m in METRICS.values() if m.benchmark == "links" and m.name != _TO_STORAGE)
+_LINKS: Final = tuple(
+    metric.name for metric in METRICS.values() if metric.benchmark == "links" and metric.labels == ("rail",)
+)
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
 """Measured only where an entry asks for it."""
 _HOST_LINKS: Final = tuple(name for name in _LINKS if name != GPU_MEMORY)

@@ -131,6 +131,19 @@ class StorageProfile(Model):
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
 
 
+class GroupTests(Model):
+    """Group testing instead of all pairs: sets of nodes run one all-to-all each, in parallel."""
+
+    engine: Literal["nccl-tests", "mpi"]
+    bytes: int = Field(gt=0)
+    """Of every process."""
+    iterations: int = Field(ge=1)
+    warmup: int = Field(ge=0)
+    ranks_per_node: int = Field(default=1, ge=1)
+    least_gb_per_s: float = Field(gt=0, le=100_000)
+    """What every node sends to others on each rail, at least, GB/s; a set with less fails."""
+
+
 class LinkProfile(Model):
     rdma_block_bytes: int = 65536
     rdma_duration_s: int = Field(ge=1)
@@ -142,6 +155,8 @@ class LinkProfile(Model):
     """The group between whose nodes links are measured, as in criteria."""
     to_storage: tuple[Identifier, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Storages to whose servers all clients send at once, for ``link.tcp_bandwidth_to_storage``."""
+    groups: GroupTests | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None: all pairs are measured. Otherwise every node with one other; group testing stands for the other pairs."""
 
 
 Operation = Literal[

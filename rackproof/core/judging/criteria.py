@@ -19,9 +19,10 @@ from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, count
 from rackproof.core.judging.select import NoNumber
 from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_members
 from rackproof.core.metrics import METRICS
+from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.units import convert
-from rackproof.core.verdict import Verdict, template, trusted
+from rackproof.core.verdict import Verdict, amended, template, trusted
 
 BROKEN_SHARE = 100.0
 """A larger multiple of the reference is invalid."""
@@ -53,7 +54,10 @@ def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: N
                 for way in criterion.any_of
             ]
             verdicts = either(list(verdicts), ways)
-        yield from folded(attributed(verdicts)) if criterion.scope is Scope.PAIR else verdicts
+        if criterion.scope is Scope.PAIR:
+            names = numbers.members.group(criterion.members)
+            verdicts = folded(attributed(verdicts), numbers.covering(criterion.metric, names))
+        yield from verdicts
 
 
 class _Case:
@@ -111,8 +115,18 @@ class _Case:
         else:
             for name in members.bare(scope, self.names):
                 yield self._without(name, NoNumber(Status.UNMEASURED, no_device(scope, [name])))
-            for subject in members.subjects(scope, self.names):
-                yield self._judge(subject_name(scope, subject), subject, self.numbers.ask(self.question, subject))
+            for subject in self.numbers.subjects(self.asks.metric, scope, self.names):
+                name = subject_name(scope, subject)
+                if scope is Scope.PAIR and (suspects := self.numbers.suspects(self.asks.metric, subject)):
+                    yield self._uncovered(name, suspects)
+                else:
+                    yield self._judge(name, subject, self.numbers.ask(self.question, subject))
+
+    def _uncovered(self, subject: str, suspects: Sequence[str]) -> Verdict:
+        """A pair that was not scheduled, and that group testing does not cover."""
+        why = f"not measured, and group testing does not stand for {fold(suspects)}"
+        verdict = self._without(subject, NoNumber(Status.UNMEASURED, why))
+        return amended(verdict, blame=suspects[0]) if len(suspects) == 1 else verdict
 
     def _judge(self, subject: str, members: Sequence[str], number: Number | NoNumber) -> Verdict:
         if isinstance(number, NoNumber):

@@ -16,9 +16,14 @@ FEWEST: Final = 4
 """Number of nodes from which on pairs are folded; fewer nodes have no more pairs than nodes."""
 
 
-def folded(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Verdicts on pairs, by node; of fewer than ``FEWEST`` nodes, and verdicts on anything else, unchanged."""
+def folded(verdicts: Iterable[Verdict], remark: str = "") -> Iterator[Verdict]:
+    """Verdicts on pairs, by node; of fewer than ``FEWEST`` nodes, and verdicts on anything else, unchanged.
+
+    ``remark``: about pairs without a verdict, for every message.
+    """
     verdicts = list(verdicts)
+    if remark:
+        verdicts = [amended(verdict, message=f"{verdict.message}; {remark}") for verdict in verdicts]
     by_node: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         for end in verdict.subject.split("|"):
@@ -27,7 +32,7 @@ def folded(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
         yield from verdicts
         return
     for node, pairs in by_node.items():
-        own = [pair for pair in pairs if pair.status is not Status.FAIL or pair.blame not in _others(pair, node)]
+        own = [pair for pair in pairs if pair.blame not in _others(pair, node)]
         yield _of_node(node, own) if own else _without_pair(node, pairs)
 
 

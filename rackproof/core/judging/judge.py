@@ -181,7 +181,8 @@ def _judge(
     of_run: Iterable[Verdict] = (),
 ) -> Judgement:
     members = Members(architecture, run.nodes)
-    numbers = Numbers(index, members)
+    links = profile.links if (profile := architecture.profiles.get(run.profile)) else None
+    numbers = Numbers(index, members, grouped=links is not None and links.groups is not None)
     verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks, scope))
     verdicts.extend(of_run)
     if scope is not None and BENCH in scope.stages:

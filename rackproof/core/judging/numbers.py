@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
+from rackproof.core import group_testing
 from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
@@ -95,9 +96,12 @@ def unusable(number: Number, status: Status, why: str) -> NoNumber:
 class Numbers:
     """Answers to questions about the evidence of one run."""
 
-    def __init__(self, index: Index, members: Members) -> None:
+    def __init__(self, index: Index, members: Members, grouped: bool = False) -> None:
+        """``grouped``: the profile schedules links by group testing, which stands for pairs without a measurement."""
         self._index = index
         self.members = members
+        self._grouped = grouped
+        self._sound_nodes: dict[str, frozenset[str]] = {}
         self._remembered: dict[tuple[Question, str], dict[Sequence[str] | str, Number | NoNumber]] = {}
 
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
@@ -108,6 +112,51 @@ class Numbers:
         if self.members.simulated and self.members.replayed(question.metric, question.scope, members):
             answer = answer._replace(simulated=True)
         return _number(question, answer)
+
+    @cached_property
+    def cleared(self) -> frozenset[str]:
+        """Nodes that group testing cleared: all pairs of them passed a job together."""
+        asked = Question(group_testing.METRIC, Scope.NODE, frozenset(), Statistic.MAX)
+        names = self.members.group("all") if self._grouped else ()
+        answers = {name: self.ask(asked, (name,)) for name in names}
+        return frozenset(name for name, own in answers.items() if isinstance(own, Number) and own.value == 0)
+
+    def subjects(self, metric: str, scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Members that must have a number: of pairs without a measurement those that group testing does not cover."""
+        for members in self.members.subjects(scope, names):
+            if not self.covered(metric, scope, members):
+                yield members
+
+    def covered(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
+        """Whether group testing stands for a pair, of which no measurement was tried."""
+        return (
+            self._grouped
+            and scope is Scope.PAIR
+            and not self._index.tried(metric, scope, members)
+            and self._sound(metric).issuperset(members)
+        )
+
+    def covering(self, metric: str, names: Sequence[str]) -> str:
+        """What group testing contributes to a criterion over pairs, in words; empty without it."""
+        if not self._grouped:
+            return ""
+        count = sum(self.covered(metric, Scope.PAIR, pair) for pair in self.members.subjects(Scope.PAIR, names))
+        return f"{count} other pairs of the rack were not scheduled: group testing cleared both of their nodes"
+
+    def suspects(self, metric: str, members: Sequence[str]) -> tuple[str, ...]:
+        """Ends of a pair without a measurement that group testing did not clear, or that were measured with no node.
+
+        Empty without group testing.
+        """
+        if not self._grouped or self._index.tried(metric, Scope.PAIR, members):
+            return ()
+        return tuple(name for name in members if name not in self._sound(metric))
+
+    def _sound(self, metric: str) -> frozenset[str]:
+        """Cleared nodes whose metric was tried with another node."""
+        if metric not in self._sound_nodes:
+            self._sound_nodes[metric] = self.cleared & self._index.ends_of_pairs(metric)
+        return self._sound_nodes[metric]
 
     def ask_part(self, question: Question, names: Sequence[str]) -> tuple[Number | NoNumber, frozenset[str]]:
         """The rack's number measured on nodes of ``names`` only, and those nodes."""
@@ -142,7 +191,10 @@ class Numbers:
         scope = question.scope
         if why := self.members.nothing(scope, names):
             return NoNumber(Status.UNMEASURED, why), {}
-        answers = {subject_name(scope, m): self.ask(question, m) for m in self.members.subjects(scope, names)}
+        subjects = self.subjects(question.metric, scope, names)
+        answers = {subject_name(scope, m): self.ask(question, m) for m in subjects}
+        if not answers:
+            return NoNumber(Status.UNMEASURED, f"no measurement of {question.metric}"), {}
         values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
         raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
         records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
@@ -205,6 +257,8 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
         remarks.append(f"the latest of {answer.replaced + 1} measurements")
     if answer.later is not None:
         remarks.append(f"a later attempt failed: {answer.later}")
+    if answer.faults:
+        remarks.append(answer.faults)
     return Number(
         value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None,
         "" if metric.of_content else answer.starved,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.group_testing import FAULTS
 from rackproof.core.judging.members import subject_name
 from rackproof.core.metrics import DAMAGE
 from rackproof.core.rack import fold
@@ -49,6 +50,8 @@ class Answer(NamedTuple):
     """Who else used the nodes."""
     damage: tuple[str, ...] = ()
     """Places of wrong content."""
+    faults: str = ""
+    """What group testing names."""
 
 
 class NoNumber(NamedTuple):
@@ -123,6 +126,7 @@ class Index:
             starved(measurement.conditions),
             str(measurement.conditions.get(IN_USE, "")),
             tuple(map(str, measurement.conditions.get(DAMAGE, ()))),
+            str(measurement.conditions.get(FAULTS, "")),
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -137,6 +141,15 @@ class Index:
     def metrics(self) -> frozenset[str]:
         """Metrics of which a measurement was tried."""
         return frozenset(metric for metric, _, _ in self._by_subject)
+
+    def tried(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
+        """Whether there is any measurement of the metric on these members, also one without samples."""
+        return (metric, scope.value, subject_name(scope, members)) in self._by_subject
+
+    def ends_of_pairs(self, metric: str) -> frozenset[str]:
+        """Nodes of all pairs of which a measurement of the metric was tried."""
+        pairs = (subject for name, scope, subject in self._by_subject if name == metric and scope == Scope.PAIR.value)
+        return frozenset(end for pair in pairs for end in pair.split("|"))
 
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | NoNumber:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.

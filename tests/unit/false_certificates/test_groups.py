@@ -1,0 +1,474 @@
+"""Group testing in a run: every fault by name, no healthy node named, no node cleared by a silent answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackproof.bench.groups import places_of
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.cli import proof, runs
+from rackproof.core.architecture import Architecture, Criterion, LinkProfile, Profile
+from rackproof.core.architecture.consistency import problems
+from rackproof.core.evidence import Kind, Measurement, Record, Scope
+from rackproof.core.group_testing import METRIC
+from rackproof.core.judging.judge import judge
+from rackproof.core.rack import Rack
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.run import stages
+from tests.unit.fakes import scripted, virtual_rack
+from tests.unit.false_certificates import racks
+from tests.unit.false_certificates.edited import chained
+from tests.unit.false_certificates.racks import World, world
+from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
+from tests.unit.judging import criterion, document, info_of_nodes
+
+__all__ = ["world"]
+
+COUNT = 24
+NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]
+GROUPS = {
+    "engine": "mpi", "bytes": 1 << 20, "iterations": 3, "warmup": 1, "ranks_per_node": 1, "least_gb_per_s": 0.2,
+}  # fmt: skip
+LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "groups": GROUPS}
+RDMA = "link.rdma_write_bandwidth"
+
+
+@cache
+def architecture(engine: str = "mpi", groups: bool = True) -> Architecture:
+    rack = virtual_rack()
+    assert rack.fabric is not None
+    links = LINKS | {"groups": GROUPS | {"engine": engine} if groups else None}
+    pair = {"scope": "pair", "pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}, "where": {"rail": ["0", "1"]}}
+    none = {"scope": "node", "pass": {"op": "le", "value": 0, "unit": "1"}, "where": {"engine": engine}}
+    criteria = (
+        criterion(id="rdma", metric=RDMA, members="gpu", **pair),
+        criterion(id="groups", metric=METRIC, members="gpu", **none),
+    )
+    return rack.model_copy(
+        update={
+            "fabric": rack.fabric.model_copy(update={"rails": 2}),
+            "gpu": None,
+            "profiles": {"lab": Profile(links=LinkProfile.model_validate(links))},
+            "criteria": tuple(Criterion.model_validate(one) for one in criteria),
+        }
+    )
+
+
+def measure(
+    folder: Path, nodes: GroupNodes, rack: Rack, only: str = "links/groups", engine: str = "mpi"
+) -> dict[str, Measurement]:
+    """Numbers of group testing by node."""
+    made = architecture(engine)
+    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith(only)]
+    with scripted(folder, nodes.answer, rack, made) as session:
+        session.store.append(Kind.STAGE, {"stage": "bench", "event": "begin"})
+        run_steps(session, steps, set(), lambda text: None)
+    return numbers(folder)
+
+
+def numbers(folder: Path) -> dict[str, Measurement]:
+    bodies = [r.body for r in read_records(folder) if r.kind is Kind.MEASUREMENT and r.body["metric"] == METRIC]
+    return {body["members"][0]: Measurement.model_validate(body) for body in bodies}
+
+
+def faults(folder: Path, records: Sequence[Record] | None = None, engine: str = "mpi") -> list[str]:
+    every = disproven(
+        records or read_records(folder), partial(read_raw, folder), architecture(engine), "lab", node_infos(rack_of(24))
+    )
+    return list(every.values())
+
+
+def named(made: dict[str, Measurement]) -> dict[str, str]:
+    """What is named, by node with a number above zero."""
+    return {node: one.conditions["faults"] for node, one in made.items() if any(one.samples)}
+
+
+def unknown(made: dict[str, Measurement]) -> set[str]:
+    return {node for node, one in made.items() if not one.samples}
+
+
+@pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
+def test_a_healthy_rack_is_cleared_in_three_rounds(tmp_path: Path, engine: str) -> None:
+    nodes = nodes_of(rack_of(COUNT))
+    made = measure(tmp_path, nodes, rack_of(COUNT), engine=engine)
+    assert set(made) == set(NAMES)
+    for one in made.values():
+        assert one.reason is None, one.reason
+        assert one.samples == (0.0,)
+        assert one.conditions["rounds"] == 3
+        assert one.conditions["method"] == "group testing"
+        assert one.companions["least_rate_gb_per_s"][0] >= 0.2
+    assert faults(tmp_path, engine=engine) == []
+
+
+NODE, OTHER = frozenset({"gpu-05"}), frozenset({"gpu-05", "gpu-18"})
+UNIT = frozenset(f"gpu-{k:02d}" for k in range(9, 17))
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (Fault(NODE), "gpu-05"),
+        (Fault(NODE, rail=1), "rail 1 of gpu-05"),
+        (Fault(OTHER, link=True), "between gpu-18 and gpu-05"),
+        (Fault(UNIT, rail=0), "leaf switch of rail 0 (gpu-09 … gpu-16)"),
+        (Fault(NODE, passes=4), "gpu-05"),
+        (Fault(NODE, shows=wrong), "gpu-05"),
+    ],
+)
+def test_every_fault_has_its_name_and_no_healthy_node_has_one(
+    tmp_path: Path, fault: Fault, words: str, engine: str
+) -> None:
+    if engine != "mpi" and fault.shows is not slow:
+        pytest.skip("the changes are of the kit's own engine")
+    fault.seen = 0
+    if engine == "nccl-tests":
+        fault = Fault(fault.nodes, fault.rail, fault.link, slow_table, fault.passes)
+    nodes = nodes_of(rack_of(COUNT), [fault])
+    made = measure(tmp_path, nodes, rack_of(COUNT), engine=engine)
+    assert {n: w.removesuffix(", intermittent") for n, w in named(made).items()} == dict.fromkeys(fault.nodes, words)
+    assert not unknown(made)
+    assert faults(tmp_path, engine=engine) == []
+
+
+def slow_table(text: str) -> str:
+    """A table of nccl-tests with a tenth of the rate."""
+    lines = []
+    for line in text.splitlines():
+        words = line.split()
+        if words and words[0].isdecimal():
+            for at, factor in ((5, 10), (6, 0.1), (7, 0.1), (9, 10), (10, 0.1), (11, 0.1)):
+                words[at] = f"{float(words[at]) * factor:.4f}"
+        lines.append(" ".join(words) if words and words[0].isdecimal() else line)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def cut(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def empty(text: str) -> str:
+    return ""
+
+
+def of_another_operation(text: str) -> str:
+    return text.replace('"alltoall"', '"all_reduce"')
+
+
+def unchecked(text: str) -> str:
+    return text.replace('"wrong": 0', '"wrong": null')
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("shows", [HANG, "connection lost", cut, empty, of_another_operation, unchecked])
+def test_a_node_whose_jobs_give_no_figure_is_neither_cleared_nor_failed(
+    tmp_path: Path, shows: Callable[[str], str] | str
+) -> None:
+    made = measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE, shows=shows)]), rack_of(COUNT))
+    assert unknown(made) == NODE
+    assert "names gpu-05, and no proven figure shows it" in (made["gpu-05"].reason or "")
+    assert named(made) == {}
+    assert faults(tmp_path) == []
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("shows", [HANG, cut, empty, of_another_operation, unchecked])
+def test_where_no_job_gives_a_figure_no_node_is_cleared(tmp_path: Path, shows: Callable[[str], str] | str) -> None:
+    every = Fault(frozenset(NAMES), shows=shows)
+    made = measure(tmp_path, nodes_of(rack_of(COUNT), [every]), rack_of(COUNT))
+    assert unknown(made) == set(NAMES)
+
+
+def test_traffic_on_another_port_clears_no_node(tmp_path: Path) -> None:
+    nodes = nodes_of(rack_of(COUNT))
+    nodes.way = lambda port: "fabric0"
+    made = measure(tmp_path, nodes, rack_of(COUNT))
+    assert unknown(made) == set(NAMES)
+
+
+def test_a_silent_node_is_left_out_and_the_others_are_searched(tmp_path: Path) -> None:
+    nodes, rack, made = nodes_of(rack_of(COUNT)), rack_of(COUNT), architecture()
+    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
+    with scripted(tmp_path, nodes.answer, rack, made) as session:
+        session.fleet.dead.add("gpu-07")  # type: ignore[attr-defined]
+        run_steps(session, steps, set(), lambda text: None)
+    assert unknown(numbers(tmp_path)) == {"gpu-07"}
+    assert not any("gpu-07" in job for job in nodes.jobs)
+    assert faults(tmp_path) == []
+
+
+def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> None:
+    nodes, rack, made = nodes_of(rack_of(COUNT)), rack_of(COUNT), architecture()
+    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
+    with scripted(tmp_path, nodes.answer, rack, made) as session:
+        dead = session.fleet.dead  # type: ignore[attr-defined]
+
+        def lose(number: int) -> None:
+            if number == 1:
+                dead.add("gpu-07")
+                nodes.faults.append(Fault(frozenset({"gpu-07"}), shows=HANG))
+
+        nodes.before_job = lose
+        run_steps(session, steps, set(), lambda text: None)
+    found = numbers(tmp_path)
+    assert "gpu-07" in unknown(found)
+    assert named(found) == {}
+    assert len(unknown(found)) == 1
+
+
+# the judge
+
+
+def verdicts(measurements: Sequence[Measurement], rack: Rack, made: Architecture | None = None) -> list[Verdict]:
+    run = info_of_nodes(node_infos(rack), profile="lab")
+    judged = judge(made or architecture(), run, measurements, [])
+    return [verdict for verdict in judged.verdicts if verdict.id.partition("[")[0] in ("rdma", "groups")]
+
+
+def all_numbers(folder: Path) -> list[Measurement]:
+    return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+
+
+def with_links(folder: Path, *faulty: Fault) -> list[Measurement]:
+    measure(folder, nodes_of(rack_of(COUNT), faulty), rack_of(COUNT), only="links/")
+    return all_numbers(folder)
+
+
+def statuses(made: Sequence[Verdict], id_: str) -> dict[str, Status]:
+    worst: dict[str, Status] = {}
+    for verdict in made:
+        if verdict.id.startswith(id_):
+            worst[verdict.subject] = max(worst.get(verdict.subject, Status.PASS), verdict.status, key=lambda s: s.rank)
+    return worst
+
+
+def test_pairs_that_were_not_scheduled_are_no_gap_where_group_testing_cleared_both_ends(tmp_path: Path) -> None:
+    measured = with_links(tmp_path)
+    pairs = [m for m in measured if m.metric == RDMA]
+    assert len(pairs) == COUNT // 2 * 2  # each node once, on two rails
+    made = verdicts(measured, rack_of(COUNT))
+    assert statuses(made, "rdma") == dict.fromkeys(NAMES, Status.PASS)
+    assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS)
+    text = next(verdict.message for verdict in made if verdict.id.startswith("rdma"))
+    assert "264 other pairs of the rack were not scheduled: group testing cleared both of their nodes" in text
+
+
+def test_without_group_testing_every_pair_that_was_not_scheduled_is_a_gap(tmp_path: Path) -> None:
+    measured = with_links(tmp_path)
+    pairs_only = [m for m in measured if m.metric != METRIC]
+    assert set(statuses(verdicts(pairs_only, rack_of(COUNT)), "rdma").values()) == {Status.UNMEASURED}
+    elsewhere = verdicts(measured, rack_of(COUNT), architecture(groups=False))
+    assert set(statuses(elsewhere, "rdma").values()) == {Status.UNMEASURED}
+
+
+def test_the_node_that_is_not_cleared_has_the_gap_alone(tmp_path: Path) -> None:
+    measured = with_links(tmp_path, Fault(NODE))
+    made = verdicts(measured, rack_of(COUNT))
+    assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS) | {"gpu-05": Status.FAIL}
+    assert statuses(made, "rdma") == dict.fromkeys(NAMES, Status.PASS) | {"gpu-05": Status.UNMEASURED}
+    failed = next(verdict for verdict in made if verdict.status is Status.FAIL)
+    assert "gpu-05" in failed.message
+
+
+def test_a_node_that_was_measured_with_no_other_is_a_gap(tmp_path: Path) -> None:
+    measured = [m for m in with_links(tmp_path) if not (m.metric == RDMA and "gpu-03" in m.members)]
+    gaps = {node for node, status in statuses(verdicts(measured, rack_of(COUNT)), "rdma").items()
+            if status is Status.UNMEASURED}  # fmt: skip
+    assert "gpu-03" in gaps
+    everyone = [m for m in measured if m.metric != RDMA]
+    assert set(statuses(verdicts(everyone, rack_of(COUNT)), "rdma").values()) == {Status.UNMEASURED}
+
+
+# the evidence
+
+
+def edited_number(records: Sequence[Record], node: str, **fields: Any) -> list[Record]:
+    def change(record: Record) -> dict[str, Any]:
+        own = record.kind is Kind.MEASUREMENT and record.body["members"] == [node]
+        return record.body | fields if own else record.body
+
+    return chained((record.kind, change(record)) for record in records)
+
+
+def test_a_cleared_node_that_was_named_is_disproven(tmp_path: Path) -> None:
+    measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE)]), rack_of(COUNT))
+    records = read_records(tmp_path)
+    assert faults(tmp_path, records) == []
+    (why,) = faults(tmp_path, edited_number(records, "gpu-05", samples=[0.0]))
+    assert "recorded 0 1, its raw output gives 1" in why
+
+
+def test_without_its_failed_jobs_a_search_clears_no_node(tmp_path: Path) -> None:
+    measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE)]), rack_of(COUNT))
+    records = read_records(tmp_path)
+    launched = [r for r in records if r.kind is Kind.COMMAND and "sets of nodes" in r.body["command"]]
+    for gone in launched[:6]:
+        kept = chained((r.kind, r.body) for r in records if r is not gone)
+        edited = edited_number(kept, "gpu-05", samples=[0.0])
+        assert faults(tmp_path, edited)
+
+
+# resume
+
+
+def interrupted(folder: Path, nodes: GroupNodes, at: int, lost: str = "") -> None:
+    """A search that ends with an interrupt before launch ``at``."""
+
+    def interrupt(number: int) -> None:
+        if number == at:
+            raise KeyboardInterrupt
+
+    nodes.before_job = interrupt
+    rack, made = rack_of(COUNT), architecture()
+    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
+    with scripted(folder, nodes.answer, rack, made) as session:
+        session.store.append(Kind.STAGE, {"stage": "bench", "event": "begin"})
+        with pytest.raises(KeyboardInterrupt):
+            run_steps(session, steps, set(), lambda text: None)
+        if lost:
+            session.lose(lost, "connection lost")
+    nodes.before_job = lambda number: None
+
+
+def test_an_interrupted_search_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole = nodes_of(rack_of(COUNT), [Fault(NODE, rail=1)])
+    measure(tmp_path / "whole", whole, rack_of(COUNT))
+    nodes = nodes_of(rack_of(COUNT), [Fault(NODE, rail=1)])
+    interrupted(tmp_path / "run", nodes, 20)
+    ran = len(nodes.jobs)
+    again = measure(tmp_path / "run", nodes, rack_of(COUNT))
+    assert named(again) == {"gpu-05": "rail 1 of gpu-05"}
+    assert not unknown(again), again["gpu-01"].reason
+    assert len(nodes.jobs) <= len(whole.jobs) + 8  # jobs of the round that was interrupted
+    assert len(nodes.jobs) - ran < len(whole.jobs)
+    assert faults(tmp_path / "run") == []
+
+
+def test_a_lost_node_lets_the_search_begin_anew(tmp_path: Path) -> None:
+    nodes = nodes_of(rack_of(COUNT))
+    interrupted(tmp_path, nodes, 4, lost="gpu-03")
+    nodes.jobs.clear()
+    assert not unknown(measure(tmp_path, nodes, rack_of(COUNT)))
+    assert len(nodes.jobs[0]) == COUNT
+    assert faults(tmp_path) == []
+
+
+# the plan
+
+
+def test_each_node_is_measured_with_one_other(tmp_path: Path) -> None:
+    for count in (2, 3, 8, 9):
+        steps = plan_steps(architecture(), "lab", rack_of(count))
+        pairs = {m.members for step in steps for m in step.expects if m.metric == RDMA}
+        assert {name for pair in pairs for name in pair} == set(NAMES[:count])
+        assert len(pairs) == -(-count // 2)
+        lossy = {m.members for step in steps for m in step.expects if m.metric == "link.loss"}
+        assert sum("storage-01" in pair for pair in lossy) == count
+        assert len(lossy) == count + len(pairs)
+
+
+def test_the_inventory_names_racks_and_leaf_switches() -> None:
+    known = places_of(rack_of(COUNT), NAMES, 2)
+    assert [len(unit) for unit in known.units()] == [8, 8, 8]
+    assert known.leaves["gpu-09"] == ("leaf-1-0", "leaf-1-1")
+    assert len(places_of(rack_of(COUNT, known=False), NAMES, 2).units()) == 1
+
+
+def test_an_architecture_with_group_testing_judges_what_it_names() -> None:
+    made = architecture()
+    without = made.model_copy(update={"criteria": made.criteria[:1]})
+    texts = [p.message for p in problems(without) if "groups" in p.path]
+    assert texts == ["what it names would fail nothing: no required criterion has the metric group.faults"]
+    assert not [p for p in problems(made) if "groups" in p.path]
+    assert made.criteria[1].scope is Scope.NODE
+
+
+# the whole command
+
+
+def certifying(world: World, monkeypatch: pytest.MonkeyPatch, nodes: GroupNodes) -> None:
+    """``certify`` on a rack of 9 GPU nodes with two rails."""
+    rack = rack_of(9, known=False)
+    names = tuple(node.name for node in rack.nodes)
+    rail = {"where": {"rail": ["0", "1"]}, "scope": "pair"}
+    criteria = [
+        criterion(id="rdma", metric=RDMA, members="gpu",
+                  **{"pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}}, **rail),
+        criterion(id="tcp", metric="link.tcp_bandwidth", members="gpu",
+                  **{"pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}}, **rail),
+        criterion(id="again", metric="link.tcp_retransmitted", **rail,
+                  **{"pass": {"op": "le", "value": 3, "unit": "percent"}}),
+        criterion(id="retries", metric="link.rdma_retries", **rail, **{"pass": {"op": "le", "value": 50, "unit": "1"}}),
+        criterion(id="latency", metric="link.rdma_write_latency", **rail,
+                  **{"pass": {"op": "le", "value": 100, "unit": "us"}}),
+        criterion(id="loss", metric="link.loss", members="all", **rail,
+                  **{"pass": {"op": "le", "value": 1, "unit": "percent"}}),
+        criterion(id="delay", metric="link.round_trip", members="all", **rail,
+                  **{"pass": {"op": "le", "value": 15, "unit": "ms"}}),
+        criterion(id="groups", metric=METRIC, where={}, members="gpu", scope="node",
+                  **{"pass": {"op": "le", "value": 0, "unit": "1"}}),
+    ]  # fmt: skip
+    made = document(
+        *criteria,
+        fabric={"kind": "soft-roce", "mtu": 9000, "rails": 2, "rdma_prefix": "rxe"},
+        profiles={"full": {"links": LINKS}},
+    )
+    (world.folder / "architectures/small.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
+    monkeypatch.setattr(racks, "NODES", names)
+    monkeypatch.setattr(racks, "GPU", names[1:])
+    world.machines = {name: number for number, name in enumerate(names)}
+    world.boots = dict.fromkeys(names, 1)
+    world.computers = {name: racks.Machine() for name in names}
+    plain = world.answer
+    world.answer = lambda node, command: plain(node, command) or nodes.answer(node, command)  # type: ignore[method-assign]
+    for module in (stages, proof):
+        monkeypatch.setattr(module, "plan_steps", plan_steps)
+    monkeypatch.setattr(runs, "load_rack", lambda inventory: Rack(inventory, rack.nodes))
+
+
+def test_certify_names_the_rail_and_the_method(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = nodes_of(rack_of(9, known=False), [Fault(frozenset({"gpu-04"}), rail=1)])
+    certifying(world, monkeypatch, nodes)
+    result = world.certify()
+    assert result.exit_code == 1, result.output
+    failed = {v["subject"]: v["message"] for v in world.certificate()["verdicts"] if v["status"] == "FAIL"}
+    assert failed.keys() == {"gpu-04"}
+    assert "rail 1 of gpu-04" in failed["gpu-04"]
+    method = "Links by group testing: 5 of 36 pairs were measured"
+    assert any(text.startswith(method) for text in world.certificate()["caveats"])
+    assert method in result.output.replace("\n", " ")
+    assert method in world.page()
+
+
+def test_certify_of_a_healthy_rack_resumes_and_is_judged_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = nodes_of(rack_of(9, known=False))
+    certifying(world, monkeypatch, nodes)
+
+    def interrupt(number: int) -> None:
+        if number == 6:
+            raise KeyboardInterrupt
+
+    nodes.before_job = interrupt
+    assert world.run("certify", "a.py", "--quiet").exit_code == 130
+    ran = len(nodes.jobs)
+    nodes.before_job = lambda number: None
+    result = world.certify("--resume", "latest")
+    assert result.exit_code == 0, result.output
+    assert world.certificate()["outcome"] == "CERTIFIED"
+    assert len(nodes.jobs) - ran < 18  # all of them are 9 jobs on two rails
+    assert "group testing continues after" in (world.runs[-1] / "run.log").read_text()
+    again = world.run("judge", str(world.runs[-1]))
+    assert again.exit_code == 0, again.output
