@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -141,8 +142,13 @@ class Outcome:
         ]
 
     def blamed(self) -> list[Fault]:
-        """Names of nodes, links and rails without a fault."""
-        return [named for named in self.result.faults if not any(_blames(fault, named) for fault in self.faults)]
+        """Names of nodes, links and rails without a fault. A node with two faulty links may stand for them."""
+        ends = Counter(node for fault in self.faults if fault.kind == "link" for node in fault.nodes)
+        return [
+            named
+            for named in self.result.faults
+            if not any(_blames(fault, named) for fault in self.faults) and max(ends[node] for node in named.nodes) < 2
+        ]
 
     def falsely_cleared(self) -> list[Sick]:
         """Faults that are always there, and none of whose nodes is left without a clearance."""

@@ -82,7 +82,8 @@ class _Search:
         """Those of the nodes that pass one job together, so that each pair of them does."""
         if len(names) < 2:
             return frozenset()
-        if not any(good and job.nodes >= names and job.rails >= self.rails for job, good in self.history):
+        shown = any(good and job.nodes >= names and job.rails >= self.rails for job, good in self.history)
+        if not shown and len(self.history) < MOST_JOBS:
             self._passes(names, busy=False)
         together = (job.nodes & names for job, good in self.history if good and job.rails >= self.rails)
         most = max(together, key=len, default=frozenset[str]())
@@ -280,8 +281,8 @@ class _Search:
         second = [other for other in base if other not in last.nodes] or first
         if not self._passes([name, *second], rails):
             # few partners: none of them is sick; of the first ones: a link has its other end in one half only
-            few = self._shuffled(first if len(first) > 1 and second is not first else base)[:2]
-            if not self._passes([name, *few], rails):
+            few = self._shuffled(first if len(first) > 1 and second is not first else base)
+            if not any(self._passes([name, *pair], rails) for pair in (few[:2], few[2:4] or few[:2])):
                 self._refine(name, base, rails)
                 return
             if self._fails_with_all(name, base, rails):

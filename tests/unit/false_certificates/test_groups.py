@@ -223,10 +223,9 @@ def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> Non
 
         nodes.before_job = lose
         run_steps(session, steps, set(), lambda text: None)
-    found = numbers(tmp_path)
-    assert "gpu-07" in unknown(found)
-    assert named(found) == {}
-    assert len(unknown(found)) == 1
+    made_numbers = numbers(tmp_path)
+    assert unknown(made_numbers) == {"gpu-07"}
+    assert named(made_numbers) == {}
 
 
 # the judge
