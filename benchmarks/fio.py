@@ -40,7 +40,7 @@ from rackproof.core.rack import Node, Rack
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
 from rackproof.parse.fio import parse_fio
-from rackproof.remote.ssh import Fleet
+from rackproof.remote.fleet import Fleet
 
 BAR = 0.02
 ARCHITECTURE = Path(__file__).parents[1] / "architectures" / "virtual-rack.yaml"
