@@ -17,24 +17,16 @@ from rackproof.bench.fio_launch import (
     VERIFY,
     VERIFY_READ,
 )
-from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage_commands import folders_of
-from rackproof.bench.storage_reader import NAME, read_storage
-from rackproof.bench.storage_runs import runs_of
+from rackproof.bench.whole_files import SLOWEST, TYPICAL, results
 from rackproof.core.architecture import Storage, WholeFile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, command_line, render_whole
-from rackproof.core.rack import fold
 from rackproof.core.wording import counted
-from rackproof.parse import ParseError
 
 _WRITE = {**VERIFY, "do_verify": "0", "verify_state_save": "0"}
 """Options of the write."""
-_SLOWEST = 1e6
-"""B/s of the slowest client that is waited for, beside the margin of every run."""
-_TYPICAL = 20e6
-"""B/s of a client for the estimate."""
 
 
 def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: list[str]) -> Step:
@@ -49,10 +41,10 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
         clients.write_files()
         if not clients.lost:
             _write_and_read(clients, job)
-        yield from _results(clients, places)
+        yield from results(clients, places)
 
     runs = 3 if storage.class_ != "local" and len(names) > 1 else 2
-    seconds = runs * (SETUP_S + job.file_bytes / _TYPICAL)
+    seconds = runs * (SETUP_S + job.file_bytes / TYPICAL)
     title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
     folders = ":".join(folders_of(storage, names[0])) if names else ""
     written = render_whole(f"{name}{CHECKED_WRITE}", job, folders, "write", _WRITE)
@@ -63,7 +55,7 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
     """All runs, up to the first one that loses a client."""
-    limit, names = job.file_bytes / _SLOWEST, clients.clients
+    limit, names = job.file_bytes / SLOWEST, clients.clients
 
     def run(end: str, rw: str, options: Mapping[str, str]) -> bool:
         name = f"{clients.name}{end}"
@@ -75,15 +67,3 @@ def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
     if written and run(CHECKED_BY_WRITER, "read", VERIFY_READ) and clients.storage.class_ != "local" and len(names) > 1:
         clients.owners = dict(zip(names, [*names[1:], names[0]], strict=True))
         run(CHECKED_BY_OTHER, "read", VERIFY_READ)
-
-
-def _results(clients: StorageClients, places: list[Measurement]) -> Iterator[Measurement]:
-    lost, answers = clients.lost, clients.answers
-    why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
-    read = read_storage(answers, clients.session.architecture)
-    raw = outputs_of(run.launch.answer for run in runs_of(answers))
-    for place in places:
-        try:
-            yield unmeasured(place, why, raw) if lost else reading_of(place, read, NAME)
-        except ParseError as error:
-            yield unmeasured(place, str(error), raw)

@@ -22,7 +22,7 @@ from rackproof.bench.reading import Reading
 from rackproof.bench.storage_commands import AFTER, BEFORE
 from rackproof.bench.storage_conditions import cached_at_start, conditions_of
 from rackproof.bench.storage_proof import check_mounts, check_options
-from rackproof.bench.storage_result import messages_of, proven
+from rackproof.bench.storage_result import messages_of, whole
 from rackproof.bench.storage_runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -94,9 +94,7 @@ def _check_whole(run: Run, node: str, storage: Storage) -> None:
     """The run moved every byte of its file once. Raises ParseError."""
     if not run.launch.answer.ok and not any(map(found_damage, run.launch.entries.values())):
         raise ParseError("fio", run.launch.answer.why)
-    moved, size = proven(run, node, storage).moved.io_bytes, int(run.launch.jobs[node]["size"])
-    if moved != size:
-        raise ParseError("fio", f"expected {size} B of {node}'s file, actual {moved} B")
+    whole(run, node, storage)
 
 
 def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[str]:

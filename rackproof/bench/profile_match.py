@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.checkpoint_reader import CHECKPOINT
 from rackproof.bench.fio_launch import DAMAGE, SHARED, SYNCED
 from rackproof.bench.gpu_reader import TESTS, WHAT
 from rackproof.bench.knee_reader import KNEE
@@ -25,12 +26,14 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     part = measurement.metric.partition(".")[0]
     expected: dict[str, Any] = {}
     actual: dict[str, Any] = dict(reading.conditions)
-    if part == "storage" and profile.storage is not None:
+    if part in ("storage", "checkpoint") and profile.storage is not None:
         workload = actual["workload"]
         if measurement.metric in KNEE:
             return _difference(_of_knee(profile.storage.knee), workload)
         if measurement.metric == DAMAGE:
             return _difference(_of_file(profile.storage.integrity), workload)
+        if measurement.metric in CHECKPOINT:
+            return _difference(_of_file(profile.storage.checkpoint), workload)
         job = profile.storage.jobs.get(workload.get("rw"))
         if measurement.metric == "storage.random_read_bandwidth":
             block = measurement.labels["block_bytes"]
@@ -76,7 +79,7 @@ def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
 
 
 def _of_file(sizes: WholeFile | None) -> dict[str, Any]:
-    return {"integrity": "none"} if sizes is None else sizes.model_dump(mode="json")
+    return {"files": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
 
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rackproof.bench import integrity, knee
+from rackproof.bench import checkpoint, integrity, knee
 from rackproof.bench.client_runs import SETUP_S, StorageClients
 from rackproof.bench.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.reading import outputs_of
@@ -56,6 +56,8 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         if profile.synced_writes:
             places = _places(name, profile.synced_writes, (SYNCED,), clients, f"storage/{name}/synced", scaled=False)
             steps.append(_step(storage, profile.synced_writes, layout, clients, places))
+        if profile.checkpoint:
+            steps.append(checkpoint.step(name, storage, profile.checkpoint, layout, clients))
         if profile.integrity:
             steps.append(integrity.step(name, storage, profile.integrity, layout, clients))
         if profile.knee:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
+from rackproof.bench.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.integrity_reader import read_integrity
 from rackproof.bench.knee_reader import KNEE, read_knee
@@ -56,6 +57,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         storage = architecture.storage[measurement.labels["storage"]]
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
+        if measurement.metric in CHECKPOINT:
+            return read_checkpoint(every, measurement, storage)
         if measurement.metric == DAMAGE:
             return read_integrity(every, measurement, storage)
         nodes = list(measurement.members)

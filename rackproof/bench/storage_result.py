@@ -61,6 +61,15 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
     return Proven(entry, moved, numbers)
 
 
+def whole(run: Run, node: str, storage: Storage) -> Proven:
+    """The result of a client that moved every byte of its files once. Raises ParseError."""
+    result, job = proven(run, node, storage), run.launch.jobs[node]
+    size = int(job["size"]) * int(job["numjobs"])
+    if result.moved.io_bytes != size:
+        raise ParseError("fio", f"expected {size} B of {node}'s files, actual {result.moved.io_bytes} B")
+    return result
+
+
 def messages_of(runs: Sequence[Run]) -> list[str]:
     """fio's messages that a normal run does not have."""
     lines = [line for run in runs for line in fio.complaints(run.launch.answer.text)]

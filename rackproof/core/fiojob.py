@@ -84,14 +84,14 @@ def render_layout(name: str, layout: Layout, directory: str, engine: str = "liba
 
 
 def render_whole(name: str, job: WholeFile, directory: str, rw: str, options: Mapping[str, str]) -> str:
-    """A job file that writes (``rw``: write) or reads (read) every byte of one file once, with further ``options``."""
+    """A job file that writes (``rw``: write) or reads (read) every byte of the files once, with further ``options``."""
     lines = [
         *_common(name, directory, "libaio"),
         f"rw={rw}",
         f"bs={job.block_bytes}",
         f"size={job.file_bytes}",
         f"iodepth={job.iodepth}",
-        "numjobs=1",
+        f"numjobs={job.job.numjobs}",
         *_TOGETHER,
         *(["randrepeat=0", "end_fsync=1"] if rw == "write" else []),
         *(f"{option}={value}" for option, value in options.items()),

@@ -91,8 +91,10 @@ METRICS: dict[str, Metric] = {
                "reads into GPU memory with GPUDirect Storage"),
         Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, NOT_YET,
                "read bandwidth of one client with several connections over the same with one"),
-        Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), NOT_YET,
+        Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),
+        Metric("checkpoint.read_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
+               "bytes of a checkpoint over the time in which its slowest rank reads its part back"),
         # links
         Metric("link.rdma_write_bandwidth", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, "links",
                "ib_write_bw average between two nodes; nic: one adapter against its own node",

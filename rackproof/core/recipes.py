@@ -81,7 +81,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe("mixed-tenants", "train-ingest and inference-stream on the same nodes at the same time, each "
                "compared with itself alone", "Teraflops and Engineering (Dell EMC)", "ingest"),
         Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, "
-               "caches cleared", "MLPerf Storage v2.0 checkpointing", NOT_YET),
+               "caches cleared", "MLPerf Storage v2.0 checkpointing", "storage"),
         Recipe("nccl-node",
                "all_reduce_perf -b <least> -e <most> -f 2 -g <GPUs> -n 20 -w 5 -c 1 on all nodes at once, each "
                "algorithm asked for by name (NCCL_ALGO); busbw at the named size, never the average over sizes",

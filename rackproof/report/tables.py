@@ -31,6 +31,8 @@ _SHORT = {
     "storage.random_read_bandwidth": "random read",
     "storage.shared_file_read_bandwidth": "read of one file",
     "storage.synced_write_iops": "write and fsync",
+    "checkpoint.write_bandwidth": "checkpoint, write",
+    "checkpoint.read_bandwidth": "checkpoint, read",
     "storage.damaged_places": "damaged places",
     "storage.knee_outstanding": "knee, requests in flight",
     "storage.knee_utilisation": "knee, share of the highest rate",

@@ -38,6 +38,7 @@ from rackproof.core.architecture.models import Architecture, Drop, Link, Overrid
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
 from rackproof.core.architecture.profiles import (
+    CheckpointProfile,
     CollectiveProfile,
     ContainerProfile,
     FioJob,
@@ -62,6 +63,7 @@ __all__ = [
     "Ceiling",
     "Ceilings",
     "Ceph",
+    "CheckpointProfile",
     "Claim",
     "Clocks",
     "CollectiveProfile",

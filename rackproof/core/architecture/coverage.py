@@ -23,6 +23,7 @@ _OF_JOBS: Final = {
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
 _OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
+_CHECKPOINT: Final = ("checkpoint.write_bandwidth", "checkpoint.read_bandwidth")
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 _LINKS: Final = tuple(
@@ -65,6 +66,7 @@ def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[s
             further: tuple[str, ...] = _OF_KNEE if profile.storage.knee else ()
             further += ("storage.random_read_bandwidth",) if profile.storage.random_reads else ()
             further += ("storage.synced_write_iops",) if profile.storage.synced_writes else ()
+            further += _CHECKPOINT if profile.storage.checkpoint else ()
             further += ("storage.damaged_places",) if profile.storage.integrity else ()
             local = {name for name, storage in architecture.storage.items() if storage.class_ == "local"}
             shared = [name for name in names if name not in local]

@@ -73,6 +73,20 @@ class WholeFile(Model):
         )
 
 
+class CheckpointProfile(WholeFile):
+    """Every rank, a process of a client, writes its part, one file, and reads it back after caches were dropped."""
+
+    model: Name
+    """What the checkpoint is of; a label of the numbers."""
+    ranks: int = Field(default=1, ge=1)
+    """Of each client."""
+    runs: int = Field(default=1, ge=1)
+
+    @property
+    def job(self) -> FioJob:
+        return super().job.model_copy(update={"numjobs": self.ranks})
+
+
 class StorageProfile(Model):
     """Optional keys that are not set are left out of a run's parameters, so that earlier runs keep their digests."""
 
@@ -86,6 +100,8 @@ class StorageProfile(Model):
     """Sequential read of the first client's file by every client, for ``storage.shared_file_read_bandwidth``."""
     synced_writes: FioJob | None = Field(default=None, exclude_if=lambda value: value is None)
     """Writes that are each followed by an fsync, for ``storage.synced_write_iops``."""
+    checkpoint: CheckpointProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``checkpoint.write_bandwidth`` and ``checkpoint.read_bandwidth``."""
     integrity: WholeFile | None = Field(default=None, exclude_if=lambda value: value is None)
     """Written with checksums, read back by its writer and by another client, for ``storage.damaged_places``."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
@@ -126,7 +142,7 @@ class StorageProfile(Model):
         further = [
             self.shared_file,
             self.synced_writes,
-            *(part.job for part in (self.knee, self.integrity) if part is not None),
+            *(part.job for part in (self.knee, self.checkpoint, self.integrity) if part is not None),
         ]
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
 

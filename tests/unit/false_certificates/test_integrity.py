@@ -179,8 +179,8 @@ def hanging(result: CommandResult) -> CommandResult:
     [
         ("own", crashed, "exit status 139"),
         ("other", crashed, "exit status 139"),
-        ("write", half, "expected 33554432 B of gpu-02's file, actual 16777216 B"),
-        ("own", half, "expected 33554432 B of gpu-02's file, actual 16777216 B"),
+        ("write", half, "expected 33554432 B of gpu-02's files, actual 16777216 B"),
+        ("own", half, "expected 33554432 B of gpu-02's files, actual 16777216 B"),
         ("write", full, "No space left on device"),
         ("write", unverified, "expected verify=crc32c, actual not set"),
         ("other", unverified, "expected verify=crc32c, actual not set"),

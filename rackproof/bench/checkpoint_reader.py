@@ -1,0 +1,75 @@
+"""Rates of a checkpoint: the bytes of all ranks over the time of the slowest one, from a step's runs of fio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rackproof.bench.fio_launch import CACHED
+from rackproof.bench.reading import Reading
+from rackproof.bench.storage_conditions import conditions_of
+from rackproof.bench.storage_result import messages_of, whole
+from rackproof.bench.storage_runs import Run
+from rackproof.core.architecture import Storage
+from rackproof.core.evidence import Measurement
+from rackproof.parse import ParseError
+
+WRITE: Final = "write"
+READ: Final = "read"
+CHECKPOINT: Final = {"checkpoint.write_bandwidth": WRITE, "checkpoint.read_bandwidth": READ}
+"""``rw`` of a metric's runs."""
+_SIZES: Final = {"bs": "block_bytes", "iodepth": "iodepth", "size": "file_bytes", "numjobs": "ranks"}
+
+
+def job_name(storage: str, model: str, way: str) -> str:
+    """Of the job that writes or reads."""
+    return f"{storage}-checkpoint-{model}-{way}"
+
+
+def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Storage) -> Reading:
+    """One sample per run. Raises ParseError."""
+    nodes, way = list(measurement.members), CHECKPOINT[measurement.metric]
+    _check_order(runs, measurement)
+    own = [run for run in runs if run.launch.jobs[nodes[0]]["rw"] == way]
+    samples, dataset, cached = [], [], []
+    for run in own:
+        results = [whole(run, node, storage) for node in nodes]
+        slowest_s = max(result.moved.runtime_ms for result in results) / 1000  # fio's time of a group is the longest
+        if not slowest_s:
+            raise ParseError("fio", "its ranks took less than a millisecond: let them write more")
+        samples.append(sum(result.moved.io_bytes for result in results) / slowest_s / 1e9)
+        dataset.append(sum(result.companions["dataset_bytes"] for result in results))
+        if all(CACHED in result.companions for result in results):
+            cached.append(sum(result.companions[CACHED] for result in results))
+    companions = {"dataset_bytes": tuple(dataset)}
+    if len(cached) == len(own):
+        companions[CACHED] = tuple(cached)
+    conditions = conditions_of(own, nodes, storage, len(runs[0].before))
+    job = own[0].launch.jobs[nodes[0]]
+    conditions["workload"] = {field: int(job[option]) for option, field in _SIZES.items()}
+    conditions["workload"] |= {"model": measurement.labels["model"], "runs": len(own)}
+    conditions["ranks"] = int(job["numjobs"]) * len(nodes)
+    if messages := messages_of(own):
+        conditions["fio_said"] = messages
+    return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
+
+
+def _check_order(runs: Sequence[Run], measurement: Measurement) -> None:
+    """Every run that writes is followed by one that reads the same files, of the same clients. Raises ParseError."""
+    nodes, labels = set(measurement.members), measurement.labels
+    first: tuple[str, ...] | None = None
+    for number, run in enumerate(runs):
+        way = READ if number % 2 else WRITE
+        name = job_name(labels["storage"], labels["model"], way)
+        if not run.launch.answer.ok:
+            raise ParseError("fio", run.launch.answer.why)
+        if set(run.launch.jobs) != nodes or set(run.launch.entries) != nodes:
+            raise ParseError("fio", "it reports other clients than took part")
+        for job in run.launch.jobs.values():
+            sizes = tuple(job[option] for option in _SIZES)
+            if (job["name"], job["rw"]) != (name, way) or sizes != (first := first or sizes):
+                raise ParseError("fio", f"expected {name}, actual {job['name']}")
+            if way == WRITE and job.get("end_fsync") != "1":
+                raise ParseError("fio", "its write has no fsync at the end")
+    if len(runs) % 2:
+        raise ParseError("fio", "the checkpoint was not read back")

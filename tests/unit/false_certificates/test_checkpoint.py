@@ -1,0 +1,123 @@
+"""Checkpoints: the slowest rank counts, and no run that lacks a byte, its fsync or its read gives a number."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.relay import socket_of
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.core.architecture import Architecture, CheckpointProfile, Profile, StorageProfile
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import Answer as Replies
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.storage_nodes import Document, StorageNodes
+
+RACK = lab_rack(gpu=2)
+SIZES = CheckpointProfile(model="small", ranks=4, block_bytes=1048576, file_bytes=16777216, runs=2)
+
+
+def with_sizes(sizes: CheckpointProfile) -> Architecture:
+    profile = Profile(storage=StorageProfile(jobs={}, storages=("nfs-tcp",), checkpoint=sizes))
+    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
+
+
+ARCHITECTURE = with_sizes(SIZES)
+
+
+def measure(folder: Path, answer: Replies) -> dict[str, Measurement]:
+    with scripted(folder, answer, RACK, ARCHITECTURE) as session:
+        run_steps(session, plan_steps(ARCHITECTURE, "depth", RACK), set(), lambda text: None)
+    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
+    return {m.metric: m for m in map(Measurement.model_validate, bodies)}
+
+
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
+    records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
+    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+
+
+def slow(document: Document) -> None:
+    """gpu-02's slowest rank takes twice as long."""
+    for entry in document["client_stats"]:
+        if entry["hostname"] == socket_of("gpu-02"):
+            for way in ("read", "write"):
+                entry[way]["runtime"] *= 2
+                entry[way]["bw_bytes"] //= 2
+                entry[way]["iops"] /= 2
+
+
+def test_the_slowest_rank_counts(tmp_path: Path) -> None:
+    measured = measure(tmp_path, StorageNodes(ARCHITECTURE, change=slow).answer)
+    write, read = (measured[f"checkpoint.{way}_bandwidth"] for way in ("write", "read"))
+    assert len(write.samples) == len(read.samples) == 2
+    assert write.samples[0] == pytest.approx(2 * 0.05 / 2, rel=0.01)  # 50 and 60 MB/s of each client, halved
+    assert read.samples[0] == pytest.approx(2 * 0.06 / 2, rel=0.01)
+    assert write.labels == {"storage": "nfs-tcp", "model": "small"}
+    assert write.conditions["ranks"] == 8
+    assert write.companions["dataset_bytes"] == (8 * SIZES.file_bytes,) * 2
+    assert faults(tmp_path) == set()
+    other = with_sizes(SIZES.model_copy(update={"ranks": 2}))
+    assert faults(tmp_path, other) == {"ranks: the profile asks for 2, the run had 4"}
+
+
+def test_a_checkpoint_that_was_not_read_back_is_disproven(tmp_path: Path) -> None:
+    measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
+    assert faults(tmp_path, leave_out="-small-read]") == {
+        "its outputs do not give it: fio: expected nfs-tcp-checkpoint-small-read, actual nfs-tcp-checkpoint-small-write"
+    }
+
+
+def half(document: Document) -> None:
+    write = document["client_stats"][1]["write"]
+    write["iops"] /= 2
+    for key in ("io_bytes", "total_ios", "bw_bytes"):
+        write[key] //= 2
+
+
+def without_fsync(document: Document) -> None:
+    for entry in document["client_stats"]:
+        entry["job options"].pop("end_fsync", None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        (StorageNodes(ARCHITECTURE, change=half), "expected 67108864 B of gpu-02's files, actual 33554432 B"),
+        (StorageNodes(ARCHITECTURE, change=without_fsync), "expected end_fsync=1, actual not set"),
+        (StorageNodes(ARCHITECTURE, rc=139), "exit status 139"),
+        (StorageNodes(ARCHITECTURE, counted=0.1), "the mount counted"),
+        (StorageNodes(ARCHITECTURE, change=lambda document: document["client_stats"].pop()), "gpu-02 missing"),
+    ],
+    ids=["half", "fsync", "crash", "cache", "client"],
+)
+def test_a_run_that_does_not_prove_its_bytes_is_no_number(tmp_path: Path, nodes: StorageNodes, why: str) -> None:
+    write = measure(tmp_path, nodes.answer)["checkpoint.write_bandwidth"]
+    assert not write.samples
+    assert why in (write.reason or "")
+
+
+def test_a_full_file_system_ends_the_step_with_its_words(tmp_path: Path) -> None:
+    nodes = StorageNodes(ARCHITECTURE)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = nodes.answer(node, command)
+        if result is None or "-small-write]" not in command:
+            return result
+        document: Document = json.loads(result.stdout)
+        document["client_stats"][0]["error"] = 28
+        words = "<gpu-01> fio: io_u error on file x: No space left on device: write\n"
+        return reply(node, command, words + json.dumps(document), 1)
+
+    measured = measure(tmp_path, answer)
+    assert not any(m.samples for m in measured.values())
+    assert "No space left on device" in (measured["checkpoint.read_bandwidth"].reason or "")
+    assert not any("-small-read]" in str(r.body.get("command")) for r in read_records(tmp_path))
