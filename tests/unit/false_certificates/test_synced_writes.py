@@ -73,3 +73,8 @@ def test_a_fio_that_ignores_fsync_is_no_number(tmp_path: Path) -> None:
 def test_a_job_that_reads_is_refused() -> None:
     with pytest.raises(ValueError, match="must be write"):
         StorageProfile.model_validate({"jobs": {}, "synced_writes": JOB.model_dump() | {"rw": "read"}})
+
+
+def test_a_dry_run_shows_the_fsync() -> None:
+    (step,) = plan_steps(ARCHITECTURE, "depth", RACK)
+    assert "fsync=1" in step.commands[0]
