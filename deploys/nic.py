@@ -13,7 +13,7 @@ from deploys.reboot import reboot
 from deploys.versions import kernel, network_stack, repositories
 from rackproof.configure import operations as common
 from rackproof.configure.deploy import alone, deploy
-from rackproof.configure.nic import links, operations, plan
+from rackproof.configure.nic import firmware_operations, links, operations, plan
 from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
 from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.site import Site, here
@@ -36,7 +36,7 @@ def nic() -> None:
         _drivers(site, declared)
     firmware = firmware_wanted(site, stack)
     if firmware or declared.locked:
-        operations.adapter_firmware(
+        firmware_operations.adapter_firmware(
             name="Firmware", wanted=firmware, rails=[port.port for port in declared.ports], locked=declared.locked,
             _timeout=FIRMWARE_TIMEOUT_S,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from rackproof.configure import operations as common
 from rackproof.configure.base import plan as base
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
-from rackproof.configure.nic import operations as nic_operations
+from rackproof.configure.nic import firmware_operations
 from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
 from rackproof.configure.versions import file_operations, operations, plan
@@ -90,7 +90,7 @@ def hold_and_read_back() -> None:
             release=platform.components.kernel.version,
         )
     if platform.components.nic_firmware and plan.compares_firmware(site, machine):
-        nic_operations.locked_firmware_in_force(
+        firmware_operations.locked_firmware_in_force(
             name="Firmware of adapters", locked=plan.firmware(site, platform.components)
         )
 

@@ -112,8 +112,9 @@ def test_nothing_of_nvidias_is_wanted_of_a_node_with_other_makers_ports(
 ) -> None:
     here = site(ports={"front0": FRONT})
     asked: list[str] = []
-    for name in ("adapters", "remove_drivers", "drivers", "adapter_firmware"):
+    for name in ("adapters", "remove_drivers", "drivers"):
         monkeypatch.setattr(nic.operations, name, lambda name, **given: asked.append(name))
+    monkeypatch.setattr(nic.firmware_operations, "adapter_firmware", lambda name, **given: asked.append(name))
     for name in ("packages", "files"):
         monkeypatch.setattr(nic.common, name, lambda name, **given: asked.append(name))
     monkeypatch.setattr(nic, "network_stack", lambda: asked.append("network stack"))
@@ -164,7 +165,9 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
     monkeypatch.setattr(version_plan, "lock_here", lambda: (platform, machine, VersionInputs()))
     monkeypatch.setattr(versions, "packages_here", lambda part: ())
     monkeypatch.setattr(version_plan, "versions_here", lambda: None)
-    monkeypatch.setattr(versions.nic_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name))
+    monkeypatch.setattr(
+        versions.firmware_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name)
+    )
     monkeypatch.setattr(fabric, "here", lambda: here)
     monkeypatch.setattr(fabric, "_adapter_ports", lambda site, declared: steps.append("adapters"))
     monkeypatch.setattr(fabric, "rack_operations", Mock())

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from rackproof.configure import facts as common
 from rackproof.configure.network import Link, Port
-from rackproof.configure.nic import facts, links, operations, ports
+from rackproof.configure.nic import facts, firmware_operations, links, operations, ports
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.firmware import FirmwareState
 from rackproof.configure.nic.inputs import Image, NodePort
@@ -164,7 +164,7 @@ def firmware(
 ) -> tuple[list[str], StubHost]:
     stub = host({facts.Slots: SLOTS, common.Links: LINKS, facts.FirmwareStates: state}, executing)
     wanted = [("compute", names, None, {"LINK_TYPE_P1": "ETH"})]
-    return run(operations.adapter_firmware, stub, wanted=wanted, rails=RAILS, locked=Locked()), stub
+    return run(firmware_operations.adapter_firmware, stub, wanted=wanted, rails=RAILS, locked=Locked()), stub
 
 
 def test_firmware_that_is_right_is_left_alone() -> None:
@@ -202,7 +202,7 @@ def test_two_ports_of_one_adapter_are_asked_once() -> None:
         facts.FirmwareStates: None,
     })  # fmt: skip
     run(
-        operations.adapter_firmware,
+        firmware_operations.adapter_firmware,
         stub,
         wanted=[("storage", ("mlx5_8", "mlx5_9"), "1", None)],
         rails=(),
@@ -225,7 +225,7 @@ def two_ports(storage_version: str | None, **storage: str) -> tuple[list[str], S
         ("compute", ("0000:1a:00.0",), ">=28.39.1002", {"LINK_TYPE_P1": "ETH"}),
         ("storage", ("0000:1a:00.1",), storage_version, storage),
     ]
-    return run(operations.adapter_firmware, stub, wanted=wanted, rails=(), locked=Locked()), stub
+    return run(firmware_operations.adapter_firmware, stub, wanted=wanted, rails=(), locked=Locked()), stub
 
 
 def test_what_two_ports_of_one_adapter_declare_is_all_set() -> None:
@@ -262,49 +262,51 @@ def of_set(
     stub = host({facts.Slots: {}, common.Links: (), facts.FirmwareStates: state}, executing)
     locked = Locked(SET, images or {}, proxy="http://proxy.site:3128")
     here = machine("15b3:1021", "15b3:1019")  # the other one is none that the set speaks of
-    with patch.object(operations, "machine_here", lambda: here):
+    with patch.object(firmware_operations, "machine_here", lambda: here):
         return run(operation, stub, locked=locked, **more), stub
 
 
 def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
-    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.39.1002"))
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(stored="28.39.1002"))
     assert commands[0].endswith("exit 1")
     assert stub.logged[0].startswith(
         "gpu-01: not as the version set says: ConnectX-7 at 0000:1a:00.0 (MT_0000000838): firmware: expected"
         " 28.45.1200, actual 28.39.1002; write it with flint"
     )
-    commands, stub = of_set(operations.locked_firmware_in_force, answer(flint="sh: flint: not state\n"))
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(flint="sh: flint: not state\n"))
     assert commands[0].endswith("exit 1")
     assert "no tool says what it has (sh: flint: not state)" in stub.logged[0]
-    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.39.1002"), executing=False)
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(stored="28.39.1002"), executing=False)
     assert commands == []
     assert "expected 28.45.1200" in stub.noops[0]
-    commands, stub = of_set(operations.locked_firmware_in_force, answer(stored="28.45.1200"))
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(stored="28.45.1200"))
     assert commands == []
     assert stub.noops == ["firmware of 1 adapters is as the version set says"]
 
 
 def test_firmware_that_waits_for_a_reset_is_named() -> None:
     firmware = answer(stored="28.45.1200", running="28.39.1002")
-    commands, stub = of_set(operations.locked_firmware_in_force, firmware)
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, firmware)
     assert commands[0].endswith("exit 1")
     assert "28.45.1200 in its flash; reboot" in stub.logged[0]
     # The operation on firmware asks for the reboot; then nothing is wrong but what it brings.
-    (command,), _ = of_set(operations.adapter_firmware, firmware, wanted=(), rails=())
+    (command,), _ = of_set(firmware_operations.adapter_firmware, firmware, wanted=(), rails=())
     assert "reboot:NIC firmware of" in command
     firmware = answer(stored="28.45.1200", running="28.39.1002", pending="reboot:NIC firmware of ConnectX-7 x\n")
-    commands, stub = of_set(operations.locked_firmware_in_force, firmware)
+    commands, stub = of_set(firmware_operations.locked_firmware_in_force, firmware)
     assert commands == []
     assert stub.noops[0].startswith("comes with the reboot: ConnectX-7 at 0000:1a:00.0")
 
 
 def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() -> None:
     firmware = answer(stored="28.39.1002")
-    commands, _ = of_set(operations.adapter_firmware, firmware, images={"MT_0000000838": BURN}, wanted=(), rails=())
+    commands, _ = of_set(
+        firmware_operations.adapter_firmware, firmware, images={"MT_0000000838": BURN}, wanted=(), rails=()
+    )
     assert "burn" in commands[0]
     assert "--proxy http://proxy.site:3128" in commands[0]
     # Without an image nothing is written, and no line says that it is as declared.
-    commands, stub = of_set(operations.adapter_firmware, firmware, wanted=(), rails=())
+    commands, stub = of_set(firmware_operations.adapter_firmware, firmware, wanted=(), rails=())
     assert commands == []
     assert stub.noops == ["firmware of 0 adapters is as declared"]
 
@@ -312,7 +314,7 @@ def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() ->
 def test_an_architecture_and_a_version_set_that_contradict_each_other_are_refused() -> None:
     wanted = [("compute", ("0000:1a:00.0",), "28.43.2566", None)]
     for executing in (True, False):
-        commands, stub = of_set(operations.adapter_firmware, answer(), executing, wanted=wanted, rails=())
+        commands, stub = of_set(firmware_operations.adapter_firmware, answer(), executing, wanted=wanted, rails=())
         assert commands[0].endswith("exit 1")
         assert "the version set says 28.45.1200, the architecture 28.43.2566" in stub.logged[0]
 

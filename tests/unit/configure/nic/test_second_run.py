@@ -12,7 +12,7 @@ import pytest
 
 from rackproof.configure import operations as common
 from rackproof.configure.network import Port
-from rackproof.configure.nic import infiniband, operations, ports
+from rackproof.configure.nic import firmware_operations, infiniband, operations, ports
 from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.nic.plan import ACS, ACS_UNIT
@@ -257,33 +257,33 @@ def adapter(tree: Tree) -> Adapter:
 def test_firmware_and_its_settings(adapter: Adapter) -> None:
     run = shell(adapter.tree)
     given = {"wanted": [CONFIGURED], "rails": RAILS[:1], "locked": Locked(images={PSID: BURN})}
-    (command,) = carried_out(operations.adapter_firmware, run, **given)
+    (command,) = carried_out(firmware_operations.adapter_firmware, run, **given)
     assert "-y burn" in command
     assert "set LINK_TYPE_P1=ETH ATS_ENABLED=False NUM_OF_VFS=8" in command
     marks = sorted(path.name for path in (adapter.tree.root / "run/rackproof/pending").iterdir())
     assert marks == ["reboot:NIC firmware of rail0", "reboot:NIC firmware settings of rail0"]
     # Before the reboot as after it.
     for _ in range(2):
-        assert left_alone(operations.adapter_firmware, run, **given) == "firmware of 1 adapters is as declared"
+        assert left_alone(firmware_operations.adapter_firmware, run, **given) == "firmware of 1 adapters is as declared"
         adapter.boot("2")
     assert not list((adapter.tree.root / "run/rackproof/pending").iterdir())
     adapter.changed_by_hand("next", "ATS_ENABLED False(0)", "ATS_ENABLED True(1)")
-    (command,) = carried_out(operations.adapter_firmware, run, **given)
+    (command,) = carried_out(firmware_operations.adapter_firmware, run, **given)
     assert "set ATS_ENABLED=False\n" in command
-    left_alone(operations.adapter_firmware, run, **given)
+    left_alone(firmware_operations.adapter_firmware, run, **given)
     adapter.changed_by_hand("stored", "28.43.2566", "28.45.1200")
     adapter.boot("3")
-    (command,) = carried_out(operations.adapter_firmware, run, **given)
+    (command,) = carried_out(firmware_operations.adapter_firmware, run, **given)
     assert "-y burn" in command
 
 
 def test_settings_that_a_warm_reboot_did_not_bring_are_an_error_and_not_set_again(adapter: Adapter) -> None:
     run = shell(adapter.tree)
     given = {"wanted": [("compute", ("rail0",), None, CONFIGURED[3])], "rails": RAILS[:1], "locked": Locked()}
-    carried_out(operations.adapter_firmware, run, **given)
+    carried_out(firmware_operations.adapter_firmware, run, **given)
     adapter.boot("2", reset=False)
     with pytest.raises(AssertionError, match="a warm reboot does not always apply it"):
-        left_alone(operations.adapter_firmware, run, **given)
+        left_alone(firmware_operations.adapter_firmware, run, **given)
 
 
 def test_firmware_of_the_version_set(adapter: Adapter) -> None:
@@ -292,15 +292,17 @@ def test_firmware_of_the_version_set(adapter: Adapter) -> None:
     machine = Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1, 1)
     locked = Locked((Firmware(model="ConnectX-7", version="28.43.2566"),), {PSID: BURN})
     given = {"wanted": (), "rails": (), "locked": locked}
-    with patch.object(operations, "machine_here", lambda: machine):
+    with patch.object(firmware_operations, "machine_here", lambda: machine):
         with pytest.raises(AssertionError, match=r"expected 28\.43\.2566, actual 28\.39\.1002"):
-            left_alone(operations.locked_firmware_in_force, run, locked=locked)
-        carried_out(operations.adapter_firmware, run, **given)
-        left_alone(operations.adapter_firmware, run, **given)
-        assert left_alone(operations.locked_firmware_in_force, run, locked=locked).startswith("comes with the reboot")
+            left_alone(firmware_operations.locked_firmware_in_force, run, locked=locked)
+        carried_out(firmware_operations.adapter_firmware, run, **given)
+        left_alone(firmware_operations.adapter_firmware, run, **given)
+        assert left_alone(firmware_operations.locked_firmware_in_force, run, locked=locked).startswith(
+            "comes with the reboot"
+        )
         adapter.boot("2")
-        left_alone(operations.adapter_firmware, run, **given)
-        messages = left_alone(operations.locked_firmware_in_force, run, locked=locked)
+        left_alone(firmware_operations.adapter_firmware, run, **given)
+        messages = left_alone(firmware_operations.locked_firmware_in_force, run, locked=locked)
     assert messages == "firmware of 1 adapters is as the version set says"
 
 
