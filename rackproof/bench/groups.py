@@ -69,7 +69,7 @@ def places_of(rack: Rack, names: Sequence[str], rails: int) -> Places:
     """Nodes with the leaf switches and racks that the inventory names."""
     data = {name: rack.node(name).data for name in names}
     leaves = {name: tuple(map(str, own["leaf_switches"])) for name, own in data.items() if own.get("leaf_switches")}
-    racks = {name: str(own["rack"]) for name, own in data.items() if own.get("rack")}
+    racks = {name: str(own["rack"]) for name, own in data.items() if own.get("rack") is not None}
     return Places(tuple(names), rails, leaves, racks)
 
 

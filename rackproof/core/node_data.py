@@ -82,7 +82,7 @@ TESTS: Final[Mapping[str, Test]] = {
     "time_upstreams": ("a list of names or addresses", _list_of(_matches(Host))),
     **dict.fromkeys(("data_drive", "nfs_drive", "ceph_drive"), ("a path or pattern below /dev", _matches(Drive))),
     "scratch_drives": ("a list of paths or patterns below /dev", _list_of(_matches(Drive))),
-    "rack": _TEXT,
+    "rack": ("a name or a number", lambda value: _text(value) or _number(0, 1_000_000, whole=True)(value)),
     "leaf_switches": ("a list of names, one for each rail", _list_of(_matches(Name))),
     "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, dict)),
     **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
