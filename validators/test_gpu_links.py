@@ -11,7 +11,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import shares_gpu_memory
 from rackproof.core.gpu_links import FULL_SPEED, IDLE
-from rackproof.core.nvlink_domain import COMMAND, declared_domains, domain_problem, imex_addresses
+from rackproof.core.nvlink_domain import COMMAND, canonical, declared_domains, domain_problem, imex_addresses
 from rackproof.core.rack import Node, Rack, fold
 from rackproof.core.topology import links_between, same_topology
 from rackproof.parse.answer import STATUS
@@ -249,8 +249,8 @@ def test_nvlink_domain(host: Host, arch: Architecture, node: Node, rack: Rack) -
 )
 def test_imex(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
     announce(host, IMEX_NODES, IMEX_STATE)
-    expected = imex_addresses(rack, node, promised(arch).count)
-    listed = parse_nodes_config(answered(host, IMEX_NODES, "cat").printed)
+    expected = [canonical(name) for name in imex_addresses(rack, node, promised(arch).count)]
+    listed = [canonical(name) for name in parse_nodes_config(answered(host, IMEX_NODES, "cat").printed)]
     expect(sorted(listed), sorted(expected), "nodes_config.cfg")
     domain = parse_imex(answered(host, IMEX_STATE, "nvidia-imex-ctl").printed)
     problems = [f"IMEX domain: expected UP, actual {domain.status}"] if domain.status != "UP" else []
@@ -259,7 +259,7 @@ def test_imex(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
     if len(versions := {peer.version for peer in domain.nodes if peer.version}) > 1:
         problems.append(f"expected one version of IMEX, actual {', '.join(sorted(versions))}")
     expect_all([*problems, *(text for peer in domain.nodes for text in _peer_problems(peer, domain))])
-    hosts = {peer.host for peer in domain.nodes}
+    hosts = {canonical(peer.host) for peer in domain.nodes}
     if all(_is_address(name) for name in expected) and hosts != set(expected):
         raise AssertionError(
             f"expected {shown(sorted(expected))} in the running service, actual {shown(sorted(hosts))}"
@@ -270,7 +270,7 @@ def _peer_problems(peer: ImexNode, domain: ImexDomain) -> Iterator[str]:
     if peer.status != "READY":
         yield f"{peer.host}: expected READY, actual {peer.status}"
         return
-    if missing := sorted({other.host for other in domain.nodes} - peer.connections.keys()):
+    if missing := sorted({canonical(other.host) for other in domain.nodes} - set(map(canonical, peer.connections))):
         yield f"{peer.host}: expected a connection to every node, actual none to {', '.join(missing)}"
     if broken := [f"{host} {status}" for host, status in peer.connections.items() if status != "CONNECTED"]:
         yield f"{peer.host}: expected CONNECTED to every node, actual {', '.join(broken)}"

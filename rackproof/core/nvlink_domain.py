@@ -7,6 +7,8 @@ racks as well, so it does not notice a wrong domain.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any, Final
 
 from rackproof.core.rack import Node, Rack, fold
@@ -88,6 +90,13 @@ def imex_addresses(rack: Rack, node: Node, gpus_per_node: int) -> tuple[str, ...
     if missing := [name for name, address in addresses.items() if address is None]:
         raise DeclarationError(f"gpu.imex: {fold(missing)}: no address; give management_address, or imex.nodes")
     return tuple(address for address in addresses.values() if address is not None)
+
+
+def canonical(name: str) -> str:
+    """An address in its shortest spelling: IPv6 has several of one address. Other names as they are."""
+    with suppress(ValueError):
+        return str(ip_address(name))
+    return name
 
 
 def _domain(node: Node) -> str | None:

@@ -116,3 +116,25 @@ def test_nodes_that_simulate_their_gpus_have_no_driver_to_ask(check_id: str) -> 
 
 def written_file(name: str) -> str:
     return (DATA / "written" / "hgx-h200-roce" / "gpu-01" / "gpu" / name).read_text()
+
+
+def test_imex_and_the_inventory_may_spell_an_ipv6_address_differently() -> None:
+    nodes = ["2001:db8::1", "2001:0DB8:0:0::2"]
+    base = written()
+    data = {**base.rack.node("gpu-01").data, "gpu": {"imex": {"nodes": nodes}}}
+    check, function = validators()["gpu.imex"]
+
+    def imex(listed: str, running: str) -> CheckResult:
+        answers = {
+            "nodes_config.cfg": f"2001:DB8:0::1\n{listed}\nstatus 0\n",
+            "nvidia-imex-ctl": written_file("imex.json")
+            .replace("192.0.2.1", "2001:db8::1")
+            .replace("192.0.2.2", running)
+            + "status 0\n",
+        }
+        context = replace(base, readers={"gpu-01": RecordingReader("gpu-01", Said(answers))})
+        return context.evaluate(function, Case(check, replace(base.rack.node("gpu-01"), data=data), ""))
+
+    assert imex("2001:db8::2", "2001:db8:0::2").outcome is PASSED
+    assert imex("2001:db8::2", "2001:db8::20").outcome is FAILED
+    assert imex("2001:db8::20", "2001:db8::2").outcome is FAILED
