@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack
+
+_WRITTEN: Final = ("storage.", "container.", "checkpoint.")
+"""Beginnings of the metrics whose steps write fio's files."""
 
 
 class Space(NamedTuple):
@@ -43,6 +46,13 @@ def spaces(architecture: Architecture, profile_name: str, rack: Rack) -> Iterato
         storage = architecture.storage[name]
         if clients := _clients(storage, rack):
             yield Space(name, clients, size, storage.class_ != "local")
+
+
+def spaces_of(steps: Iterable[Step], spaces: Iterable[Space]) -> list[Space]:
+    """Those of ``spaces`` that these steps write to; other steps name a storage that they only reach."""
+    places = [place for step in steps for place in step.expects]
+    names = {place.labels["storage"] for place in places if place.metric.startswith(_WRITTEN)}
+    return [space for space in spaces if space.storage in names]
 
 
 def _clients(storage: Storage, rack: Rack) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.architectures import LoadedArchitecture
-from rackproof.bench.forecast import Space, spaces
+from rackproof.bench.forecast import spaces, spaces_of
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
@@ -267,16 +267,11 @@ class Run:
         def starved() -> dict[str, str]:
             return starved_steps(self.architecture.model, session.store.records)
 
-        refuse_without_space(session, self._spaces(open_steps))
+        needed = spaces(self.architecture.model, self.profile, self.rack)
+        refuse_without_space(session, spaces_of(open_steps, needed))
         run_steps(session, steps, done, self._say, show, starved)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
-
-    def _spaces(self, open_steps: Sequence[Step]) -> list[Space]:
-        """Space of the storages that are still to be measured."""
-        places = [place for step in open_steps for place in step.expects]
-        names = {place.labels["storage"] for place in places if place.metric.startswith(("storage.", "container."))}
-        return [space for space in spaces(self.architecture.model, self.profile, self.rack) if space.storage in names]
 
 
 def reachable_check(node: str, why: str | None, raw: tuple[str, ...]) -> CheckResult:

@@ -9,11 +9,13 @@ from click.testing import CliRunner
 
 from rackproof.architectures import load
 from rackproof.bench.fio_launch import launches
-from rackproof.bench.forecast import spaces, total_s
+from rackproof.bench.forecast import spaces, spaces_of, total_s
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
+from rackproof.bench.step import Step, expected
 from rackproof.cli import runs
 from rackproof.cli.main import cli
+from rackproof.core.evidence import Scope
 from rackproof.core.fiojob import command_line
 from rackproof.remote.command import CommandResult
 from tests.unit.fabric import FabricNodes
@@ -32,6 +34,25 @@ def test_files_of_all_clients_need_space_on_servers_and_of_one_on_its_own_drives
 
 def test_no_client_needs_no_space() -> None:
     assert list(spaces(virtual_rack(), "lab", lab_rack(gpu=0))) == []
+
+
+def test_a_checkpoint_that_is_left_on_a_resume_asks_for_its_space() -> None:
+    in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+    needed = list(spaces(in_depth, "depth", lab_rack()))
+    steps = {step.id: step for step in plan_steps(in_depth, "depth", lab_rack())}
+    left = [step for name, step in steps.items() if name.endswith("/checkpoint")]
+    assert left
+    for step in left:
+        assert [space.storage for space in spaces_of([step], needed)] == [step.expects[0].labels["storage"]]
+    assert spaces_of([], needed) == []
+    assert {space.storage for space in spaces_of(steps.values(), needed)} == {space.storage for space in needed}
+
+
+def test_a_storage_that_is_only_reached_needs_no_space() -> None:
+    needed = list(spaces(virtual_rack(), "lab", lab_rack()))
+    places = (expected("link.tcp_bandwidth_to_storage", Scope.RACK, ["gpu-01"], {"storage": "nfs-tcp"}, "links"),)
+    step = Step("links", "Reached", 1.0, places, lambda context: iter(()))
+    assert spaces_of([step], needed) == []
 
 
 def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
