@@ -36,17 +36,24 @@ def _summary(
     claim = architecture.claims[id_]
     ways = [_way(scale, entry, verdicts) for entry in entries]
     ways += _checks([verdict for verdict in verdicts if verdict.kind == "check" and id_ in verdict.claim])
-    counting = [way.status for way in ways if way.required] or [way.status for way in ways]
-    status = max(counting, key=lambda one: one.rank, default=Status.UNMEASURED)
     return ClaimSummary(
         id=id_,
         says=claim.says,
         figure=claim.figure,
         document=architecture.metadata.sources[claim.source].doc,
-        status=None if claim.not_checkable else status,
+        status=None if claim.not_checkable else _status(ways),
         not_checkable=claim.not_checkable,
         ways=tuple(ways),
     )
+
+
+def _status(ways: Sequence[ClaimWay]) -> Status:
+    """The worst of all ways. Beside required ones, a further one that fails makes a WARN."""
+    required = any(way.required for way in ways)
+    statuses = [
+        Status.WARN if required and not way.required and way.status is Status.FAIL else way.status for way in ways
+    ]
+    return max(statuses, key=lambda one: one.rank, default=Status.UNMEASURED)
 
 
 def _way(scale: Scale, entry: Criterion | Curve | Outlier, verdicts: Sequence[Verdict]) -> ClaimWay:

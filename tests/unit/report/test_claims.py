@@ -60,9 +60,23 @@ def test_a_claim_without_a_verdict_is_unmeasured() -> None:
     assert status_of(verdict(Status.PASS, id="other")) is Status.UNMEASURED
 
 
-def test_an_advisory_verdict_does_not_decide() -> None:
-    passed, failed = verdict(Status.PASS), verdict(Status.FAIL, **CHECK, required=False)
-    assert status_of(passed, failed) is Status.PASS
+@pytest.mark.parametrize(
+    ("required", "further", "status"),
+    [
+        (Status.PASS, Status.PASS, Status.PASS),
+        (Status.PASS, Status.WARN, Status.WARN),
+        (Status.PASS, Status.FAIL, Status.WARN),
+        (Status.PASS, Status.INVALID, Status.INVALID),
+        (Status.PASS, Status.UNMEASURED, Status.UNMEASURED),
+        (Status.UNMEASURED, Status.FAIL, Status.UNMEASURED),
+        (Status.FAIL, Status.UNMEASURED, Status.FAIL),
+    ],
+)
+def test_a_further_verdict_takes_the_pass_away(required: Status, further: Status, status: Status) -> None:
+    assert status_of(verdict(required), verdict(further, **CHECK, required=False)) is status
+
+
+def test_the_only_verdict_decides_although_it_is_not_required() -> None:
     assert status_of(verdict(Status.FAIL, required=False)) is Status.FAIL
 
 
