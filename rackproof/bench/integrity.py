@@ -62,8 +62,9 @@ def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
         ready = clients.run(names, lambda _, folder: render_whole(name, job, folder, rw, options), limit, again=False)
         return bool(ready)
 
-    written = run(CHECKED_WRITE, "write", _WRITE)
-    clients.spend_files()
-    if written and run(CHECKED_BY_WRITER, "read", VERIFY_READ) and clients.storage.class_ != "local" and len(names) > 1:
+    clients.spend_files()  # before the write: also one that breaks off leaves checksums
+    if not run(CHECKED_WRITE, "write", _WRITE) or not run(CHECKED_BY_WRITER, "read", VERIFY_READ):
+        return
+    if clients.storage.class_ != "local" and len(names) > 1:
         clients.owners = dict(zip(names, [*names[1:], names[0]], strict=True))
         run(CHECKED_BY_OTHER, "read", VERIFY_READ)

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rackproof.bench.client_runs import StorageClients
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
@@ -17,7 +19,7 @@ from rackproof.core.architecture import Architecture, Profile, StorageProfile, W
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_raw, read_records
-from rackproof.parse import fio
+from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import Answer as Replies
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
@@ -222,6 +224,29 @@ def test_files_with_checksums_are_written_again_for_the_next_test(tmp_path: Path
         causes = iter([{step.id: "starved" for step in steps}, {}, {}])
         run_steps(session, steps, set(), lambda text: None, starved=lambda: next(causes))
     assert sum("nfs-tcp-layout]" in command for command in commands(tmp_path)) == 2
+
+
+def test_files_are_also_written_again_after_a_write_that_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, broken = StorageClients.run, []
+
+    def breaks_off(clients: StorageClients, *args: Any, **options: Any) -> list[str]:
+        ready = run(clients, *args, **options)
+        if not broken:
+            broken.append(ready)
+            raise ParseError("fio", "its answer broke off")
+        return ready
+
+    monkeypatch.setattr(StorageClients, "run", breaks_off)
+    with scripted(tmp_path, StorageNodes(NFS).answer, RACK, NFS) as session:
+        steps = plan_steps(NFS, "depth", RACK)
+        causes = iter([{step.id: "starved" for step in steps}, {}, {}])
+        run_steps(session, steps, set(), lambda text: None, starved=lambda: next(causes))
+    launched = [c for c in commands(tmp_path) if "--client=" in c]
+    assert [next(end for end in ("layout", "write", "own", "other") if f"-{end}]" in c) for c in launched] == [
+        "layout", "write", "layout", "write", "own", "other",
+    ]  # fmt: skip
 
 
 def test_other_steps_do_not_read_files_with_checksums(tmp_path: Path) -> None:
