@@ -31,6 +31,7 @@ def domain_problem(
 ) -> str | None:
     """Why this node's declared domain is not that of its GPUs, compared with the other nodes that answer.
 
+    Where most nodes of one declared domain agree, only the others have a problem; without a majority, all of them.
     Jobs fail when they import memory from another domain. ``declared``: see ``declared_domains``. ``reported``: None
     for a node that does not answer, empty without a driver.
     """
@@ -39,16 +40,45 @@ def domain_problem(
         return None
     if len(own) > 1:
         return f"the GPUs of {node} are in several NVLink domains: {_shown(own)}"
-    for other, domain in declared.items():
-        theirs = reported.get(other)
-        if other == node or not theirs or (domain == declared[node]) == (theirs == own):
+    group = declared[node]
+    votes = _votes(declared, reported)
+    leaders = _leaders(votes[group])
+    if leaders != [own]:
+        against = next(other for other in leaders if other != own)
+        first = votes[group][against][0]
+        inside, whole = len(votes[group][against]), sum(map(len, votes[group].values()))
+        count = f"where {inside} of {whole} nodes are" if own not in leaders else f"no majority of {whole} nodes"
+        both = f"{_shown(own)} and {_shown(against)}"
+        return f"one domain is declared for {node} and {first}, their GPUs are in {both}, {count}"
+    for other_group, others in votes.items():
+        # of two declared domains in one, the larger has it by right
+        if other_group == group or _leaders(others) != [own] or len(others[own]) < len(votes[group][own]):
             continue
-        if domain == declared[node]:
-            return (
-                f"one domain is declared for {node} and {other}, their GPUs are in {_shown(own)} and {_shown(theirs)}"
-            )
-        return f"{node} is declared in {declared[node]} and {other} in {domain}, their GPUs are both in {_shown(own)}"
+        first = others[own][0]
+        return f"{node} is declared in {group} and {first} in {other_group}, their GPUs are both in {_shown(own)}"
     return None
+
+
+Votes = dict[frozenset[Domain], list[str]]
+"""Nodes by the one domain of their GPUs."""
+
+
+def _votes(
+    declared: Mapping[str, str | None], reported: Mapping[str, frozenset[Domain] | None]
+) -> dict[str | None, Votes]:
+    """What the nodes of every declared domain report; those whose GPUs are in none or several have no vote."""
+    votes: dict[str | None, Votes] = {}
+    for name, group in declared.items():
+        own = reported.get(name)
+        if own and len(own) == 1:
+            votes.setdefault(group, {}).setdefault(own, []).append(name)
+    return votes
+
+
+def _leaders(votes: Votes) -> list[frozenset[Domain]]:
+    """The domain with the most nodes, or all of those that tie."""
+    most = max(map(len, votes.values()))
+    return [domain for domain, names in votes.items() if len(names) == most]
 
 
 def rendered(domains: Mapping[str, frozenset[Domain]]) -> str:

@@ -136,6 +136,34 @@ def test_a_declared_domain_is_that_of_the_gpus(
     assert problem is None or problem in (actual or "")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "outside"),
+    [
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("x", ONE), "d": ("x", TWO)}, "d"),
+        ({"d": ("x", TWO), "a": ("x", ONE), "b": ("x", ONE)}, "d"),
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("x", TWO), "d": ("x", TWO)}, "abcd"),
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("y", TWO), "d": ("y", TWO), "e": ("y", ONE)}, "e"),
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("y", ONE)}, "c"),
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("y", ONE), "d": ("y", ONE)}, "abcd"),
+        ({"a": ("x", ONE), "b": ("x", ONE), "c": ("y", ONE), "d": ("y", TWO)}, "cd"),
+    ],
+)
+def test_only_the_nodes_outside_the_majority_have_a_problem(nodes: dict[str, tuple[str, str]], outside: str) -> None:
+    declared = {name: domain for name, (domain, _) in nodes.items()}
+    reported = {name: in_domain(uuid) for name, (_, uuid) in nodes.items()}
+    problems = {name: domain_problem(name, declared, reported) for name in nodes}
+    assert {name for name, problem in problems.items() if problem} == set(outside)
+
+
+def test_a_problem_names_the_majority_or_its_absence() -> None:
+    declared = dict.fromkeys("abc", "x")
+    reported = {"a": in_domain(ONE), "b": in_domain(ONE), "c": in_domain(TWO)}
+    assert f"{TWO}.32766 and {ONE}.32766, where 2 of 3 nodes are" in str(domain_problem("c", declared, reported))
+    reported["b"] = in_domain(ONE) | in_domain(TWO)  # has no vote
+    assert "no majority of 2 nodes" in str(domain_problem("a", declared, reported))
+    assert "in several NVLink domains" in str(domain_problem("b", declared, reported))
+
+
 def tray(name: str, uuid: str, executing: bool = True) -> StubHost:
     return StubHost({facts.NvlinkDomains: in_domain(uuid)}, name, executing)
 
