@@ -1,4 +1,7 @@
-"""Rates of a checkpoint: the bytes of all ranks over the time of the slowest one, from a step's runs of fio."""
+"""Rates of a checkpoint: the bytes of all ranks over the time from the first start to the last end.
+
+Starts are by the clients' clocks, which the deploy keeps together.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Final
 from rackproof.bench.fio_launch import CACHED
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage_conditions import conditions_of
-from rackproof.bench.storage_result import messages_of, whole
+from rackproof.bench.storage_result import Proven, messages_of, whole
 from rackproof.bench.storage_runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -19,6 +22,10 @@ READ: Final = "read"
 CHECKPOINT: Final = {"checkpoint.write_bandwidth": WRITE, "checkpoint.read_bandwidth": READ}
 """``rw`` of a metric's runs."""
 _SIZES: Final = {"bs": "block_bytes", "iodepth": "iodepth", "size": "file_bytes", "numjobs": "ranks"}
+
+MOST_LAG: Final = 0.5
+"""Largest time between the first and the last client's start, as a share of the whole time; with a larger one the
+clients mostly ran one after another."""
 
 
 def job_name(storage: str, model: str, way: str) -> str:
@@ -34,10 +41,7 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     samples, dataset, cached = [], [], []
     for run in own:
         results = [whole(run, node, storage) for node in nodes]
-        slowest_s = max(result.moved.runtime_ms for result in results) / 1000  # fio's time of a group is the longest
-        if not slowest_s:
-            raise ParseError("fio", "its ranks took less than a millisecond: let them write more")
-        samples.append(sum(result.moved.io_bytes for result in results) / slowest_s / 1e9)
+        samples.append(sum(result.moved.io_bytes for result in results) / _seconds(results) / 1e9)
         dataset.append(sum(result.companions["dataset_bytes"] for result in results))
         if all(CACHED in result.companions for result in results):
             cached.append(sum(result.companions[CACHED] for result in results))
@@ -52,6 +56,24 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     if messages := messages_of(own):
         conditions["fio_said"] = messages
     return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
+
+
+def _seconds(results: Sequence[Proven]) -> float:
+    """From the first client's start to the last one's end. Raises ParseError if they hardly ran at once."""
+    times = [result.moved.runtime_ms for result in results]  # fio's time of a client is its slowest process's
+    if not min(times):
+        raise ParseError("fio", "its ranks took less than a millisecond: let them write more")
+    if len(results) == 1:
+        return times[0] / 1000
+    starts = [result.entry.start_ms for result in results if result.entry.start_ms]
+    if len(starts) < len(results):
+        raise ParseError("fio", "it does not tell when each client began, so nothing shows that they ran at once")
+    lag = max(starts) - min(starts)
+    whole_ms = max(start + time for start, time in zip(starts, times, strict=True)) - min(starts)
+    if lag > MOST_LAG * whole_ms:
+        apart = f"{lag / 1000:g} s apart, in {whole_ms / 1000:g} s"
+        raise ParseError("fio", f"its clients began up to {apart}: let them write more, or see chrony")
+    return whole_ms / 1000
 
 
 def _check_order(runs: Sequence[Run], measurement: Measurement) -> None:

@@ -66,6 +66,8 @@ class JobResult:
     """As fio understood them, the global ones included; empty where this version does not report them."""
     syncs: int | None = None
     """Number of fsyncs that followed writes; None where this version does not report it."""
+    start_ms: int | None = None
+    """Start of its first process since 1970, by the client's clock; None: fio before 3.36 does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ def _job(entry: Json, common: Mapping[str, str], *, remote: bool) -> JobResult:
         mixed=directions.get("mixed"),
         options={**common, **(_options(entry, "job options"))},
         syncs=_syncs(entry),
+        start_ms=entry.integer("job_start") if entry.has("job_start") else None,
     )
 
 

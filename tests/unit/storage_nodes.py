@@ -162,7 +162,8 @@ class StorageNodes:
             if p99 is not None:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
-                {"jobname": job["name"], "groupid": 0, "error": 0, "job options": options, "hostname": address,
+                {"jobname": job["name"], "groupid": 0, "job_start": 1_795_314_000_000, "error": 0,
+                     "job options": options, "hostname": address,
                  "port": 8765, **synced, "read": idle if job["rw"] == "write" else active,
                  "write": active if job["rw"] == "write" else idle}
             )  # fmt: skip

@@ -69,6 +69,34 @@ def test_the_slowest_rank_counts(tmp_path: Path) -> None:
     assert faults(tmp_path, other) == {"ranks: the profile asks for 2, the run had 4"}
 
 
+def late(document: Document, share: float = 0.25) -> None:
+    """gpu-02 begins when gpu-01 has run for a share of its time."""
+    first, second, *_ = document["client_stats"]
+    second["job_start"] = first["job_start"] + int(share * max(first[way]["runtime"] for way in ("read", "write")))
+
+
+def one_after_another(document: Document) -> None:
+    late(document, 1.0)
+    document["client_stats"][1]["job_start"] += 1
+
+
+def without_start(document: Document) -> None:
+    """As fio 3.33 prints it."""
+    del document["client_stats"][1]["job_start"]
+
+
+def without_time(document: Document) -> None:
+    for entry in document["client_stats"]:
+        entry["job_start"] = 0
+
+
+def test_a_late_client_lowers_the_rate(tmp_path: Path) -> None:
+    measured = measure(tmp_path, StorageNodes(ARCHITECTURE, change=late).answer)
+    assert measured["checkpoint.write_bandwidth"].samples[0] == pytest.approx(2 * 0.05 / 1.25, rel=0.01)
+    assert measured["checkpoint.read_bandwidth"].samples[0] == pytest.approx(2 * 0.06 / 1.25, rel=0.01)
+    assert faults(tmp_path) == set()
+
+
 def test_a_checkpoint_that_was_not_read_back_is_disproven(tmp_path: Path) -> None:
     measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
     assert faults(tmp_path, leave_out="-small-read]") == {
@@ -93,11 +121,14 @@ def without_fsync(document: Document) -> None:
     [
         (StorageNodes(ARCHITECTURE, change=half), "expected 67108864 B of gpu-02's files, actual 33554432 B"),
         (StorageNodes(ARCHITECTURE, change=without_fsync), "expected end_fsync=1, actual not set"),
+        (StorageNodes(ARCHITECTURE, change=one_after_another), "its clients began up to"),
+        (StorageNodes(ARCHITECTURE, change=without_start), "it does not tell when each client began"),
+        (StorageNodes(ARCHITECTURE, change=without_time), "it does not tell when each client began"),
         (StorageNodes(ARCHITECTURE, rc=139), "exit status 139"),
         (StorageNodes(ARCHITECTURE, counted=0.1), "the mount counted"),
         (StorageNodes(ARCHITECTURE, change=lambda document: document["client_stats"].pop()), "gpu-02 missing"),
     ],
-    ids=["half", "fsync", "crash", "cache", "client"],
+    ids=["half", "fsync", "one-after-another", "no-start", "no-time", "crash", "cache", "client"],
 )
 def test_a_run_that_does_not_prove_its_bytes_is_no_number(tmp_path: Path, nodes: StorageNodes, why: str) -> None:
     write = measure(tmp_path, nodes.answer)["checkpoint.write_bandwidth"]
