@@ -19,7 +19,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.collective import least_received
 from rackproof.core.evidence import Measurement
 from rackproof.core.fault_search import locate
-from rackproof.core.group_testing import FAULTS, Job, Places, Result
+from rackproof.core.group_testing import FAULTS, Fault, Job, Places, Result
 from rackproof.core.wording import some
 from rackproof.parse import ParseError, nccl_log, port_counters
 from rackproof.remote.command import CommandResult, program
@@ -344,9 +344,7 @@ def reading_of_node(searched: Searched, measurement: Measurement) -> Reading:
     faults = [fault for fault in result.faults if node in fault.nodes]
     if node in result.cleared:
         count = 0
-    elif faults and any(
-        outcome.refuted and any(fault.touches(one.job) for fault in faults) for one in own for outcome in one.outcomes
-    ):
+    elif any(_shows(one, faults, result.faults) for one in own):
         count = len(faults)
     else:
         raise ParseError(TOOL, _unknown(searched, node, [str(fault) for fault in faults], outcomes))
@@ -376,6 +374,15 @@ def reading_of_node(searched: Searched, measurement: Measurement) -> Reading:
         tuple(dict.fromkeys(used)),
         conditions,
         {"least_rate_gb_per_s": (min(outcome.rate or 0.0 for outcome in shown),)},
+    )
+
+
+def _shows(one: Tried, own: Sequence[Fault], every: Sequence[Fault]) -> bool:
+    """Whether a proven figure of this job shows one of a node's ``own`` faults: no fault of other nodes explains it."""
+    return (
+        any(outcome.refuted for outcome in one.outcomes)
+        and any(fault.touches(one.job) for fault in own)
+        and not any(fault.touches(one.job) for fault in every if fault not in own)
     )
 
 

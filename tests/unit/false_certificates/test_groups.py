@@ -228,6 +228,26 @@ def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> Non
     assert named(made_numbers) == {}
 
 
+def test_a_node_that_stops_answering_does_not_fail_for_the_jobs_of_a_slow_one(tmp_path: Path) -> None:
+    nodes = nodes_of(rack_of(COUNT), [Fault(NODE)])
+
+    def silence(number: int) -> None:
+        if number == 1:
+            nodes.faults.append(Fault(frozenset({"gpu-17"}), shows=HANG))
+
+    nodes.before_job = silence
+    made = measure(tmp_path, nodes, rack_of(COUNT))
+    assert {name: text.removesuffix(", intermittent") for name, text in named(made).items()} == {"gpu-05": "gpu-05"}
+    assert unknown(made) == {"gpu-17"}
+    assert "no proven figure shows it" in (made["gpu-17"].reason or "")
+    assert faults(tmp_path) == []
+
+
+def test_two_slow_nodes_are_both_named(tmp_path: Path) -> None:
+    made = measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE), Fault(frozenset({"gpu-17"}))]), rack_of(COUNT))
+    assert set(named(made)) == {"gpu-05", "gpu-17"}
+
+
 # the judge
 
 
