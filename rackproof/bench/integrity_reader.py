@@ -2,6 +2,8 @@
 
 Each file is proven to be written completely with checksums, then read completely by its writer, and, where the storage
 is shared, by another client. A read that finds damage counts as soon as its mounts and options are proven.
+A place that the writer's own read finds counts for the writer only; the other client, whose read it ended, then has no
+number.
 """
 
 from __future__ import annotations
@@ -39,10 +41,16 @@ def read_integrity(runs: Sequence[Run], measurement: Measurement, storage: Stora
     nodes = list(measurement.members)
     write, *reads = _in_order(runs, measurement, storage)
     damage: list[str] = []
+    ended: list[str] = []
     for node in nodes:
         _check_whole(write, node, storage)
         for run in reads:
-            damage += _damage(write, run, node, storage)
+            if places := _damage(write, run, node, storage):
+                own = _found_by_writer(write, reads[0], run, node)
+                damage += [line for place, line in places if place is None or place not in own]
+                ended.append(node)
+    if ended and not damage:
+        raise ParseError("fio", f"{ended[0]}'s read ended at a place that the file's writer finds damaged too")
     files = float(write.launch.jobs[nodes[0]]["size"])
     companions = {"dataset_bytes": (files * len(nodes) * len(reads),)}
     cached = [cached_at_start(run.state(node, BEFORE), int(files)) for run in reads for node in nodes]
@@ -97,8 +105,8 @@ def _check_whole(run: Run, node: str, storage: Storage) -> None:
     whole(run, node, storage)
 
 
-def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[str]:
-    """One line per place where a client read other bytes than were written; empty if all were right."""
+def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[tuple[fio.Damage | None, str]]:
+    """The places, and a line for each, where a client read other bytes than were written; empty if all were right."""
     launch = read.launch
     requested, entry = launch.jobs[node], launch.entries.get(node)
     writer = next((name for name, job in write.launch.jobs.items() if job["directory"] == requested["directory"]), "")
@@ -115,6 +123,15 @@ def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[str]:
         check_mounts(storage, read.state(node, when), when)
     check_options(entry, requested)
     who = f"written by {writer}, read by {node}"
-    return [f"{place.path}, offset {place.offset}, {who}" for place in named] or [
-        f"in {requested['directory']}, at a place that fio does not name, {who}"
+    return [(place, f"{place.path}, offset {place.offset}, {who}") for place in named] or [
+        (None, f"in {requested['directory']}, at a place that fio does not name, {who}")
     ]
+
+
+def _found_by_writer(write: Run, own: Run, read: Run, node: str) -> set[fio.Damage]:
+    """Places that the writer's own read names, of the files that a node reads in another run."""
+    folder = read.launch.jobs[node]["directory"]
+    writer = next(name for name, job in write.launch.jobs.items() if job["directory"] == folder)
+    if read is own or writer == node or own.launch.jobs[writer]["directory"] != folder:
+        return set()
+    return set(fio.damages(own.launch.answer.text))

@@ -121,6 +121,22 @@ def test_a_flipped_byte_is_counted_with_its_file_and_offset(tmp_path: Path, end:
     assert all(measured[node].samples == (0.0,) for node in CLIENTS if node != reader)
 
 
+def test_what_the_writer_finds_itself_is_not_the_other_readers_damage(tmp_path: Path) -> None:
+    place = "/mnt/nfs-tcp/rackproof-bench/gpu-02/rackproof.0 offset 2998272"
+    own = changed("own", damaged("gpu-02", place))
+    other = damaged("gpu-01", place)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        result = own(node, command)
+        return other(result) if result is not None and "-integrity-other]" in command else result
+
+    measured = measure(tmp_path, answer)
+    assert measured["gpu-02"].samples == measured["rack"].samples == (1.0,)
+    assert measured["gpu-03"].samples == (0.0,)
+    assert not measured["gpu-01"].samples  # its read of the file was cut off
+    assert "the file's writer finds damaged too" in (measured["gpu-01"].reason or "")
+
+
 @pytest.mark.parametrize(
     ("place", "error", "rc"),
     [
