@@ -23,7 +23,7 @@ from rackproof.cli.interrupted import Interrupted
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
-from rackproof.core.evidence import Record, RunInfo
+from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack, fold
 from rackproof.core.visible import shown
 from rackproof.core.wording import counted
@@ -42,6 +42,7 @@ from rackproof.evidence.store import EVIDENCE, read_trusted
 from rackproof.inventory import load_rack
 from rackproof.remote.redaction import redact
 from rackproof.report.certificate import Certificate
+from rackproof.report.quantities import moment
 from rackproof.run.display import Silent
 from rackproof.run.stages import Run
 from rackproof.validation.run import unused_validators, validators_folder
@@ -123,11 +124,17 @@ def certify(
     profile: str | None, resume: str | None, go_on: bool, no_deploy: bool, validators: Path | None,
 ) -> None:  # fmt: skip
     """Deploy, validate, measure and judge the rack of INVENTORY."""
-    if go_on and not resume:
+    if go_on and resume:
+        raise click.UsageError("--continue finds the run itself: give it or --resume, not both")
+    if go_on:
         rack = load_rack(inventory)
-        run_before = earlier_run(output, rack, architecture_of(rack, architecture), profile or default_profile(rack))
-        if run_before is not None and run_before.next == "nothing":
-            say(f"CERTIFIED already: {run_before.folder / PAGE}")
+        run_before = earlier_run(
+            output, rack, architecture_of(rack, architecture), profile or default_profile(rack), validators
+        )
+        if run_before is not None and run_before.certificate is not None and run_before.next == "nothing":
+            if as_json:
+                _tell(run_before.folder, run_before.certificate, whole=True, as_json=True)
+            say(f"CERTIFIED already, on {moment(run_before.certificate.finished)}: {run_before.folder / PAGE}")
             return
         resume = str(run_before.folder) if run_before is not None and run_before.next == "resume" else None
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
@@ -180,7 +187,8 @@ def prepare(
     reference = architecture_of(rack, architecture)
     if resume:
 
-        def refuse(info: RunInfo) -> None:
+        def refuse(records: Sequence[Record]) -> None:
+            info = info_of(records)
             check_resumable(info, rack, reference, profile or info.profile)
 
         folder, info = find_resumable(output, resume, refuse, inventory)

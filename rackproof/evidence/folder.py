@@ -48,27 +48,29 @@ def find_run(reports: Path, run: str) -> Path:
     raise RunError(f"{run}: no such run (neither a folder with {EVIDENCE} nor a name under {reports}/)")
 
 
-def find_resumable(reports: Path, run: str, refuse: Callable[[RunInfo], None], inventory: str) -> tuple[Path, RunInfo]:
+def find_resumable(
+    reports: Path, run: str, refuse: Callable[[Sequence[Record]], None], inventory: str
+) -> tuple[Path, RunInfo]:
     """The run to continue; ``latest`` is the latest run of the inventory that ``refuse`` has nothing against.
 
     ``refuse`` raises RunError, one line, for a run that cannot be continued.
     """
     if run != "latest":
         folder = find_run(reports, run)
-        info = info_of(read_records(folder))
-        refuse(info)
-        return folder, info
+        records = read_records(folder)
+        refuse(records)
+        return folder, info_of(records)
     why: str | None = None
     for folder in reversed(_runs(reports)):
         if Path(_inventory_of(folder)).resolve() != Path(inventory).resolve():
             continue
         try:
-            info = info_of(read_records(folder))
-            refuse(info)
+            records = read_records(folder)
+            refuse(records)
         except RunError as error:
             why = why or str(error)
             continue
-        return folder, info
+        return folder, info_of(records)
     reason = f" that can be continued: {why}" if why else " yet"
     raise RunError(f"{reports}: no run of {inventory}{reason}")
 

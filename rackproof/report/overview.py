@@ -35,9 +35,10 @@ class Row(NamedTuple):
 
 def outcome_of_all(rows: Sequence[Row]) -> Outcome:
     """CERTIFIED if all are; one that failed decides, then one that is incomplete or was not run."""
-    outcomes = {row.outcome for row in rows} or {Outcome.INCOMPLETE}
-    order = (Outcome.NOT_CERTIFIED, Outcome.INCOMPLETE, Outcome.PASSED, Outcome.CERTIFIED)
-    return next(outcome for outcome in order if outcome in outcomes)
+    outcomes = {row.outcome for row in rows}
+    if Outcome.NOT_CERTIFIED in outcomes:
+        return Outcome.NOT_CERTIFIED
+    return Outcome.CERTIFIED if outcomes == {Outcome.CERTIFIED} else Outcome.INCOMPLETE
 
 
 def render_overview(rows: Sequence[Row]) -> str:

@@ -3,6 +3,7 @@ begins anew, and the page of all is never better than the worst of them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rackproof.cli import overview
 from rackproof.cli.main import cli
 from rackproof.core.status import Outcome
 from rackproof.report.overview import Row, outcome_of_all, render_overview
+from rackproof.report.quantities import moment
 from tests.unit.fakes import lab_rack
 from tests.unit.false_certificates.racks import World, world
 from tests.unit.judging import criterion, document
@@ -54,6 +56,55 @@ def test_a_certified_run_is_left_alone(here: World) -> None:
     assert again.exit_code == 0
     assert "CERTIFIED already" in again.output
     assert len(runs()) == 1
+
+
+def test_the_date_of_a_certified_run_is_told_and_its_json_is_that_of_certify(here: World) -> None:
+    certify()
+    apart(1)
+    finished = json.loads((runs()[0] / "certificate.json").read_text())["finished"]
+    assert moment(finished) in certify().output
+    again = call("certify", "a.py", "--architecture", "small", "--continue", "--json")
+    assert again.exit_code == 0
+    assert json.loads(again.output)["outcome"] == "CERTIFIED"
+    assert json.loads(again.output)["folder"] == str(runs()[0])
+
+
+def test_two_ways_to_name_the_run_are_refused(here: World) -> None:
+    both = call("certify", "a.py", "--architecture", "small", "--continue", "--resume", "latest")
+    assert both.exit_code != 0
+    assert "not both" in f"{both.output}{both.exception}"
+    assert not Path("reports").exists()
+
+
+def test_a_certificate_that_its_evidence_does_not_give_is_no_certificate(here: World) -> None:
+    certify()
+    certified = (runs()[0] / "certificate.json").read_text()
+    apart(1)
+    here.rate = 1.0
+    call("certify", "a.py", "--architecture", "small", "--quiet")
+    failed = json.loads((runs()[-1] / "certificate.json").read_text())
+    apart(2)
+    claimed = json.loads(certified) | {"run": failed["run"], "evidence": failed["evidence"]}
+    (runs()[-1] / "certificate.json").write_text(json.dumps(claimed))
+    assert call("overview", "a.py", "small").exit_code == 1
+    again = certify()
+    assert "CERTIFIED already" not in again.output
+    assert again.exit_code == 1
+    assert len(runs()) == 3
+
+
+@pytest.mark.parametrize("other", [("validate",), ("bench",), ("validate", "-k", "not xid")])
+def test_a_run_of_another_command_replaces_no_certification(here: World, other: tuple[str, ...]) -> None:
+    here.failing.add(("gpu.xid", "gpu-01"))
+    assert certify().exit_code == 1
+    apart(1)
+    here.failing.clear()
+    command, *more = other
+    assert call(command, "a.py", "--architecture", "small", "--quiet", *more).exit_code == 0
+    apart(2)
+    assert call("overview", "a.py", "small").exit_code == 1
+    assert certify().exit_code == 0
+    assert len(runs()) == 3
 
 
 def test_a_failed_run_begins_anew(here: World) -> None:
@@ -120,6 +171,8 @@ def test_the_worst_outcome_is_that_of_all() -> None:
     assert outcome_of_all([Row("a", good, "a")]) is good.outcome
     assert outcome_of_all([Row("a", good, "a"), Row("b", None, "")]) is Outcome.INCOMPLETE
     assert outcome_of_all([Row("a", good, "a"), Row("b", bad, "b")]) is bad.outcome
+    part = good.model_copy(update={"outcome": Outcome.PASSED})
+    assert outcome_of_all([Row("a", good, "a"), Row("b", part, "b")]) is Outcome.INCOMPLETE
     assert outcome_of_all([]) is Outcome.INCOMPLETE
 
 
