@@ -5,5 +5,5 @@
 timeout -k 2 20 mountpoint -q -- "$mountpoint" || exit 1
 timeout -k 2 20 stat -f -c '%S %b %a' -- "$mountpoint" || exit 1
 for folder; do
-  [ ! -d "$folder" ] || timeout -k 2 20 find "$folder" -xdev -maxdepth 1 -type f -name "$stem.*" -printf '%b\n'
+  timeout -k 2 20 find "$folder" -xdev -maxdepth 1 -type f -name "$stem.*" -printf '%b\n' 2>/dev/null
 done | awk '{blocks += $1} END {printf "%.0f\n", blocks * 512}'
