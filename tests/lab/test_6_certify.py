@@ -65,16 +65,23 @@ def small(tmp_path: Path) -> Path:
 
 
 def repeated_steps(records: Sequence[Record]) -> list[str]:
-    """Steps that were executed again although no starved machine had spoilt them."""
+    """Steps that were executed again although no starved machine had spoilt them.
+
+    Which steps are spoilt is decided for several at once: one of them may be whole again through another, whose number
+    its bar is a share of.
+    """
     architecture = architectures.load("virtual-rack").model
     ends = [index for index, record in enumerate(records) if record.kind is Kind.STEP]
     finished: set[str] = set()
+    spoilt: set[str] = set()
     repeated = []
     for before, end in pairwise([-1, *ends]):
         step = records[end].body["step"]
-        if step in finished and step not in starved_steps(architecture, records[: before + 1]):
+        spoilt.update(starved_steps(architecture, records[: before + 1]))
+        if step in finished and step not in spoilt:
             repeated.append(step)
         finished.add(step)
+        spoilt.discard(step)
     return repeated
 
 
