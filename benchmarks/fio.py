@@ -74,10 +74,10 @@ class Timed:
 
     def by_hand(self, job: FioJob) -> None:
         text = render("local-read", job, ":".join(self.folders))
-        subprocess.run([*self.ssh, "cat >/root/job.fio"], input=text.encode(), check=True)
+        subprocess.run([*self.ssh, "cat >job.fio"], input=text.encode(), check=True)
         began = time.monotonic()
         done = subprocess.run(
-            [*self.ssh, "fio --output-format=json --eta=never /root/job.fio"], capture_output=True, check=True
+            [*self.ssh, "fio --output-format=json --eta=never job.fio"], capture_output=True, check=True
         )
         self.took = time.monotonic() - began
         check(done.stdout, job)

@@ -28,18 +28,16 @@ def step(name: str, storage: Storage, profile: CheckpointProfile, layout: Layout
     def execute(context: BenchContext) -> Iterator[Measurement]:
         clients = StorageClients(context, name, storage, layout, names)
         clients.write_files()
-        for _ in range(profile.runs):
-            for way in (WRITE, READ):
-                if not clients.lost:
-                    text = job_name(name, profile.model, way)
-                    clients.run(
-                        names,
-                        lambda _, folders, text=text, way=way: render_whole(  # type: ignore[misc]
-                            text, profile, folders, way, {}
-                        ),
-                        part / SLOWEST,
-                        again=False,
-                    )
+
+        def run(way: str) -> None:
+            text = job_name(name, profile.model, way)
+            clients.run(
+                names, lambda _, folders: render_whole(text, profile, folders, way, {}), part / SLOWEST, again=False
+            )
+
+        for way in (WRITE, READ) * profile.runs:
+            if not clients.lost:
+                run(way)
         yield from results(clients, places)
 
     seconds = 2 * profile.runs * (SETUP_S + part / TYPICAL)
