@@ -13,7 +13,7 @@ from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.rack import fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
-from rackproof.evidence.folder import REPORTS, new_run
+from rackproof.evidence.folder import REPORTS, new_folder, run_folder
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.kit import CLUSTER
@@ -71,7 +71,7 @@ def deploy(
             on_line=(lambda line: None) if quiet else lambda line: say(line, err=True),
         )  # fmt: skip
 
-    folder = new_run(output, inventory)
+    folder = new_folder(run_folder(output, inventory))
     with EvidenceStore(folder) as store:
         batches = (f"reboot_serial={serial}",) if serial else ()
         outcomes = [run(f"reboot_mode={Mode.ALLOWED_TWO_PASSES.value}", *batches) if reboot else run()]

@@ -35,7 +35,8 @@ from rackproof.evidence.folder import (
     find_resumable,
     find_run,
     info_of,
-    new_run,
+    new_folder,
+    run_folder,
     stored_architecture,
 )
 from rackproof.evidence.store import EVIDENCE, read_trusted
@@ -193,7 +194,7 @@ def prepare(
 
         folder, info = find_resumable(output, resume, refuse, inventory)
         return Run(folder, rack, reference, profile or info.profile, Silent(), stages, resume=True)
-    return Run(new_run(output, inventory), rack, reference, profile or default_profile(rack), Silent(), stages)
+    return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Silent(), stages)
 
 
 def default_profile(rack: Rack) -> str:
@@ -273,8 +274,9 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
     """Execute a run and yield its evidence; log and progress display are open during the block."""
+    if not run.resume:
+        run.folder = new_folder(run.folder)
     try:
-        run.folder.mkdir(parents=True, exist_ok=True)
         handler = _RunLog(run.folder / RUN_LOG, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise EvidenceWriteError(f"{run.folder}: cannot be written ({error.strerror})") from error

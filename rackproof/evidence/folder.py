@@ -18,21 +18,36 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.core.evidence import Kind, NodeInfo, Record, RunInfo, canonical
 from rackproof.core.rack import Rack
 from rackproof.core.texts import file_name
-from rackproof.errors import ArchitectureError, RunError
+from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.store import EVIDENCE, LINE, read_raw, read_records, utc_now
 from rackproof.read_file import opened
 
 REPORTS = "reports"
+SAME_SECOND = 100
+"""Runs of one inventory that may begin within a second."""
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
 
 
-def new_run(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
-    """A folder that does not exist yet: ``reports/20261121-074500-lab``. Its name is safe in a shell."""
+def run_folder(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
+    """Folder of a run that starts now: ``reports/20261121-074500-lab``. Its name is safe in a shell."""
     moment = (now or dt.datetime.now(dt.UTC)).strftime("%Y%m%d-%H%M%S")
-    folder = reports / f"{moment}-{file_name(Path(inventory).stem)}"
-    if folder.exists():
-        raise RunError(f"{folder}: exists already; wait a second and try again")
-    return folder
+    return reports / f"{moment}-{file_name(Path(inventory).stem)}"
+
+
+def new_folder(folder: Path) -> Path:
+    """Create a run's folder, with ``-2``, ``-3`` … at its end where another run of the same second has the name.
+
+    Raises EvidenceWriteError.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for path in (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, SAME_SECOND + 1))):
+            with suppress(FileExistsError):
+                path.mkdir()
+                return path
+    except OSError as error:
+        raise EvidenceWriteError(f"{folder}: cannot be written ({error.strerror})") from error
+    raise RunError(f"{folder}: {SAME_SECOND} runs began in that second; start again")
 
 
 def find_run(reports: Path, run: str) -> Path:
