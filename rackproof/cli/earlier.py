@@ -12,62 +12,75 @@ from rackproof.core.evidence import EventKind, Kind, Record
 from rackproof.core.rack import Rack
 from rackproof.core.status import Outcome
 from rackproof.errors import RunError
-from rackproof.evidence.folder import check_resumable, find_resumable, info_of
-from rackproof.evidence.store import read_trusted
+from rackproof.evidence.folder import ANEW, check_resumable, info_of, runs_of
+from rackproof.evidence.store import EVIDENCE, Trusted, read_trusted
 from rackproof.read_file import read_text
 from rackproof.report.certificate import Certificate, from_json
 
+_NEXT: Final[dict[Outcome, Literal["nothing", "resume"]]] = {
+    Outcome.CERTIFIED: "nothing",
+    Outcome.INCOMPLETE: "resume",
+}
 CERTIFYING: Final = frozenset({"validate", "bench"})
 """Stages of every run of ``certify``; ``validate`` and ``bench`` have one of them."""
 
 
 class Earlier(NamedTuple):
-    """The latest certification of a rack and an architecture that this kit may continue."""
+    """The latest certification of a rack and an architecture, which decides what is left to do."""
 
     folder: Path
     certificate: Certificate | None
     """Judged again from the evidence. None: the run has not ended, or its certificate cannot be read."""
-    changed: bool = False
-    """The evidence no longer gives the outcome of the run's certificate."""
-
-    @property
-    def next(self) -> Literal["nothing", "resume", "anew"]:
-        """What to do with it: gaps are filled, a failure is measured anew, a certified run is left alone."""
-        if self.certificate is None:
-            return "resume"
-        if self.changed:
-            return "anew"
-        if self.certificate.outcome is Outcome.INCOMPLETE:
-            return "resume"
-        return "nothing" if self.certificate.outcome is Outcome.CERTIFIED else "anew"
+    next: Literal["nothing", "resume", "anew"] = "resume"
+    """Gaps are filled, a failure is measured anew, a certified run is left alone."""
+    why: str = ""
+    """Why the run can neither count nor be continued; one line."""
 
 
 def earlier_run(
     output: Path, rack: Rack, reference: LoadedArchitecture, profile: str, validators: Path | None = None
 ) -> Earlier | None:
-    """None where no certification below ``output`` has this kit, inventory, architecture and profile."""
+    """None where no certification below ``output`` has this inventory, architecture and profile.
 
-    def refuse(records: Sequence[Record]) -> None:
-        check_resumable(info_of(records), rack, reference, profile)
-        if not certifies(records):
-            raise RunError(f"{info_of(records).run}: it validates or measures alone")
+    The latest decides even where it cannot be read or continued: what an earlier one proved may no longer hold.
+    """
+    for folder in runs_of(output, rack.source):
+        try:
+            trusted = read_trusted(folder)
+        except RunError as error:
+            return Earlier(folder, None, "anew", str(error))
+        if not trusted.records and not trusted.broken:
+            continue  # killed before it began
+        damaged = f"{folder / EVIDENCE}: {trusted.broken}"
+        try:
+            info = info_of(trusted.records)
+        except RunError:
+            return Earlier(folder, None, "anew", damaged)
+        if (info.architecture, info.profile) != (reference.model.metadata.id, profile):
+            continue
+        if trusted.broken:
+            return Earlier(folder, None, "anew", damaged)
+        if not certifies(trusted.records):
+            continue
+        try:
+            check_resumable(info, rack, reference, profile)
+        except RunError as error:
+            return Earlier(folder, None, "anew", str(error).partition(f"; {ANEW}")[0])
+        return _judged_again(folder, trusted, reference, validators)
+    return None
 
-    try:
-        folder, _ = find_resumable(output, "latest", refuse, rack.source)
-    except RunError:
-        return None
+
+def _judged_again(folder: Path, trusted: Trusted, reference: LoadedArchitecture, validators: Path | None) -> Earlier:
     try:
         made = from_json(read_text(folder / CERTIFICATE))
     except (OSError, ValueError):
         return Earlier(folder, None)
     if made.architecture.sha256 != reference.sha256:
         return Earlier(folder, None)  # the run was judged against another file
-    trusted = read_trusted(folder)
-    certificate = judged(
-        trusted.records, reference, broken=trusted.broken, cut_off=trusted.cut_off, folder=folder,
-        validators=validators,
-    )  # fmt: skip
-    return Earlier(folder, certificate, certificate.outcome is not made.outcome)
+    certificate = judged(trusted.records, reference, cut_off=trusted.cut_off, folder=folder, validators=validators)
+    if certificate.outcome is not made.outcome:
+        return Earlier(folder, certificate, "anew", f"{folder / CERTIFICATE}: its evidence does not give its outcome")
+    return Earlier(folder, certificate, _NEXT.get(certificate.outcome, "anew"))
 
 
 def certifies(records: Sequence[Record]) -> bool:

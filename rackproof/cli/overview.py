@@ -47,7 +47,7 @@ def overview(inventory: str, ids: tuple[str, ...], output: Path, profile: str | 
         _forecast(rack, size, references, runs)
         return
     rows = [
-        Row(id_, run.certificate if run else None, f"{run.folder.name}/{PAGE}" if run else "")
+        Row(id_, run.certificate if run else None, f"{run.folder.name}/{PAGE}" if run else "", run.why if run else "")
         for id_, run in zip(ids, runs, strict=True)
     ]
     try:
@@ -56,7 +56,7 @@ def overview(inventory: str, ids: tuple[str, ...], output: Path, profile: str | 
     except OSError as error:
         raise EvidenceWriteError(f"{output / OVERVIEW}: cannot be written ({error.strerror})") from error
     for row in rows:
-        say(f"{row.architecture:<34} {row.outcome if row.certificate else 'not run to its end'}: {row.counts}")
+        say(f"{row.architecture:<34} {row.result}: {row.counts}")
     outcome = outcome_of_all(rows)
     say(f"{outcome}: {output / OVERVIEW}")
     raise click.exceptions.Exit(outcome.exit_status)

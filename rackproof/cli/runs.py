@@ -137,6 +137,8 @@ def certify(
                 _tell(run_before.folder, run_before.certificate, whole=True, as_json=True)
             say(f"CERTIFIED already, on {moment(run_before.certificate.finished)}: {run_before.folder / PAGE}")
             return
+        if run_before is not None and run_before.why:
+            say(f"a new run begins: {run_before.why}", err=True)
         resume = str(run_before.folder) if run_before is not None and run_before.next == "resume" else None
     stages = ("connect", "validate", "bench") if no_deploy else ("connect", "deploy", "validate", "bench")
     run = prepare(inventory, architecture, output, profile, resume, stages)

@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +24,7 @@ from rackproof.evidence.store import EVIDENCE, LINE, read_raw, read_records, utc
 from rackproof.read_file import opened
 
 REPORTS = "reports"
+ANEW = "start a new run"
 SAME_SECOND = 100
 """Runs of one inventory that may begin within a second."""
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
@@ -31,7 +33,7 @@ _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
 def run_folder(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
     """Folder of a run that starts now: ``reports/20261121-074500-lab``. Its name is safe in a shell."""
     moment = (now or dt.datetime.now(dt.UTC)).strftime("%Y%m%d-%H%M%S")
-    return reports / f"{moment}-{file_name(Path(inventory).stem)}"
+    return reports / f"{moment}-{_stem(inventory)}"
 
 
 def new_folder(folder: Path) -> Path:
@@ -76,9 +78,7 @@ def find_resumable(
         refuse(records)
         return folder, info_of(records)
     why: str | None = None
-    for folder in reversed(_runs(reports)):
-        if Path(_inventory_of(folder)).resolve() != Path(inventory).resolve():
-            continue
+    for folder in runs_of(reports, inventory):
         try:
             records = read_records(folder)
             refuse(records)
@@ -90,13 +90,26 @@ def find_resumable(
     raise RunError(f"{reports}: no run of {inventory}{reason}")
 
 
-def _inventory_of(folder: Path) -> str:
-    """What the first record of a run says, without reading the others; empty where there is none."""
+def runs_of(reports: Path, inventory: str) -> Iterator[Path]:
+    """Folders of an inventory's runs, the latest first; one without a readable first record counts by its name."""
+    ours = re.compile(rf"[0-9]{{8}}-[0-9]{{6}}-{re.escape(_stem(inventory))}(-[0-9]+)?")
+    for folder in reversed(_runs(reports)):
+        named = _inventory_of(folder)
+        if ours.fullmatch(folder.name) if named is None else Path(named).resolve() == Path(inventory).resolve():
+            yield folder
+
+
+def _stem(inventory: str) -> str:
+    return file_name(Path(inventory).stem)
+
+
+def _inventory_of(folder: Path) -> str | None:
+    """What the first record of a run says, without reading the others; None where there is none."""
     try:
         with opened(folder / EVIDENCE) as file:
             return str(json.loads(file.readline(LINE))["body"]["inventory"])
     except (OSError, ValueError, KeyError, TypeError):
-        return ""
+        return None
 
 
 def _runs(reports: Path) -> list[Path]:
@@ -186,24 +199,23 @@ def changed_since(info: RunInfo) -> str | None:
 
 def check_resumable(info: RunInfo, rack: Rack, architecture: LoadedArchitecture, profile: str) -> None:
     """Raises RunError where the run began with another kit, inventory, architecture or profile."""
-    anew = "start a new run"
     if info.rackproof != __version__:
-        raise RunError(f"{info.run}: recorded by rackproof {info.rackproof}, this is {__version__}; {anew}")
+        raise RunError(f"{info.run}: recorded by rackproof {info.rackproof}, this is {__version__}; {ANEW}")
     if info.kit_sha256 != kit_digest():
-        raise RunError(f"{info.run}: recorded by another build of rackproof {__version__}; {anew}")
+        raise RunError(f"{info.run}: recorded by another build of rackproof {__version__}; {ANEW}")
     if Path(info.inventory).resolve() != Path(rack.source).resolve():
-        raise RunError(f"{info.run}: it is a run of {info.inventory}, not of {rack.source}; {anew}")
+        raise RunError(f"{info.run}: it is a run of {info.inventory}, not of {rack.source}; {ANEW}")
     now = node_infos(rack)
     if [n.name for n in info.nodes] != [n.name for n in now]:
-        raise RunError(f"{info.run}: {rack.source} has other nodes than when the run began; {anew}")
+        raise RunError(f"{info.run}: {rack.source} has other nodes than when the run began; {ANEW}")
     data = node_data(rack)
     for node, before in zip(now, info.nodes, strict=True):
         if node != before or data[node.name] != info.node_data.get(node.name):
-            raise RunError(f"{info.run}: {rack.source} says something else of {node.name} than when it began; {anew}")
+            raise RunError(f"{info.run}: {rack.source} says something else of {node.name} than when it began; {ANEW}")
     if info.architecture_sha256 != architecture.sha256:
-        raise RunError(f"{info.run}: {architecture.path} has changed since it began; {anew}, or judge this one again")
+        raise RunError(f"{info.run}: {architecture.path} has changed since it began; {ANEW}, or judge this one again")
     if info.profile != profile:
-        raise RunError(f"{info.run}: it began with profile {info.profile}, not {profile}; {anew}")
+        raise RunError(f"{info.run}: it began with profile {info.profile}, not {profile}; {ANEW}")
 
 
 _LOGIN = ("ssh_user", "ssh_key", "ssh_key_password", "ssh_password", "ssh_known_hosts_file")
@@ -231,7 +243,7 @@ def stage_seconds(records: Iterable[Record]) -> dict[str, float]:
 
 def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
     """Seconds of each stage in the latest finished run on this inventory; empty when there is none."""
-    for path in sorted(reports.glob(f"*-{file_name(Path(inventory).stem)}/{EVIDENCE}"), reverse=True)[:3]:
+    for path in sorted(reports.glob(f"*-{_stem(inventory)}/{EVIDENCE}"), reverse=True)[:3]:
         try:
             times = stage_seconds(read_records(path.parent))
         except RunError:

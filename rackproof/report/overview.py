@@ -19,10 +19,17 @@ class Row(NamedTuple):
     """None: it was not run, or its run has not ended."""
     page: str
     """Address of its page, relative to the overview."""
+    why: str = ""
+    """Why there is no certificate, or why it does not count; one line."""
 
     @property
     def outcome(self) -> Outcome:
         return self.certificate.outcome if self.certificate else Outcome.INCOMPLETE
+
+    @property
+    def result(self) -> str:
+        """The certificate's outcome, else why there is none."""
+        return str(self.certificate.outcome) if self.certificate else self.why or "not run to its end"
 
     @property
     def counts(self) -> str:

@@ -4,6 +4,8 @@ begins anew, and the page of all is never better than the worst of them."""
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,67 @@ def test_a_certificate_that_its_evidence_does_not_give_is_no_certificate(here: W
     assert "CERTIFIED already" not in again.output
     assert again.exit_code == 1
     assert len(runs()) == 3
+
+
+def rubbish(evidence: Path) -> None:
+    evidence.write_text("{rubbish\n")
+
+
+def truncated_and_changed(evidence: Path) -> None:
+    evidence.write_text(evidence.read_text().replace('"outcome":"passed"', '"outcome":"failed"', 1))
+
+
+def of_another_kit(evidence: Path) -> None:
+    evidence.write_text(evidence.read_text().replace('rackproof.evidence/v2', 'rackproof.evidence/v9', 1))
+
+
+def without_records(evidence: Path) -> None:
+    evidence.write_text("")
+
+
+@pytest.mark.parametrize("damage", [rubbish, truncated_and_changed, of_another_kit])
+def test_a_later_run_that_cannot_be_read_ends_what_an_earlier_one_proved(
+    here: World, damage: Callable[[Path], None]
+) -> None:
+    certify()
+    apart(1)
+    later = Path("reports/20200102-000000-a")
+    shutil.copytree(runs()[0], later)
+    damage(later / "evidence.jsonl")
+    made = call("overview", "a.py", "small")
+    assert made.exit_code == 2
+    assert f"{later}/evidence.jsonl" in made.output
+    assert f"{later}/evidence.jsonl" in Path("reports/overview.html").read_text()
+    assert "certified by" not in call("overview", "a.py", "small", "--forecast").output
+    again = certify()
+    assert again.exit_code == 0
+    assert f"a new run begins: {later}/evidence.jsonl" in again.output
+    assert len(runs()) == 3
+
+
+def test_a_later_run_that_cannot_be_continued_ends_what_an_earlier_one_proved(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certify()
+    apart(1)
+    here.addresses["a.py"] = "10.9.9."
+    here.rate = 1.0
+    assert certify().exit_code == 1
+    apart(2)
+    del here.addresses["a.py"]
+    assert call("overview", "a.py", "small").exit_code == 2
+    again = certify()
+    assert "says something else of gpu-01 than when it began" in again.output
+    assert again.exit_code == 1
+    assert len(runs()) == 3
+
+
+def test_a_run_that_was_killed_before_it_began_ends_nothing(here: World) -> None:
+    certify()
+    apart(1)
+    Path("reports/20200102-000000-a").mkdir()
+    without_records(Path("reports/20200102-000000-a/evidence.jsonl"))
+    assert "CERTIFIED already" in certify().output
 
 
 @pytest.mark.parametrize("other", [("validate",), ("bench",), ("validate", "-k", "not xid")])
