@@ -55,7 +55,6 @@ PLAIN: Mapping[str, str] = {
     "reboot_mode": "``allowed`` or ``refused``, instead of ``reboot.allowed``; for the command line.",
     "reboot_serial": "Nodes that reboot at the same time, instead of ``reboot.serial``; for the command line.",
     "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",
-    "fabric_second_addresses": "Further addresses of a storage server, in the order of rails.",
     "rack": "Name of the node's rack, for group testing: nodes of one rack are searched together.",
     "leaf_switches": "Names of the node's leaf switches, one for each rail, for group testing.",
     "ask_ahead": "False: a deploy does not prefetch facts.",

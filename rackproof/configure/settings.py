@@ -98,6 +98,8 @@ class NodeSettings(BaseModel):
 
     fabric_addresses: tuple[IPv4Interface, ...] = ()
     """Address with prefix length of rail k. Default: none; required on nodes of the fabric."""
+    fabric_second_addresses: tuple[IPv4Interface, ...] = ()
+    """Further addresses of a storage server, in the order of rails. Default: none."""
     management_address: IPv4Address | None = None
     """Address outside the rails that the node's name means to the other nodes: ssh between nodes, Slurm and IMEX use
     it. Default: none, names are the site's own matter; on Soft-RoCE the address on rail 0."""

@@ -24,8 +24,9 @@ def _text(value: Any) -> bool:
 
 
 def _address(value: Any) -> bool:
+    """No scope (``fe80::1%eth0``), which may be any text."""
     try:
-        return isinstance(value, str) and bool(ip_interface(value))
+        return isinstance(value, str) and "%" not in value and bool(ip_interface(value))
     except ValueError:
         return False
 
@@ -63,6 +64,7 @@ _TEXT: Final[Test] = ("text on one line", _text)
 _USER_NAME: Final[Test] = ("a user's name", lambda v: isinstance(v, str) and _USER.fullmatch(v) is not None)
 _BOOLEAN: Final[Test] = ("True or False", lambda value: isinstance(value, bool))
 _ADDRESSES: Final[Test] = ("a list of addresses (10.0.0.1/24)", _list_of(_address))
+_MAPPING: Final[Test] = ("a mapping", lambda value: isinstance(value, Mapping))
 _COUNT: Final[Test] = ("a number from 1 on", _number(1, 1_000_000, whole=True))
 _SECONDS: Final[Test] = ("seconds, up to 3600", _number(0.001, 3600))
 
@@ -84,7 +86,11 @@ TESTS: Final[Mapping[str, Test]] = {
     "scratch_drives": ("a list of paths or patterns below /dev", _list_of(_matches(Drive))),
     "rack": ("a name or a number", lambda value: _text(value) or _number(0, 1_000_000, whole=True)(value)),
     "leaf_switches": ("a list of names, one for each rail", _list_of(_matches(Name))),
-    "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, dict)),
+    "management_address": ("an address", lambda value: _address(value) and "/" not in value),
+    "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, Mapping)),
+    **dict.fromkeys(("collectives", "containers", "gpu", "health_check", "nic", "node", "preflight"), _MAPPING),
+    **dict.fromkeys(("rebooting", "slurm", "storage_client", "versions"), _MAPPING),
+    "reboot": ("a mapping", lambda value: isinstance(value, Mapping) or value in ("allowed", "refused")),
     **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
     **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),
     "reboot_mode": ("allowed or refused", ("allowed", "refused").__contains__),
@@ -92,10 +98,12 @@ TESTS: Final[Mapping[str, Test]] = {
 
 
 def wrong(data: Mapping[str, Any]) -> str | None:
-    """The first wrong key, what is expected and what is there; None without one. A password is not shown."""
+    """The first wrong key, what is expected and what is there; None without one. A password and
+    what stands in the place of a mapping are not shown."""
     for key, (expected, test) in TESTS.items():
         value = data.get(key)
         if value is not None and not test(value):
-            actual = type(value).__name__ if "password" in key else repr(value)[:80]
+            hidden = "password" in key or expected == _MAPPING[0]
+            actual = type(value).__name__ if hidden else repr(value)[:80]
             return f"{key}: expected {expected}, actual {actual}"
     return None

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rackproof.core.evidence import canonical
+from rackproof.core.node_data import wrong
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError, RunError
 from rackproof.remote.command import CommandResult
@@ -82,6 +83,8 @@ class Recording:
         _check_version(document.get("schema"), name)
         try:
             node = Node(str(document["node"]), tuple(document["groups"]), dict(document["data"]))
+            if problem := wrong(node.data):
+                raise ValueError(problem)
             results = [_result_from_plain(node.name, plain) for plain in document["commands"]]
             recorded, version = document["recorded"], document["rackproof"]
             intact = _digest({key: value for key, value in document.items() if key != "sha256"}) == document["sha256"]

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from rackproof.core.node_data import wrong
 from rackproof.core.rack import Node
 from rackproof.errors import SelfTestError
 from rackproof.read_file import read_bytes
@@ -35,10 +36,16 @@ RACK = "rack.yaml"
 _NOT_FOUND = 127
 
 
+def _checked(data: dict[str, Any]) -> dict[str, Any]:
+    if problem := wrong(data):
+        raise ValueError(problem)
+    return data
+
+
 class WrittenNode(Strict):
     groups: tuple[str, ...]
     like: str | None = None
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: Annotated[dict[str, Any], AfterValidator(_checked)] = Field(default_factory=dict)
 
 
 class WrittenRack(Strict):

@@ -88,6 +88,8 @@ def refusal(text: str, name: str = "rec/gpu-01.json") -> str:
         (lambda d: d["commands"][0].update(stdout=[1]), "TypeError"),
         (lambda d: d.update(commands=[1]), "TypeError"),
         (lambda d: d.update(groups=float("nan")), "TypeError"),
+        (lambda d: d["data"].update(containers="x"), "containers: expected a mapping, actual str"),
+        (lambda d: d["data"].update(fabric_addresses=["::1%$(id)"]), "fabric_addresses: expected a list of addresses"),
         (lambda d: d["commands"][0].update(rc=float("nan")), "rc nan of 'uname -r'"),
         (lambda d: d["commands"][0].update(stdout=[float("nan")]), "TypeError"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
@@ -47,7 +49,7 @@ def version_3(site: Site) -> bool:
 
 def second_addresses(site: Site) -> dict[str, str]:
     """Further address by port, with prefix length."""
-    addresses = site.node.data.get("fabric_second_addresses") or ()
+    addresses = site.settings.fabric_second_addresses
     several = any((storage.mounts_per_client or 1) > 1 for storage in site.served("nfs").values())
     return {port.name: str(address) for port, address in zip(site.ports, addresses, strict=False)} if several else {}
 
@@ -57,8 +59,8 @@ def address_steps(site: Site) -> tuple[Step, ...]:
     return tuple(
         Step(
             name=f"Second address of {port}",
-            holds=f"ip -o address show dev {port} | grep -qF ' {address} '",
-            script=f"ip address replace {address} dev {port}",
+            holds=f"ip -o address show dev {shlex.quote(port)} | grep -qF {shlex.quote(f' {address} ')}",
+            script=f"ip address replace {shlex.quote(address)} dev {shlex.quote(port)}",
             otherwise=f"{port} does not take {address}",
         )
         for port, address in second_addresses(site).items()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rackproof.configure.known_inputs import MODELS
 from rackproof.core.node_data import TESTS, wrong
 
 
@@ -33,6 +34,14 @@ from rackproof.core.node_data import TESTS, wrong
         ("fabric_addresses", [5]),
         ("fabric_addresses", ["10.0.0.1/99"]),
         ("fabric_second_addresses", {"a": 1}),
+        ("fabric_second_addresses", ["fe80::1%$(id)/64"]),
+        ("fabric_addresses", ["fe80::1%a\n10.0.0.1/64"]),
+        ("management_address", "10.0.0.1; id"),
+        ("management_address", "10.0.0.1/24"),
+        ("containers", "hunter2"),
+        ("gpu", [1]),
+        ("reboot", "yes"),
+        ("nic_ports", ["a"]),
         ("fabric_macs", "a0:88:c2:00:00:01"),
         ("virtual", "false"),
         ("architecture", 5),
@@ -43,12 +52,18 @@ def test_a_wrong_value_is_named_with_its_key(key: str, value: Any) -> None:
     assert problem is not None
     assert problem.startswith(f"{key}: expected ")
     assert len(problem) < 200
-    assert "password" not in key or str(value) not in problem
+    assert ("password" not in key and value != "hunter2") or str(value) not in problem
+
+
+def test_every_mapping_of_the_deploys_is_a_mapping() -> None:
+    for key in MODELS:
+        assert wrong({key: 5}) == f"{key}: expected a mapping, actual int"
 
 
 def test_what_racks_use_is_accepted() -> None:
     assert wrong({
         "ssh_port": 2222, "ssh_hostname": "fe80::1%eth0", "ssh_user": r"LAB\ann", "_sudo": True, "virtual": False,
+        "reboot": "allowed", "containers": {}, "management_address": "10.0.0.1",
         "fabric_addresses": ["10.0.0.1/24", "fd00::1/64"], "fabric_macs": [], "ssh_key": "~/.ssh/id key",
     }) is None  # fmt: skip
     assert wrong(dict.fromkeys(TESTS)) is None
