@@ -7,19 +7,24 @@ process because importing it patches the interpreter for gevent.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rackproof.core.node_data import wrong
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 from rackproof.kit import inventory_file
+from rackproof.read_file import DOCUMENT, read_bytes
 
 TIMEOUT_S = 60
 LONGEST_NAME = 200
 """Characters of a node's name; files are named after it, with endings, and NAME_MAX is 255."""
+LOGIN_FILES = ("ssh_key", "ssh_known_hosts_file", "ssh_config_file")
 _NAME = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9@._:/+-]*")
 """A host, an address or a connector of pyinfra's: ``@docker/debian:13``. Names reach shells, files and pages."""
 
@@ -61,7 +66,26 @@ def load_rack(inventory: str) -> Rack:
             )
         if problem := wrong(node.data):
             raise InventoryError(f"{inventory}: {node.name}: {problem}")
+    _check_login_files(inventory, nodes)
     return Rack(inventory, nodes)
+
+
+def _check_login_files(inventory: str, nodes: Iterable[Node]) -> None:
+    """Files that paramiko reads whole: it waits for a FIFO for ever. The connection names those
+    that are absent or closed."""
+    checked = {os.devnull}
+    for node in nodes:
+        for key in LOGIN_FILES:
+            file = str(node.data.get(key) or os.devnull)
+            if file in checked:
+                continue
+            checked.add(file)
+            try:
+                read_bytes(Path(os.path.expanduser(file)), DOCUMENT)
+            except (FileNotFoundError, PermissionError):
+                continue
+            except OSError as error:
+                raise InventoryError(f"{inventory}: {node.name}: {key}: {file}: {error.strerror}") from None
 
 
 def _answer(inventory: str, completed: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:

@@ -54,6 +54,19 @@ def read_bytes(path: Path, limit: int = DATA) -> bytes:
     return b"".join(parts)
 
 
+def read_private(path: Path) -> bytes:
+    """Content of a regular file that only its owner can access. Raises OSError, also for one of other users."""
+    with opened(path) as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & 0o077:
+            text = f"group or others have access (mode {mode:o}); chmod 600 {path}"
+            raise OSError(errno.EPERM, text, str(path))
+        content = file.read(MIB + 1)
+    if len(content) > MIB:
+        raise _too_large(path, MIB)
+    return content
+
+
 def read_json_text(path: Path, limit: int = DATA) -> str:
     """The text of a JSON document with at most ``VALUES`` values. Raises OSError, UnicodeDecodeError."""
     data = read_bytes(path, limit)

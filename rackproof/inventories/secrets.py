@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from rackproof.core.secret import Secret
 from rackproof.inventories.records import SourceError
+from rackproof.read_file import read_private
 
 
 def secret(variable: str | None = None, *, file: str | Path | None = None) -> Secret:
@@ -22,17 +22,9 @@ def secret(variable: str | None = None, *, file: str | Path | None = None) -> Se
         if not value:
             raise SourceError(f"secret({variable!r}): the variable is not set; export it before the run")
         return Secret(value)
-    path = Path(str(file)).expanduser()
+    path = Path(os.path.expanduser(str(file)))
     try:
-        with path.open(encoding="utf-8") as opened:
-            mode = os.fstat(opened.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise SourceError(f"secret(): {path}: not a regular file")
-            if mode & 0o077:
-                raise SourceError(
-                    f"secret(): {path}: group or others have access (mode {stat.S_IMODE(mode):o}); chmod 600 {path}"
-                )
-            value = opened.read().strip("\n")
+        value = read_private(path).decode("utf-8").strip("\n")
     except OSError as error:
         raise SourceError(f"secret(): {path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

@@ -30,7 +30,11 @@ WORDS: Final = (b"pass", b"secret", b"token", b"psk", b"jwt", b"credential", b"a
 
 _Q: Final = rb"(?:\\*[\"'`]|&(?:quot|apos|#0*3[49]|#x2[27]);|\\+u002[27]|%2[27])"
 """A quote, as such or as it is written inside JSON (at any depth), XML and URLs."""
-_SEP: Final = rb"[ \t]{0,40}(?:=>|:=|==?|:|%3[ad]|&#(?:61|58);|\\+u003[ad])[ \t]{0,40}"
+_COLOUR: Final = rb"(?:\x1b\[[\d;]{0,20}m){0,4}"
+_SEP: Final = (
+    _COLOUR + rb"[ \t]{0,40}" + _COLOUR + rb"(?:=>|:=|==?|:|%3[ad]|&#(?:61|58);|\\+u003[ad])" + _COLOUR
+    + rb"[ \t]{0,40}" + _COLOUR
+)  # fmt: skip
 _NAME: Final = rb"(?<![\w./$-])[\w.-]{0,80}?" + _NAMES
 _NOTHING: Final = (
     rb"(?:" + re.escape(_MARK) + rb"|<?hidden>?|\(hidden\)|\(null\)|\*+|null|none|true|false|yes|no|n/a)"
@@ -86,6 +90,13 @@ NAMED_RULES: Final = (
     # within a line: … password: …
     _rule("", _NAME + rb"[ \t]{0,4}::?[ \t]{1,4}(?!files\b|" + _NOTHING + rb")", rb"[^\s\"'`,;<>(){}\[\]\\]+"),
     _rule("", _NAME + rb":(?!" + _NOTHING + rb")(?=[^\s\"',;]*[0-9])", rb"[^\s\"',;:/\\]{5,}"),
+    _rule("", _NAME + rb"\x1b\[0?m:[ \t]{0,4}" + _COLOUR + rb"(?!" + _NOTHING + rb")", rb"[^\s\"'\x1b]+"),
+    # a prompt and its answer, a sentence, the line of a configuration file or of a list of variables
+    _rule("", rb"\bpass(?:word|code|phrase)[ \t]+(?:for|of)[ \t]+[^\s:]{1,80}:[ \t]+(?!" + _NOTHING + rb")", rb"\S+"),
+    _rule("", rb"\bpass(?:word|code|phrase)[ \t]+(?:is|was|set to)[ \t]+[\"']?(?!" + _NOTHING + rb")(?=\S*\d)",
+          rb"[^\s\"']{6,}"),
+    _rule("", rb"^[ \t]*(?:(?:root)?(?:bind)?pw|[A-Za-z0-9]+_(?:api_key|token|password|secret))"
+          rb"[ \t]+(?!" + _NOTHING + rb")", rb"[^\s#=:|]{8,}(?=[ \t]*$)"),
     # a table: | password | … |
     _rule("", rb"\|[ \t]*[\w. -]{0,80}?" + _NAMES + rb"[ \t]*\|[ \t]*(?!" + _NOTHING + rb")(?=[^\s|])",
           rb"[^|\r\n]+?", rb"(?=[ \t]*\|)"),
@@ -159,6 +170,9 @@ OTHER_RULES: Final = (
     _rule("pass=", rb"(?:^|[\s,])(?:user(?:name)?|domain)=[^\s,]*,(?:[^\s]*,)?pass=(?!MARK)",
           rb"[^\s,\"')]+"),
     _rule("pwd=", rb";[ \t]*pwd=(?!MARK)", rb"[^;\"'\r\n]+"),
+    _rule("pwd=", rb"(?:^|[\s,&])pwd=(?![/~.]|MARK)", rb"[^\s;,&\"']+"),
+    _rule("requirepass;masterauth", rb"^[ \t]*(?:requirepass|masterauth)[ \t]+", _OPTION),
+    _rule("useradd;usermod", rb"\buser(?:add|mod)\b" + _SAME + rb"[ \t]-p[ \t]*(?=\S)", _OPTION),
     _rule("|", rb"\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+)?(?!MARK)", rb"[^\r\n|]+?",
           rb"[ \t]*\|[ \t]*(?:sudo[ \t]+(?!-S))?" + _PIPED),
     _rule("<<<", rb"\b(?:passwd|chpasswd|kinit|cryptsetup|sudo|docker|podman)\b[^\r\n<]*<<<[ \t]*", _OPTION),
@@ -202,6 +216,7 @@ FORMATS: Final = (
     _format("nvapi-", rb"\bnvapi-[\w-]{20,}"),  # NGC
     _format("$", rb"\$(?:1|2[abxy]?|5|6|7|y|gy|apr1)\$[./A-Za-z0-9$=,]{20,}"),  # crypt(3)
     _format("$argon2;$pbkdf2;$scrypt", rb"\$(?:argon2\w+|pbkdf2\S*?|scrypt)\$[./A-Za-z0-9$=,+]{20,}"),
+    _format("grub.pbkdf2", rb"(?<=grub\.pbkdf2\.)sha\d+\.\d+\.[0-9A-Fa-f.]{32,}"),
     _format("{sha;{ssha;{smd5;{md5", rb"\{S?(?:SHA|MD5)\d*\}[A-Za-z0-9+/=]{20,}"),  # LDAP
     _format("::server:;::node:", _FREE + rb"K10[0-9a-f]{40,}::(?:server|node):\w+"),  # k3s
     _format("age-secret-key-", rb"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),

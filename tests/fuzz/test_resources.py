@@ -165,6 +165,7 @@ INVENTORIES = (
     {"fabric_addresses": "10.0.0.1/24"}, {"fabric_addresses": ["10.0.0.1/64"]}, {"fabric_addresses": [None]},
     {"fabric_macs": 5}, {"virtual": "no"}, {"simulated_gpus": 2}, {"architecture": 7}, {"architecture": ""},
     {"fabric_second_addresses": ["fe80::1%$(id)/64"]}, {"containers": "x"}, {"nic": 3}, {"management_address": "1; id"},
+    {"ssh_key": "/dev/zero"}, {"ssh_known_hosts_file": "/dev/zero"}, {"ssh_config_file": "/dev/zero"},
 )  # fmt: skip
 TEXTS = (
     "", "gpu = 5", "gpu = ['x' * 5000]", "gpu = ['../../x']", "gpu = ['a\\nrackproof: CERTIFIED']",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.errors import InventoryError
-from rackproof.inventory import load_rack
+from rackproof.inventory import LOGIN_FILES, load_rack
 from rackproof.run.plan import plan_deploys
 from tests.unit.refusals import error_of
 from tests.unit.warm_python import cold_run
@@ -181,3 +182,12 @@ def test_what_sites_use_is_accepted(tmp_path: Path) -> None:
     rack = load_rack(write(tmp_path, RIGHT))
     assert rack.node("gpu-01").data["ssh_key"] == "/k"
     assert len(rack.nodes) == 4
+
+
+@pytest.mark.parametrize("key", LOGIN_FILES)
+def test_a_login_is_read_from_a_file_and_never_waited_for(tmp_path: Path, key: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    message = error_of(InventoryError, load_rack, write(tmp_path, f"gpu = [('a', {{{key!r}: '{tmp_path}/fifo'}})]"))
+    assert message.endswith(f"a: {key}: {tmp_path}/fifo: it is no regular file")
+    for accepted in ("/dev/null", "/nowhere/at/all", "~nobody-here/file"):
+        load_rack(write(tmp_path, f"gpu = [('a', {{{key!r}: {accepted!r}}})]"))

@@ -26,13 +26,15 @@ LAYERS: dict[str, set[str]] = {
     "architectures": {"core", "errors", "kit", "read_file"},
     "version_sets": {"core", "errors", "read_file"},
     "inventory_reader": {"core", "errors"},
-    "inventory": {"core", "errors", "kit"},
+    "inventory": {"core", "errors", "kit", "read_file"},
     "inventories": {"core", "errors", "parse", "read_file"},
     "remote": {"atomic_write", "core", "errors", "kit", "parse", "read_file", "shell"},
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "read_file", "remote"},
-    "configure": {"architectures", "core", "errors", "kit", "parse", "remote", "shell", "version_sets"},
+    "configure": {
+        *("architectures", "core", "errors", "kit", "parse", "read_file", "remote", "shell", "version_sets"),
+    },
     "bench": {"configure", "core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from rackproof.configure.inputs import SecretSource
 from rackproof.errors import DeclarationError
+from rackproof.read_file import read_private
 
 
 def read_secret(secret: SecretSource, key: str) -> bytes:
@@ -20,14 +20,11 @@ def read_secret(secret: SecretSource, key: str) -> bytes:
         if not value:
             raise DeclarationError(f"{key}.environment: {secret.environment} is not set on the controller")
         return value.encode()
-    path = Path(secret.file).expanduser()
+    path = Path(os.path.expanduser(secret.file))
     try:
-        mode = path.stat().st_mode
-        content = path.read_bytes()
+        content = read_private(path)
     except OSError as error:
         raise DeclarationError(f"{key}.file: {path}: {error.strerror}") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise DeclarationError(f"{key}.file: {path}: others may read it; chmod 600 {path}")
     if not content:
         raise DeclarationError(f"{key}.file: {path} is empty")
     return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, content: str | N
     message = error_of(SourceError, secret, file=path)
     assert complaint in message
     assert VALUE not in message
+
+
+def test_a_secret_comes_from_a_small_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    assert "it is no regular file" in error_of(SourceError, secret, file=tmp_path / "fifo")
+    (tmp_path / "large").touch(0o600)
+    os.truncate(tmp_path / "large", 10**9)
+    assert "larger than 1 MiB" in error_of(SourceError, secret, file=tmp_path / "large")
+    assert "cannot be read" in error_of(SourceError, secret, file="~nobody-here/file")
 
 
 def test_an_absent_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
