@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rackproof.core.node_data import wrong
+from rackproof.core.node_data import wrong, wrong_name
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError
 from rackproof.kit import inventory_file
 from rackproof.read_file import DOCUMENT, read_bytes
 
 TIMEOUT_S = 60
-LONGEST_NAME = 200
-"""Characters of a node's name; files are named after it, with endings, and NAME_MAX is 255."""
 LOGIN_FILES = ("ssh_key", "ssh_known_hosts_file", "ssh_config_file")
-_NAME = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9@._:/+-]*")
-"""A host, an address or a connector of pyinfra's: ``@docker/debian:13``. Names reach shells, files and pages."""
 
 
 def load_rack(inventory: str) -> Rack:
@@ -57,13 +52,8 @@ def load_rack(inventory: str) -> Rack:
     if not nodes:
         raise InventoryError(f"{inventory}: lists no node")
     for node in nodes:
-        for name in (node.name, *node.groups):
-            if not _NAME.fullmatch(name) or ".." in name.split("/"):
-                raise InventoryError(f"{inventory}: {name[:60]!r} is no name of a node or group")
-        if len(node.name) > LONGEST_NAME:
-            raise InventoryError(
-                f"{inventory}: {node.name[:20]}…: expected a name of at most {LONGEST_NAME} characters"
-            )
+        if problem := wrong_name(node.name, node.groups):
+            raise InventoryError(f"{inventory}: {problem}")
         if problem := wrong(node.data):
             raise InventoryError(f"{inventory}: {node.name}: {problem}")
     _check_login_files(inventory, nodes)
@@ -71,7 +61,7 @@ def load_rack(inventory: str) -> Rack:
 
 
 def _check_login_files(inventory: str, nodes: Iterable[Node]) -> None:
-    """Files that paramiko reads whole: it waits for a FIFO for ever. The connection names those
+    """Files that paramiko reads whole: it waits for a FIFO without end. The connection names those
     that are absent or closed."""
     checked = {os.devnull}
     for node in nodes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_interface
 from typing import Any, Final
 
@@ -16,6 +16,10 @@ _USER: Final = re.compile(r"[^\s\x00-\x1f\x7f-][^\s\x00-\x1f\x7f-\x9f]{0,254}")
 STRICTNESS: Final = ("yes", "no", "off", "ask", "accept-new")
 _LONGEST: Final = 4096
 """PATH_MAX of Linux."""
+LONGEST_NAME: Final = 200
+"""Characters of a node's name; files are named after it, with endings, and NAME_MAX is 255."""
+_NAME: Final = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9@._:/+-]*")
+"""A host, an address or a connector of pyinfra's: ``@docker/debian:13``. Names reach shells, files and pages."""
 Test = tuple[str, Callable[[Any], bool]]
 
 
@@ -95,6 +99,16 @@ TESTS: Final[Mapping[str, Test]] = {
     **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),
     "reboot_mode": ("allowed or refused", ("allowed", "refused").__contains__),
 }
+
+
+def wrong_name(node: object, groups: Iterable[object] = ()) -> str | None:
+    """What is wrong with the name of a node or of one of its groups; None where nothing is."""
+    for name in (node, *groups):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name.split("/"):
+            return f"{str(name)[:60]!r} is no name of a node or group"
+    if len(str(node)) > LONGEST_NAME:
+        return f"{str(node)[:20]}…: expected a name of at most {LONGEST_NAME} characters"
+    return None
 
 
 def wrong(data: Mapping[str, Any]) -> str | None:

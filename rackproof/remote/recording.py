@@ -19,13 +19,14 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rackproof.core.evidence import canonical
-from rackproof.core.node_data import wrong
+from rackproof.core.node_data import wrong, wrong_name
 from rackproof.core.rack import Node
 from rackproof.errors import RackproofError, RunError
 from rackproof.remote.command import CommandResult
@@ -82,8 +83,8 @@ class Recording:
         document = _document(text, name)
         _check_version(document.get("schema"), name)
         try:
-            node = Node(str(document["node"]), tuple(document["groups"]), dict(document["data"]))
-            if problem := wrong(node.data):
+            node = Node(document["node"], tuple(document["groups"]), dict(document["data"]))
+            if problem := wrong_name(node.name, node.groups) or wrong(node.data):
                 raise ValueError(problem)
             results = [_result_from_plain(node.name, plain) for plain in document["commands"]]
             recorded, version = document["recorded"], document["rackproof"]
@@ -180,8 +181,14 @@ def _result_from_plain(node: str, plain: dict[str, Any]) -> CommandResult:
         raise ValueError(f"{command!r} needs either an exit status or an error")
     stdout, stderr = (_stream(plain, stream, command) for stream in _STREAMS)
     return CommandResult(
-        node, command, rc, stdout, stderr, float(plain["elapsed_s"]), float(plain["timeout_s"]), error
+        node, command, rc, stdout, stderr, _seconds(plain["elapsed_s"]), _seconds(plain["timeout_s"]), error
     )  # fmt: skip
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{str(value)[:60]!r} are no seconds")
+    return float(value)
 
 
 def _stream(plain: dict[str, Any], stream: str, command: str) -> bytes:

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rackproof.core.node_data import wrong
+from rackproof.core.node_data import wrong, wrong_name
 from rackproof.core.rack import Node
 from rackproof.errors import SelfTestError
 from rackproof.read_file import read_bytes
@@ -52,6 +52,13 @@ class WrittenRack(Strict):
     architecture: str
     """A file in the rack's folder."""
     nodes: dict[str, WrittenNode] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _named(self) -> WrittenRack:
+        for name, node in self.nodes.items():
+            if problem := wrong_name(name, node.groups):
+                raise ValueError(problem)
+        return self
 
 
 class Entry(Strict):

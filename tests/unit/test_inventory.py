@@ -189,5 +189,5 @@ def test_a_login_is_read_from_a_file_and_never_waited_for(tmp_path: Path, key: s
     os.mkfifo(tmp_path / "fifo")
     message = error_of(InventoryError, load_rack, write(tmp_path, f"gpu = [('a', {{{key!r}: '{tmp_path}/fifo'}})]"))
     assert message.endswith(f"a: {key}: {tmp_path}/fifo: it is no regular file")
-    for accepted in ("/dev/null", "/nowhere/at/all", "~nobody-here/file"):
+    for accepted in ("/dev/null", "/nowhere/at/all", "~stranger/file"):
         load_rack(write(tmp_path, f"gpu = [('a', {{{key!r}: {accepted!r}}})]"))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rackproof import __version__
 from rackproof.core.evidence import canonical
+from rackproof.core.node_data import wrong_name
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.remote.command import CommandResult
@@ -88,6 +89,15 @@ def refusal(text: str, name: str = "rec/gpu-01.json") -> str:
         (lambda d: d["commands"][0].update(stdout=[1]), "TypeError"),
         (lambda d: d.update(commands=[1]), "TypeError"),
         (lambda d: d.update(groups=float("nan")), "TypeError"),
+        (lambda d: d.update(groups=[5]), "'5' is no name of a node or group"),
+        (lambda d: d.update(groups=["gpu", "a\nb"]), "is no name of a node or group"),
+        (lambda d: d.update(node="gpu-01\x1b[2K"), "is no name of a node or group"),
+        (lambda d: d.update(node=["gpu-01"]), "is no name of a node or group"),
+        (lambda d: d.update(node="x" * 5000), "expected a name of at most 200 characters"),
+        (lambda d: d["commands"][0].update(elapsed_s="nan"), "'nan' are no seconds"),
+        (lambda d: d["commands"][0].update(elapsed_s=float("nan")), "'nan' are no seconds"),
+        (lambda d: d["commands"][0].update(timeout_s=-1), "'-1' are no seconds"),
+        (lambda d: d["commands"][0].update(timeout_s=True), "'True' are no seconds"),
         (lambda d: d["data"].update(containers="x"), "containers: expected a mapping, actual str"),
         (lambda d: d["data"].update(fabric_addresses=["::1%$(id)"]), "fabric_addresses: expected a list of addresses"),
         (lambda d: d["commands"][0].update(rc=float("nan")), "rc nan of 'uname -r'"),
@@ -248,7 +258,10 @@ def test_a_name_leads_no_recording_out_of_its_folder(tmp_path: Path, name: str) 
     folder = tmp_path / "recordings"
     (path,) = write_recordings(folder, [recording(name)])
     assert path.resolve().parent == folder.resolve()
-    assert [recorded.node.name for recorded in read_folder(folder)] == [name]
+    if wrong_name(name):
+        assert "is no name of a node" in error_of(RunError, read_folder, folder)
+    else:
+        assert [recorded.node.name for recorded in read_folder(folder)] == [name]
     assert [entry.name for entry in tmp_path.iterdir()] == ["recordings"]
 
 

@@ -104,7 +104,7 @@ def truncated_and_changed(evidence: Path) -> None:
 
 
 def of_another_kit(evidence: Path) -> None:
-    evidence.write_text(evidence.read_text().replace('rackproof.evidence/v2', 'rackproof.evidence/v9', 1))
+    evidence.write_text(evidence.read_text().replace("rackproof.evidence/v2", "rackproof.evidence/v9", 1))
 
 
 def without_records(evidence: Path) -> None:

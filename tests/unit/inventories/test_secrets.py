@@ -55,7 +55,7 @@ def test_a_secret_comes_from_a_small_regular_file(tmp_path: Path) -> None:
     (tmp_path / "large").touch(0o600)
     os.truncate(tmp_path / "large", 10**9)
     assert "larger than 1 MiB" in error_of(SourceError, secret, file=tmp_path / "large")
-    assert "cannot be read" in error_of(SourceError, secret, file="~nobody-here/file")
+    assert "cannot be read" in error_of(SourceError, secret, file="~stranger/file")
 
 
 def test_an_absent_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
