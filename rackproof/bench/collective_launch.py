@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.bench.collective_engines import Engine
+from rackproof.bench.firewall import Firewall
 from rackproof.bench.launchers import chosen_mpirun, exported, mpirun, set_before, srun
 from rackproof.bench.nccl_used import READING
 from rackproof.bench.port_proof import reading_command
@@ -159,6 +160,9 @@ def launch_of(
         gpu = session.architecture.gpu
         simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
         backend = "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
+    # Slurm's controller, which may be none of the nodes, connects to ports that srun chooses
+    chosen = alone or inputs.launcher != "srun"
+    Firewall.of(context).close(nodes, [inputs.port] if backend else [], chosen=chosen)
     return Launch(context, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
 
 

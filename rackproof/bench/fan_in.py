@@ -15,6 +15,7 @@ from ipaddress import ip_address, ip_interface
 from typing import NamedTuple
 
 from rackproof.bench.fan_in_reader import check_last, client_command, targets_in
+from rackproof.bench.firewall import Firewall
 from rackproof.bench.link_figures import ATTEMPTS, TO_STORAGE
 from rackproof.bench.link_reader import NAME, read_links
 from rackproof.bench.links import READING_S, START_S, TCP_PORT, End, end_of, iperf3_server
@@ -111,6 +112,8 @@ class _FanIn:
     def _runs(self, clients: Sequence[str]) -> None:
         """All runs, each repeated while its figures are unreliable."""
         streams = self._streams(self._mounts(clients))
+        nodes = [*clients, *(node.name for node in self.servers)]
+        Firewall.of(self.context).close(nodes, {stream.port for stream in streams})
         rails: dict[str, set[int]] = {}
         for stream in streams:
             rails.setdefault(stream.server.node, set()).add(stream.server_rail)

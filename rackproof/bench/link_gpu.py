@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from rackproof.bench.firewall import Firewall
 from rackproof.bench.link_figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, USE_DMABUF, USE_GPU
 from rackproof.bench.link_reader import TO
 from rackproof.bench.links import RDMA_PORT, START_S, End, Tool, end_of, measure_pair, ready_pairs, traffic_class
@@ -87,6 +88,7 @@ def _step(
                 runs[pair] = (_tool(architecture, profile, rail, gpus), (ends[0], ends[1]))
         for pair, reason in reasons.items():
             yield from (unmeasured(place, reason) for place in places[pair])
+        Firewall.of(context).close([name for pair in runs for name in pair], [RDMA_PORT])
         if runs:
             with ThreadPoolExecutor(max_workers=len(runs)) as pool:
                 yield from (

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from ipaddress import ip_interface
 
+from rackproof.bench.firewall import Firewall
 from rackproof.bench.link_figures import (
     ATTEMPTS,
     RDMA_BANDWIDTH,
@@ -182,6 +183,7 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
             ready.remove(pair)
             reason = f"{pair[1] if server else pair[0]}: the inventory gives no fabric address for rail {rail}"
             yield from (unmeasured(place, reason) for place in places[pair])
+        Firewall.of(context).close([name for pair in ready for name in pair], [tool.port])
         if ready:
             with ThreadPoolExecutor(max_workers=len(ready)) as pool:
                 for measured in pool.map(

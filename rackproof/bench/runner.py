@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from rackproof.bench.firewall import SWEEP
 from rackproof.bench.guard import Guard
 from rackproof.bench.programs import check_programs
 from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
@@ -115,7 +116,10 @@ def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement],
 def _tidy(context: BenchContext) -> None:
     """Remove the kit's files from nodes that still answer."""
     nodes = [node.name for node in context.session.rack.nodes]
+    command = f"{TIDY}; {SWEEP}"
     if STOPPING.is_set():
-        context.session.fleet.each(nodes, lambda connection: connection.clean_up(TIDY), "the removal of helper files")
+        context.session.fleet.each(
+            nodes, lambda connection: connection.clean_up(command), "the removal of helper files"
+        )
     else:
-        context.session.fleet.run(dict.fromkeys(nodes, TIDY), 20)
+        context.session.fleet.run(dict.fromkeys(nodes, command), 20)

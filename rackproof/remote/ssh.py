@@ -273,8 +273,11 @@ class Connection:
 
     def pipe(self, command: str, timeout_s: float, user: str = "") -> Pipe:
         """Start a command whose input and output are read and written here. Raises RemoteError."""
-        channel = self.open().open_session(timeout=greeting.ANSWER_S)
-        start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
+        try:
+            channel = self.open().open_session(timeout=greeting.ANSWER_S)
+            start(channel, bounded(command, timeout_s, self._sudo, self._mark, user))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise NodeUnreachable(self.node.name, reason(error)) from error
         return Pipe(channel)
 
     @property
