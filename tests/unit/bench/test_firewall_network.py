@@ -148,7 +148,9 @@ def eventually(true: Callable[[], bool]) -> bool:
 
 
 @contextmanager
-def step_of(machines: Machines, folder: Path, monkeypatch: pytest.MonkeyPatch, user: str = "") -> Iterator[list[str]]:
+def step_of(
+    machines: Machines, folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool = True, user: str = ""
+) -> Iterator[list[str]]:
     """A step with the firewall, on the node and its peer. Yields what the run says."""
 
     def answer(node: str, asked: str) -> CommandResult | None:
@@ -164,12 +166,13 @@ def step_of(machines: Machines, folder: Path, monkeypatch: pytest.MonkeyPatch, u
         context = BenchContext(session, said.append)
         BenchUsers.of(context).ready(NODES)
         with context.stack:
-            Firewall.of(context).close(list(NODES), [KIT], chosen=True)
+            Firewall.of(context).close(list(NODES), [KIT], chosen=chosen)
             yield said
 
 
+@pytest.mark.parametrize("chosen", [False, True])
 def test_a_peer_connects_and_a_stranger_does_not(
-    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool
 ) -> None:
     def reached(other: str, user: int = ACCOUNT) -> set[int]:
         ways = [(networks[other][0], port) for networks in (NETWORKS, SIX) for port in (SERVICE, KIT, CHOSEN)]
@@ -179,12 +182,15 @@ def test_a_peer_connects_and_a_stranger_does_not(
         return {port for port, count in per_port.items() if count}
 
     machines.serve(SERVICE, OTHER)
-    with step_of(machines, tmp_path, monkeypatch) as said:
-        machines.serve(KIT)
+    if chosen:
+        machines.serve(KIT)  # somebody listened on the kit's port before
+    with step_of(machines, tmp_path, monkeypatch, chosen) as said:
+        if not chosen:
+            machines.serve(KIT)
         machines.serve(CHOSEN)
         assert machines.tables().count("table inet rackproof_") == 1
         assert reached("peer") == {SERVICE, KIT, CHOSEN}
-        assert reached("stranger") == {SERVICE}
+        assert reached("stranger") == ({SERVICE} if chosen else {SERVICE, CHOSEN})
         # Another user of a peer, and of the node itself.
         assert reached("peer", OTHER) == {SERVICE, CHOSEN}
         for address in ("127.0.0.1", "::1", NETWORKS["peer"][0], SIX["stranger"][0]):
@@ -272,7 +278,7 @@ def test_a_node_that_refuses_nft_measures_without_it(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = f"setpriv --reuid={OTHER} --regid={OTHER} --clear-groups "
-    with step_of(machines, tmp_path, monkeypatch, user) as said:
+    with step_of(machines, tmp_path, monkeypatch, user=user) as said:
         machines.serve(KIT)
         assert machines.reaches("stranger", NETWORKS["stranger"][0], KIT)
     assert len(said) == 1
