@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench import collective_launch
+from rackproof.bench import collective_launch, link_gpu
 from rackproof.bench.firewall import ADDRESSES, SWEEP, Firewall, Ip, command, ruleset
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
@@ -26,13 +26,14 @@ from rackproof.core.evidence import Measurement
 from rackproof.errors import NodeUnreachable
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.bench import test_collectives
+from tests.unit.bench import test_collectives, test_link_gpu
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import Answer, FakePipe, lab_rack, reply, scripted, virtual_rack
+from tests.unit.false_certificates import test_fan_in
 
 DEVICE = '[{"ifindex":2,"ifname":"fabric0","mtu":1500,"operstate":"UP","flags":["UP"],"addr_info":[%s]}]'
 NODES = ["gpu-01", "gpu-02"]
-OWN = {"gpu-01": ["10.77.0.21", "fe80::21"], "gpu-02": ["10.77.0.22"]}
+OWN = {"gpu-01": ["10.77.0.21", "fe80::21"], "gpu-02": ["10.77.0.22"], "storage-01": ["10.77.0.11"]}
 LINKS = "links/rail0/round1/tcp-bandwidth"
 ACCOUNT: Final = 990
 """User id of the account that measures, in the fakes."""
@@ -182,6 +183,26 @@ def test_links_are_measured_with_and_without_it(tmp_path: Path, monkeypatch: pyt
     made = [Measurement.model_validate(r.body) for r in read_records(tmp_path) if r.kind == "measurement"]
     assert all(measurement.samples for measurement in made)
     assert len(said) == refused
+
+
+def test_rdma_between_gpus_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, said):
+        session.architecture = test_link_gpu.architecture()
+        links = virtual_rack().profiles["lab"].links
+        assert links is not None
+        run_steps(session, link_gpu.plan(session.architecture, links, lab_rack())[:1], set(), said.append)
+        assert {(node, *elements(rules, "ports")) for node, rules in pipes.rules} == {(n, "18515") for n in NODES}
+
+
+def test_every_stream_to_a_storage_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = test_fan_in.Nodes()
+    with stage(tmp_path, monkeypatch, nodes.answer) as (session, pipes, said):
+        session.architecture = nodes.storage.architecture
+        steps = plan_steps(session.architecture, "depth", lab_rack())
+        run_steps(session, [step for step in steps if step.id == "links/to-storage/nfs-tcp"], set(), said.append)
+        assert sorted(node for node, _ in pipes.rules) == sorted(OWN)
+        assert all(elements(rules, "ports") == {"15201", "15202"} for _, rules in pipes.rules)
+        assert all("10.77.0.11" in elements(rules, "peers4") for _, rules in pipes.rules)
 
 
 @pytest.mark.parametrize(
