@@ -40,8 +40,10 @@ class Firewall:
     def __init__(self, context: BenchContext) -> None:
         self._context = context
         self._addresses: dict[str, frozenset[Ip]] = {}
-        self._without: set[str] = set()
-        """Nodes that have been named."""
+        self._refusing: set[str] = set()
+        """Nodes that have refused a table."""
+        self._noted: set[tuple[str, str]] = set()
+        """Nodes that have been named, and why."""
 
     @staticmethod
     def of(context: BenchContext) -> Firewall:
@@ -52,30 +54,28 @@ class Firewall:
         """Until the end of the step, let only these nodes reach these ports of each other.
 
         ``chosen``: also those that programs choose themselves, which is every port from 1024 on where nobody listens
-        yet. A node where that is impossible is named once in a stage.
+        yet. Nodes without it are named once in a stage.
         """
         if not nodes or not (ports or chosen):
             return
-        unknown = self._ask(nodes)
-        if not unknown:
-            users = BenchUsers.of(self._context)
-            peers = frozenset[Ip]().union(*(self._addresses[node] for node in nodes))
+        if why := self._ask(nodes):  # a table on the others would keep this node out
+            self._note(nodes, why)
+            return
+        users = BenchUsers.of(self._context)
+        peers = frozenset[Ip]().union(*(self._addresses[node] for node in nodes))
 
-            def start(connection: Connection) -> str | None:
-                return self._start(connection, peers, ports, users[connection.node.name].uid, chosen)
+        def start(connection: Connection) -> str | None:
+            return self._start(connection, peers, ports, users[connection.node.name].uid, chosen)
 
-            able = [node for node in nodes if node not in self._without]
-            unknown = self._context.session.fleet.each(able, start, "the firewall")
-        for why in dict.fromkeys(why for why in unknown.values() if why is not None):
-            lacking = [node for node in nodes if unknown.get(node) == why]
-            if not self._without.issuperset(lacking):
-                self._context.say(f"{fold(lacking)}: no firewall around the ports of benchmarks: {why}")
-            self._without.update(lacking)
+        able = [node for node in nodes if node not in self._refusing]
+        answers = self._context.session.fleet.each(able, start, "the firewall")
+        for why in dict.fromkeys(answer for answer in answers.values() if answer is not None):
+            refusing = [node for node in able if answers[node] == why]
+            self._refusing.update(refusing)
+            self._note(refusing, why)
 
-    def _ask(self, nodes: Collection[str]) -> dict[str, str]:
-        """Learn the addresses of the nodes. Returns why those of some are unknown; then none gets a table, which would
-        keep these nodes out."""
-        unknown = {}
+    def _ask(self, nodes: Collection[str]) -> str:
+        """Learn the addresses of the nodes. Returns why those of one are unknown; empty if all are known."""
         missing = [node for node in nodes if node not in self._addresses]
         for node, answer in self._context.session.fleet.run(dict.fromkeys(missing, ADDRESSES), _READY_S).items():
             try:
@@ -84,8 +84,14 @@ class Firewall:
                 own = [address for device in parse_ip(answer.stdout) for address in device.addresses or ()]
                 self._addresses[node] = frozenset(ip_address(address.address) for address in own)
             except ValueError as error:
-                unknown[node] = f"unknown addresses: {error}"
-        return unknown
+                return f"the addresses of {node} are unknown: {error}"
+        return ""
+
+    def _note(self, nodes: Iterable[str], why: str) -> None:
+        """Name the nodes once in a stage."""
+        if new := [node for node in nodes if (node, why) not in self._noted]:
+            self._noted.update((node, why) for node in new)
+            self._context.say(f"{fold(new)}: no firewall around the ports of benchmarks: {why}")
 
     def _start(
         self, connection: Connection, peers: Iterable[Ip], ports: Iterable[int], uid: int, chosen: bool

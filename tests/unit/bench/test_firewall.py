@@ -154,7 +154,9 @@ def test_a_node_with_unknown_addresses_is_not_locked_out(
         closed(session, said, 15201)
         assert not pipes.ends
     assert len(said) == 1
-    assert said[0].startswith("gpu-02: no firewall around the ports of benchmarks: unknown addresses: ")
+    assert said[0].startswith(
+        "gpu-[01-02]: no firewall around the ports of benchmarks: the addresses of gpu-02 are unknown: "
+    )
 
 
 @pytest.mark.parametrize("unreachable", [False, True])
