@@ -1,8 +1,9 @@
 """A firewall for the time of a step: new connections to the ports of its programs come from the step's nodes alone.
 
-iperf3, perftest and the ranks of collectives ask nobody who they are. Every node of the step gets a table of nftables
-of the kit's own. It refuses, and allows nothing that another table refuses. Its process on the node removes it when
-the step or the connection ends; if even that process is killed, the rules end by themselves after ``LIFE_S``.
+iperf3, perftest and the ranks of collectives take connections without authentication. Every node of the step gets a
+table of nftables of the kit's own. It refuses, and allows nothing that another table refuses. Its process on the node
+removes it when the step or the connection ends; if even that process is killed, the rules end by themselves after
+``LIFE_S``.
 
 No figure depends on it, so nothing of it is recorded, and a node without it is measured all the same.
 """
@@ -53,8 +54,8 @@ class Firewall:
     def close(self, nodes: Collection[str], ports: Collection[int], *, chosen: bool = False) -> None:
         """Until the end of the step, let only these nodes reach these ports of each other.
 
-        ``chosen``: also those that programs choose themselves, which is every port from 1024 on where nobody listens
-        yet. Nodes without it are named once in a stage.
+        ``chosen``: also those that programs choose themselves, which is every port from 1024 on where no program
+        listens yet. Nodes without it are named once in a stage.
         """
         if not nodes or not (ports or chosen):
             return

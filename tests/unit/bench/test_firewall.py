@@ -110,9 +110,9 @@ def stage(
         yield session, pipes, []
 
 
-def closed(session: Any, said: list[str], *ports: int, chosen: bool = False) -> None:
+def closed(session: Any, lines: list[str], *ports: int, chosen: bool = False) -> None:
     """A step that only has a firewall, twice in one stage."""
-    context = BenchContext(session, said.append)
+    context = BenchContext(session, lines.append)
     BenchUsers.of(context).ready(NODES)
     for _ in range(2):
         with ExitStack() as context.stack:
@@ -120,8 +120,8 @@ def closed(session: Any, said: list[str], *ports: int, chosen: bool = False) -> 
 
 
 def test_every_node_of_a_step_lets_in_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with stage(tmp_path, monkeypatch) as (session, pipes, said):
-        closed(session, said, 15201)
+    with stage(tmp_path, monkeypatch) as (session, pipes, lines):
+        closed(session, lines, 15201)
         assert [node for node, _ in pipes.rules] == NODES * 2
         for _, rules in pipes.rules:
             assert elements(rules, "peers4") == {"10.77.0.21", "10.77.0.22"}
@@ -131,13 +131,13 @@ def test_every_node_of_a_step_lets_in_the_others(tmp_path: Path, monkeypatch: py
         assert len({rules.splitlines()[0] for _, rules in pipes.rules}) == 4  # no two tables have one name
         assert not any(end.alive for end in pipes.ends)
         assert session.fleet.asked.count(("gpu-01", ADDRESSES)) == 1
-    assert said == []
+    assert lines == []
     assert not [record for record in read_records(tmp_path) if ADDRESSES in str(record.body)]
 
 
 def test_a_step_without_ports_has_no_firewall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with stage(tmp_path, monkeypatch) as (session, pipes, said):
-        closed(session, said)
+    with stage(tmp_path, monkeypatch) as (session, pipes, lines):
+        closed(session, lines)
         assert not pipes.ends
 
 
@@ -146,15 +146,15 @@ def test_a_node_with_unknown_addresses_is_not_locked_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setitem(OWN, "gpu-02", [])
-    with stage(tmp_path, monkeypatch) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch) as (session, pipes, lines):
         plain = session.fleet.answer
         session.fleet.answer = lambda node, asked: (
             reply(node, asked, text) if (node, asked) == ("gpu-02", ADDRESSES) else plain(node, asked)
         )
-        closed(session, said, 15201)
+        closed(session, lines, 15201)
         assert not pipes.ends
-    assert len(said) == 1
-    assert said[0].startswith(
+    assert len(lines) == 1
+    assert lines[0].startswith(
         "gpu-[01-02]: no firewall around the ports of benchmarks: the addresses of gpu-02 are unknown: "
     )
 
@@ -163,12 +163,12 @@ def test_a_node_with_unknown_addresses_is_not_locked_out(
 def test_nodes_that_cannot_have_it_are_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreachable: bool
 ) -> None:
-    with stage(tmp_path, monkeypatch) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch) as (session, pipes, lines):
         pipes.unreachable = unreachable
         pipes.refused = dict.fromkeys(NODES, "nft is not installed")
-        closed(session, said, 15201)
+        closed(session, lines, 15201)
         why = "the connection was lost" if unreachable else "nft is not installed"
-        assert said == [f"gpu-[01-02]: no firewall around the ports of benchmarks: {why}"]
+        assert lines == [f"gpu-[01-02]: no firewall around the ports of benchmarks: {why}"]
         assert len(pipes.ends) == (0 if unreachable else len(NODES))  # it is not tried again
         assert not any(end.alive for end in pipes.ends)
 
@@ -176,32 +176,32 @@ def test_nodes_that_cannot_have_it_are_named_once(
 @pytest.mark.parametrize("refused", [False, True])
 def test_links_are_measured_with_and_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: bool) -> None:
     (step,) = [step for step in plan_steps(virtual_rack(), "lab", lab_rack()) if step.id == LINKS]
-    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, lines):
         pipes.refused = dict.fromkeys(NODES, "Operation not permitted") if refused else {}
-        run_steps(session, [step], set(), said.append)
+        run_steps(session, [step], set(), lines.append)
         assert {(node, *elements(rules, "ports")) for node, rules in pipes.rules} == {(n, "15201") for n in NODES}
         assert not any("$known" in rules for _, rules in pipes.rules)
         assert all(SWEEP in asked for _, asked in session.fleet.asked if asked.startswith("rm -rf -- /run/"))
     made = [Measurement.model_validate(r.body) for r in read_records(tmp_path) if r.kind == "measurement"]
     assert all(measurement.samples for measurement in made)
-    assert len(said) == refused
+    assert len(lines) == refused
 
 
 def test_rdma_between_gpus_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, lines):
         session.architecture = test_link_gpu.architecture()
         links = virtual_rack().profiles["lab"].links
         assert links is not None
-        run_steps(session, link_gpu.plan(session.architecture, links, lab_rack())[:1], set(), said.append)
+        run_steps(session, link_gpu.plan(session.architecture, links, lab_rack())[:1], set(), lines.append)
         assert {(node, *elements(rules, "ports")) for node, rules in pipes.rules} == {(n, "18515") for n in NODES}
 
 
 def test_every_stream_to_a_storage_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = test_fan_in.Nodes()
-    with stage(tmp_path, monkeypatch, nodes.answer) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch, nodes.answer) as (session, pipes, lines):
         session.architecture = nodes.storage.architecture
         steps = plan_steps(session.architecture, "depth", lab_rack())
-        run_steps(session, [step for step in steps if step.id == "links/to-storage/nfs-tcp"], set(), said.append)
+        run_steps(session, [step for step in steps if step.id == "links/to-storage/nfs-tcp"], set(), lines.append)
         assert sorted(node for node, _ in pipes.rules) == sorted(OWN)
         assert all(elements(rules, "ports") == {"15201", "15202"} for _, rules in pipes.rules)
         assert all("10.77.0.11" in elements(rules, "peers4") for _, rules in pipes.rules)
@@ -221,9 +221,9 @@ def test_ranks_choose_their_ports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, id_: str, engine: str, launcher: Any, ports: set[str], chosen: bool
 ) -> None:
     monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher=launcher))
-    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, said):
+    with stage(tmp_path, monkeypatch, FabricNodes().answer) as (session, pipes, lines):
         session.architecture = test_collectives.architecture(engine)
-        run_steps(session, [test_collectives.step(id_, engine)], set(), said.append)
+        run_steps(session, [test_collectives.step(id_, engine)], set(), lines.append)
         assert [node for node, _ in pipes.rules] == NODES
         for _, rules in pipes.rules:
             assert (elements(rules, "ports"), "$known" in rules) == (ports, chosen)

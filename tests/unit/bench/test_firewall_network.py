@@ -162,12 +162,12 @@ def step_of(
         monkeypatch.setattr(
             fake, "pipe", lambda own, asked, limit_s: machines.pipe(NODES[own.node.name], asked, limit_s, user=user)
         )
-        said: list[str] = []
-        context = BenchContext(session, said.append)
+        lines: list[str] = []
+        context = BenchContext(session, lines.append)
         BenchUsers.of(context).ready(NODES)
         with context.stack:
             Firewall.of(context).close(list(NODES), [KIT], chosen=chosen)
-            yield said
+            yield lines
 
 
 @pytest.mark.parametrize("chosen", [False, True])
@@ -183,8 +183,8 @@ def test_a_peer_connects_and_a_stranger_does_not(
 
     machines.serve(SERVICE, OTHER)
     if chosen:
-        machines.serve(KIT)  # somebody listened on the kit's port before
-    with step_of(machines, tmp_path, monkeypatch, chosen) as said:
+        machines.serve(KIT)  # another program listened on the kit's port before
+    with step_of(machines, tmp_path, monkeypatch, chosen) as lines:
         if not chosen:
             machines.serve(KIT)
         machines.serve(CHOSEN)
@@ -197,7 +197,7 @@ def test_a_peer_connects_and_a_stranger_does_not(
             assert machines.reaches("node", address, KIT)
             assert machines.reaches("node", address, CHOSEN, OTHER)
             assert not machines.reaches("node", address, KIT, OTHER)
-    assert said == []
+    assert lines == []
     assert machines.tables() == machines.tables("peer") == ""
     assert reached("stranger") == reached("peer", OTHER) == {SERVICE, KIT, CHOSEN}
 
@@ -265,7 +265,7 @@ def test_what_a_killed_run_left_goes_with_the_next_stage(machines: Machines) -> 
     pipe.close()
 
 
-def test_rules_that_nobody_removes_end_by_themselves(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_are_not_removed_end_by_themselves(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firewall, "LIFE_S", 2)
     machines.serve(KIT)
     rules = ruleset("rackproof_abc", [], [KIT], ACCOUNT, False)
@@ -278,11 +278,11 @@ def test_a_node_that_refuses_nft_measures_without_it(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = f"setpriv --reuid={OTHER} --regid={OTHER} --clear-groups "
-    with step_of(machines, tmp_path, monkeypatch, user=user) as said:
+    with step_of(machines, tmp_path, monkeypatch, user=user) as lines:
         machines.serve(KIT)
         assert machines.reaches("stranger", NETWORKS["stranger"][0], KIT)
-    assert len(said) == 1
-    assert re.fullmatch(r"gpu-\[01-02\]: no firewall around the ports of benchmarks: .*not permitted.*", said[0])
+    assert len(lines) == 1
+    assert re.fullmatch(r"gpu-\[01-02\]: no firewall around the ports of benchmarks: .*not permitted.*", lines[0])
 
 
 @pytest.mark.parametrize("chosen", [False, True])
