@@ -23,7 +23,8 @@ SOURCES = [
     if path.suffix in (".py", ".sh", ".j2") and "lab" not in path.relative_to(ROOT).parts
 ]
 NAMED = re.compile(
-    r"/(?:run|var/lib|var/cache|var/log|opt|usr/local/s?bin|tmp|var/tmp|dev/shm)/rackproof[A-Za-z0-9._-]*"
+    r"/(?:run|var/lib(?:/ceph)?|var/cache|var/log|var/mmfs/ssl|opt|usr/local/(?:s?bin|share|lib)|tmp|var/tmp|dev/shm)"
+    r"/rackproof[A-Za-z0-9._-]*"
 )
 
 
