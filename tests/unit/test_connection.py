@@ -13,7 +13,7 @@ import paramiko
 import pytest
 
 from rackproof.core.rack import Node
-from rackproof.errors import RemoteError
+from rackproof.errors import NodeUnreachable, RemoteError
 from rackproof.remote import channel as channels
 from rackproof.remote import greeting
 from rackproof.remote.command import OUTPUT_LIMIT
@@ -151,6 +151,8 @@ def test_a_server_that_never_starts_a_command_is_not_waited_for(
     with servers.server(servers.unstarted) as (port, _):
         connection = Connection(node_behind(tmp_path, port))
         answer = connection.run("true", 5)
+        with pytest.raises(NodeUnreachable, match="^gpu-01: "):
+            connection.pipe("cat", 5)
         connection.forget()
     assert answer.rc is None
     assert "it did not start a command within 2 s" in str(answer.error)
