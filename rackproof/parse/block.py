@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from rackproof.parse.errors import ParseError
 from rackproof.parse.pci_links import generation
-from rackproof.parse.text import ended_lines, excerpt, integer, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_lines
 
 _TOOL: Final = "sysfs"
 _SECTOR: Final = 512
@@ -119,8 +119,7 @@ def _width(text: str | None) -> int | None:
 
 def read_ahead_command(device: str) -> str:
     """Read-ahead of a mounted device (``major:minor``): of a network file system, a drive, or a partition's drive."""
-    if not re.fullmatch(r"\d+:\d+", device):
-        raise ParseError("mountinfo", f"expected MAJOR:MINOR, got {excerpt(device)}")
+    matched("mountinfo", r"\d+:\d+", device, "MAJOR:MINOR")
     block = f"/sys/dev/block/{device}"
     folders = f"/sys/class/bdi/{device} {block}/bdi {block}/../bdi"
     return (

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 FSCACHE: Final = "cat /proc/fs/fscache/caches"
 _END: Final = "end of descriptors"
@@ -36,6 +36,5 @@ def parse_cache_daemons(output: str) -> tuple[str, ...]:
     if last != _END:
         raise ParseError("fscache", "the answer is cut off")
     for line in lines:
-        if not re.fullmatch(r"/proc/\d+/fd/\d+", line):
-            raise ParseError("fscache", f"expected a descriptor, got {excerpt(line)}")
+        matched("fscache", r"/proc/\d+/fd/\d+", line, "a descriptor")
     return tuple("active" for _ in lines)

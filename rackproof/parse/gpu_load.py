@@ -7,7 +7,7 @@ from typing import Final
 
 from rackproof.core.gpu_links import LinkSample
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, real, text_of
+from rackproof.parse.text import excerpt, matched, real, text_of
 
 _FIELDS: Final = (
     *("pci.bus_id", "pstate", "utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max"),
@@ -50,16 +50,14 @@ def _sample(line: str) -> LinkSample:
 def _number(word: str) -> int | None:
     if _ABSENT.fullmatch(word):
         return None
-    if not re.fullmatch(r"\d{1,4}", word):
-        raise ParseError(_TOOL, f"expected a number, got {excerpt(word)}")
+    matched(_TOOL, r"\d{1,4}", word, "a number")
     return int(word)
 
 
 def _bits(word: str) -> int | None:
     if _ABSENT.fullmatch(word):
         return None
-    if not re.fullmatch(r"0x[0-9A-Fa-f]{16}", word):
-        raise ParseError(_TOOL, f"expected reasons of clocks, got {excerpt(word)}")
+    matched(_TOOL, r"0x[0-9A-Fa-f]{16}", word, "reasons of clocks")
     return int(word, 16)
 
 

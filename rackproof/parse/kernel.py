@@ -98,8 +98,7 @@ def parse_modules(body: str) -> dict[str, str]:
     loaded, inside = lines[: lines.index("built in")], lines[lines.index("built in") + 1 :]
     states = {}
     for name in inside:
-        if not re.fullmatch(r"[\w-]+", name):
-            raise ParseError("modules.builtin", f"expected a module, got {excerpt(name)}")
+        matched("modules.builtin", r"[\w-]+", name, "a module")
         states[name.replace("-", "_")] = "built in"
     if not inside:
         raise ParseError("modules.builtin", "the answer has no modules")
@@ -167,11 +166,12 @@ def parse_vulnerabilities(output: str) -> dict[str, str]:
         raise ParseError("sysfs", f"expected vulnerabilities, got {excerpt(output)}")
     vulnerabilities = {}
     for line in lines:
-        match = re.fullmatch(
-            r"([a-z0-9_]+): ((?:KVM: )?(?:Not affected|Vulnerable|Mitigation|Processor vulnerable|Unknown).*)", line
+        match = matched(
+            "sysfs",
+            r"([a-z0-9_]+): ((?:KVM: )?(?:Not affected|Vulnerable|Mitigation|Processor vulnerable|Unknown).*)",
+            line,
+            "a vulnerability",
         )
-        if match is None:
-            raise ParseError("sysfs", f"expected a vulnerability, got {excerpt(line)}")
         vulnerabilities[match[1]] = match[2]
     return vulnerabilities
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import ended_lines, excerpt, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, matched, whole_lines
 
 Pair = tuple[str, str]
 """A soft and a hard limit."""
@@ -41,8 +41,7 @@ LOGIN_MEMLOCK: Final = "su -l root -c 'ulimit -l'"
 def parse_login_memlock(output: str) -> str:
     """Output of ``LOGIN_MEMLOCK``, in KiB or ``unlimited``; lines that the login prints before it are ignored."""
     last = whole_lines("ulimit", output)[-1].strip()
-    if not re.fullmatch(r"unlimited|\d+", last):
-        raise ParseError("ulimit", f"expected a limit, got {excerpt(last)}")
+    matched("ulimit", r"unlimited|\d+", last, "a limit")
     return last
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, matched, whole_lines
+from rackproof.parse.text import matched, whole_lines
 
 BASELINE_FILE: Final = "/var/lib/rackproof/nic/link-counters"
 """First line: boot id for which it is valid. Then ``NAME NUMBER``: an interface and how often its link went down, or
@@ -17,8 +15,7 @@ BASELINE: Final = f"cat /proc/sys/kernel/random/boot_id {BASELINE_FILE} 2>/dev/n
 def parse_baseline(output: str | bytes) -> dict[str, int] | None:
     """Output of ``BASELINE``; None without a baseline of this boot."""
     boot, *lines = whole_lines("cat", output)
-    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", boot):
-        raise ParseError("cat", f"expected a boot id, got {excerpt(boot)}")
+    matched("cat", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", boot, "a boot id")
     if lines[:1] != [boot]:
         return None
     counters = {}

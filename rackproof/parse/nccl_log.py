@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, matched, whole_lines
 
 MARK: Final = "rackproof nccl log 1"
 """First line of every answer, and part of the command."""
@@ -88,9 +88,7 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
     chosen: dict[str, None] = {}
     version, multicast, refused = None, False, False
     for line in lines[4:-1]:
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError(TOOL, f"expected a counted line of a log, got {excerpt(line)}")
+        match = matched(TOOL, _LINE, line, "a counted line of a log")
         count, gpu, text = int(match[1]), int(match[2]), match[4]
         if match[3] == "WARN":
             warnings[text.strip()] = None

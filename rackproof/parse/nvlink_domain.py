@@ -8,7 +8,7 @@ from typing import Final
 
 from rackproof.core.nvlink_domain import HEAD, Domain
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, text_of, whole_lines
+from rackproof.parse.text import excerpt, integer, matched, text_of, whole_lines
 
 DOMAIN: Final = "timeout 60 nvidia-smi -q 2>/dev/null | grep -wE 'CliqueId|ClusterUUID' || [ $? -eq 1 ]"
 _TOOL: Final = "nvidia-smi"
@@ -21,9 +21,9 @@ def parse_gpu_domains(output: str | bytes) -> tuple[Domain | None, ...]:
     """Output of ``DOMAIN``: the domain of each GPU, None where it is in none. Raises ParseError, also for no output."""
     values: dict[str, list[str]] = {"CliqueId": [], "ClusterUUID": []}
     for line in text_of(_TOOL, output).splitlines():
-        match = re.fullmatch(rf"\s*(?:(CliqueId)\s*:\s*(\d+|N/A)|(ClusterUUID)\s*:\s*({_UUID}|N/A))\s*", line)
-        if match is None:
-            raise ParseError(_TOOL, f"expected an NVLink domain, got {excerpt(line)}")
+        match = matched(
+            _TOOL, rf"\s*(?:(CliqueId)\s*:\s*(\d+|N/A)|(ClusterUUID)\s*:\s*({_UUID}|N/A))\s*", line, "an NVLink domain"
+        )
         values[match[1] or match[3]].append(match[2] or match[4])
     cliques, uuids = values["CliqueId"], values["ClusterUUID"]
     if len(cliques) != len(uuids):

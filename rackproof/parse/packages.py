@@ -111,8 +111,6 @@ def parse_apt_config(output: str) -> dict[str, str]:
     """``apt-config dump``."""
     values = {}
     for line in whole_lines("apt-config", output):
-        match = re.fullmatch(r'(\S+) "(.*)";', line)
-        if match is None:
-            raise ParseError("apt-config", f"expected a setting, got {excerpt(line)}")
+        match = matched("apt-config", r'(\S+) "(.*)";', line, "a setting")
         values[match[1]] = match[2]
     return values
