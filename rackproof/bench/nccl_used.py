@@ -91,7 +91,8 @@ def bypasses_fabric(architecture: Architecture) -> bool:
 def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
     """What NCCL used, in a few words."""
     networks = sorted({f"NET/{use.name}" for log in logs.values() for _, use in log.networks})
-    adapters = sorted({name for log in logs.values() for name in _adapters_in_use(log)})
+    in_use = [(log.adapters, use.device) for log in logs.values() for _, use in log.networks]
+    adapters = sorted({names[device] for names, device in in_use if device in names})
     versions = sorted({log.version for log in logs.values() if log.version})
     channels = [log.channels for log in logs.values() if log.channels is not None]
     algorithms = sorted({name for log in logs.values() for name in log.algorithms})
@@ -166,10 +167,6 @@ def _receives_into_gpu(log: NcclLog) -> bool:
     """Sending may stay without GPUDirect: NCCL reads a GPU's memory only where it has NVLink."""
     receiving = [use for _, use in log.networks if use.receives]
     return bool(receiving) and all(use.gpudirect for use in receiving)
-
-
-def _adapters_in_use(log: NcclLog) -> set[str]:
-    return {log.adapters[use.device] for _, use in log.networks if use.device in log.adapters}
 
 
 def _meaning(table: Sequence[tuple[str, str]], text: str) -> str | None:

@@ -123,13 +123,8 @@ def _earlier(
 ) -> list[CommandRecord]:
     """Commands before the step that its numbers stand on."""
     if not measurements[0][1].step.startswith(STEP):
-        return layouts.get(_storage_of(measurements), [])
+        return layouts.get(measurements[0][1].step.rpartition("/")[0], [])
     return interrupted.before({c.command.partition(SETS)[2] for c in commands if SETS in c.command})
-
-
-def _storage_of(measurements: Sequence[tuple[int, Measurement]]) -> str:
-    """First parts of the step's id: ``storage/nfs`` of ``storage/nfs/read``."""
-    return measurements[0][1].step.rpartition("/")[0]
 
 
 def answer_of(record: CommandRecord, output: Output) -> CommandResult:

@@ -190,7 +190,7 @@ def show(comparison: Comparison, console: Console, everything: bool = False) -> 
         listed = [(_sentence(number), number.change) for number in numbers]
         _list(console, encoded, "all numbers", (_summary(numbers), listed), everything)
         values = sorted(comparison.values, key=badness)
-        listed = [(_of_value(value), value.change) for value in values]
+        listed = [(f"{value.id} on {value.subject}: {_moved(value)}", value.change) for value in values]
         _list(console, encoded, "values computed from several numbers", (_summary(values), listed), everything)
     console.print()
     for text, style in conclusion(comparison):
@@ -294,10 +294,6 @@ def _summary(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> str
 def _sentence(number: NumberChange) -> str:
     """``collective.busbw[bytes=1024] on rack: 0.31 GB/s, then 0.2 GB/s (−35 %, noise ±10 %)``."""
     return f"{name_of(number.metric, number.labels)} on {number.subject}: {_moved(number)}"
-
-
-def _of_value(value: ValueChange) -> str:
-    return f"{value.id} on {value.subject}: {_moved(value)}"
 
 
 def _moved(number: NumberChange | ValueChange) -> str:

@@ -105,7 +105,8 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "findings_other": [f for f in all_findings if not f.required or f.status is Status.WARN],
         "node_areas": _node_areas(certificate),
         "node_checks": tables.limited(
-            verdict_tables.checks_by_node(certificate), lambda row: _worst_of(row[1].values())
+            verdict_tables.checks_by_node(certificate),
+            lambda row: max((status for _, _, status in row[1].values() if status), key=lambda s: s.rank, default=None),
         ),
         "check_table": verdict_tables.check_table(certificate.verdicts, certificate.node_names),
         "check_reads": {summary.check: summary.reads for summary in certificate.checks},
@@ -166,10 +167,6 @@ def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
 def _node_areas(certificate: Certificate) -> tuple[str, ...]:
     areas = {area for _, row in verdict_tables.checks_by_node(certificate) for area in row}
     return tuple(sorted(areas))
-
-
-def _worst_of(cells: Any) -> Status | None:
-    return max((status for _, _, status in cells if status), key=lambda s: s.rank, default=None)
 
 
 def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:

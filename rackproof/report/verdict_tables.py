@@ -97,14 +97,10 @@ def _criterion_row(v: Verdict) -> CriterionRow:
         distance=distance(v.distance_pct),
         samples=f"{len(v.samples)}{spread}" if v.samples else ABSENT,
         status=v.status,
-        message=v.message if v.status is not Status.PASS else _level_text(v),
+        message=v.message if v.status is not Status.PASS else f"reaches the level {v.level}" if v.level else "",
         raw=v.raw,
         simulated=v.simulated,
     )
-
-
-def _level_text(v: Verdict) -> str:
-    return f"reaches the level {v.level}" if v.level else ""
 
 
 def _item_text(v: Verdict) -> str:

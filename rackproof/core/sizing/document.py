@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -93,13 +92,9 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "figures": dict(answer.figures),
         "headline": list(answer.headline),
         "hangs_on": [asdict(d) for d in answer.depends_on],
-        "unknown": _distinct(answer.unknown),
+        "unknown": list(dict.fromkeys(answer.unknown)),
     }
 
 
 def _stage_name(name: str, tenant: str | None) -> str:
     return name if tenant is None else f"{tenant}.{name}"
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))

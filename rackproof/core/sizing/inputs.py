@@ -87,7 +87,7 @@ class Inputs:
         """
         tenants, key = self._place(name)
         spec = WORKLOAD[key] if tenants else SYSTEM[key]
-        _check(name, value, spec, tenants != () or _optional(key), origin.unit if origin else spec.shown)
+        _check(name, value, spec, tenants != () or key not in _NEEDED, origin.unit if origin else spec.shown)
         system, changed = self.system, list(self.tenants)
         change: Any = {key.rpartition(".")[2]: value}
         if key.startswith("unit."):
@@ -275,10 +275,6 @@ def _shared_out(inputs: Inputs, chosen: Sequence[Choice]) -> Inputs:
     shares = [(1 - taken) / without_share if share is None else share for share in shares_given]
     tenants = tuple(replace(t, share=share) for t, share in zip(inputs.tenants, shares, strict=True))
     return replace(inputs, tenants=tenants)
-
-
-def _optional(key: str) -> bool:
-    return key not in _NEEDED
 
 
 _NEEDED = {"nodes", "gpus_per_node", "storage_ports", "port_efficiency", "share_of_dataset", "unit.count", "unit.nodes"}

@@ -72,10 +72,6 @@ class Difference:
         return f"{self.node}: {self.key}: {self.actual}, most others: {self.others}"
 
 
-def component_of(package: str) -> str | None:
-    return next((key for key, pattern in _NAMES if re.fullmatch(pattern, package)), None)
-
-
 def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
     """``{component: {package: version}}`` of a node. Raises ValueError for a package with two versions."""
     machine = captured.machine
@@ -91,7 +87,7 @@ def locked_packages(captured: Captured) -> dict[str, dict[str, str]]:
         if re.fullmatch(rf"linux-(image|image-unsigned|headers|modules|modules-extra)-{re.escape(release)}", name):
             key: str | None = "kernel"
         else:
-            key = component_of(name)
+            key = next((key for key, pattern in _NAMES if re.fullmatch(pattern, name)), None)
         if key is not None:
             if len(versions) > 1:
                 raise ValueError(f"{name} is installed in several versions: {', '.join(sorted(versions))}")
