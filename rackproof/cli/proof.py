@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
@@ -40,7 +39,7 @@ from rackproof.report.certificate import EMPTY_SHA256 as EMPTY
 from rackproof.run.deploy_outcome import contradiction as deploy_fault
 from rackproof.run.stages import deploy_checks, reachable_check
 from rackproof.validation.known import digest_of, load_checks
-from rackproof.validation.reread import STAGE, rack_of, reread
+from rackproof.validation.reread import STAGE, rack_of, recorded_inventory, reread
 from rackproof.validation.run import validators_folder
 
 CONVERGED = "deploy.converged"
@@ -106,9 +105,8 @@ def contradiction(
         return "the inventory's data of some nodes were not recorded"
     for node in info.nodes:
         try:
-            recorded = json.loads(output(info.inventory_data[node.name]))
-            data, groups = recorded["data"], recorded["groups"]
-        except (RunError, ValueError, LookupError, TypeError) as error:
+            groups, data = recorded_inventory(info, node.name, output)
+        except RunError as error:
             return f"the inventory's data of {node.name} cannot be read: {error}"
         if groups != list(node.groups):
             return f"{node.name}: recorded groups {', '.join(node.groups)}, the inventory says {', '.join(groups)}"

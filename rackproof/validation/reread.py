@@ -24,6 +24,7 @@ from rackproof.core.evidence import (
     RunInfo,
     canonical,
 )
+from rackproof.core.node_data import wrong, wrong_name
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, RunError
@@ -126,13 +127,25 @@ def store_inventory(store: EvidenceStore, rack: Rack) -> dict[str, str]:
     return names
 
 
+def recorded_inventory(info: RunInfo, node: str, output: Output) -> tuple[list[str], dict[str, Any]]:
+    """Groups and data of a node in the inventory, as they were recorded. Raises RunError for what no inventory has."""
+    try:
+        recorded = json.loads(output(info.inventory_data[node]))
+        groups, data = list(recorded["groups"]), dict(recorded["data"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RunError(f"{type(error).__name__}: {error}") from None
+    if problem := wrong_name(node, groups) or wrong(data):
+        raise RunError(problem)
+    return groups, data
+
+
 def rack_of(info: RunInfo, output: Output, scratch: Path) -> Rack:
     """The nodes of a run, with the inventory's data where the run recorded them. Version sets go to ``scratch``."""
     nodes = []
     for node in info.nodes:
         data: dict[str, Any] = {"virtual": node.virtual, "simulated_gpus": node.simulated_gpus}
-        with contextlib.suppress(RunError, KeyError):  # named by the verdict on the evidence
-            data = json.loads(output(info.inventory_data[node.name]))["data"]
+        with contextlib.suppress(RunError):  # named by the verdict on the evidence
+            data = recorded_inventory(info, node.name, output)[1]
             _restore_version_set(data, output, scratch)
         nodes.append(Node(node.name, node.groups, data))
     return Rack(info.inventory, tuple(nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from rackproof import __version__
 from rackproof.bench.container_reader import JOB
-from rackproof.core.evidence import Kind, Record
+from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome
 from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline
 
@@ -219,6 +220,29 @@ def test_edited_evidence_is_not_certified(
     made = certificate(edit(folder, records), folder)
     assert made.outcome is not Outcome.CERTIFIED
     assert headline(made).message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"containers": "x"}, {"gpu": [1]}, {"fabric_addresses": 5}, {"fabric_addresses": ["x;id"]}, {"nic_ports": [1]}],
+)
+def test_what_no_inventory_has_is_named(evidence: Evidence, data: dict[str, object]) -> None:
+    folder, records = evidence
+    names = records[0].body["inventory_data"]
+    recorded = json.loads((folder / "raw" / names["gpu-01"]).read_bytes())
+    name = put(folder, canonical(recorded | {"data": recorded["data"] | data}))
+    made = certificate(in_run(records, inventory_data=names | {"gpu-01": name}), folder)
+    assert made.outcome is Outcome.INCOMPLETE
+    assert f"the inventory's data of gpu-01 cannot be read: {next(iter(data))}: expected" in headline(made).message
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"groups": ["gpu"], "data": [1]}', b'{"groups": [5], "data": {}}', b"{"])
+def test_inventory_data_that_is_none_is_named(evidence: Evidence, content: bytes) -> None:
+    folder, records = evidence
+    names = records[0].body["inventory_data"] | {"gpu-01": put(folder, content)}
+    made = certificate(in_run(records, inventory_data=names), folder)
+    assert made.outcome is Outcome.INCOMPLETE
+    assert "the inventory's data of gpu-01 cannot be read" in headline(made).message
 
 
 def test_what_other_validators_answered_says_how_to_judge_it(evidence: Evidence) -> None:
