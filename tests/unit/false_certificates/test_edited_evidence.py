@@ -237,7 +237,7 @@ def test_what_no_inventory_has_is_named(evidence: Evidence, data: dict[str, obje
 
 
 @pytest.mark.parametrize("content", [b"[]", b'{"groups": ["gpu"], "data": [1]}', b'{"groups": [5], "data": {}}', b"{"])
-def test_inventory_data_that_is_none_is_named(evidence: Evidence, content: bytes) -> None:
+def test_unreadable_data_of_an_inventory_is_named(evidence: Evidence, content: bytes) -> None:
     folder, records = evidence
     names = records[0].body["inventory_data"] | {"gpu-01": put(folder, content)}
     made = certificate(in_run(records, inventory_data=names), folder)
