@@ -9,12 +9,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.unit import warm_python as warm
 from tests.unit.sampling import sample
+
+if TYPE_CHECKING:
+    from tests.unit.false_certificates.racks import World
 
 # No test says how fast a machine is. The same examples every time, so that a change is what makes a test fail;
 # RACKPROOF_EXPLORE=1 looks for new ones.
@@ -102,3 +106,11 @@ def warm_python() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "run", warm.run)
         yield
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A healthy rack of three nodes, whose stages run without a network."""
+    from tests.unit.false_certificates.racks import world_in  # only its tests import the whole kit
+
+    return world_in(tmp_path, monkeypatch)

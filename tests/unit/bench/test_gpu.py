@@ -20,11 +20,9 @@ from rackproof.core.rack import Node, Rack
 from rackproof.parse.gpu_program import parse_gpu_run
 from rackproof.run import stages
 from tests.unit.false_certificates.edited import certificate, chained
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
 from tests.unit.judging import GPU, NODES, criterion, document
-
-__all__ = ["world"]
 
 PROFILE = {"copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512]}
 STAND_IN = Path(__file__).parents[2] / "data/stand_in_torch"

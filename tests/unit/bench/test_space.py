@@ -16,11 +16,9 @@ from rackproof.errors import RunError
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
-from tests.unit.false_certificates.racks import STORAGES, World, world
+from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
 from tests.unit.storage_nodes import JOB
-
-__all__ = ["world"]
 
 NEEDED = 33554432
 LOCAL = Space("local", ("gpu-01", "gpu-02"), NEEDED, shared=False)

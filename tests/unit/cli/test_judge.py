@@ -13,10 +13,8 @@ from click.testing import CliRunner, Result
 from rackproof.cli.main import cli
 from rackproof.errors import RackproofError
 from rackproof.evidence.store import EVIDENCE
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.judging import criterion, document
-
-__all__ = ["world"]
 
 TEXT = yaml.safe_dump(document(criterion(), profiles={"full": {}}), sort_keys=False)
 

@@ -13,9 +13,9 @@ from rackproof.core.evidence import Kind, Record
 from rackproof.evidence.store import RAW, read_records
 from tests.unit.cli.test_judge import here, record
 from tests.unit.false_certificates.edited import edited, write
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 
-__all__ = ["here", "world"]
+__all__ = ["here"]
 
 
 def record_outputs(here: World) -> list[Record]:

@@ -18,12 +18,10 @@ from rackproof.core.status import Outcome
 from rackproof.report.overview import Row, outcome_of_all, render_overview
 from rackproof.report.quantities import moment
 from tests.unit.fakes import lab_rack
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.judging import criterion, document
 from tests.unit.report.sample import passing, sample
 from tests.unit.report.test_claims import with_claims
-
-__all__ = ["world"]
 
 
 @pytest.fixture

@@ -172,11 +172,6 @@ def text(storages: Iterable[str] = STORAGES) -> str:
     return yaml.safe_dump(made, sort_keys=False)
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    return world_in(tmp_path, monkeypatch)
-
-
 def world_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A healthy rack of three nodes, with the inventories ``a.py`` and ``b.py``."""
     monkeypatch.chdir(tmp_path)

@@ -34,9 +34,7 @@ from tests.unit.false_certificates.edited import (
     with_body,
     without,
 )
-from tests.unit.false_certificates.racks import World, world
-
-__all__ = ["world"]
+from tests.unit.false_certificates.racks import World
 
 Change = Callable[[Body], Body]
 

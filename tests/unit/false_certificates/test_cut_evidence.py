@@ -13,9 +13,7 @@ from rackproof.core.status import Outcome
 from rackproof.evidence.folder import info_of, stored_architecture
 from rackproof.evidence.store import EVIDENCE
 from tests.unit.false_certificates.edited import write
-from tests.unit.false_certificates.racks import World, world
-
-__all__ = ["world"]
+from tests.unit.false_certificates.racks import World
 
 
 def not_certified(world: World, words: str) -> Result:

@@ -18,11 +18,10 @@ from rackproof.parse.gpu_load import SAMPLER, parse_gpu_links
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import reply
 from tests.unit.false_certificates.edited import certificate, chained, without
-from tests.unit.false_certificates.racks import world
 from tests.unit.false_certificates.test_links import Fabricated, Make, make
 from tests.unit.judging import GPU
 
-__all__ = ["make", "world"]
+__all__ = ["make"]
 
 REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
 BUSES = ("00000000:18:00.0", "00000000:2A:00.0")

@@ -29,11 +29,9 @@ from rackproof.run import stages
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.false_certificates import racks
 from tests.unit.false_certificates.edited import chained
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
 from tests.unit.judging import criterion, document, info_of_nodes
-
-__all__ = ["world"]
 
 COUNT = 24
 NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]

@@ -17,9 +17,7 @@ from rackproof.run import stages
 from rackproof.run.converge import Converged
 from rackproof.run.deploy_outcome import GOES_ON, INTERRUPTED
 from tests.unit.fakes import reply
-from tests.unit.false_certificates.racks import World, world
-
-__all__ = ["world"]
+from tests.unit.false_certificates.racks import World
 
 HELD = "run r1 of ann on desk works on this node since 2026-11-22T10:00:00Z, so nothing was changed; wait"
 

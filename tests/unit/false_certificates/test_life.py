@@ -10,10 +10,8 @@ import pytest
 import yaml
 
 from rackproof.core.evidence import Kind
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB
-
-__all__ = ["world"]
 
 
 def interrupt() -> None:

@@ -29,10 +29,8 @@ from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from tests.unit.fabric import FabricNodes
 from tests.unit.false_certificates.edited import certificate, without
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.judging import GPU, NODES, criterion, document
-
-__all__ = ["world"]
 
 LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "runs": 2}
 COLLECTIVES = {

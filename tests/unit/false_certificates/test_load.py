@@ -13,10 +13,8 @@ from rackproof.core.status import Outcome, Status
 from rackproof.parse.load import MARK
 from rackproof.remote.command import CommandResult
 from tests.unit.false_certificates.edited import certificate, chained, without
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.load_answers import Machine
-
-__all__ = ["world"]
 
 READ = "storage/local/read"
 

@@ -24,10 +24,8 @@ from rackproof.evidence.store import read_raw, read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.false_certificates.edited import chained
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
-
-__all__ = ["world"]
 
 ARCHITECTURE = virtual_rack()
 STEPS = plan_steps(ARCHITECTURE, "lab", lab_rack())

@@ -22,10 +22,10 @@ from rackproof.core.status import Outcome
 from rackproof.errors import ArchitectureError
 from rackproof.report.statements import headline, origin
 from tests.unit.cli.test_judge import answer, here, judge, record
-from tests.unit.false_certificates.racks import World, world
+from tests.unit.false_certificates.racks import World
 from tests.unit.refusals import error_of
 
-__all__ = ["here", "world"]
+__all__ = ["here"]
 
 H100 = load("nvidia-dgx-h100").model
 REASON = "{reason: Until the spare parts are here., by: Ada}"

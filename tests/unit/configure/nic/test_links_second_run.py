@@ -14,7 +14,8 @@ from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.render import templates
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell
-from tests.unit.configure.nic.test_second_run import RAILS, SLOT
+from tests.unit.configure.nic.test_operations import RAILS
+from tests.unit.configure.nic.test_second_run import SLOT
 from tests.unit.configure.nic.tree import UDEVADM_249, Tree
 
 

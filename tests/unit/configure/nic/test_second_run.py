@@ -11,7 +11,6 @@ from unittest.mock import patch
 import pytest
 
 from rackproof.configure import operations as common
-from rackproof.configure.network import Port
 from rackproof.configure.nic import firmware_operations, infiniband, operations, ports
 from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
@@ -24,14 +23,11 @@ from rackproof.core.versions.models import Firmware
 from tests.unit.configure.loop import carried_out, left_alone
 from tests.unit.configure.nic.second_run import node, shell, starts
 from tests.unit.configure.nic.test_firmware import CONFIG, FLINT
+from tests.unit.configure.nic.test_operations import RAILS
 from tests.unit.configure.nic.test_port_script import NIC, wanted
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, UDEVADM_249, Tree
 
 SLOT = "0000:1a:00.0"
-RAILS = (
-    Port("rail0", "mlx5_0", "10.0.0.1/24", 9000, path="pci-0000:1a:00.0"),
-    Port("rail1", "mlx5_1", "10.0.1.1/24", 9000, path="pci-0000:3c:00.0"),
-)
 
 
 @pytest.fixture
