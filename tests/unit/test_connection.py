@@ -151,7 +151,7 @@ def test_a_server_that_never_starts_a_command_is_not_waited_for(
     with servers.server(servers.unstarted) as (port, _):
         connection = Connection(node_behind(tmp_path, port))
         answer = connection.run("true", 5)
-        with pytest.raises(NodeUnreachable, match="^gpu-01: "):
+        with pytest.raises(NodeUnreachable, match=r"^gpu-01: "):
             connection.pipe("cat", 5)
         connection.forget()
     assert answer.rc is None
