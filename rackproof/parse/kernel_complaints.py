@@ -50,8 +50,8 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
         "keys of Secure Boot; `os.secure_boot` reads its state",
     ),
     (
-        r"^(?:Spectre V\d|RETBleed|Speculative|MDS|TAA|MMIO Stale|SRSO|ITS|Transient|L1TF|x86/CPU|microcode"
-        r"|GDS|VMSCAPE)\b",
+        r"^(?:Spectre V\d|RETBleed|Speculative|MMIO Stale Data|Transient Scheduler|x86/CPU|microcode)\b"
+        r"|^(?:MDS|TAA|SRSO|L1TF|GDS|VMSCAPE): |^ITS: (?:Mitigation|Vulnerable|WARNING)",  # Arm: a part of the GIC
         "weaknesses of processors; `os.mitigations` reads their state",
     ),
     (
@@ -96,8 +96,9 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
         r"^nvme\d+: .*\(sct 0x0 / sc 0x(?:1|2|b|c|16)\)|^nvme nvme\d+: (?:missing or invalid SUBNQN|Ignoring bogus)",
         "the driver asked a drive for a command that is optional",
     ),
-    (r"^pcieport \S+ DPC: RP PIO log size \d|^pci\S* \S+ (?:BAR \d+|bridge window).*(?:failed to assign|no space)",
-     "a root port without a log, or an unused window that the firmware left no room for"),
+    (r"^pcieport \S+ DPC: RP PIO log size \d"
+     r"|^pci\S* \S+ (?:BAR \d+|bridge window)(?=.*\[io ).*(?:failed to assign|no space)",
+     "a root port without a log, or a window for I/O ports, which no device of the rack needs"),
     (
         r"^mlx5_core .*ACCESS_REG\(0x805\).*status bad (?:parameter|operation)|^mlx5_core .*query_mcia_reg failed",
         "a tool asked a port for a register or module that it does not have",
