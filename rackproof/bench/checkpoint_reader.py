@@ -41,7 +41,8 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     samples, dataset, cached = [], [], []
     for run in own:
         results = [whole(run, node, storage) for node in nodes]
-        samples.append(sum(result.moved.io_bytes for result in results) / _seconds(results) / 1e9)
+        seconds = _seconds(results, run.launch.result.version)
+        samples.append(sum(result.moved.io_bytes for result in results) / seconds / 1e9)
         dataset.append(sum(result.companions["dataset_bytes"] for result in results))
         if all(CACHED in result.companions for result in results):
             cached.append(sum(result.companions[CACHED] for result in results))
@@ -58,7 +59,7 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
 
 
-def _seconds(results: Sequence[Proven]) -> float:
+def _seconds(results: Sequence[Proven], version: str) -> float:
     """From the first client's start to the last one's end. Raises ParseError if they hardly ran at once."""
     times = [result.moved.runtime_ms for result in results]  # fio's time of a client is its slowest process's
     if not min(times):
@@ -67,7 +68,8 @@ def _seconds(results: Sequence[Proven]) -> float:
         return times[0] / 1000
     starts = [result.entry.start_ms for result in results if result.entry.start_ms]
     if len(starts) < len(results):
-        raise ParseError("fio", "it does not tell when each client began, so nothing shows that they ran at once")
+        why = f"version {version} does not tell when each client began, so nothing shows that they ran at once"
+        raise ParseError("fio", f"{why}; 3.36 and newer do")
     lag = max(starts) - min(starts)
     whole_ms = max(start + time for start, time in zip(starts, times, strict=True)) - min(starts)
     if lag > MOST_LAG * whole_ms:

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from rackproof.bench.fio_clients import FioClients
 from rackproof.bench.layout import Layouts
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, Step
 from rackproof.bench.storage_commands import DROP, drop_and_state, folders_of, state_after
 from rackproof.bench.storage_proof import mount_fault
 from rackproof.core.architecture import Storage
-from rackproof.core.fiojob import Layout
+from rackproof.core.evidence import Measurement
+from rackproof.core.fiojob import Layout, command_line
 from rackproof.remote.command import CommandResult
 
 SETUP_S = 10.0
 MARGIN_S = 120.0
 """Seconds for requests in flight at the end, and for the last fsync."""
 
-JobFile = Callable[[str, str], str]
-"""Job file of a node, from its name and its directories (fio's ``directory``)."""
+JobFile = Callable[[str], str]
+"""Job file of a client, from its directories (fio's ``directory``)."""
+
+
+def fio_step(
+    storage: Storage,
+    names: Sequence[str],
+    places: Sequence[Measurement],
+    title: str,
+    seconds: float,
+    execute: Callable[[BenchContext], Iterable[Measurement]],
+    *job_files: JobFile,
+) -> Step:
+    """A step whose dry run shows its first client's runs."""
+    folders = ":".join(folders_of(storage, names[0])) if names else ""
+    commands = tuple(command_line(job_file(folders)) for job_file in job_files)
+    return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands)
 
 
 class StorageClients:
@@ -79,7 +95,7 @@ class StorageClients:
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
-            answer = self.fio.launch(nodes, lambda node: job_file(node, ":".join(self._used(node))), seconds + MARGIN_S)
+            answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
             self._own.append(answer)
             lost = self.fio.lost(answer, nodes)
             lost = self._read_state(nodes) | lost

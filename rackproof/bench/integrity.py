@@ -7,8 +7,9 @@ checksums first, so a lost write leaves blocks that have none, also where an ear
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-from rackproof.bench.client_runs import SETUP_S, StorageClients
+from rackproof.bench.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.fio_launch import (
     CHECKED_BY_OTHER,
     CHECKED_BY_WRITER,
@@ -18,11 +19,10 @@ from rackproof.bench.fio_launch import (
     VERIFY_READ,
 )
 from rackproof.bench.step import BenchContext, Step, expected
-from rackproof.bench.storage_commands import folders_of
 from rackproof.bench.whole_files import SLOWEST, TYPICAL, results
 from rackproof.core.architecture import Storage, WholeFile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, command_line, render_whole
+from rackproof.core.fiojob import Layout, render_whole
 from rackproof.core.wording import counted
 
 _WRITE = {**VERIFY, "do_verify": "0", "verify_state_save": "0"}
@@ -46,11 +46,9 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
     runs = 3 if storage.class_ != "local" and len(names) > 1 else 2
     seconds = runs * (SETUP_S + job.file_bytes / TYPICAL)
     title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
-    folders = ":".join(folders_of(storage, names[0])) if names else ""
-    written = render_whole(f"{name}{CHECKED_WRITE}", job, folders, "write", _WRITE)
-    read_back = render_whole(f"{name}{CHECKED_BY_WRITER}", job, folders, "read", VERIFY_READ)
-    commands = (command_line(written), command_line(read_back))
-    return Step(id_, title, seconds, tuple(places), execute, commands=commands)
+    written = partial(render_whole, f"{name}{CHECKED_WRITE}", job, rw="write", options=_WRITE)
+    read_back = partial(render_whole, f"{name}{CHECKED_BY_WRITER}", job, rw="read", options=VERIFY_READ)
+    return fio_step(storage, names, places, title, seconds, execute, written, read_back)
 
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
@@ -58,9 +56,8 @@ def _write_and_read(clients: StorageClients, job: WholeFile) -> None:
     limit, names = job.file_bytes / SLOWEST, clients.clients
 
     def run(end: str, rw: str, options: Mapping[str, str]) -> bool:
-        name = f"{clients.name}{end}"
-        ready = clients.run(names, lambda _, folder: render_whole(name, job, folder, rw, options), limit, again=False)
-        return bool(ready)
+        job_file = partial(render_whole, f"{clients.name}{end}", job, rw=rw, options=options)
+        return bool(clients.run(names, job_file, limit, again=False))
 
     clients.spend_files()  # before the write: also one that breaks off leaves checksums
     if not run(CHECKED_WRITE, "write", _WRITE) or not run(CHECKED_BY_WRITER, "read", VERIFY_READ):

@@ -6,17 +6,17 @@ Each load is one run of fio on all clients with the proof of every other run; ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from rackproof.bench.client_runs import SETUP_S, StorageClients
+from rackproof.bench.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, measured_step
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
-from rackproof.bench.storage_commands import folders_of
 from rackproof.bench.storage_reader import NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import FioJob, KneeProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, command_line, render
+from rackproof.core.fiojob import Layout, render
 from rackproof.core.knee import LoadStep, Search, closed_loop, open_loop, peak_of, smallest
 from rackproof.core.rack import fold
 from rackproof.core.wording import counted
@@ -38,12 +38,11 @@ def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clie
     def execute(context: BenchContext) -> Iterator[Measurement]:
         return _Searches(StorageClients(context, name, storage, layout, clients), profile).execute(places)
 
-    folders = ":".join(folders_of(storage, clients[0])) if clients else ""
     seconds = profile.runs * _LOADS * (profile.runtime_s + profile.ramp_s + SETUP_S)
     who = counted(len(clients), "client", "clients at once")
     title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {who}"
-    lowest = render(job_name(name, 1, CLOSED, 1, profile), profile.job.model_copy(update={"numjobs": 1}), folders)
-    return Step(id_, title, seconds, tuple(places), execute, commands=(command_line(lowest),))
+    lowest = partial(render, job_name(name, 1, CLOSED, 1, profile), profile.job.model_copy(update={"numjobs": 1}))
+    return fio_step(storage, clients, places, title, seconds, execute, lowest)
 
 
 class _Searches:
@@ -99,9 +98,7 @@ class _Searches:
             job, name, arrivals = job_of(load)
             clients.run(
                 clients.clients,
-                lambda _, folders, job=job, name=name, arrivals=arrivals: render(  # type: ignore[misc]
-                    name, job, folders, arrivals=arrivals
-                ),
+                partial(render, name, job, arrivals=arrivals),
                 profile.runtime_s + profile.ramp_s,
                 again=False,
             )

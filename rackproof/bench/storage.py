@@ -8,18 +8,18 @@ a storage writes the files completely. Caches are dropped before every run, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from rackproof.bench import checkpoint, integrity, knee
-from rackproof.bench.client_runs import SETUP_S, StorageClients
+from rackproof.bench.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
-from rackproof.bench.storage_commands import folders_of
 from rackproof.bench.storage_reader import CLIENTS, NAME, read_storage
 from rackproof.bench.storage_runs import runs_of
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, command_line, layout_of, render
+from rackproof.core.fiojob import Layout, layout_of, render
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
@@ -99,9 +99,9 @@ def _step(
     storage: Storage, job: FioJob, layout: Layout, names: list[str], places: dict[tuple[str, str], Measurement]
 ) -> Step:
     first = next(iter(places.values()))
-    id_, name = first.step, first.labels["storage"]
+    name = first.labels["storage"]
     shared, synced = first.metric == SHARED, first.metric == SYNCED
-    job_name = f"{name}-{suffix_of(first.metric)}"
+    job_file = partial(render, f"{name}-{suffix_of(first.metric)}", job, synced=synced)
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         owners = dict.fromkeys(names, names[0]) if shared else None
@@ -109,11 +109,7 @@ def _step(
         clients.write_files()
         nodes = clients.ready
         for _ in range(job.runs):
-            nodes = clients.run(
-                nodes,
-                lambda node, folders: render(job_name, job, folders, synced=synced),
-                job.runtime_s + job.ramp_s,
-            )
+            nodes = clients.run(nodes, job_file, job.runtime_s + job.ramp_s)
             if not nodes:
                 break
         yield from _results(clients, places)
@@ -122,9 +118,7 @@ def _step(
     who = counted(len(names), "client", "clients at once")
     kind = "shared read" if shared else "write and fsync" if synced else job.rw
     title = f"{name}: {kind} of {job.block_bytes} B from {who}"
-    folders = ":".join(folders_of(storage, names[0])) if names else ""
-    commands = (command_line(render(job_name, job, folders, synced=synced)),)
-    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands)
+    return fio_step(storage, names, list(places.values()), title, seconds, execute, job_file)
 
 
 def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
