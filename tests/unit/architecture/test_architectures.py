@@ -373,3 +373,48 @@ class TestVirtualRack:
         assert running <= 60
         for job in storage.jobs.values():
             assert job.file_bytes % job.block_bytes == 0
+
+
+# The worst figure of each criterion, in its bar's unit: ten certificates of a healthy rack beside six busy programs,
+# and one beside a busy machine (NFS over RDMA, writing).
+WORST_ON_A_BUSY_HOST = {
+    "local.read": 1029.0,
+    "local.write": 289.0,
+    "local.randread": 7532.0,
+    "local.randread.latency": 2.03,
+    "local.fairness": 0.895,
+    "nfs-tcp.read": 31.2,
+    "nfs-tcp.write": 27.9,
+    "nfs-tcp.randread": 161.8,
+    "nfs-rdma.read": 16.8,
+    "nfs-rdma.write": 9.38,
+    "nfs-rdma.randread": 65.5,
+    "cephfs.read": 36.1,
+    "cephfs.write": 44.4,
+    "cephfs.randread": 0.862,
+    "shared.fairness": 0.523,
+    "shared.write.fairness": 0.414,
+    "shared.randread.latency": 0.133,
+    "container.read": 0.604,
+    "link.loss": 0.0,
+    "link.round_trip": 0.425,
+    "link.tcp": 189.3,
+    "link.rdma": 18.2,
+    "link.rdma.latency": 14.5,
+    "link.tcp.retransmitted": 2.23,
+    "link.rdma.retries": 624.0,
+    "collective.correct": 0.0,
+    "collective.busbw": 7.02,
+}
+
+
+def test_the_bars_of_the_virtual_rack_are_twice_as_far_as_a_healthy_rack_on_a_busy_host_comes() -> None:
+    criteria = load("virtual-rack").model.criteria
+    assert {c.id for c in criteria} == set(WORST_ON_A_BUSY_HOST)
+    near = []
+    for criterion in criteria:
+        bar, worst = criterion.pass_, WORST_ON_A_BUSY_HOST[criterion.id]
+        distant = {"ge": worst >= 2 * bar.value, "le": 2 * worst <= bar.value, "eq": worst == bar.value}
+        if not distant[bar.op]:
+            near.append(f"{criterion.id}: {worst} on a healthy rack, bar {bar.op} {bar.value}")
+    assert not near
