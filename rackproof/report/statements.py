@@ -12,7 +12,7 @@ from rackproof.core.architecture import Architecture, Metadata, Weakening
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo, RunInfo, Scope
-from rackproof.core.group_testing import METRIC
+from rackproof.core.group_testing import METRIC, TRANSPORTS
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
@@ -182,7 +182,11 @@ def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
     how = "no job gave a figure"
     if measured:
         had = measured[0].conditions
-        how = f"{had.get('jobs')} jobs in {had.get('rounds')} rounds ({measured[0].labels.get('engine')})"
+        engine = str(measured[0].labels.get("engine"))
+        how = (
+            f"{had.get('jobs')} jobs in {had.get('rounds')} rounds ({engine} over {TRANSPORTS.get(engine, 'unknown')},"
+            f" at least {had.get('least_gb_per_s')} GB/s of every node on each rail)"
+        )
     return (
         f"Links by group testing: {len(pairs)} of {every} pairs were measured; for the others {how} cleared"
         f" {cleared} of {len(names)} nodes.",

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from rackproof.core import group_testing
 from rackproof.core.architecture.base import Figure
 from rackproof.core.architecture.claims import claim_problems
 from rackproof.core.architecture.coverage import coverage_problems
-from rackproof.core.architecture.criterion import Severity
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.expectations import expected_checks
+from rackproof.core.architecture.group_tests import group_problems
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
@@ -62,7 +61,11 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             where = ("profiles", name, "ingest", "datasets", dataset, "storage")
             yield from known(where, made.storage, architecture.storage, "storage")
         if profile.links and profile.links.groups:
-            yield from _groups(architecture, ("profiles", name, "links", "groups"), stored)
+            path = ("profiles", name, "links", "groups")
+            if architecture.fabric is None:
+                yield Problem(path, "the architecture has no fabric")
+            if not stored:
+                yield from group_problems(architecture, path, profile.links.groups)
         if profile.collectives:
             yield from _collectives(architecture, ("profiles", name, "collectives"), profile.collectives)
         if profile.gpu and not (architecture.gpu and architecture.gpu.count):
@@ -83,15 +86,6 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
 
 WITHOUT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather", "scatter")}
 """Operations that the kit's own engines lack."""
-
-
-def _groups(architecture: Architecture, path: KeyPath, stored: bool) -> Iterator[Problem]:
-    if architecture.fabric is None:
-        yield Problem(path, "the architecture has no fabric")
-    metric = group_testing.METRIC
-    required = [c for c in architecture.criteria if c.metric == metric and c.severity is Severity.REQUIRED]
-    if not required and not stored:
-        yield Problem(path, f"what it names would fail nothing: no required criterion has the metric {metric}")
 
 
 def _collectives(architecture: Architecture, path: KeyPath, sizes: CollectiveProfile) -> Iterator[Problem]:

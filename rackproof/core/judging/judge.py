@@ -182,7 +182,8 @@ def _judge(
 ) -> Judgement:
     members = Members(architecture, run.nodes)
     links = profile.links if (profile := architecture.profiles.get(run.profile)) else None
-    numbers = Numbers(index, members, grouped=links is not None and links.groups is not None)
+    groups = links.groups if links is not None else None
+    numbers = Numbers(index, members, engine=groups.engine if groups is not None else None)
     verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks, scope))
     verdicts.extend(of_run)
     if scope is not None and BENCH in scope.stages:

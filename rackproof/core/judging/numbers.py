@@ -96,11 +96,11 @@ def unusable(number: Number, status: Status, why: str) -> NoNumber:
 class Numbers:
     """Answers to questions about the evidence of one run."""
 
-    def __init__(self, index: Index, members: Members, grouped: bool = False) -> None:
-        """``grouped``: the profile schedules links by group testing, which stands for pairs without a measurement."""
+    def __init__(self, index: Index, members: Members, engine: str | None = None) -> None:
+        """``engine``: of the group testing by which the profile schedules links, and which stands for other pairs."""
         self._index = index
         self.members = members
-        self._grouped = grouped
+        self._engine = engine
         self._sound_nodes: dict[str, frozenset[str]] = {}
         self._remembered: dict[tuple[Question, str], dict[Sequence[str] | str, Number | NoNumber]] = {}
 
@@ -116,8 +116,11 @@ class Numbers:
     @cached_property
     def cleared(self) -> frozenset[str]:
         """Nodes that group testing cleared: all pairs of them passed a job together."""
-        asked = Question(group_testing.METRIC, Scope.NODE, frozenset(), Statistic.MAX)
-        names = self.members.group("all") if self._grouped else ()
+        if self._engine is None:
+            return frozenset()
+        labels = frozenset({("engine", self._engine)})
+        asked = Question(group_testing.METRIC, Scope.NODE, labels, Statistic.MAX)
+        names = self.members.group("all")
         answers = {name: self.ask(asked, (name,)) for name in names}
         return frozenset(name for name, own in answers.items() if isinstance(own, Number) and own.value == 0)
 
@@ -130,15 +133,19 @@ class Numbers:
     def covered(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
         """Whether group testing stands for a pair, of which no measurement was tried."""
         return (
-            self._grouped
-            and scope is Scope.PAIR
+            scope is Scope.PAIR
+            and self.stands_for(metric)
             and not self._index.tried(metric, scope, members)
             and self._sound(metric).issuperset(members)
         )
 
+    def stands_for(self, metric: str) -> bool:
+        """Whether jobs of group testing prove the transport of a metric; False without group testing."""
+        return self._engine is not None and metric in group_testing.stands_for(self._engine)
+
     def covering(self, metric: str, names: Sequence[str]) -> str:
-        """What group testing contributes to a criterion over pairs, in words; empty without it."""
-        if not self._grouped:
+        """What group testing contributes to a criterion over pairs, in words; empty if it stands for none."""
+        if not self.stands_for(metric):
             return ""
         count = sum(self.covered(metric, Scope.PAIR, pair) for pair in self.members.subjects(Scope.PAIR, names))
         return f"{count} other pairs of the rack were not scheduled: group testing cleared both of their nodes"
@@ -146,9 +153,9 @@ class Numbers:
     def suspects(self, metric: str, members: Sequence[str]) -> tuple[str, ...]:
         """Ends of a pair without a measurement that group testing did not clear, or that were measured with no node.
 
-        Empty without group testing.
+        Empty if group testing stands for none of the metric.
         """
-        if not self._grouped or self._index.tried(metric, Scope.PAIR, members):
+        if not self.stands_for(metric) or self._index.tried(metric, Scope.PAIR, members):
             return ()
         return tuple(name for name in members if name not in self._sound(metric))
 

@@ -17,9 +17,11 @@ from rackproof.bench.runner import run_steps
 from rackproof.cli import proof, runs
 from rackproof.core.architecture import Architecture, Criterion, LinkProfile, Profile
 from rackproof.core.architecture.consistency import problems
+from rackproof.core.architecture.models import Link
 from rackproof.core.evidence import Kind, Measurement, Record, Scope
-from rackproof.core.group_testing import METRIC
+from rackproof.core.group_testing import METRIC, TRANSPORTS, stands_for
 from rackproof.core.judging.judge import judge
+from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
@@ -39,6 +41,8 @@ GROUPS = {
     "engine": "mpi", "bytes": 1 << 20, "iterations": 3, "warmup": 1, "ranks_per_node": 1, "least_gb_per_s": 0.2,
 }  # fmt: skip
 LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "groups": GROUPS}
+PAIR = "link.tcp_bandwidth"
+"""Of the transport that jobs of ``mpi`` use."""
 RDMA = "link.rdma_write_bandwidth"
 
 
@@ -50,7 +54,7 @@ def architecture(engine: str = "mpi", groups: bool = True) -> Architecture:
     pair = {"scope": "pair", "pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}, "where": {"rail": ["0", "1"]}}
     none = {"scope": "node", "pass": {"op": "le", "value": 0, "unit": "1"}, "where": {"engine": engine}}
     criteria = (
-        criterion(id="rdma", metric=RDMA, members="gpu", **pair),
+        criterion(id="pairs", metric=PAIR if engine == "mpi" else RDMA, members="gpu", **pair),
         criterion(id="groups", metric=METRIC, members="gpu", **none),
     )
     return rack.model_copy(
@@ -252,7 +256,7 @@ def test_two_slow_nodes_are_both_named(tmp_path: Path) -> None:
 def verdicts(measurements: Sequence[Measurement], rack: Rack, made: Architecture | None = None) -> list[Verdict]:
     run = info_of_nodes(node_infos(rack), profile="lab")
     judged = judge(made or architecture(), run, measurements, [])
-    return [verdict for verdict in judged.verdicts if verdict.id.partition("[")[0] in ("rdma", "groups")]
+    return [verdict for verdict in judged.verdicts if verdict.id.partition("[")[0] in ("pairs", "groups")]
 
 
 def all_numbers(folder: Path) -> list[Measurement]:
@@ -274,39 +278,106 @@ def statuses(made: Sequence[Verdict], id_: str) -> dict[str, Status]:
 
 def test_pairs_that_were_not_scheduled_are_no_gap_where_group_testing_cleared_both_ends(tmp_path: Path) -> None:
     measured = with_links(tmp_path)
-    pairs = [m for m in measured if m.metric == RDMA]
+    pairs = [m for m in measured if m.metric == PAIR]
     assert len(pairs) == COUNT // 2 * 2  # each node once, on two rails
     made = verdicts(measured, rack_of(COUNT))
-    assert statuses(made, "rdma") == dict.fromkeys(NAMES, Status.PASS)
+    assert statuses(made, "pairs") == dict.fromkeys(NAMES, Status.PASS)
     assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS)
-    text = next(verdict.message for verdict in made if verdict.id.startswith("rdma"))
+    text = next(verdict.message for verdict in made if verdict.id.startswith("pairs"))
     assert "264 other pairs of the rack were not scheduled: group testing cleared both of their nodes" in text
+
+
+def asking(metric: str, engine: str = "mpi", **bar: Any) -> Architecture:
+    """Every pair must have a number of the metric."""
+    made = architecture(engine)
+    asks = made.criteria[0].model_dump(mode="json", by_alias=True) | {"id": "pairs", "metric": metric, "pass": bar}
+    return made.model_copy(update={"criteria": (Criterion.model_validate(asks), made.criteria[1])})
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "link.tcp_bandwidth": {"op": "ge", "value": 0.01, "unit": "Gb/s"},
+    "link.tcp_retransmitted": {"op": "le", "value": 50, "unit": "percent"},
+    "link.rdma_write_bandwidth": {"op": "ge", "value": 0.01, "unit": "Gb/s"},
+    "link.rdma_write_latency": {"op": "le", "value": 1, "unit": "s"},
+    "link.rdma_retries": {"op": "le", "value": 1000000, "unit": "1"},
+}
+
+
+@pytest.mark.parametrize("metric", GOOD)
+def test_jobs_stand_for_pairs_of_their_own_transport_only(tmp_path: Path, metric: str) -> None:
+    measured = with_links(tmp_path)
+    over_tcp = metric.startswith("link.tcp_")
+    made = verdicts(measured, rack_of(COUNT), asking(metric, **GOOD[metric]))
+    expected = Status.PASS if over_tcp else Status.UNMEASURED
+    assert statuses(made, "pairs") == dict.fromkeys(NAMES, expected)
+    refused = [p.message for p in problems(asking(metric, **GOOD[metric])) if "groups" in p.path]
+    why = f"jobs of mpi run over TCP and stand for no {metric}, which criterion pairs requires of every pair"
+    assert refused == ([] if over_tcp else [why])
+
+
+def test_every_metric_of_pairs_has_a_transport_that_stands_for_it() -> None:
+    of_pairs = {m.name for m in METRICS.values() if Scope.PAIR in m.scopes and m.benchmark == "links"}
+    standing = [stands_for(engine) for engine in ("mpi", "nccl-tests")]
+    assert of_pairs == frozenset().union(*standing)
+    assert standing[0] & standing[1] == {"link.loss", "link.round_trip"}
+    assert set(TRANSPORTS) == {"mpi", "nccl-tests"}
+    assert not stands_for("torch")
+
+
+def test_numbers_of_another_engine_clear_no_node(tmp_path: Path) -> None:
+    relabelled = [
+        m.model_copy(update={"labels": m.labels | {"engine": "nccl-tests"}}) if m.metric == METRIC else m
+        for m in with_links(tmp_path)
+    ]
+    made = verdicts(relabelled, rack_of(COUNT))
+    assert set(statuses(made, "pairs").values()) == {Status.UNMEASURED}
+
+
+@pytest.mark.parametrize(
+    ("bar", "refused"),
+    [
+        ({"op": "ge", "value": 3.2, "unit": "Gb/s"}, False),  # 0.4 GB/s, half of it is 0.2
+        ({"op": "ge", "value": 3.3, "unit": "Gb/s"}, True),
+        ({"op": "ge", "levels": {"lab": 0.1, "rack": 90.0}, "unit": "Gb/s"}, True),
+        ({"op": "ge", "value": 90, "unit": "percent", "of": {"link": "port"}}, True),
+        ({"op": "ge", "value": 5, "unit": "percent", "of": {"link": "port"}}, False),
+    ],
+)
+def test_a_rate_far_below_the_bar_of_a_pair_is_refused(bar: dict[str, Any], refused: bool) -> None:
+    port = Link.model_validate(
+        {"title": "one port", "each": {"value": 50, "unit": "Gb/s", "source": "design"}, "count": 1}
+    )
+    made = asking(PAIR, **bar).model_copy(update={"links": {"port": port}})
+    texts = [p.message for p in problems(made) if p.path[-1] == "least_gb_per_s"]
+    assert [text.partition(":")[0] for text in texts] == (
+        ["0.2 would clear pairs far below criterion pairs"] if refused else []
+    )
 
 
 def test_without_group_testing_every_pair_that_was_not_scheduled_is_a_gap(tmp_path: Path) -> None:
     measured = with_links(tmp_path)
     pairs_only = [m for m in measured if m.metric != METRIC]
-    assert set(statuses(verdicts(pairs_only, rack_of(COUNT)), "rdma").values()) == {Status.UNMEASURED}
+    assert set(statuses(verdicts(pairs_only, rack_of(COUNT)), "pairs").values()) == {Status.UNMEASURED}
     elsewhere = verdicts(measured, rack_of(COUNT), architecture(groups=False))
-    assert set(statuses(elsewhere, "rdma").values()) == {Status.UNMEASURED}
+    assert set(statuses(elsewhere, "pairs").values()) == {Status.UNMEASURED}
 
 
 def test_the_node_that_is_not_cleared_has_the_gap_alone(tmp_path: Path) -> None:
     measured = with_links(tmp_path, Fault(NODE))
     made = verdicts(measured, rack_of(COUNT))
     assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS) | {"gpu-05": Status.FAIL}
-    assert statuses(made, "rdma") == dict.fromkeys(NAMES, Status.PASS) | {"gpu-05": Status.UNMEASURED}
+    assert statuses(made, "pairs") == dict.fromkeys(NAMES, Status.PASS) | {"gpu-05": Status.UNMEASURED}
     failed = next(verdict for verdict in made if verdict.status is Status.FAIL)
     assert "gpu-05" in failed.message
 
 
 def test_a_node_that_was_measured_with_no_other_is_a_gap(tmp_path: Path) -> None:
-    measured = [m for m in with_links(tmp_path) if not (m.metric == RDMA and "gpu-03" in m.members)]
-    gaps = {node for node, status in statuses(verdicts(measured, rack_of(COUNT)), "rdma").items()
+    measured = [m for m in with_links(tmp_path) if not (m.metric == PAIR and "gpu-03" in m.members)]
+    gaps = {node for node, status in statuses(verdicts(measured, rack_of(COUNT)), "pairs").items()
             if status is Status.UNMEASURED}  # fmt: skip
     assert "gpu-03" in gaps
-    everyone = [m for m in measured if m.metric != RDMA]
-    assert set(statuses(verdicts(everyone, rack_of(COUNT)), "rdma").values()) == {Status.UNMEASURED}
+    everyone = [m for m in measured if m.metric != PAIR]
+    assert set(statuses(verdicts(everyone, rack_of(COUNT)), "pairs").values()) == {Status.UNMEASURED}
 
 
 # the evidence
@@ -422,15 +493,10 @@ def certifying(world: World, monkeypatch: pytest.MonkeyPatch, nodes: GroupNodes)
     names = tuple(node.name for node in rack.nodes)
     rail = {"where": {"rail": ["0", "1"]}, "scope": "pair"}
     criteria = [
-        criterion(id="rdma", metric=RDMA, members="gpu",
-                  **{"pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}}, **rail),
-        criterion(id="tcp", metric="link.tcp_bandwidth", members="gpu",
+        criterion(id="tcp", metric=PAIR, members="gpu",
                   **{"pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}}, **rail),
         criterion(id="again", metric="link.tcp_retransmitted", **rail,
                   **{"pass": {"op": "le", "value": 3, "unit": "percent"}}),
-        criterion(id="retries", metric="link.rdma_retries", **rail, **{"pass": {"op": "le", "value": 50, "unit": "1"}}),
-        criterion(id="latency", metric="link.rdma_write_latency", **rail,
-                  **{"pass": {"op": "le", "value": 100, "unit": "us"}}),
         criterion(id="loss", metric="link.loss", members="all", **rail,
                   **{"pass": {"op": "le", "value": 1, "unit": "percent"}}),
         criterion(id="delay", metric="link.round_trip", members="all", **rail,
