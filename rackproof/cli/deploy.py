@@ -67,7 +67,7 @@ def deploy(
     def run(*more: str) -> Converged:
         return converge(
             rack, deploy=deploy_file, limit=limit, data=(*data, *more), dry=dry, diff=diff,
-            timeout_s=timeout_s or (DRY_TIMEOUT_S if dry else REBOOT_TIMEOUT_S if reboot else TIMEOUT_S),
+            timeout_s=timeout_s or (REBOOT_TIMEOUT_S if reboot and not dry else None),
             on_line=(lambda line: None) if quiet else lambda line: say(line, err=True),
         )  # fmt: skip
 

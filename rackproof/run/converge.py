@@ -69,9 +69,12 @@ def converge(
     dry: bool = False,
     diff: bool = False,
     on_line: Callable[[str], None] = lambda line: None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float | None = None,
 ) -> Converged:
-    """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised."""
+    """Run the deploy. KeyboardInterrupt ends pyinfra and is reported as an outcome, not raised.
+
+    ``timeout_s``: limit in seconds; None: ``DRY_TIMEOUT_S`` of a dry pass, otherwise ``TIMEOUT_S``.
+    """
     know(secret for node in rack.nodes for secret in secrets_of(node.data))
     expected = [node.name for node in rack.select(limit)]
     data = (*data, *((f"reboot_mode={Mode.PLANNED.value}",) if dry else ()))
@@ -91,7 +94,7 @@ def converge(
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rackproof-") as folder:
         reports = Path(folder) / "reports.jsonl"
-        status, out, err, stopped = _run(command, on_line, timeout_s, reports)
+        status, out, err, stopped = _run(command, on_line, timeout_s or (DRY_TIMEOUT_S if dry else TIMEOUT_S), reports)
         reported = reports.read_bytes() if reports.is_file() else b""
     elapsed_s = round(time.monotonic() - began, 3)
     printed = Printed(rack.source, deploy, dry, status, stopped, elapsed_s, out, err, reported).without_secrets()

@@ -272,6 +272,14 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.
     assert record.reason == "not finished within 4 s"
 
 
+def test_a_dry_pass_that_hangs_is_ended_by_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackproof.run.converge.INTERRUPT_S", 1.0)
+    monkeypatch.setattr("rackproof.run.converge.DRY_TIMEOUT_S", 4.0)
+    record = converge(inventory(tmp_path), deploy=deploy(tmp_path, "import time\ntime.sleep(600)"), dry=True).record
+    assert not record.ok
+    assert record.reason == "not finished within 4 s"
+
+
 def test_ctrl_c_is_not_a_success_and_leaves_a_record(tmp_path: Path) -> None:
     inventory(tmp_path)
     path = deploy(
