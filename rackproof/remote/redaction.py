@@ -23,11 +23,13 @@ from xml.sax.saxutils import escape
 
 from rackproof.remote.command import CommandResult
 from rackproof.remote.secret_rules import (
+    FOLLOWING,
     FORMATS,
     LONG,
     MARK,
     NAMED,
     NAMED_RULES,
+    OPEN,
     OTHER_RULES,
     PEM,
     SECRET_FILE,
@@ -168,14 +170,23 @@ def _redact_lines(data: bytes) -> bytes:
             at = low.find(word, at + 1) if at >= 0 else -1
     pieces, done = [], 0
     for start in sorted(starts):
-        end = low.find(b"\n", start)
-        end = len(data) if end < 0 else end
+        end = _end_of_line(data, start)
+        if OPEN.search(data, start, end):
+            for _ in range(FOLLOWING):
+                if end >= len(data) or end + 1 in starts:
+                    break
+                end = _end_of_line(data, end + 1)
         line = data[start:end]
         for rule in NAMED_RULES:
             line = rule.pattern.sub(_PUT, line)
         pieces += [data[done:start], line]
         done = end
     return b"".join([*pieces, data[done:]])
+
+
+def _end_of_line(data: bytes, start: int) -> int:
+    end = data.find(b"\n", start)
+    return len(data) if end < 0 else end
 
 
 def redacted(result: CommandResult) -> CommandResult:

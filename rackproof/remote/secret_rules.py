@@ -44,7 +44,7 @@ _NOTHING: Final = (
 _QUOTED: Final = rb"(?P<q>" + _Q + rb")(?!" + _NOTHING + rb")"
 _IN_QUOTES: Final = rb"(?:(?!(?<!\\)(?P=q))[^\r\n])+"
 """Up to the quote of the same depth, or to the end of a line that was cut."""
-_WORD: Final = rb"(?!" + _NOTHING + rb")(?:(?!\\+[\"'`]|</|&quot;|%2[267])[^\s\"'`&|)])+"
+_WORD: Final = rb"(?!" + _NOTHING + rb")(?:\\+ |(?!\\+[\"'`]|</|&quot;|%2[267])[^\s\"'`&|)])+"
 _REST: Final = rb"(?:(?!\\+[nr\"']|[\"'][ \t]*(?:[,}\]\r\n]|$))[^\r\n])+"
 """Up to the end of the line, also of one inside a JSON string."""
 _OPTION: Final = rb"(?!" + _NOTHING + rb")(?:[\"'][^\"'\r\n]+[\"']?|[^\s\"';|&]+)"
@@ -87,15 +87,23 @@ NAMED_RULES: Final = (
     # a line of a document: password: …; except in nsswitch.conf
     _rule("", rb"(?:^|\\n)[ \t|#>*]{0,40}(?:- )?[\w -]{0,80}?" + _NAMES + rb"[ \t]{0,40}:[ \t]{1,40}(?!" + _NOTHING
           + rb"|(?:files|compat|systemd|sss|ldap|db|cache|winbind|nis)\b)(?=[^\s\"'{\[|>])", _REST),
+    # on the next line: password:, password: |, "password":; on each line of a block
+    _rule("", rb"^[ \t]*(?:- )?" + _Q + rb"?[\w. -]{0,80}?" + _NAMES + _Q
+          + rb"?[ \t]*:[ \t]*(?:[|>][+-]?\d?)?[ \t]*\r?\n(?:[ \t]+MARK\r?\n){0,7}[ \t]+[\"']?(?!" + _NOTHING
+          + rb"|(?:- )?[\"']?[\w. -]+[\"']?[ \t]*[:=]|[{\[])(?=[^\s\"'])", rb"[^\r\n\"']+"),
+    _rule("", rb"<[\w:.-]{0,80}?" + _NAMES + rb"(?:[ \t][^<>\r\n]*)?>[ \t]*\r?\n[ \t]*(?!" + _NOTHING + rb")(?=[^\s<])",
+          rb"[^<\r\n]+?", rb"(?=[ \t]*(?:\r?\n[ \t]*</|\r?\Z))"),
     # within a line: … password: …
-    _rule("", _NAME + rb"[ \t]{0,4}::?[ \t]{1,4}(?!files\b|" + _NOTHING + rb")", rb"[^\s\"'`,;<>(){}\[\]\\]+"),
+    _rule("", _NAME + rb"[ \t]{0,4}::?[ \t]{1,4}(?!files\b|[|>][+-]?\d?[ \t]*\r?$|" + _NOTHING + rb")",
+          rb"[^\s\"'`,;<>(){}\[\]\\]+"),
     _rule("", _NAME + rb":(?!" + _NOTHING + rb")(?=[^\s\"',;]*[0-9])", rb"[^\s\"',;:/\\]{5,}"),
     _rule("", _NAME + rb"\x1b\[0?m:[ \t]{0,4}" + _COLOUR + rb"(?!" + _NOTHING + rb")", rb"[^\s\"'\x1b]+"),
     # a prompt and its answer, a sentence, the line of a configuration file or of a list of variables
     _rule("", rb"\bpass(?:word|code|phrase)[ \t]+(?:for|of)[ \t]+[^\s:]{1,80}:[ \t]+(?!" + _NOTHING + rb")", rb"\S+"),
     _rule("", rb"\bpass(?:word|code|phrase)[ \t]+(?:is|was|set to)[ \t]+[\"']?(?!" + _NOTHING + rb")(?=\S*\d)",
           rb"[^\s\"']{6,}"),
-    _rule("", rb"^[ \t]*(?:(?:root)?(?:bind)?pw|[A-Za-z0-9]+_(?:api_key|token|password|secret))"
+    _rule("", rb"^[ \t]*(?:(?:root)?(?:bind)?pw|[A-Za-z0-9]+_(?:api_key|token|password|secret)"
+          rb"|(?:api|access|auth|secret)_?(?:key|token))"
           rb"[ \t]+(?!" + _NOTHING + rb")", rb"[^\s#=:|]{8,}(?=[ \t]*$)"),
     # a table: | password | … |
     _rule("", rb"\|[ \t]*[\w. -]{0,80}?" + _NAMES + rb"[ \t]*\|[ \t]*(?!" + _NOTHING + rb")(?=[^\s|])",
@@ -110,7 +118,11 @@ NAMED_RULES: Final = (
     _rule("", rb"\b(?:password|secret)[ \t]+(?:[05789]|sha512|encrypted|cleartext|plain-text|capsulated)[ \t]+",
           _OPTION),
 )  # fmt: skip
-"""For single lines that contain the name of a secret."""
+"""For lines that contain the name of a secret, with those that follow where the line is ``OPEN``."""
+OPEN: Final = re.compile(rb"(?::|[|>][+-]?\d?)[ \t]*\r?\Z")
+"""End of a line whose value may be on the next ones."""
+FOLLOWING: Final = 8
+"""Lines of such a value, at most."""
 
 _PIPED: Final = (
     rb"(?:passwd|chpasswd|kinit|cryptsetup|sudo[ \t]+-S|(?:docker|podman|helm|skopeo|nerdctl|oras)[ \t][^|]*login)"
@@ -142,6 +154,9 @@ OTHER_RULES: Final = (
     _rule("sig=;signature=;x-amz-;key=;code=",
           rb"[?&](?:sig|signature|x-amz-(?:signature|credential|security-token)|key|code)=(?!MARK)",
           rb"[^\s&\"'<>#\\]{8,}"),
+    _rule("sig=;signature=;x-amz-",
+          rb"(?<![\w.?&-])(?:sig|signature|x-amz-(?:signature|credential|security-token))=(?!MARK)(?=[^\s&]*\d)",
+          rb"[^\s&\"'<>#\\,;]{16,}"),
     # commands
     _rule("curl;wget;http", rb"\b(?:curl|wget|https?)\b" + _SAME + rb"[ \t\"',](?:-u|--user|-U|--proxy-user|--auth|-a)"
           rb"[ \t=,\\]*(?P<q>[\"'])[^\"':\r\n]*:(?!MARK)", _IN_QUOTES),

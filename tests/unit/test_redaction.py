@@ -132,6 +132,24 @@ def test_a_secret_among_mount_options_takes_none_of_them_along() -> None:
     assert redact(line) == line.replace(CEPHX, MARK)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Token:\n  Lifetime: 5",
+        "Password:\nLogin incorrect\n  for root",
+        "secrets:\n  - name: a\n    count: 2",
+        "password:\n  none",
+        "tokens:\n  [1, 2]",
+        "rx-key:\n    0c:42",
+        "signature=valid sig=none",
+        "api_key missing",
+        "</password>\n  text\n</x>",
+    ],
+)
+def test_lines_below_a_name_that_are_no_value_are_kept(text: str) -> None:
+    assert redact(f"first\n{text}\nlast\n") == f"first\n{text}\nlast\n"
+
+
 def test_a_private_key_keeps_its_lines() -> None:
     assert redact(KEY).splitlines() == [
         "before",
