@@ -141,9 +141,18 @@ def _sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return "this machine has no memory left for it"
+    if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
+        return f"{os.environ.get('PWD', '.')}: the working directory was removed; change to one that exists"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _has_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def _of_a_thread(info: threading.ExceptHookArgs) -> None:

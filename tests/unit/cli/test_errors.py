@@ -111,6 +111,20 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(
     assert "cannot be written" in message
 
 
+@pytest.mark.parametrize("command", ["validate", "deploy", "plan"])
+def test_a_working_directory_that_was_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PWD", str(folder))
+    folder.rmdir()
+    assert call(monkeypatch, command, "rack.py") == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"rackproof: {folder}: the working directory was removed; change to one that exists"
+
+
 def test_help_does_not_import_the_heavy_libraries() -> None:
     import sys
 
