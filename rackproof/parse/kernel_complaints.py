@@ -104,6 +104,11 @@ HARMLESS: Final[tuple[tuple[str, str], ...]] = (
         "a tool asked a port for a register or module that it does not have",
     ),
     (
+        r"^(?:rdma_rxe: )?rxe\d+: qp#\d+ make_send_cqe: non-flush error status = 12$",
+        "Soft-RoCE gave up a connection after its retries, as on a busy host; the step that used it fails, and"
+        " `link.rdma_retries` counts",
+    ),
+    (
         r"^NVRM: (?:loading |Xid |GPU at PCI:|GPU Board Serial|GPU\d+ (?:GSP RPC|RPC history)|\s*(?:entry|-?\d+)\s)"
         r"|^NVRM: (?:Persistence mode is deprecated)|^nvidia-nvswitch\d+: SXid",
         "the driver's start, or an Xid, which `gpu.xid` judges",

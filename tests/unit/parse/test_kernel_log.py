@@ -136,6 +136,7 @@ HEALTHY = [
     "Buffer I/O error on dev sr0, logical block 0, async page read",
     "(udev-worker): attempt to access beyond end of device sr0: rw=0, want=8, limit=4",
     "systemd[1]: Failed to start something.",
+    "rxe0: qp#18 make_send_cqe: non-flush error status = 12",
 ]
 
 
@@ -158,6 +159,8 @@ def test_a_healthy_servers_log_is_quiet(text: str) -> None:
         "pci 0000:00:00.2: AMD-Vi: IOMMU could not be enabled",
         "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
         "mlx5_core 0000:9a:00.0: Port module event[error]: module 0, Cable error, Module isn't plugged",
+        "rxe0: qp#18 make_send_cqe: non-flush error status = 10",  # remote access error
+        "mlx5_0: qp#18 make_send_cqe: non-flush error status = 12",
     ],
 )
 def test_what_is_like_a_harmless_message_is_named(text: str) -> None:
