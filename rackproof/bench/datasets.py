@@ -7,6 +7,7 @@ index, so a killed run continues with the missing ones.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -24,6 +25,7 @@ from rackproof.parse import ParseError
 from rackproof.parse.jsondoc import find_json
 from rackproof.remote.command import CommandResult
 
+_SEAL: Final = re.compile(rf" python3 -I {HOME}/dataset_node\.py seal '[^']*'$")
 PROGRAMS: Final = ("dataset_node.py", "photographs_node.py", "records_node.py")
 FOLDER: Final = "rackproof-data"
 """Folder of all data sets below a mount point."""
@@ -70,6 +72,11 @@ def command(
     words += [] if action in ("state", "seal") else [str(share), str(shares), "0"]
     run = f"{account.prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(words)}"
     return f"{mounted(storage.mountpoints)}; {run}"
+
+
+def is_of_content(command: str) -> bool:
+    """Whether a command prints the same of the same data set, whenever it runs."""
+    return _SEAL.search(command) is not None
 
 
 def answer_of(answer: CommandResult) -> dict[str, Any]:

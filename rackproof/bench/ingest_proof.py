@@ -70,7 +70,7 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     check_mounts(storage, after, AFTER)
     counted = counted_bytes(storage, before, after, writes=False)
     if cold:
-        counted.check(int(part.pipeline("bytes")))
+        counted.check(int(part.pipeline("bytes")), TOOL)
     return counted.exact
 
 

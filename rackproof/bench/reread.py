@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rackproof.bench.datasets import is_of_content
 from rackproof.bench.group_reader import SETS, STEP
 from rackproof.bench.group_resume import Interrupted
 from rackproof.bench.guard import is_load_command
@@ -174,13 +175,18 @@ def difference(measurement: Measurement, reading: Reading) -> str | None:
 
 
 def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int) -> str | None:
-    """Fault of an output that two runs share: outputs of two runs differ in times, addresses and process ids.
+    """Fault of an output that two runs share: outputs of two runs differ in times, addresses and process ids, but for
+    summaries of a data set that both of them use.
 
     ``owners``: step and run of all outputs so far.
     """
     for answer in reading.used:
         name = sha256_of(answer.stdout)
-        if answer.stdout and owners.setdefault(name, (step, id(answer))) != (step, id(answer)):
+        if (
+            answer.stdout
+            and not is_of_content(answer.command)
+            and owners.setdefault(name, (step, id(answer))) != (step, id(answer))
+        ):
             return f"its output {name[:12]} is also that of another run"
     return None
 

@@ -72,6 +72,8 @@ class Moved(NamedTuple):
 
     read: int
     written: int
+    reads: int | None = None
+    """Number of requests that read, where the client counts them."""
 
 
 def transport_command(storage: Storage) -> str:
@@ -171,10 +173,11 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
         raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")
     heads = [at for at, line in enumerate(own[0]) if line.startswith("item ") and line.endswith("total_sz(bytes)")]
     rows = [line.split() for line in own[0][heads[0] + 2 :]] if heads else []
-    totals = {row[0]: integer(tool, "bytes", row[5]) for row in rows if len(row) == 6}
-    if not {"read", "write"} <= totals.keys():
+    by_name = {row[0]: row for row in rows if len(row) == 6}
+    if not {"read", "write"} <= by_name.keys():
         raise ParseError(tool, "expected bytes that were read and written")
-    return Moved(totals["read"], totals["write"])
+    read, written = (integer(tool, "bytes", by_name[name][5]) for name in ("read", "write"))
+    return Moved(read, written, integer(tool, "requests", by_name["read"][1]))
 
 
 def _gpfs(tool: str, lines: Iterable[str], name: str) -> Moved:

@@ -18,8 +18,9 @@ from PIL import Image
 
 from rackproof.bench import photographs_node as photographs
 from rackproof.bench import records_node as records
-from rackproof.bench.datasets import DataSets, answer_of, made_of
+from rackproof.bench.datasets import DataSets, answer_of, command, is_of_content, made_of, spec_of
 from rackproof.bench.step import BenchContext
+from rackproof.bench.user import Account
 from rackproof.core.architecture import DataSet
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
@@ -266,3 +267,16 @@ def test_no_answer_is_no_data_set() -> None:
             made_of({name: value for name, value in whole.items() if name != key})
     with pytest.raises(ParseError, match="impossible"):
         made_of({**whole, "samples": 5})
+
+
+@pytest.mark.parametrize("action", ["state", "distinct", "copies", "seal"])
+def test_only_the_summary_may_be_that_of_several_steps(action: str) -> None:
+    """Steps, and repetitions of one, share a data set: its summary is the same in each of them."""
+    storage = virtual_rack().storage["cephfs"]
+    spec = spec_of(
+        storage, "photos", DataSet(storage="cephfs", format="tfrecord", samples=8, per_shard=4, mean_bytes=9000)
+    )
+    text = command(action, storage, spec, Account(999, 991))
+    assert is_of_content(text) is (action == "seal")
+    assert not is_of_content(f"{text}; cat other")
+    assert not is_of_content(text.replace("dataset_node.py", "ingest_node.py"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
 from tests.unit.storage_nodes import JOB, StorageNodes, recorded_run
+from tests.unit.transfer_answers import counters
 
 WRITTEN = Path(__file__).parents[2] / "data/written/hgx-h200-roce/architecture.yaml"
 ARCHITECTURE = Architecture.model_validate(yaml.safe_load(WRITTEN.read_text()))
@@ -100,6 +102,22 @@ def test_a_file_system_whose_client_tells_nothing() -> None:
 def test_bytes_that_the_client_did_not_ask_for_are_named(name: str) -> None:
     with pytest.raises(ParseError, match="the client counted"):
         read(name, counted=0.1)
+
+
+def test_a_ceph_client_that_counts_reads_as_0_bytes_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Linux 6.12 counts buffered reads: the bytes are those of the ports, or there is no number."""
+
+    def counted(fstype: str, name: str, read: int, written: int) -> str | None:
+        text = counters(fstype, name, read, written)
+        return text and re.sub(r"(?m)(read .*)\b\d+$", r"\g<1>0", text)
+
+    monkeypatch.setattr("tests.unit.transfer_answers.counters", counted)
+    reading = read("ceph")
+    assert reading.conditions["bytes"].startswith("by the node's ports; not proven: ceph: the client counted ")
+    assert reading.conditions["bytes"].endswith(" reads as 0 B")
+    assert "counter_bytes" not in reading.companions
+    with pytest.raises(ParseError, match="the node's ports counted"):
+        read("ceph", ports={"kernel": 0.5, "rdma": 1.0})
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ OLD_CEPH = "".join(
 
 @pytest.mark.parametrize("fstype", ["lustre", "ceph", "gpfs"])
 def test_bytes_of_each_client(fstype: str) -> None:
-    assert bytes_in(storage(fstype), Answer(text_of(fstype), 0)) == Moved(8192, 4096)
+    assert bytes_in(storage(fstype), Answer(text_of(fstype), 0))[:2] == (8192, 4096)
 
 
 def test_lustre_adds_up_its_targets_and_does_not_print_unused_counters() -> None:
@@ -69,13 +69,13 @@ def test_lustre_adds_up_its_targets_and_does_not_print_unused_counters() -> None
 
 
 def test_ceph_before_linux_5_17() -> None:
-    assert bytes_in(storage("ceph"), Answer(OLD_CEPH, 2)) == Moved(0, 20971520)
+    assert bytes_in(storage("ceph"), Answer(OLD_CEPH, 2)) == Moved(0, 20971520, 0)
 
 
 def test_ceph_takes_the_client_of_the_mounts_cluster() -> None:
     other = text_of("ceph", 7, 7).replace(FSID, "11111111-2222-3333-4444-555555555555")
     both = Answer(CEPH + other, 0)
-    assert bytes_in(storage("ceph"), both, source_of(storage("ceph"))) == Moved(8192, 4096)
+    assert bytes_in(storage("ceph"), both, source_of(storage("ceph")))[:2] == (8192, 4096)
     with pytest.raises(ParseError, match="expected the counters of one client, actual 2"):
         bytes_in(storage("ceph"), both, "10.0.0.1:6789:/")
 
@@ -124,8 +124,8 @@ def test_no_part_of_an_answer_gives_fewer_bytes(fstype: str) -> None:
 
 
 def test_ports() -> None:
-    assert port_bytes_in(Answer(ports((5, 6), None, None), 1)) == ((5, 6), None, None)
-    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0)) == ((5, 6), (7, 8), (4, 12))
+    assert port_bytes_in(Answer(ports((5, 6), None, None), 1)) == (Moved(5, 6), None, None)
+    assert port_bytes_in(Answer(ports((5, 6), (7, 8), (4, 12)), 0)) == (Moved(5, 6), Moved(7, 8), Moved(4, 12))
     unknown = ports((5, 6), None, (4, 12)).replace("port_rcv_data:1", "port_rcv_data:N/A (no PMA)")
     assert port_bytes_in(Answer(unknown, 0)).rdma is None
     with pytest.raises(ParseError, match="no port of hardware"):
