@@ -131,12 +131,10 @@ def complaints_in(messages: tuple[Message, ...], judged: Collection[str] = tuple
     removable = removable_disks(messages)
 
     def complains(message: Message) -> bool:
-        if _HARMLESS.search(message.text):
-            return False
-        is_error = message.level is not None and message.level <= ERROR
         kinds = {name for name, event in EVENTS.items() if event.pattern.search(message.text)}
-        if not kinds or is_of_other_drive(message.text, removable):
-            return is_error
-        return kinds.isdisjoint(judged)
+        if kinds and not is_of_other_drive(message.text, removable):  # first: no harmless words hide an event
+            return kinds.isdisjoint(judged)
+        is_error = message.level is not None and message.level <= ERROR
+        return is_error and not _HARMLESS.search(message.text)
 
     return tuple(message for message in messages if complains(message))

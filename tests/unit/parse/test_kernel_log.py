@@ -174,6 +174,14 @@ def test_every_harmless_message_has_a_reason_and_none_is_a_known_fault() -> None
         assert not any(re.search(pattern, text) for pattern, _ in HARMLESS), text
 
 
+@pytest.mark.parametrize("harmless", [text for text in HEALTHY if not re.search(r"\b(?:sr|fd)0\b", text)])
+def test_no_harmless_words_beside_it_hide_an_event(harmless: str) -> None:
+    for _, bad in BAD:
+        for text in (f"{harmless} {bad}", f"{bad} {harmless}"):
+            if events_in(errors(text), tuple(EVENTS)):
+                assert complaints_in(errors(text), ()), text
+
+
 THREE_LINES = (
     "NVRM: The NVIDIA GPU 0000:b3:00.0",
     "NVRM: (PCI ID: 10de:2330) installed in this system has",
