@@ -95,7 +95,7 @@ def predicted_and_measured(architecture: Architecture, measurements: Sequence[Me
 
 
 def _nothing(reason: str) -> PredictedAndMeasured:
-    return PredictedAndMeasured(lines=(f"bottleneck: nothing to compare, {reason}",))
+    return PredictedAndMeasured(lines=(f"nothing to compare with the predicted bottleneck: {reason}",))
 
 
 def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Rates | str:

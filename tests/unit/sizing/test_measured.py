@@ -106,7 +106,7 @@ def test_a_repeated_measurement_counts_in_its_last_form() -> None:
 def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: list[Measurement], message: str) -> None:
     comparison = predicted_and_measured(reference, measurements)
     assert comparison.comparisons == ()
-    assert comparison.lines == (f"bottleneck: nothing to compare, {message}",)
+    assert comparison.lines == (f"nothing to compare with the predicted bottleneck: {message}",)
 
 
 def test_the_only_shared_storage_needs_no_name() -> None:
