@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from rackproof.bench.nccl_used import Asked
@@ -68,8 +69,9 @@ def leads(command: str) -> bool:
     return launcher_of(command) is not None and not (alone and words[-1] != "0")
 
 
+@lru_cache(maxsize=4096)
 def requested_by(command: str) -> Requested:
-    """Parse the kit's command line. Raises ParseError."""
+    """Parse the kit's command line, which group testing asks about again and again. Raises ParseError."""
     launcher = launcher_of(command)
     try:
         words = shlex.split(command)

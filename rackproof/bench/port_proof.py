@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Fabric
@@ -66,7 +67,11 @@ def readings_of(answers: Iterable[CommandResult]) -> list[CommandResult]:
 def counters_of(answer: CommandResult) -> PortCounters:
     if not answer.ok:
         raise ParseError(TOOL, f"{answer.node}: {answer.why}")
-    return parse_port_counters(answer.text)
+    return _parsed(answer.text)
+
+
+_parsed: Final = lru_cache(maxsize=1024)(parse_port_counters)
+"""A reading is the one after a run and the one before the next."""
 
 
 def by_interface(before: PortCounters, after: PortCounters, interface: str) -> Moved:
