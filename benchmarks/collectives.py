@@ -14,8 +14,8 @@ import statistics
 import subprocess
 import sys
 
-from rackproof.bench.collective_command import sizes
-from rackproof.bench.collective_engines import ENGINES
+from rackproof.bench.collectives.command import sizes
+from rackproof.bench.collectives.engines import ENGINES
 from rackproof.parse.mpi_collectives import MpiCollectives, parse_mpi_collectives
 
 LOW, HIGH, FACTOR, ITERATIONS, WARMUP = 1024, 4 << 20, 64, 10, 2
@@ -34,7 +34,7 @@ def run(command: list[str], folder: str) -> MpiCollectives:
 def commands(python: str, mpirun: str, ranks: int, op: str) -> dict[str, list[str]]:
     """By engine."""
     numbers = [op, *map(str, (LOW, HIGH, FACTOR, ITERATIONS, WARMUP))]
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "rackproof", "bench")
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "rackproof", "bench", "collectives")
     own = {name: os.path.join(folder, ENGINES[name].source) for name in ("mpi", "torch")}
     local = [mpirun, "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--mca", "btl", "tcp,self"]
     return {

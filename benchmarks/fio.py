@@ -29,10 +29,10 @@ from pathlib import Path
 from fleet import PORT, ChrootFleet, FleetError, chroot_fleet
 
 from rackproof import architectures
-from rackproof.bench.client_runs import StorageClients
-from rackproof.bench.fio_clients import FioClients
 from rackproof.bench.step import BenchContext
-from rackproof.bench.storage_commands import folders_of, own_folders
+from rackproof.bench.storage.client_runs import StorageClients
+from rackproof.bench.storage.commands import folders_of, own_folders
+from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.user import TIDY, BenchUsers
 from rackproof.core.architecture import FioJob
 from rackproof.core.fiojob import layout_of, render

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parents[1] / "rackproof" / "bench"
+BENCH = Path(__file__).resolve().parents[1] / "rackproof" / "bench" / "ingest"
 BAR = 0.05
 BATCH, CROP = 8, 224
 

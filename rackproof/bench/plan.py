@@ -8,8 +8,16 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench import collectives, containers, fan_in, gpu, groups, ingest, link_gpu, links, storage
+from rackproof.bench.collectives import groups
+from rackproof.bench.collectives import steps as collectives
+from rackproof.bench.containers import steps as containers
+from rackproof.bench.gpu import steps as gpu
+from rackproof.bench.ingest import steps as ingest
+from rackproof.bench.links import fan_in
+from rackproof.bench.links import gpu_memory as link_gpu
+from rackproof.bench.links import steps as links
 from rackproof.bench.step import Step
+from rackproof.bench.storage import steps as storage
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
 from rackproof.core.rack import Rack, fold

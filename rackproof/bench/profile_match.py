@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from rackproof.bench.checkpoint_reader import CHECKPOINT
-from rackproof.bench.fio_launch import DAMAGE, SHARED, SYNCED
-from rackproof.bench.gpu_reader import TESTS, WHAT
-from rackproof.bench.knee_reader import KNEE
-from rackproof.bench.link_figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
-from rackproof.bench.link_reader import PINGS
+from rackproof.bench.gpu.reader import TESTS, WHAT
+from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
+from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
+from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
+from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
+from rackproof.bench.storage.knee_reader import KNEE
 from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile, WholeFile
 from rackproof.core.evidence import Measurement
 from rackproof.parse.gpu_program import TRIAD

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rackproof.bench import (
-    collective_reader,
-    container_reader,
-    gpu_reader,
-    group_reader,
-    ingest_reader,
-    link_reader,
-    storage_reader,
-)
+from rackproof.bench.collectives import group_reader
+from rackproof.bench.collectives import reader as collective_reader
+from rackproof.bench.containers import reader as container_reader
+from rackproof.bench.gpu import reader as gpu_reader
+from rackproof.bench.ingest import reader as ingest_reader
+from rackproof.bench.links import reader as link_reader
 from rackproof.bench.reading import Reader
+from rackproof.bench.storage import reader as storage_reader
 
 READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),

@@ -9,16 +9,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rackproof.bench.datasets import is_of_content
-from rackproof.bench.group_reader import SETS, STEP
-from rackproof.bench.group_resume import Interrupted
+from rackproof.bench.collectives.group_reader import SETS, STEP
+from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.guard import is_load_command
+from rackproof.bench.ingest.datasets import is_of_content
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.programs import is_question
 from rackproof.bench.readers import READERS
 from rackproof.bench.reading import Read, Reading, outputs_of
 from rackproof.bench.reread_load import read_load
-from rackproof.bench.storage_runs import is_layout
+from rackproof.bench.storage.runs import is_layout
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
 from rackproof.core.metrics import METRICS

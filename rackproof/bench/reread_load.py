@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackproof.bench.gpu_links import CHECKS as OF_SAMPLES
-from rackproof.bench.gpu_links import is_sampler
-from rackproof.bench.gpu_links import results as of_samples
+from rackproof.bench.gpu.links import CHECKS as OF_SAMPLES
+from rackproof.bench.gpu.links import is_sampler
+from rackproof.bench.gpu.links import results as of_samples
 from rackproof.bench.guard import NOT_ASKED, Observation, is_load_command, observation_of, observed_conditions, results
 from rackproof.bench.programs import is_question
 from rackproof.bench.programs import results as of_programs

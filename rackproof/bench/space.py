@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rackproof.bench.containers import folder_of
+from rackproof.bench.containers.steps import folder_of
 from rackproof.bench.forecast import Space
-from rackproof.bench.storage_commands import folders_of
+from rackproof.bench.storage.commands import folders_of
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.core.rack import Node

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rackproof.architectures import LoadedArchitecture
-from rackproof.bench.datasets import DataSets
+from rackproof.bench.ingest.datasets import DataSets
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import TIDY
 from rackproof.cli.runs import architecture_of

@@ -1,4 +1,4 @@
-"""Output of the kit's program for GPUs (``bench/gpu_program.py``): one line of JSON, possibly between other text."""
+"""Output of ``rackproof/bench/gpu/gpu_program.py``: one line of JSON, possibly between other text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer of ``rackproof/bench/mpi_probe.sh``: the MPIs of a node."""
+"""Answer of ``rackproof/bench/collectives/mpi_probe.sh``: the MPIs of a node."""
 
 from __future__ import annotations
 

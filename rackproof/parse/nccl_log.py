@@ -1,4 +1,4 @@
-"""Answer of ``rackproof/bench/nccl_log.sh``: what NCCL says with ``NCCL_DEBUG=INFO`` about one run on one node.
+"""Answer of ``rackproof/bench/collectives/nccl_log.sh``: NCCL's log (``NCCL_DEBUG=INFO``) of one run on one node.
 
 The words are NCCL's own (src/init.cc, src/transport/net.cc, src/transport/net_ib.cc and src/enqueue.cc of versions 2.12
 to 2.28), and those of its plug-ins.

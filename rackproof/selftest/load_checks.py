@@ -10,7 +10,7 @@ from typing import Final
 
 from testinfra.host import Host
 
-from rackproof.bench.gpu_links import results
+from rackproof.bench.gpu.links import results
 from rackproof.bench.guard import Observation, change, load_command, observation_of
 from rackproof.core import gpu_clocks, gpu_links
 from rackproof.core.architecture import Architecture

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from rackproof.bench.collective_command import Requested, launcher_of, leads, requested_by
+from rackproof.bench.collectives.command import Requested, launcher_of, leads, requested_by
 from rackproof.core.collective import busbw_factor, least_received
 from rackproof.parse import mpi_probe, nccl_log
 from rackproof.parse.port_counters import BEGINS

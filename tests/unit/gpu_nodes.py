@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from rackproof.bench.gpu_reader import is_program
+from rackproof.bench.gpu.reader import is_program
 from rackproof.parse.gpu_list import LIST
 from rackproof.parse.gpu_load import SAMPLER
 from rackproof.remote.command import CommandResult, program

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from rackproof.bench.collective_command import launcher_of, requested_by
-from rackproof.bench.group_reader import SETS
+from rackproof.bench.collectives.command import launcher_of, requested_by
+from rackproof.bench.collectives.group_reader import SETS
 from rackproof.core.collective import least_received
 from rackproof.core.rack import Node, Rack
 from rackproof.remote.command import CommandResult

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from rackproof.bench.container_reader import LAYOUT, job_of
-from rackproof.bench.fio_clients import launch_command
-from rackproof.bench.fio_launch import launches
-from rackproof.bench.storage_commands import AFTER, drop_and_state, state_after, state_of
+from rackproof.bench.containers.reader import LAYOUT, job_of
+from rackproof.bench.storage.commands import AFTER, drop_and_state, state_after, state_of
+from rackproof.bench.storage.fio_clients import launch_command
+from rackproof.bench.storage.fio_launch import launches
 from rackproof.core.architecture import Architecture, FioJob, Storage
 from rackproof.core.fiojob import layout_of, render, render_layout
 from rackproof.remote.command import CommandResult

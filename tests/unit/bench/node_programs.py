@@ -11,7 +11,7 @@ from typing import Any
 
 from rackproof.remote.command import CommandResult
 
-BENCH = Path(__file__).parents[3] / "rackproof" / "bench"
+BENCH = Path(__file__).parents[3] / "rackproof" / "bench" / "ingest"
 
 
 def run(program: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:

@@ -7,7 +7,7 @@ import heapq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench.accelerator_node import Accelerator, Window, accelerate
+from rackproof.bench.ingest.accelerator_node import Accelerator, Window, accelerate
 
 
 class Pipeline:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.bench import collectives, links, storage
-from rackproof.bench.collective_command import launcher_of
-from rackproof.bench.collective_reader import ENGINES, nccl_wrong
+from rackproof.bench.collectives import steps as collectives
+from rackproof.bench.collectives.command import launcher_of
+from rackproof.bench.collectives.reader import ENGINES, nccl_wrong
+from rackproof.bench.links import steps as links
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
 from rackproof.bench.runner import ATTEMPTS, run_steps
 from rackproof.bench.step import Step
+from rackproof.bench.storage import steps as storage
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.errors import ArchitectureError
 from rackproof.evidence.store import read_records

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rackproof.architectures import load
-from rackproof.bench import collective_launch
-from rackproof.bench.collective_command import launcher_of, leads, requested_by
-from rackproof.bench.collective_engines import split_by_rails
+from rackproof.bench.collectives import launch as collective_launch
+from rackproof.bench.collectives.command import launcher_of, leads, requested_by
+from rackproof.bench.collectives.engines import split_by_rails
+from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.gaps import plan_gaps
-from rackproof.bench.nccl_used import READING
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.bench import containers
-from rackproof.bench.container_reader import result_of
+from rackproof.bench.containers import steps as containers
+from rackproof.bench.containers.reader import result_of
 from rackproof.core.architecture import ContainerProfile, FioJob
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Node

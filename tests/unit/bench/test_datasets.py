@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rackproof.bench import photographs_node as photographs
-from rackproof.bench import records_node as records
-from rackproof.bench.datasets import DataSets, answer_of, command, is_of_content, made_of, spec_of
+from rackproof.bench.ingest import photographs_node as photographs
+from rackproof.bench.ingest import records_node as records
+from rackproof.bench.ingest.datasets import DataSets, answer_of, command, is_of_content, made_of, spec_of
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import Account
 from rackproof.core.architecture import DataSet

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.fio_clients import failures
+from rackproof.bench.storage.fio_clients import failures
 from rackproof.remote.command import CommandResult
 
 CLIENTS = {"/run/a": "gpu-01", "/run/b": "gpu-02"}

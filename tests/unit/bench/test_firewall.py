@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench import collective_launch, link_gpu
+from rackproof.bench.collectives import launch as collective_launch
 from rackproof.bench.firewall import ADDRESSES, SWEEP, Firewall, Ip, command, ruleset
+from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import BenchContext

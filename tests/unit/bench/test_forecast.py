@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from rackproof.architectures import load
-from rackproof.bench.fio_launch import launches
 from rackproof.bench.forecast import spaces, spaces_of, total_s
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step, expected
+from rackproof.bench.storage.fio_launch import launches
 from rackproof.cli import runs
 from rackproof.cli.main import cli
 from rackproof.core.evidence import Scope

@@ -250,7 +250,7 @@ def program(what: str, sizes: str, mode: str = "", *uuids: str) -> subprocess.Co
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
-PROGRAM = Path(__file__).parents[3] / "rackproof/bench/gpu_program.py"
+PROGRAM = Path(__file__).parents[3] / "rackproof/bench/gpu/gpu_program.py"
 
 
 @pytest.mark.parametrize(("what", "sizes"), [("product", "2,3"), ("triad", "4096")])

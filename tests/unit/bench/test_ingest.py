@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench import ingest
-from rackproof.bench.ingest_reader import read_ingest
-from rackproof.bench.ingest_runs import configs_of
-from rackproof.bench.ingest_stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
+from rackproof.bench.ingest import steps as ingest
+from rackproof.bench.ingest.reader import read_ingest
+from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
-from rackproof.bench.storage_commands import DROP, drop_and_state, state_after
+from rackproof.bench.storage.commands import DROP, drop_and_state, state_after
 from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profile
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
@@ -135,7 +135,7 @@ def answers(
     for node in NODES:
         rack.moved.setdefault((node, POINT), [0, 0])[0] += counted
         text = json.dumps(documents[node]) + "\n"
-        command = f"x python3 -I /run/rackproof-bench/ingest_node.py '{json.dumps(configs[node])}'"
+        command = f"x python3 -I /run/rackproof-bench/ingest/ingest_node.py '{json.dumps(configs[node])}'"
         every.append(reply(node, command, text[: len(text) // 2] if cut and node == "gpu-02" else text, rc))
     every += [rack.answer(node, state_after(storage, folders, ["10.0.0.9"])) for node in NODES]
     assert None not in every

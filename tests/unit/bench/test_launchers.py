@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench.collective_command import requested_by
-from rackproof.bench.collective_launch import inputs_of
-from rackproof.bench.launchers import chosen_mpirun, exported, mpirun, srun
+from rackproof.bench.collectives.command import requested_by
+from rackproof.bench.collectives.launch import inputs_of
+from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpirun, srun
 from rackproof.core.programs import launcher_in, programs_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
@@ -132,7 +132,7 @@ gpu-01:4711:4712 [0] NCCL INFO Setting affinity for GPU 0 to ffff
 
 def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
     (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
-    command = script("rackproof.bench.x", "nccl_log", home=str(tmp_path))
+    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(tmp_path))
     texts = [subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout for _ in range(2)]
     log, empty = map(parse_nccl_log, texts)
     assert texts[0] != texts[1] != subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
@@ -151,7 +151,7 @@ def test_the_probe_says_what_is_there(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\necho\necho '{V4}'\n")
     program.chmod(0o755)
     (tmp_path / "python3").symlink_to(sys.executable)
-    command = script("rackproof.bench.x", "mpi_probe", declared=str(program))
+    command = script("rackproof.bench.collectives.x", "mpi_probe", declared=str(program))
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
     )
@@ -196,7 +196,7 @@ def test_any_other_line_is_refused_or_a_line_of_nccl(line: str) -> None:
 
 def test_a_rank_that_fails_ends_the_others_of_its_node() -> None:
     """Without torch every rank fails; the process that started them ends with their status."""
-    program = files("rackproof.bench").joinpath("torch_collectives.py")
+    program = files("rackproof.bench.collectives").joinpath("torch_collectives.py")
     words = ["all_reduce", "8", "8", "2", "1", "0", "gloo", "127.0.0.1:29599", "a,b", "3", "1"]
     done = subprocess.run(
         [sys.executable, "-I", str(program), *words], capture_output=True, text=True, check=False, timeout=120

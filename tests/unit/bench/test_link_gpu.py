@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench import link_gpu
-from rackproof.bench.link_gpu import nearest_gpu
+from rackproof.bench.links import gpu_memory as link_gpu
+from rackproof.bench.links.gpu_memory import nearest_gpu
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench import link_figures, links
-from rackproof.bench.link_reader import read_links
+from rackproof.bench.links import figures as link_figures
+from rackproof.bench.links import steps as links
+from rackproof.bench.links.reader import read_links
 from rackproof.bench.port_proof import OTHERS_LEAST, prove_priority, reading_command
 from rackproof.bench.step import expected
 from rackproof.core.architecture import Architecture, LinkProfile

@@ -60,7 +60,7 @@ def test_a_command_of_the_account_has_no_rights_and_gains_none(tmp_path: Path) -
 
 def folders(before: str, after: str, folder: Path) -> tuple[int, str, str]:
     """Status, output of ``after`` and complaints of the script that makes the folder, on a mount that all may write."""
-    made = script("rackproof.bench.storage_commands", "folders", FOLDER, uid=OWN, gid=OWN, user=USER, stem="rackproof")
+    made = script("rackproof.bench.storage.commands", "folders", FOLDER, uid=OWN, gid=OWN, user=USER, stem="rackproof")
     secret = "mkdir -m 755 /mnt/secret; echo secret >/mnt/secret/rackproof.0"
     done = in_own_root(f"mkdir -m 1777 /mnt/point; {secret}\n{before}\n({made})\necho $?\n{after}", folder)
     status, _, rest = done.stdout.partition("\n")

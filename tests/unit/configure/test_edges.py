@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.bench import launchers, links
+from rackproof.bench.collectives import launchers
+from rackproof.bench.links import steps as links
 from rackproof.configure.containers import bridge
 from rackproof.configure.render import Templates
 from rackproof.core.architecture import Fabric, LinkProfile

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from rackproof.bench import waiting
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
-from rackproof.bench.storage_reader import NAME, read_storage
+from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture

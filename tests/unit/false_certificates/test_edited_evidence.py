@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackproof import __version__
-from rackproof.bench.container_reader import JOB
+from rackproof.bench.containers.reader import JOB
 from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome
 from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline

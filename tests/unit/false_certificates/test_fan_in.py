@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.architectures import load
-from rackproof.bench import fan_in
+from rackproof.bench.links import fan_in
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackproof.bench.groups import places_of
+from rackproof.bench.collectives.groups import places_of
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps

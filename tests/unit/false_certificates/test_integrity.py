@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.client_runs import StorageClients
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
+from rackproof.bench.storage.client_runs import StorageClients
 from rackproof.core.architecture import Architecture, Profile, StorageProfile, WholeFile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.evidence.folder import node_infos

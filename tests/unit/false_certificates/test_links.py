@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.bench import link_figures
-from rackproof.bench.collective_command import requested_by
+from rackproof.bench.collectives.command import requested_by
+from rackproof.bench.links import figures as link_figures
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.port_proof import LEAST_SHARE, by_interface, by_rdma, prove
 from rackproof.cli import proof, runs

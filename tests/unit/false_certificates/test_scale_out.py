@@ -11,8 +11,8 @@ from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
-from rackproof.bench.storage import scale_points
-from rackproof.bench.storage_reader import read_storage
+from rackproof.bench.storage.reader import read_storage
+from rackproof.bench.storage.steps import scale_points
 from rackproof.core.architecture import Architecture, FioJob, Profile, StorageProfile
 from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.judging.select import Answer, Index, NoNumber

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench import storage
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
-from rackproof.bench.storage_conditions import conditions_of
-from rackproof.bench.storage_runs import runs_of
+from rackproof.bench.storage import steps as storage
+from rackproof.bench.storage.conditions import conditions_of
+from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, StorageProfile
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.evidence.folder import node_infos

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rackproof.bench.reading import Reading
-from rackproof.bench.storage_reader import read_storage
+from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackproof.bench.storage_commands import DROP, drop_and_state, state_after, state_of
+from rackproof.bench.storage.commands import DROP, drop_and_state, state_after, state_of
 from rackproof.core.architecture import Storage
 from rackproof.parse.client_state import parse_client_state
 from tests.unit.refusals import refuses

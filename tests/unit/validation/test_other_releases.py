@@ -125,7 +125,7 @@ def test_no_check_asks_one_package_manager_only() -> None:
     asking = {
         path.name: path.read_text()
         for folder in ("validators", "rackproof/validation", "rackproof/bench", "rackproof/parse")
-        for path in (ROOT / folder).iterdir()
+        for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".sh") and "dpkg-query -" in path.read_text()
     }
     assert {"test_base.py", "programs.sh"} <= set(asking)

@@ -1,0 +1,1 @@
+"""Collectives of all nodes, and group testing with them."""

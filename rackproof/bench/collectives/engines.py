@@ -1,0 +1,88 @@
+"""Programs that measure collectives, and their command lines. Pure, but for reading the kit's own programs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from rackproof.bench.collectives.nccl_used import ENVIRONMENT
+from rackproof.bench.user import HOME
+from rackproof.core.architecture import CollectiveProfile
+
+MPI_PATH: Final = f"{HOME}/collectives.py"
+TORCH_PATH: Final = f"{HOME}/torch_collectives.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Message sizes of one command, bytes."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Commands of one implementation of collectives."""
+
+    name: str
+    loads_gpus: bool
+    one_rail: bool
+    """Whether a run uses one rail only."""
+    needs_mpi: bool
+    source: str = ""
+    """The kit's own program, beside this module; empty for an installed tool."""
+    path: str = ""
+    """Where that program is on the nodes."""
+
+    def payload(self) -> bytes | None:
+        """Program that is copied to all nodes first; None for an installed tool."""
+        return files("rackproof.bench.collectives").joinpath(self.source).read_bytes() if self.source else None
+
+    def program(self, op: str, profile: CollectiveProfile, sweep: Sweep, python: str = "python3") -> str:
+        """Command line of one process; nccl-tests needs its number of GPUs after it."""
+        numbers = f"{sweep.low} {sweep.high} {profile.factor} {profile.iterations} {profile.warmup}"
+        if self.source:
+            return f"{shlex.quote(python)} -I {self.path} {op} {numbers}"
+        return (
+            f"{op}_perf -b {sweep.low} -e {sweep.high} -f {profile.factor} -n {profile.iterations}"
+            f" -w {profile.warmup} -c 1"
+        )
+
+    def environment(self, interface: str, algorithm: str | None = None) -> dict[str, str]:
+        """Variables of NCCL; none for an engine without it."""
+        if self.name == "mpi":
+            return {}
+        asked = {} if algorithm is None else {"NCCL_ALGO": algorithm}
+        if algorithm is not None and algorithm != "NVLS":
+            asked["NCCL_NVLS_ENABLE"] = "0"
+        return {"NCCL_SOCKET_IFNAME": interface, **ENVIRONMENT, **asked}
+
+
+ENGINES: Final[Mapping[str, Engine]] = {
+    engine.name: engine
+    for engine in (
+        Engine("mpi", False, True, True, "mpi_collectives.py", MPI_PATH),
+        Engine("nccl-tests", True, False, True),
+        Engine("torch", True, False, False, "torch_collectives.py", TORCH_PATH),
+    )
+}
+
+
+def split_by_rails(rail: int, ranks_per_node: int) -> dict[str, str]:
+    """Variables that split the ranks of nccl-tests by their place in the node, rank 0 on the rail's GPU.
+
+    The table shows rank 0's group. MNNVL off: between nodes nothing may go over NVLink. Source: nccl-tests
+    src/common.cu; a mask is known to all versions since 2.11, ``MOD`` to those since 2.14.
+    """
+    power_of_two = ranks_per_node & (ranks_per_node - 1) == 0
+    split = (
+        {"NCCL_TESTS_SPLIT_MASK": f"{ranks_per_node - 1:#x}"}
+        if power_of_two
+        else {"NCCL_TESTS_SPLIT": f"MOD {ranks_per_node}"}
+    )
+    gpus = [(rail + place) % ranks_per_node for place in range(ranks_per_node)]
+    return {**split, "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "NCCL_MNNVL_ENABLE": "0"}

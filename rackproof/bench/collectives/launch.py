@@ -1,0 +1,205 @@
+"""Starts the processes of collectives on all nodes, and reads what the nodes saw."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rackproof.bench.collectives.engines import Engine
+from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpirun, set_before, srun
+from rackproof.bench.collectives.nccl_used import READING
+from rackproof.bench.firewall import Firewall
+from rackproof.bench.port_proof import reading_command
+from rackproof.bench.relay import Relay
+from rackproof.bench.step import BenchContext
+from rackproof.bench.user import USER, BenchUsers
+from rackproof.configure.collectives.inputs import CollectiveInputs
+from rackproof.configure.settings import read_inputs
+from rackproof.core.architecture import CollectiveProfile
+from rackproof.core.rack import Rack
+from rackproof.parse import ParseError
+from rackproof.parse.mpi_probe import MpiFound, parse_mpi_probe
+from rackproof.remote.command import CommandResult
+from rackproof.remote.ssh import Connection
+from rackproof.shell import script
+
+READING_S: Final = 20
+"""Time limit of reading counters, in seconds."""
+PROBING_S: Final = 180
+_PROBE: Final = "mpi_probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One way to start the processes of an engine on some nodes."""
+
+    context: BenchContext
+    engine: Engine
+    nodes: tuple[str, ...]
+    ranks_per_node: int
+    limit_s: float
+    inputs: CollectiveInputs
+    mpirun: str
+    """The word that starts Open MPI; empty where it is not needed."""
+    backend: str
+    """Of the engine torch: ``nccl`` or ``gloo``; empty for others."""
+    alone: bool
+    """Each node by itself, all at once."""
+
+    def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
+        """The same over some of its nodes, with connections of its own. Raises RemoteError."""
+        if self.mpirun:
+            _connect(context, nodes)
+        return replace(self, context=context, nodes=nodes)
+
+    @property
+    def python(self) -> str:
+        return self.inputs.python if self.backend and self.inputs.python else "python3"
+
+    def run(self, program: str, environment: Mapping[str, str], interface: str) -> list[CommandResult]:
+        """Run a program of one process on every rank; the answers of the nodes that ran a command."""
+        if self.backend == "gloo":
+            environment = {"GLOO_SOCKET_IFNAME": interface}
+        if self.backend:
+            address = "127.0.0.1" if self.alone else self._address()
+            program += f" {self.backend} {address}:{self.inputs.port}"
+        users, session = BenchUsers.of(self.context), self.context.session
+        if self.alone or self.inputs.launcher == "ssh":
+            commands = {node: self._of_node(program, environment, node) for node in self.nodes}
+
+            def start(connection: Connection) -> CommandResult:
+                name = connection.node.name
+                return connection.run(commands[name], self.limit_s, user=users[name].prefix)
+
+            results = session.fleet.each(self.nodes, start, self.engine.name)
+            return [session.record(result) for result in results.values()]
+        if self.inputs.launcher == "srun":
+            command = srun(
+                self.nodes, self.ranks_per_node, environment, self.limit_s, mpi=self.engine.needs_mpi,
+                gpus=self.engine.loads_gpus and self.backend != "gloo", partition=self.inputs.partition,
+            )  # fmt: skip
+        else:
+            command = mpirun(self.nodes, self.ranks_per_node, interface, self.mpirun) + exported(environment)
+        first = self.nodes[0]
+        return [session.run_on(first, f"{command} {program}", self.limit_s, user=users[first].prefix)]
+
+    def _of_node(self, program: str, environment: Mapping[str, str], node: str) -> str:
+        if self.backend:
+            hosts = (node,) if self.alone else self.nodes
+            program += f" {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
+        return f"{set_before(environment)}{program}"
+
+    def _address(self) -> str:
+        """Where the processes meet. Raises ParseError."""
+        node = self.context.session.rack.node(self.nodes[0])
+        if (address := node.fabric_address()) is None:
+            raise ParseError(self.engine.name, f"{node.name} has no fabric_addresses, where the ranks could meet")
+        return address
+
+    def read(self) -> list[CommandResult]:
+        """Counters of the fabric's ports and logs of NCCL, by node; reading removes the logs."""
+        session = self.context.session
+        answers: list[CommandResult] = []
+        fabric = session.architecture.fabric
+        if fabric is not None and not self.alone:
+            command = reading_command(fabric, range(fabric.rails))
+            answers += session.run(dict.fromkeys(self.nodes, command), READING_S).values()
+        if self.engine.name == "nccl-tests" or self.backend == "nccl":
+            answers += session.run(dict.fromkeys(self.nodes, READING), READING_S).values()
+        return answers
+
+
+def inputs_of(rack: Rack, nodes: Sequence[str]) -> CollectiveInputs:
+    """The inputs that all nodes share. Raises ParseError if they differ, InventoryError if they are not valid."""
+    by_node = {node: read_inputs(rack.node(node), CollectiveInputs) for node in nodes}
+    first = by_node[nodes[0]]
+    if other := next((node for node, inputs in by_node.items() if inputs != first), None):
+        raise ParseError("inventory", f"{CollectiveInputs.KEY} of {other} differs from that of {nodes[0]}")
+    return first
+
+
+def launch_of(
+    context: BenchContext,
+    engine: Engine,
+    nodes: tuple[str, ...],
+    profile: CollectiveProfile,
+    limit_s: float,
+    *,
+    alone: bool,
+    connect: bool = True,
+) -> Launch:
+    """Make accounts, copy the program, connect the nodes. Raises ParseError, one line, and RemoteError.
+
+    Without ``connect``, the nodes are connected by ``Launch.among``.
+    """
+    session, users = context.session, BenchUsers.of(context)
+    inputs = inputs_of(session.rack, nodes)
+    if lost := users.ready(nodes):
+        raise ParseError(USER, next(iter(lost.values())))
+    word = ""
+    if not alone and inputs.launcher == "ssh" and engine.needs_mpi:
+        raise ParseError("inventory", f"collectives.launcher is ssh, {engine.name} needs mpirun or srun between nodes")
+    if not alone and inputs.launcher == "mpirun":
+        word = chosen_mpirun(_probed(context, nodes, inputs), engine.name == "mpi")
+        if connect:
+            _connect(context, nodes)
+    if not alone and inputs.launcher == "srun":
+        _one_account(users, nodes)
+        if engine.needs_mpi and not _probed(context, nodes, inputs)[nodes[0]].pmix:
+            raise ParseError("srun", f"{nodes[0]}: srun --mpi=list names no pmix, by which Open MPI is started")
+    if payload := engine.payload():
+        session.fleet.each(
+            nodes,
+            lambda connection: connection.put(payload, engine.path, users[connection.node.name].prefix),
+            "the program of collectives",
+        )
+    backend = ""
+    if engine.name == "torch":
+        gpu = session.architecture.gpu
+        simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
+        backend = "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
+    # Slurm's controller, which may be none of the nodes, connects to ports that srun chooses
+    chosen = alone or inputs.launcher != "srun"
+    Firewall.of(context).close(nodes, [inputs.port] if backend else [], chosen=chosen)
+    return Launch(context, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
+
+
+def _connect(context: BenchContext, nodes: Sequence[str]) -> None:
+    """Connections from the first node to the others, for mpirun. Raises RemoteError."""
+    relay = Relay.of(context)
+    context.session.fleet.each(nodes[1:], lambda connection: relay.serve(connection.node.name), "the relay")
+    relay.listen(nodes[0], nodes[1:])
+
+
+def _one_account(users: BenchUsers, nodes: Sequence[str]) -> None:
+    """Slurm runs a job under the same number on all nodes. Raises ParseError."""
+    numbers = {node: users[node] for node in nodes}
+    first = numbers[nodes[0]]
+    if other := next((node for node, account in numbers.items() if account != first), None):
+        raise ParseError(
+            "srun",
+            f"{USER} is {first.uid}:{first.gid} on {nodes[0]} and {numbers[other].uid}:{numbers[other].gid} on {other}:"
+            " make the account with one number on all nodes (node.users)",
+        )
+
+
+def _probed(context: BenchContext, nodes: Sequence[str], inputs: CollectiveInputs) -> dict[str, MpiFound]:
+    """The MPIs of the nodes, asked once in a stage. Raises ParseError."""
+    known: dict[str, MpiFound] = context.shared.setdefault("mpi", {})
+    command = script(__name__, _PROBE, declared=inputs.mpirun or "")
+    missing = [node for node in nodes if node not in known]
+    for node, answer in context.session.run(dict.fromkeys(missing, command), PROBING_S).items() if missing else ():
+        if not answer.ok:
+            raise ParseError("mpirun", f"{node}: its MPIs are unknown: {answer.why}")
+        known[node] = parse_mpi_probe(answer.stdout)
+    if inputs.mpirun:
+        return {
+            node: MpiFound(
+                tuple(one for one in probed.launchers if one.path == inputs.mpirun), probed.library,
+                probed.library_version, probed.pmix,
+            )
+            for node, probed in known.items() if node in nodes
+        }  # fmt: skip
+    return {node: known[node] for node in nodes}

@@ -1,0 +1,165 @@
+"""Samples of containers. Each pair of runs proves what it measured, as in ``storage_reader``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE, state_of
+from rackproof.bench.storage.fio_launch import workload
+from rackproof.bench.storage.proof import (
+    check_files,
+    check_mounts,
+    check_options,
+    check_result,
+    check_written,
+)
+from rackproof.bench.storage.runs import state_in
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.evidence import Measurement
+from rackproof.parse import ParseError, fio
+from rackproof.remote.command import CommandResult
+
+NAME = "containers-proven"
+"""Recorded name of this reader."""
+PROGRAM = "/usr/local/bin/rackproof-container"
+HOST, INSIDE, RATIO = "container.host_read_bandwidth", "container.read_bandwidth", "container.read_over_host"
+JOB = "rackproof"
+LAYOUT = "rackproof-layout"
+"""Names of the jobs that measure and that write the files."""
+_FIO = re.compile(r"(?:^|\s)fio --output-format=json ")
+
+
+@dataclass
+class Pair:
+    """Two runs on a node, and its state before and after."""
+
+    before: CommandResult
+    host: CommandResult | None = None
+    inside: CommandResult | None = None
+    after: CommandResult | None = None
+
+
+@dataclass(frozen=True)
+class Proven:
+    """Proven B/s on the node and in the container."""
+
+    host: float
+    inside: float
+    version: str
+
+
+def job_of(command: str) -> dict[str, str]:
+    """Options of fio in a command, and its ``name``."""
+    words = shlex.split(command[command.rindex("fio --output-format=json") :])
+    pairs = (word.removeprefix("--").partition("=") for word in words[1:])
+    return {key: value for key, _, value in pairs if key not in ("output-format", "eta")}
+
+
+def result_of(answer: CommandResult) -> fio.JobResult:
+    """The single job that a local fio reports. The exit status takes precedence. Raises ParseError."""
+    if not answer.ok:
+        raise ParseError("fio", answer.why)
+    result = fio.parse_fio(answer.stdout)
+    if len(result.jobs) != 1:
+        raise ParseError("fio", f"expected the result of one job, actual {len(result.jobs)}")
+    if result.jobs[0].error:
+        raise ParseError("fio", f"error {result.jobs[0].error}")
+    return result.jobs[0]
+
+
+@with_preamble
+def read_containers(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per pair of runs: first on the node, then in the container."""
+    nodes = {answer.node for answer in answers if _FIO.search(answer.command)}
+
+    def read(measurement: Measurement) -> Reading:
+        (node,) = measurement.members
+        layout, pairs = _runs([answer for answer in answers if answer.node == node])
+        if not pairs:
+            raise ParseError("fio", f"no pair of runs on {node}")
+        runs = [answer for pair in pairs for answer in (pair.host, pair.inside) if answer is not None]
+        times = [fio.parse_fio(answer.stdout).timestamp_ms or 0 for answer in runs if answer.ok]
+        if times != sorted(times):
+            raise ParseError("fio", "its outputs are not in the order of its runs")
+        storage = architecture.storage[measurement.labels["storage"]]
+        proven = [_proven(pair, layout, storage, measurement) for pair in pairs]
+        values = {
+            HOST: [pair.host / 1e6 for pair in proven],
+            INSIDE: [pair.inside / 1e6 for pair in proven],
+            RATIO: [pair.inside / pair.host for pair in proven],
+        }
+        conditions = conditions_of(job_of(runs[0].command), architecture, len(nodes), len(pairs)) | {
+            "fio": proven[-1].version,
+            "files": "written completely before, fallocate=none",
+        }
+        return Reading(tuple(values[measurement.metric]), tuple(runs), conditions)
+
+    return read
+
+
+def conditions_of(job: Mapping[str, str], architecture: Architecture, nodes: int, runs: int) -> dict[str, Any]:
+    """Conditions of a fio ``job`` that ran on ``nodes`` nodes, ``runs`` times there and inside a container."""
+    declared = architecture.containers
+    return {
+        "io": "O_DIRECT" if job.get("direct") == "1" else "buffered",
+        "engine": job.get("ioengine", ""),
+        "runtime": declared.runtime if declared else "",
+        "privileges": "none",
+        "nodes": nodes,
+        "workload": workload(job, runs),
+    }
+
+
+def _runs(answers: Sequence[CommandResult]) -> tuple[CommandResult | None, list[Pair]]:
+    """The last run that wrote files before the pairs, and the pairs."""
+    layout: CommandResult | None = None
+    pairs: list[Pair] = []
+    for answer in answers:
+        if asked := state_of(answer.command):
+            if asked[0] == BEFORE:
+                pairs.append(Pair(answer))
+            elif pairs:
+                pairs[-1].after = answer
+        elif not _FIO.search(answer.command):
+            continue
+        elif job_of(answer.command).get("name") == LAYOUT:
+            layout = answer
+        elif pairs and PROGRAM not in answer.command:
+            pairs[-1].host = answer
+        elif pairs:
+            pairs[-1].inside = answer
+    return layout, pairs
+
+
+def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurement: Measurement) -> Proven:
+    if pair.host is None or pair.inside is None or pair.after is None:
+        raise ParseError("fio", "its runs are not pairs of node and container")
+    if layout is None:
+        raise ParseError("fio", "nothing wrote its files before")
+    before, after = state_in(pair.before, BEFORE), state_in(pair.after, AFTER)
+    check_mounts(storage, before, BEFORE)
+    check_mounts(storage, after, AFTER)
+    asked = job_of(pair.host.command)
+    check_written(layout, result_of(layout), job_of(layout.command), asked)
+    check_files(before, asked)
+    rates, moved = [], 0
+    for where, answer in (("on the node", pair.host), ("inside a container", pair.inside)):
+        job = job_of(answer.command)
+        try:
+            if job != asked or job.get("name") != JOB or job.get("bs") != measurement.labels["block_bytes"]:
+                raise ParseError("fio", "it was given another job")
+            entry = result_of(answer)
+            check_options(entry, job)
+            direction = check_result(entry, job)
+        except ParseError as error:
+            raise ParseError(f"fio {where}", str(error).removeprefix("fio: ")) from None
+        rates.append(direction.bandwidth_bytes_per_s)
+        moved += direction.io_bytes
+    counted_bytes(storage, before, after, writes=False).check(moved)
+    return Proven(rates[0], rates[1], fio.parse_fio(pair.inside.stdout).version)

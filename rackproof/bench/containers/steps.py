@@ -1,0 +1,190 @@
+"""Containers: the same fio job on the node, then inside an unprivileged container, as the same user.
+
+All clients run at once, so that both sides have the same load. The ratio is computed per pair of runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+
+from rackproof.bench.containers.reader import (
+    HOST,
+    INSIDE,
+    JOB,
+    LAYOUT,
+    NAME,
+    PROGRAM,
+    RATIO,
+    read_containers,
+    result_of,
+)
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.commands import drop_and_state, empty_folders, state_after
+from rackproof.bench.storage.layout import FIRST_S, LIMIT_S, SLACK, too_slow
+from rackproof.bench.storage.proof import mount_fault
+from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import Layout, layout_of, render, render_layout
+from rackproof.core.rack import Node, Rack
+from rackproof.parse import ParseError
+from rackproof.parse.fio import JobResult, complaints
+from rackproof.remote.command import CommandResult
+
+FOLDER = "rackproof-user"
+ENGINE = "posixaio"
+"""fio's engine on both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids, so
+that fio 3.39 fails. Source: ``seccomp.json`` of containers-common."""
+START_S = 15.0
+"""Time for fio and a container to start on a slow node, in seconds."""
+MARGIN_S = 120.0
+"""Seconds for requests in flight at the end, and for the start of a container on a busy node."""
+
+
+def plan(architecture: Architecture, profile: ContainerProfile, rack: Rack) -> list[Step]:
+    """One step per storage of ``containers.bridge``; none without that key."""
+    declared = architecture.containers
+    if declared is None:
+        return []
+    names = profile.storages or declared.bridge
+    steps = []
+    for name in names:
+        storage = architecture.storage[name]
+        nodes = [
+            node
+            for node in rack.nodes
+            if set(node.groups) & set(declared.roles) and set(node.groups) & set(storage.client_roles)
+        ]
+        if nodes:
+            steps.append(_step(name, storage, declared, profile.job, nodes))
+    return steps
+
+
+def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes: list[Node]) -> Step:
+    id_ = f"container/{name}/{job.rw}"
+    labels = {"storage": name, "block_bytes": str(job.block_bytes)}
+    places = {
+        (metric, node.name): expected(metric, Scope.NODE, [node.name], labels, id_)
+        for metric in (HOST, INSIDE, RATIO)
+        for node in nodes
+    }
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        return _ContainerStep(context, storage, job, nodes).execute(places)
+
+    title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {len(nodes)} nodes at once"
+    seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
+    return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands(storage, job, nodes[0]))
+
+
+def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
+    """Commands on the node and inside a container: the same fio arguments, user and file."""
+    data = node.data.get("containers") or {}
+    image = data.get("image")
+    run = _fio(JOB, render(JOB, job, folder_of(storage, node), ENGINE))
+    root = f"--image {shlex.quote(str(image))}" if image else "--host-root"
+    return f"cd / && {_as_user(node)}{run}", f"cd / && {_as_user(node)}{PROGRAM} {root} -- {run}"
+
+
+def layout_command(storage: Storage, layout: Layout, node: Node, limit_s: int | None = None) -> str:
+    """Command that writes the files completely, as the same user."""
+    folder = folder_of(storage, node)
+    run = _fio(LAYOUT, render_layout(LAYOUT, layout, folder, ENGINE, limit_s))
+    return f"{empty_folders(storage, [folder], _as_user(node))} && cd / && {_as_user(node)}{run}"
+
+
+def folder_of(storage: Storage, node: Node) -> str:
+    return f"{storage.mountpoints[0]}/{FOLDER}/{node.name}"
+
+
+def _as_user(node: Node) -> str:
+    user = str((node.data.get("containers") or {}).get("user", "rackproof"))
+    return f"runuser -u {shlex.quote(user)} -- "
+
+
+def _fio(name: str, job_file: str) -> str:
+    options = " ".join(shlex.quote(f"--{line}") for line in job_file.splitlines()[1:])
+    return f"fio --output-format=json --eta=never --name={name} {options}"
+
+
+class _ContainerStep:
+    def __init__(self, context: BenchContext, storage: Storage, job: FioJob, nodes: list[Node]) -> None:
+        self.session = context.session
+        self.storage, self.job, self.nodes = storage, job, nodes
+        rack = self.session.rack
+        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.answers: list[CommandResult] = []
+        self.lost: dict[str, str] = {}
+
+    def execute(self, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        for name, answer in self._ask(lambda node: ask([folder_of(self.storage, node)]), 60).items():
+            if (why := mount_fault(self.storage, answer)) is not None:
+                self.lost[name] = f"{name}: {why}"
+        self._write()
+        limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
+        for _ in range(self.job.runs):
+            self._ask(lambda node: drop_and_state(self.storage, [folder_of(self.storage, node)], self.addresses), 60)
+            self._run(lambda node: commands(self.storage, self.job, node)[0], limit, "on the node")
+            self._run(lambda node: commands(self.storage, self.job, node)[1], limit, "inside a container")
+            self._ask(lambda node: ask([folder_of(self.storage, node)]), 60)
+        read = read_containers(self.answers, self.session.architecture)
+        for (_, name), place in places.items():
+            raw = outputs_of(
+                answer for answer in self.answers if answer.node == name and "fio --output" in answer.command
+            )
+            try:
+                yield unmeasured(place, self.lost[name], raw) if name in self.lost else reading_of(place, read, NAME)
+            except ParseError as error:
+                yield unmeasured(place, f"{name}: {error}", raw)
+
+    def _write(self) -> None:
+        """Write the files. If the first attempt does not complete them, its rate determines the second's time limit."""
+        layout = layout_of([self.job])
+        pending = {node.name for node in self.nodes} - set(self.lost)
+        limit: int | None = FIRST_S
+        seconds = FIRST_S + MARGIN_S
+        while pending:
+            ask = partial(layout_command, self.storage, layout, limit_s=limit)
+            results = self._run(ask, seconds, "that writes the files", pending)
+            slowest = 0.0
+            for name in list(pending):
+                entry = results.get(name)
+                written = entry.write if entry is not None else None
+                if written is None or written.io_bytes == layout.bytes:
+                    pending.discard(name)
+                    continue
+                needed = layout.bytes / max(written.io_bytes / max(written.runtime_ms / 1000, 1.0), 1.0)
+                if limit is None or needed > LIMIT_S:
+                    pending.discard(name)
+                    self.lost[name] = f"{name}: {too_slow(layout, layout.bytes / needed)}"
+                slowest = max(slowest, needed)
+            limit, seconds = None, SLACK * slowest + MARGIN_S
+
+    def _run(
+        self, command: Callable[[Node], str], limit_s: float, where: str, only: Collection[str] | None = None
+    ) -> dict[str, JobResult]:
+        """Run fio on all nodes at once. Returns results by node; nodes without one are in ``lost``."""
+        results = {}
+        for name, answer in self._ask(command, limit_s, only).items():
+            try:
+                results[name] = result_of(answer)
+            except ParseError as error:
+                lines = [message.text for message in complaints(answer.text)] if answer.ok else []
+                self.lost[name] = "; ".join([f"{name}: fio {where}: {str(error).removeprefix('fio: ')}", *lines[:3]])
+        return results
+
+    def _ask(
+        self, command: Callable[[Node], str], limit_s: float, only: Collection[str] | None = None
+    ) -> dict[str, CommandResult]:
+        names = {node.name for node in self.nodes} - set(self.lost)
+        asked = {
+            node.name: command(node)
+            for node in self.nodes
+            if node.name in (names if only is None else names & set(only))
+        }
+        answers = self.session.run(asked, limit_s)
+        self.answers += answers.values()
+        return answers

@@ -1,0 +1,1 @@
+"""GPUs of one node, and their PCIe links under load."""

@@ -1,0 +1,1 @@
+"""Ingest: data sets, input pipelines and accelerators."""

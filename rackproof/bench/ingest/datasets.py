@@ -1,0 +1,214 @@
+"""Data sets of JPEG samples on a storage: made by all nodes at once, resumed, checked.
+
+The programs of ``PROGRAMS`` run on the nodes, as the account that measures. They write shards; each has an entry in the
+index, so a killed run continues with the missing ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from rackproof.bench.step import BenchContext
+from rackproof.bench.storage.commands import mounted, own_folders, state_after
+from rackproof.bench.storage.proof import mount_fault
+from rackproof.bench.user import HOME, Account, BenchUsers
+from rackproof.core.architecture import DataSet, Storage
+from rackproof.core.rack import fold
+from rackproof.core.wording import counted
+from rackproof.errors import DataSetError
+from rackproof.parse import ParseError
+from rackproof.parse.jsondoc import find_json
+from rackproof.remote.command import CommandResult
+
+_SEAL: Final = re.compile(rf" python3 -I {HOME}/dataset_node\.py seal '[^']*'$")
+PROGRAMS: Final = ("dataset_node.py", "photographs_node.py", "records_node.py")
+FOLDER: Final = "rackproof-data"
+"""Folder of all data sets below a mount point."""
+STATE_S: Final = 120.0
+WORK_S: Final = 6 * 3600.0
+"""Time limit in seconds of one node's share; a killed one is resumed."""
+MARK: Final = "rackproof_dataset"
+
+
+class Made(NamedTuple):
+    """A complete data set, as its index counts it."""
+
+    samples: int
+    bytes: int
+    """Of all shards."""
+    distinct: int
+    """Samples that differ."""
+    copies: int
+    sha256: str
+    """Of the samples, whatever their format."""
+
+    def text(self, storage: str) -> str:
+        """For people; names copies, because a storage that deduplicates holds them once."""
+        size = f"{self.samples} samples, {self.bytes / 1e9:.3g} GB, {self.bytes / self.samples:.0f} B a sample"
+        if self.copies == 1:
+            return size
+        return f"{size}: {self.copies} copies of {self.distinct} distinct ones, which {storage} must not deduplicate"
+
+
+def folder_of(storage: Storage, name: str, mountpoint: str | None = None) -> str:
+    return f"{mountpoint or storage.mountpoints[0]}/{FOLDER}/{name}"
+
+
+def spec_of(storage: Storage, name: str, dataset: DataSet) -> dict[str, Any]:
+    """What ``dataset_node.py`` reads."""
+    return {"folder": folder_of(storage, name), **dataset.model_dump(mode="json", exclude={"storage"})}
+
+
+def command(
+    action: str, storage: Storage, spec: Mapping[str, Any], account: Account, share: int = 0, shares: int = 1
+) -> str:
+    """Command of one node, with all of its processors."""
+    words = [action, json.dumps(spec, sort_keys=True)]
+    words += [] if action in ("state", "seal") else [str(share), str(shares), "0"]
+    run = f"{account.prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(words)}"
+    return f"{mounted(storage.mountpoints)}; {run}"
+
+
+def is_of_content(command: str) -> bool:
+    """Whether a command prints the same of the same data set, whenever it runs."""
+    return _SEAL.search(command) is not None
+
+
+def answer_of(answer: CommandResult) -> dict[str, Any]:
+    """The program's document. Raises DataSetError with its own error, ParseError without a document."""
+    try:
+        document: dict[str, Any] = find_json(PROGRAMS[0], answer.stdout, lambda value: value.get(MARK) == 1).value
+    except ParseError:
+        if not answer.ok:
+            raise DataSetError(f"{answer.node}: {answer.why}") from None
+        raise
+    if error := document.get("error"):
+        raise DataSetError(f"{answer.node}: {error}")
+    if not answer.ok:
+        raise DataSetError(f"{answer.node}: {answer.why}")
+    return document
+
+
+def made_of(document: Mapping[str, Any]) -> Made:
+    """The summary of ``seal``. Raises ParseError."""
+    try:
+        samples, size, distinct, copies = (int(document[key]) for key in ("samples", "bytes", "distinct", "copies"))
+        made = Made(samples, size, distinct, copies, str(document["samples_sha256"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ParseError("dataset_node.py", f"no complete summary: {error}") from None
+    if made.samples < 1 or made.bytes < made.samples or made.samples != made.distinct * made.copies:
+        raise ParseError("dataset_node.py", f"an impossible summary: {made}")
+    return made
+
+
+class DataSets:
+    """Data sets that this stage has made or found complete."""
+
+    def __init__(self, context: BenchContext) -> None:
+        self._context, self._session, self._users = context, context.session, BenchUsers.of(context)
+        self._copied: set[str] = set()
+        self._complete: set[str] = set()
+
+    @staticmethod
+    def of(context: BenchContext) -> DataSets:
+        datasets: DataSets = context.shared.setdefault("datasets", DataSets(context))
+        return datasets
+
+    def ready(self, nodes: Sequence[str], programs: Iterable[str] = PROGRAMS) -> None:
+        """Accounts and programs on the nodes. Raises DataSetError."""
+        if lost := self._users.ready(nodes):
+            raise DataSetError("; ".join(lost.values()))
+        payloads = {name: files("rackproof.bench.ingest").joinpath(name).read_bytes() for name in programs}
+        missing = [node for node in nodes if any(f"{node}/{name}" not in self._copied for name in payloads)]
+        for name, data in payloads.items():
+            self._session.fleet.each(
+                missing,
+                lambda connection, data=data, name=name: connection.put(  # type: ignore[misc]
+                    data, f"{HOME}/{name}", self._users[connection.node.name].prefix
+                ),
+                "the programs of data sets",
+            )
+        self._copied |= {f"{node}/{name}" for node in missing for name in payloads}
+
+    def make(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> tuple[Made, list[CommandResult]]:
+        """Make what is missing, on mounts that are the architecture's. Returns it with the answers that count it.
+
+        Raises DataSetError: no mount, no space, another data set in its place, a file system that fails.
+        """
+        storage = self._session.architecture.storage[dataset.storage]
+        spec = spec_of(storage, name, dataset)
+        self._check_mounts(storage, spec, nodes)
+        self.ready(nodes)
+        owners = list(nodes) if storage.class_ == "local" else list(nodes[:1])
+        if name not in self._complete:
+            self._write(name, dataset, storage, spec, nodes, owners)
+            self._complete.add(name)
+        commands = {node: command("seal", storage, spec, self._users[node]) for node in owners}
+        answers = self._answers(commands, STATE_S)
+        sealed = [made_of(answer_of(answer)) for answer in answers]
+        if len(set(sealed)) > 1:
+            raise DataSetError(f"{name}: {fold(owners)} have other samples than each other: other versions of Pillow")
+        return sealed[0], answers
+
+    def _write(
+        self, name: str, dataset: DataSet, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str],
+        owners: Sequence[str],
+    ) -> None:  # fmt: skip
+        folders = {node: own_folders(storage, [spec["folder"]], self._users[node], "unused") for node in owners}
+        open_to_all = f"chmod 1777 -- {shlex.quote(spec['folder'])}"  # the account has another number on other nodes
+        opened = {node: f"{text}\n{self._users[node].prefix}{open_to_all}" for node, text in folders.items()}
+        self._answers(opened, STATE_S, plain=True)
+        for node, state in self._each("state", storage, spec, owners).items():
+            if state["needed"] > state["free"]:
+                raise DataSetError(
+                    f"{name}: needs {state['needed'] / 1e9:.3g} GB more below {spec['folder']} on {node}, which has"
+                    f" {state['free'] / 1e9:.3g} GB free; make room, or lower samples or copies"
+                )
+            if state["complete"] < state["shards"]:
+                self._context.say(
+                    f"{name}: {state['complete']} of {counted(state['shards'], 'shard', 'shards')} there,"
+                    f" {state['needed'] / 1e9:.3g} GB to write"
+                )
+        for action in ("distinct", "copies") if dataset.copies > 1 else ("distinct",):
+            self._each(action, storage, spec, nodes, storage.class_ == "local")
+
+    def check(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> list[str]:
+        """Read every byte again, each node its share. Returns a line per damaged shard. Raises DataSetError."""
+        storage = self._session.architecture.storage[dataset.storage]
+        spec = spec_of(storage, name, dataset)
+        self._check_mounts(storage, spec, nodes)
+        self.ready(nodes)
+        answers = self._each("check", storage, spec, nodes, storage.class_ == "local")
+        return [f"{node}: {fault}" for node, answer in answers.items() for fault in answer["faults"]]
+
+    def _check_mounts(self, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str]) -> None:
+        rack = self._session.rack
+        addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        ask = state_after(storage, [f"{spec['folder']}/index"], addresses)
+        answers = self._session.run(dict.fromkeys(nodes, ask), STATE_S)
+        faults = [f"{node}: {why}" for node, answer in answers.items() if (why := mount_fault(storage, answer))]
+        if faults:
+            raise DataSetError("; ".join(faults))
+
+    def _each(
+        self, action: str, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str], apart: bool = True
+    ) -> dict[str, dict[str, Any]]:
+        """Documents of all nodes; with ``apart`` each does everything, for storage of its own."""
+        shares = [(0, 1) if apart else (number, len(nodes)) for number in range(len(nodes))]
+        commands = {
+            node: command(action, storage, spec, self._users[node], *share)
+            for node, share in zip(nodes, shares, strict=True)
+        }
+        answers = self._answers(commands, STATE_S if action == "state" else WORK_S)
+        return {answer.node: answer_of(answer) for answer in answers}
+
+    def _answers(self, commands: Mapping[str, str], limit_s: float, plain: bool = False) -> list[CommandResult]:
+        answers = list(self._session.run(commands, limit_s).values())
+        if failed := [f"{answer.node}: {answer.why}" for answer in answers if plain and not answer.ok]:
+            raise DataSetError("; ".join(failed))
+        return answers

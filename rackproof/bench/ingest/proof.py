@@ -1,0 +1,82 @@
+"""Proofs of a run of the input pipeline, without which its numbers do not count. All raise ParseError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rackproof.bench.ingest.runs import TOOL, Part, Run
+from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.proof import check_mounts
+from rackproof.core.architecture import Storage
+from rackproof.parse import Mismatch, ParseError
+
+CLOCKS_S: Final = 1.0
+"""How far the clocks of two nodes may differ, as the controller measured them: per-second series are compared."""
+TOGETHER_S: Final = 0.5
+"""How far the begin of a node may be off its own common start, seconds."""
+IDENTITY: Final = 0.03
+"""Tolerance of samples × bytes a sample against the bytes of the storage."""
+_OWN: Final = ("node", "start_at")
+"""Keys of a configuration that differ between nodes."""
+
+
+def check_together(parts: Sequence[tuple[str, Part]]) -> None:
+    """All nodes ran the same job, from the same moment, each its own share."""
+    first = {key: value for key, value in parts[0][1].config.items() if key not in _OWN}
+    for node, part in parts:
+        other = {key: value for key, value in part.config.items() if key not in _OWN}
+        if other != first:
+            raise Mismatch(TOOL, f"{node} was given another job than {parts[0][0]}")
+        begun = part.answer.number("began_at") - part.config["start_at"]
+        if abs(begun) > TOGETHER_S:
+            raise Mismatch(TOOL, f"{node} began {begun:+.1f} s off the common start")
+    if sorted(part.config["node"] for _, part in parts) != list(range(int(first["nodes"]))):
+        raise Mismatch(TOOL, f"expected the shares of {first['nodes']} nodes, actual {len(parts)}")
+    starts = {node: float(part.config["start_at"]) for node, part in parts}
+    early, late = min(starts, key=starts.__getitem__), max(starts, key=starts.__getitem__)
+    if starts[late] - starts[early] > CLOCKS_S:
+        apart = starts[late] - starts[early]
+        raise Mismatch(TOOL, f"the clock of {early} is {apart:.1f} s behind that of {late}; set it first (chrony)")
+    sets = {part.answer.child("dataset").string("samples_sha256") for _, part in parts}
+    if len(sets) > 1:
+        raise Mismatch(TOOL, "the nodes read different data sets")
+
+
+def check_figures(part: Part) -> None:
+    """The figures of one node do not contradict each other."""
+    window, accelerators = part.window_s, int(part.config["accelerators"])
+    asked = float(part.config["seconds"])
+    if window <= 0 or (asked and abs(window - asked) > 0.01 * asked):
+        raise ParseError(TOOL, f"expected {asked:g} s, actual {window:g} s")
+    if part.busy_s > accelerators * window * 1.0001:
+        raise ParseError(TOOL, f"accelerators were busy for {part.busy_s:g} s of {accelerators * window:g} s")
+    if part.busy_s <= 0:
+        raise ParseError(TOOL, "no batch reached an accelerator")
+    wall = part.answer.number("ended_at") - part.answer.number("began_at")
+    if wall < window + part.config["warmup_s"] - TOGETHER_S:
+        raise ParseError(TOOL, f"it ran {wall:.1f} s, less than its timed part and warm-up")
+
+
+def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bool) -> int | None:
+    """Bytes that storage gave to this node, by its own counters; None without an exact one.
+
+    Mounts are the architecture's before and after. What a cold run read came from the storage: fewer bytes mean that a
+    cache answered.
+    """
+    before, after = run.state(node, BEFORE), run.state(node, AFTER)
+    check_mounts(storage, before, BEFORE)
+    check_mounts(storage, after, AFTER)
+    counted = counted_bytes(storage, before, after, writes=False)
+    if cold:
+        counted.check(int(part.pipeline("bytes")), TOOL)
+    return counted.exact
+
+
+def check_identity(read: float, counted: float) -> None:
+    """Samples a second times bytes a sample is what storage delivers."""
+    if read <= 0 or abs(counted / read - 1) > IDENTITY:
+        raise ParseError(
+            TOOL, f"its samples have {read:.0f} B, the storage gave {counted:.0f} B: more than {IDENTITY:.0%} apart"
+        )

@@ -1,0 +1,379 @@
+"""Samples of the input pipeline, each with the proof of what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final
+
+from rackproof.bench.ingest.datasets import Made, answer_of, made_of
+from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
+from rackproof.bench.ingest.runs import TOOL, Part, Run, runs_of
+from rackproof.bench.ingest.sizing import predicted
+from rackproof.bench.ingest.stage import Bound, Counters, bound_by
+from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.storage.commands import BEFORE
+from rackproof.bench.storage.runs import State
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.units import convert
+from rackproof.errors import DataSetError
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+
+NAME: Final = "ingest-proven"
+"""Recorded name of this reader."""
+REQUESTS: Final = 100
+"""Least number of requests for a 99th percentile."""
+_COLD: Final = 0.01
+"""Share of the files in the page cache below which it was empty."""
+_JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One node in one run, proven."""
+
+    node: str
+    part: Part
+    cold: bool
+    counted: int | None
+    """Bytes from the storage over the whole run; None without an exact counter, or where nothing is read."""
+
+    @property
+    def read(self) -> float:
+        """Bytes that the pipeline read over the whole run, with the index."""
+        return self.part.pipeline("bytes") + self.part.answer.child("dataset").number("index_bytes")
+
+    @property
+    def ratio(self) -> float:
+        """Bytes from the storage over bytes read."""
+        if self.counted is None:
+            raise ParseError(TOOL, f"{self.node}: no counter tells the bytes of the storage without headers")
+        return self.counted / self.read
+
+    @property
+    def storage_rate(self) -> float:
+        """B/s from the storage in the timed part, by counters of the mount, else of the ports."""
+        rows, begin_s = self.part.series, float(self.part.config["warmup_s"])
+        column = 5 if rows[0][5] is not None else max((3, 4), key=lambda at: (rows[-1][at] or 0) - (rows[0][at] or 0))
+        return (_at(rows, column, begin_s + self.part.window_s) - _at(rows, column, begin_s)) / self.part.window_s
+
+    @property
+    def peak_cpu(self) -> float:
+        """Highest utilisation of the processors in about a second of the timed part, 0 to 1."""
+        begin_s = float(self.part.config["warmup_s"])
+        spans = [
+            ((later[1] or 0) - (earlier[1] or 0), (later[2] or 0) - (earlier[2] or 0))
+            for earlier, later in pairwise(self.part.series)
+            if (earlier[0] or 0) >= begin_s - 0.5 and (later[0] or 0) - (earlier[0] or 0) >= 0.5
+        ]
+        shares = [busy / every for busy, every in spans if every > 0]
+        if not shares:
+            raise ParseError(TOOL, f"{self.node}: no second of the timed part was observed")
+        return max(shares)
+
+    @property
+    def mean_cpu(self) -> float:
+        first, last = self.part.series[0], self.part.series[-1]
+        return ((last[1] or 0) - (first[1] or 0)) / max(1.0, (last[2] or 0) - (first[2] or 0))
+
+
+def _at(rows: Sequence[Sequence[float | None]], column: int, moment_s: float) -> float:
+    """A counter at a moment, between the two readings around it; the first and last reading bound it."""
+    points = [(row[0] or 0.0, row[column] or 0.0) for row in rows]
+    for (t0, v0), (t1, v1) in pairwise(points):
+        if v1 < v0:
+            raise ParseError(TOOL, "a counter of bytes ran backwards")
+        if t0 <= moment_s <= t1:
+            return v0 + (v1 - v0) * (moment_s - t0) / (t1 - t0)
+    return points[0][1] if moment_s < points[0][0] else points[-1][1]
+
+
+Values = Callable[[Sequence[Figures]], float]
+
+
+def _per_sample(figures: Sequence[Figures]) -> float:
+    samples = sum(one.part.pipeline("samples") + one.part.pipeline("drained") for one in figures)
+    if not samples:
+        raise ParseError(TOOL, "no sample was read")
+    return sum(one.ratio * one.part.pipeline("bytes") for one in figures) / samples
+
+
+def _samples(figures: Sequence[Figures], of: Callable[[Figures], float]) -> float:
+    samples = sum(one.part.pipeline("samples") for one in figures)
+    if not samples:
+        raise ParseError(TOOL, "no sample was read")
+    return sum(map(of, figures)) / samples
+
+
+def _p99(figures: Sequence[Figures]) -> float:
+    latencies = [one.part.answer.child("latency_s") for one in figures]
+    if (count := sum(latency.integer("count") for latency in latencies)) < REQUESTS:
+        raise ParseError(TOOL, f"{count} requests, a 99th percentile needs {REQUESTS}")
+    return max(latency.number("p99") for latency in latencies) * 1e3
+
+
+def _utilisation(figures: Sequence[Figures]) -> float:
+    possible = sum(one.part.window_s * float(one.part.config["accelerators"]) for one in figures)
+    return 100 * sum(one.part.busy_s for one in figures) / possible
+
+
+VALUES: Final[Mapping[str, Values]] = {
+    "ingest.samples_rate": lambda figures: sum(one.part.rate for one in figures),
+    "ingest.storage_bandwidth": lambda figures: sum(one.storage_rate for one in figures) / 1e6,
+    "ingest.accelerator_utilisation": _utilisation,
+    "ingest.cpu_time_per_sample": lambda figures: 1e3 * _samples(figures, lambda one: one.part.pipeline("cpu_s")),
+    "ingest.storage_bytes_per_sample": _per_sample,
+    "ingest.cpu_utilisation": lambda figures: 100 * max(one.peak_cpu for one in figures),
+    "ingest.cache_hits": lambda figures: 100 * max(0.0, 1 - sum(one.ratio for one in figures) / len(figures)),
+    "inference.samples_rate": lambda figures: sum(one.part.rate for one in figures),
+    "inference.latency_p99": _p99,
+}
+"""Values of one run in the metric's unit."""
+FREE: Final = ("ingest.storage_bytes_per_sample", "ingest.cache_hits")
+"""Metrics that say themselves whether bytes were read twice or not at all."""
+
+
+@with_preamble
+def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per run; spreads and losses: one per repetition of all of their runs."""
+    runs = runs_of(answers)
+
+    def figures(run: Run, job: str, storage: Storage) -> list[Figures]:
+        parts = [(node, run.part(node, job)) for node in sorted(run.nodes)]
+        check_together(parts)
+        proven = []
+        for node, part in parts:
+            check_figures(part)
+            reads = part.config["data"] in ("storage", "undecoded")
+            cold = reads and run.dropped
+            counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
+            proven.append(Figures(node, part, cold, counted))
+        return proven
+
+    def read(measurement: Measurement) -> Reading:
+        storage, job, leg = place_of(measurement)
+        if measurement.metric.startswith("ingest.dataset_"):
+            return _of_dataset(measurement.metric, answers, runs, architecture, storage)
+        proven = [(run, figures(run, job, architecture.storage[storage])) for run in runs if job in run.jobs]
+        if not proven:
+            raise ParseError(TOOL, f"no run of {job}")
+        if measurement.metric == "ingest.placement_spread":
+            samples = _spreads([(len(run.nodes), _rate(own)) for run, own in proven])
+        elif measurement.metric == "mixed.accelerator_utilisation_loss":
+            samples = _losses([(len(run.jobs) > 1, _utilisation(own)) for run, own in proven])
+        elif measurement.metric == "ingest.bytes_read_over_dataset":
+            size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
+            samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
+        elif measurement.metric.startswith("sizing."):
+            return _of_sizing(measurement, proven, architecture, storage)
+        else:
+            return _of_runs(measurement, proven, leg, architecture.storage[storage])
+        used = tuple(answer for run, _ in proven for answer in run.answers.values())
+        own_runs, every = [run for run, _ in proven], [own for _, own in proven]
+        return Reading(tuple(samples), used, _conditions(every, own_runs, storage, architecture.storage[storage]))
+
+    return read
+
+
+def place_of(measurement: Measurement) -> tuple[str, str, str]:
+    """Storage, job and leg of a measurement, from its step."""
+    parts = measurement.step.split("/")
+    if len(parts) != 4:
+        raise ParseError(TOOL, f"{measurement.step} is no step of it")
+    return parts[1], parts[2], parts[3]
+
+
+def _of_runs(
+    measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]], leg: str, storage: Storage
+) -> Reading:
+    epoch, wanted, chosen = 0, measurement.labels.get("epoch"), []
+    beside = measurement.labels.get("beside", "nothing") != "nothing"
+    for run, own in proven:
+        epoch = 1 if run.dropped else epoch + 1
+        if wanted in (None, str(epoch)) and (len(run.jobs) > 1) == beside:
+            chosen.append((run, own))
+    if not chosen:
+        raise ParseError(TOOL, f"no run of epoch {wanted} in {leg}")
+    samples, companions = [], []
+    for run, own in chosen:
+        mine = [one for one in own if measurement.scope is not Scope.NODE or one.node in measurement.members]
+        if not mine or (measurement.scope is Scope.RACK and {one.node for one in own} != set(measurement.members)):
+            raise ParseError(TOOL, "other nodes than its own took part")
+        alone = len(run.jobs) == 1  # counters do not tell the bytes of two jobs apart
+        if alone and all(one.cold and one.counted is not None for one in mine) and measurement.metric not in FREE:
+            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine))
+        samples.append(VALUES[measurement.metric](mine))
+        companions.append(_companions(mine))
+    complete = {
+        name: tuple(run[name] for run in companions) for name in companions[0] if all(name in run for run in companions)
+    }
+    used = tuple(answer for run, _ in chosen for answer in run.answers.values())
+    runs = [run for run, _ in chosen]
+    conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], storage)
+    shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
+    if len(shares) == len(runs):
+        complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
+    return Reading(tuple(samples), used, conditions, complete)
+
+
+def _companions(figures: Sequence[Figures]) -> dict[str, float]:
+    """Numbers for the gates."""
+    numbers = {
+        "dataset_bytes": figures[0].part.answer.child("dataset").number("bytes"),
+        "client_ram_bytes": sum(one.part.answer.number("memory_bytes") for one in figures),
+        "bytes_read": sum(one.part.pipeline("bytes") for one in figures),
+        "application_bytes": sum(one.read for one in figures),
+    }
+    if all(one.counted is not None for one in figures):
+        numbers["counter_bytes"] = float(sum(one.counted or 0 for one in figures))
+    return numbers
+
+
+def _conditions(every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: str, storage: Storage) -> dict[str, Any]:
+    """How it was measured, and what bound the last run."""
+    last = every[-1]
+    config, dataset = last[0].part.config, last[0].part.answer.child("dataset")
+    bound = _bound(last)
+    steps = min(sum(one.part.answer.values["steps"]) // config["accelerators"] for own in every for one in own)
+    return {
+        "accelerator": "emulated: each batch takes the model's known time; no MLPerf result",
+        "job": {key: config[key] for key in _JOB},
+        "data": config["data"],
+        "gpus": len(last) * int(config["accelerators"]),
+        "nodes": len(last),
+        "steps": steps,
+        "cache": _cache(runs, storage),
+        "bound_by": bound.stage,
+        "bound_because": bound.because,
+        "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
+        f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
+        "programs": f"numpy {last[0].part.answer.string('numpy')}, Pillow {last[0].part.answer.string('pillow')}",
+    }
+
+
+def _bound(last: Sequence[Figures]) -> Bound:
+    """The stage that bound a run."""
+    config = last[0].part.config
+    counters = Counters(
+        _utilisation(last) / 100,
+        max(one.part.pipeline("first_s") / max(one.part.window_s + config["warmup_s"], 1e-9) for one in last),
+        sum(one.part.pipeline("read_s") for one in last),
+        sum(one.part.pipeline("decode_s") for one in last),
+        max(one.mean_cpu for one in last),
+        None,
+    )
+    return bound_by(counters)
+
+
+def _states(run: Run) -> list[State]:
+    return [run.state(node, BEFORE) for node in sorted(run.nodes)]
+
+
+def _cached(run: Run) -> float | None:
+    """Largest share of a node's listed files in its page cache at the start; None if unknown."""
+    shares = []
+    for state in _states(run):
+        listed = sum(file.size for file in state.client.files)
+        if state.client.cached_bytes is None or not listed:
+            return None
+        shares.append(state.client.cached_bytes / listed)
+    return max(shares)
+
+
+def _cache(runs: Sequence[Run], storage: Storage) -> str:
+    """``cold`` only if clients' caches were observed to be empty, and those of servers were dropped."""
+    if not all(run.dropped for run in runs):
+        return "as the epoch before left it"
+    shares = [_cached(run) for run in runs]
+    if any(share is None for share in shares):
+        return "unknown on clients"
+    if max(share or 0.0 for share in shares) >= _COLD:
+        return "warm on clients"
+    servers = storage.class_ == "local" or all(run.servers_dropped for run in runs)
+    return "cold" if servers else "cold on clients, unknown on servers"
+
+
+def _rate(figures: Sequence[Figures]) -> float:
+    return sum(one.part.rate for one in figures)
+
+
+def _of_sizing(
+    measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]], architecture: Architecture, storage: str
+) -> Reading:
+    """Per repetition: measured over predicted, or the share of the legs whose stage the model names."""
+    by_data: dict[str, list[list[Figures]]] = {}
+    for _, own in proven:
+        by_data.setdefault(str(own[0].part.config["data"]), []).append(own)
+    legs = [by_data.get(data, []) for data in ("memory", "undecoded", "storage")]
+    if not legs[0] or len({len(leg) for leg in legs}) > 1:
+        raise ParseError(TOOL, "the stages were not measured equally often")
+    samples, last = [], None
+    for memory, undecoded, whole in zip(*legs, strict=True):
+        last = predicted(architecture, measurement.labels["workload"], memory, undecoded)
+        alone = predicted(architecture, measurement.labels["workload"], memory, None)
+        if measurement.metric == "sizing.throughput_over_predicted":
+            samples.append(_rate(whole) / last.rate)
+        else:
+            named = [_bound(whole).stage == last.binds, _bound(memory).stage == alone.binds]
+            samples.append(sum(named) / len(named))
+    runs, every = [run for run, _ in proven], [own for _, own in proven]
+    conditions = _conditions(every, runs, storage, architecture.storage[storage])
+    if last is not None:
+        conditions |= {"predicted": last.stage, "predicted_rate": last.rate}
+    used = tuple(answer for run in runs for answer in run.answers.values())
+    return Reading(tuple(samples), used, conditions)
+
+
+def _spreads(rates: Sequence[tuple[int, float]]) -> list[float]:
+    """(max - min) / median over the placements, one per repetition."""
+    by_count: dict[int, list[float]] = {}
+    for count, rate in rates:
+        by_count.setdefault(count, []).append(rate)
+    if len(by_count) < 2 or len({len(own) for own in by_count.values()}) > 1:
+        raise ParseError(TOOL, f"placements on {sorted(by_count)} nodes were not run equally often")
+    return [(max(own) - min(own)) / median(own) for own in zip(*by_count.values(), strict=True)]
+
+
+def _losses(utilisations: Sequence[tuple[bool, float]]) -> list[float]:
+    """Points lost beside the other job, one per repetition."""
+    alone = [value for beside, value in utilisations if not beside]
+    together = [value for beside, value in utilisations if beside]
+    if not alone or len(alone) != len(together):
+        raise ParseError(TOOL, f"{len(alone)} runs alone, {len(together)} beside the other job")
+    return [max(0.0, before - after) for before, after in zip(alone, together, strict=True)]
+
+
+def _of_dataset(
+    metric: str, answers: Sequence[CommandResult], runs: Sequence[Run], architecture: Architecture, storage: str
+) -> Reading:
+    """Figures of the data set's own index, and of the memory of its clients."""
+    sealed = [answer for answer in answers if "/dataset_node.py seal " in answer.command]
+    if not sealed:
+        raise ParseError(TOOL, "no index of the data set")
+    try:
+        made: Made = made_of(answer_of(sealed[-1]))
+    except DataSetError as error:
+        raise ParseError(TOOL, str(error)) from None
+    used = (sealed[-1],)
+    conditions = {"dataset": made.text(storage)}
+    if metric == "ingest.dataset_bytes_per_sample":
+        return Reading((made.bytes / made.samples,), used, conditions)
+    if not runs:
+        raise ParseError(TOOL, "no run tells the memory of the clients")
+    parts = [runs[-1].part(node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
+    caches = sum(part.answer.number("memory_bytes", minimum=1.0) for part in parts)
+    sizing = architecture.sizing
+    if architecture.storage[storage].class_ != "local":
+        cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
+        if sizing is None or cache is None or cache.value is None:
+            raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
+        caches += sizing.unit.count * _bytes(cache.value, cache.unit)
+    return Reading((made.bytes / caches,), (*used, *(part.raw for part in parts)), conditions)
+
+
+def _bytes(value: float, unit: str) -> float:
+    return convert(value, unit, "B")

@@ -1,0 +1,83 @@
+"""What the sizing model predicts from measured stages, against the measured rate of the input pipeline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from rackproof.bench.ingest.runs import TOOL, Part
+from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, STORAGE
+from rackproof.core.architecture import Architecture
+from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
+from rackproof.core.sizing.model import StageName, first_epoch
+from rackproof.errors import SizingError
+from rackproof.parse import ParseError
+
+STAGES: Final[Mapping[StageName, str]] = {
+    StageName.GPU: ACCELERATOR,
+    StageName.CPU: DECODE,
+    StageName.NETWORK: NETWORK,
+    StageName.BANDWIDTH: STORAGE,
+}
+"""Stages of the model that a run can name."""
+_UNKNOWN: Final = (
+    *("port_rate", "connection_rate", "connection_slots", "unit.ports", "unit.port_rate", "unit.read_iops"),
+    *("unit.opens", "unit.unloaded_latency", "unit.loaded_latency"),
+)
+"""Inputs that are contained in the measured bandwidth."""
+
+
+class Leg(Protocol):
+    """One node of a run."""
+
+    @property
+    def part(self) -> Part: ...
+
+    @property
+    def storage_rate(self) -> float: ...
+
+
+class Prediction(NamedTuple):
+    rate: float
+    """Samples a second of all nodes."""
+    stage: str
+    """Of the model."""
+    binds: str
+    """The same as a run names it."""
+
+
+def predicted(
+    architecture: Architecture, workload: str, memory: Sequence[Leg], undecoded: Sequence[Leg] | None
+) -> Prediction:
+    """The model with the processor time of the leg from memory and the bandwidth of the leg that decodes nothing.
+    Without the latter the storage is unknown to it. Raises ParseError."""
+    first = memory[0].part
+    dataset = first.answer.child("dataset")
+    samples = sum(leg.part.pipeline("samples") for leg in memory)
+    cpu_s = sum(leg.part.pipeline("cpu_s") for leg in memory)
+    if not samples or not cpu_s:
+        raise ParseError(TOOL, "the leg from memory has decoded nothing")
+    cores = min(min(leg.part.answer.integer("processors", minimum=1) for leg in memory), int(first.config["workers"]))
+    measured: dict[str, float | None] = {
+        "nodes": float(len(memory)),
+        "gpus_per_node": float(first.config["accelerators"]),
+        "rate_per_gpu": float(first.config["batch"]) / float(first.config["step_s"]),
+        "cores_per_node": float(cores),
+        "cpu_time_per_sample": cpu_s / samples,
+        "sample_size": dataset.number("bytes", minimum=1.0) / dataset.number("samples", minimum=1.0),
+        "unit.count": 1.0,
+        "unit.read": sum(leg.storage_rate for leg in undecoded) if undecoded else None,
+        **{f"ceilings.{name}": 1.0 for name in ("gpu", "cpu", "network", "storage")},
+        **dict.fromkeys(_UNKNOWN),
+    }
+    try:
+        inputs: Inputs = inputs_of(architecture, [Choice(workload)])
+        for name, value in measured.items():
+            inputs = inputs.replaced(name, value)
+    except SizingError as error:
+        raise ParseError("sizing model", str(error)) from None
+    phase = first_epoch(inputs)
+    if phase.samples_per_s is None or not phase.binding:
+        raise ParseError("sizing model", "it knows no stage")
+    stage = phase.binding[0].name
+    return Prediction(phase.samples_per_s, stage.value, STAGES.get(stage, stage.value))

@@ -1,0 +1,275 @@
+"""Ingest: does the storage keep the accelerators busy? Real input pipelines, emulated accelerators, all nodes at once.
+
+``ingest_node.py`` runs on every node, from one moment by each node's own clock, whose offset is measured before. A job
+has one step for each number of nodes and each place of the data, so a killed run loses no finished leg. Data sets are
+made first, and found complete later. Mounts and counters are read before and after each run.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from rackproof.bench.ingest.datasets import DataSets, folder_of
+from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
+from rackproof.bench.user import HOME, BenchUsers
+from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
+from rackproof.core.clocks import Clock
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
+from rackproof.errors import DataSetError
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+
+PROGRAMS: Final = ("ingest_node.py", "accelerator_node.py", "samples_node.py", "records_node.py")
+MARGIN_S: Final = 120.0
+"""Seconds for the end of workers, and for the start of the program on a busy node."""
+PASS_S: Final = 3600.0
+"""Time limit in seconds of one pass over a data set."""
+STATE_S: Final = 120.0
+SETUP_S: Final = 10.0
+PRELOAD: Final = 64
+"""Samples that a worker holds in memory for a leg without storage."""
+SHOWN_SHARDS: Final = 16
+"""Shards of single files whose pages are looked for in the page cache."""
+_NODE: Final = ("cpu_time_per_sample", "cpu_utilisation")
+_BOTH: Final = ("samples_rate", "storage_bandwidth")
+
+Places = tuple[Measurement, ...]
+Runs = Sequence[tuple[int, tuple[str, ...], bool, int] | tuple[int, tuple[str, ...], bool, int, IngestData]]
+"""Runs of a leg: number of nodes, jobs that run together, whether caches are dropped before, accelerators of a node;
+and where the data comes from, if not from the leg's own place."""
+
+
+def plan(architecture: Architecture, profile: IngestProfile, rack: Rack) -> list[Step]:
+    """The steps of every job."""
+    nodes = [node.name for node in rack.group(profile.members)]
+    return [step for name in profile.jobs if nodes for step in _Job(architecture, profile, name, nodes).steps()]
+
+
+class _Job:
+    def __init__(self, architecture: Architecture, profile: IngestProfile, name: str, nodes: list[str]) -> None:
+        self.profile, self.name, self.nodes = profile, name, nodes
+        self.job: IngestJob = profile.jobs[name]
+        self.dataset: DataSet = profile.datasets[self.job.dataset]
+        self.storage: Storage = architecture.storage[self.dataset.storage]
+        self.training = self.job.kind == "training"
+
+    def steps(self) -> Iterator[Step]:
+        job, largest = self.job, len(self.nodes)
+        counts = [count for count in job.nodes or (largest,) if count <= largest]
+        for data in job.data:
+            if data is IngestData.STORAGE and job.epochs:
+                yield self._epochs()
+                continue
+            for count in counts:
+                yield self._leg(data, count, last=count == counts[-1])
+        placed = [count for count in job.placement if count <= largest]
+        if len(placed) > 1:
+            runs = [(count, (self.name,), True, job.accelerators // count) for count in placed] * job.runs
+            place = self._place("placement", "ingest.placement_spread", self.nodes, {"workload": job.workload})
+            yield self._step(
+                "placement", f"the same accelerators on {' and '.join(map(str, placed))} nodes", runs, (place,)
+            )
+        if job.beside is not None:
+            yield self._beside(job.beside)
+        if job.predict:
+            yield self._sizing()
+
+    def _leg(self, data: IngestData, count: int, last: bool) -> Step:
+        leg, nodes = f"{data.value}-{count}", self.nodes[:count]
+        places = [*self._places(leg, data.value, nodes)]
+        if data is IngestData.STORAGE and last and self.training:
+            own = {"workload": self.job.workload}
+            for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
+                places.append(self._place(leg, f"ingest.{metric}", nodes, own))
+        runs = [(count, (self.name,), True, self.job.accelerators)] * self.job.runs
+        return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places), data)
+
+    def _epochs(self) -> Step:
+        places: list[Measurement] = []
+        for epoch in range(1, self.job.epochs + 1):
+            places += self._places("epochs", "storage", self.nodes, str(epoch))
+            labels = self._labels("storage", len(self.nodes), str(epoch))
+            places += [self._place("epochs", "ingest.cache_hits", [node], labels) for node in self.nodes]
+        one = [(len(self.nodes), (self.name,), not epoch, self.job.accelerators) for epoch in range(self.job.epochs)]
+        return self._step("epochs", f"{self.job.epochs} epochs", one * self.job.runs, tuple(places))
+
+    def _beside(self, other: str) -> Step:
+        """Alone, then with the other job on the same nodes."""
+        count, accelerators = len(self.nodes), self.job.accelerators
+        own = (count, (self.name,), True, accelerators), (count, (self.name, other), True, accelerators)
+        metric = "mixed.accelerator_utilisation_loss" if self.training else "inference.latency_p99"
+        labels = {"workload": self.job.workload}
+        if not self.training:
+            labels["beside"] = self.profile.jobs[other].kind
+        place = self._place("beside", metric, self.nodes, labels)
+        return self._step("beside", f"alone and beside {other}", own * self.job.runs, (place,))
+
+    def _sizing(self) -> Step:
+        """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
+        count, one = len(self.nodes), (self.name,)
+        legs = (IngestData.MEMORY, IngestData.UNDECODED, IngestData.STORAGE)
+        runs = [(count, one, True, self.job.accelerators, data) for data in legs] * self.job.runs
+        places = tuple(
+            self._place("sizing", f"sizing.{metric}", self.nodes, {"workload": self.job.workload})
+            for metric in ("throughput_over_predicted", "bottleneck_agreement")
+        )
+        return self._step("sizing", "the sizing model's prediction", runs, places)
+
+    def _labels(self, data: str, count: int, epoch: str = "1") -> dict[str, str]:
+        protocol = "/".join(filter(None, (self.storage.fstype, self.storage.transport)))
+        return {
+            "workload": self.job.workload, "data": data, "storage": self.dataset.storage, "protocol": protocol,
+            "epoch": epoch, "gpus": str(count * self.job.accelerators), "nodes": str(count),
+            "format": self.dataset.format,
+        }  # fmt: skip
+
+    def _places(self, leg: str, data: str, nodes: Sequence[str], epoch: str = "1") -> Iterator[Measurement]:
+        labels = self._labels(data, len(nodes), epoch)
+        reads = data in ("storage", "undecoded")
+        if not self.training:
+            yield self._place(leg, "inference.samples_rate", nodes, labels)
+            for node in nodes:
+                yield self._place(leg, "inference.samples_rate", [node], labels, Scope.NODE)
+            if reads:
+                alone = {"workload": self.job.workload, "beside": "nothing"}
+                yield self._place(leg, "inference.latency_p99", nodes, alone)
+            return
+        metrics = ["samples_rate", "accelerator_utilisation"]
+        metrics += ["storage_bandwidth", "storage_bytes_per_sample"] if reads else []
+        for metric in metrics:
+            yield self._place(leg, f"ingest.{metric}", nodes, labels)
+        per_node = ("samples_rate", *(("storage_bandwidth",) if reads else ()), *(_NODE if data != "synthetic" else ()))
+        for metric in per_node:
+            for node in nodes:
+                yield self._place(leg, f"ingest.{metric}", [node], labels, Scope.NODE)
+
+    def _place(
+        self, leg: str, metric: str, nodes: Sequence[str], labels: Mapping[str, str], scope: Scope | None = None
+    ) -> Measurement:
+        scope = scope or (Scope.NODE if metric == "ingest.cache_hits" else Scope.RACK)
+        return expected(metric, scope, nodes, labels, self._id(leg))
+
+    def _id(self, leg: str) -> str:
+        return f"ingest/{self.dataset.storage}/{self.name}/{leg}"
+
+    def _step(self, leg: str, title: str, runs: Runs, places: Places, data: IngestData = IngestData.STORAGE) -> Step:
+        def execute(context: BenchContext) -> Iterator[Measurement]:
+            step = _IngestStep(context, self.profile, self.dataset.storage, self.storage, data)
+            return step.execute(runs, places)
+
+        run_s = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
+        return Step(
+            self._id(leg), f"{self.name} from {self.dataset.storage}: {title}", run_s * len(runs), places, execute
+        )
+
+
+class _IngestStep:
+    def __init__(
+        self, context: BenchContext, profile: IngestProfile, name: str, storage: Storage, data: IngestData
+    ) -> None:
+        self.context, self.session = context, context.session
+        self.profile, self.name, self.storage, self.data = profile, name, storage, data
+        self.nodes = [node.name for node in self.session.rack.group(profile.members)]
+        rack = self.session.rack
+        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
+
+    def execute(self, runs: Runs, places: Places) -> Iterator[Measurement]:
+        alive = self.session.alive(self.nodes, self.context.say)
+        why = ""
+        if gone := sorted(set(self.nodes) - set(alive)):
+            why = f"{', '.join(gone)} does not answer"
+        else:
+            try:
+                self._make(sorted({job for run in runs for job in run[1]}))
+                for count, jobs, drop, accelerators, *data in runs:
+                    self.data = data[0] if data else self.data
+                    if why := self._run(self.nodes[:count], jobs, drop, accelerators):
+                        break
+            except DataSetError as error:
+                why = str(error)
+        read = read_ingest(self.answers, self.session.architecture)
+        for place in places:
+            try:
+                yield unmeasured(place, why, outputs_of(self.answers)) if why else reading_of(place, read, NAME)
+            except ParseError as error:
+                yield unmeasured(place, str(error), outputs_of(self.answers))
+
+    def _make(self, jobs: Sequence[str]) -> None:
+        """Data sets and programs. Raises DataSetError."""
+        sets = DataSets.of(self.context)
+        for name in dict.fromkeys(self.profile.jobs[job].dataset for job in jobs):
+            made, answers = sets.make(name, self.profile.datasets[name], self.nodes)
+            self.answers += answers
+            self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
+        sets.ready(self.nodes, PROGRAMS)
+
+    def _run(self, nodes: Sequence[str], jobs: Sequence[str], drop: bool, accelerators: int) -> str:
+        """One run. Returns why it could not be started; what happens in it is the reader's."""
+        ask: Any = partial(drop_and_state if drop else state_after, self.storage, addresses=self.addresses)
+        folders = self._folders(self.profile.jobs[jobs[0]])
+        if drop:
+            answers = self._ask(dict.fromkeys(nodes, ask(folders)), STATE_S)
+            if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
+                return "; ".join(failed)
+            role = self.storage.server_role
+            self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
+        base_s = time.time() - time.monotonic()
+        clocks = self.session.fleet.each(nodes, lambda connection: connection.clock(base_s), "its clock")
+        if unread := [f"{node}: its clock was not read: {why}" for node, why in clocks.items() if isinstance(why, str)]:
+            return "; ".join(unread)
+        longest = max((self.profile.jobs[job] for job in jobs), key=lambda job: job.start_s)
+        begin_s = time.time() + longest.start_s
+        commands = {}
+        for number, node in enumerate(nodes):
+            clock: Clock = clocks[node]
+            start_at = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
+            texts = [
+                json.dumps(self._config(job, number, len(nodes), start_at, accelerators if job == jobs[0] else None))
+                for job in jobs
+            ]
+            run = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
+            commands[node] = f"{mounted(self.storage.mountpoints)}; {run}"
+        limit = max(job.seconds if not job.epochs else PASS_S for job in (self.profile.jobs[name] for name in jobs))
+        self._ask(commands, longest.start_s + longest.warmup_s + limit + MARGIN_S)
+        after = partial(state_after, self.storage, addresses=self.addresses)
+        self._ask(dict.fromkeys(nodes, after(folders)), STATE_S)
+        return ""
+
+    def _folders(self, job: IngestJob) -> list[str]:
+        """Folders whose files are looked for in the page cache."""
+        dataset = self.profile.datasets[job.dataset]
+        folder = folder_of(self.storage, job.dataset)
+        if dataset.format != "files":
+            return [folder]
+        shards = min(SHOWN_SHARDS, -(-dataset.samples // dataset.per_shard))
+        return [f"{folder}/shard-{shard:06d}" for shard in range(shards)]
+
+    def _config(self, name: str, node: int, nodes: int, start_at: float, accelerators: int | None) -> dict[str, Any]:
+        job = self.profile.jobs[name]
+        dataset = self.profile.datasets[job.dataset]
+        storage = self.session.architecture.storage[dataset.storage]
+        share = 1 if accelerators is None else job.accelerators // accelerators
+        return {
+            "job": name, "folders": [folder_of(storage, job.dataset, point) for point in storage.mountpoints],
+            "mountpoints": list(storage.mountpoints), "data": self.data.value, "node": node, "nodes": nodes,
+            "accelerators": accelerators or job.accelerators, "workers": max(1, job.workers // share),
+            "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop, "start_at": start_at,
+            "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
+            "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
+        }  # fmt: skip
+
+    def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
+        answers = self.session.run(commands, limit_s)
+        self.answers += answers.values()
+        return answers

@@ -1,0 +1,1 @@
+"""Links between nodes, and from clients to the servers of their storage."""

@@ -1,0 +1,248 @@
+"""Samples of links, with proof of their traffic by the port counters of both ends, and samples of pings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rackproof.bench.links.fan_in_reader import read_fan_in
+from rackproof.bench.links.figures import (
+    ATTEMPTS,
+    GPU_BANDWIDTH,
+    PROGRAMS,
+    RDMA_BANDWIDTH,
+    RDMA_RETRIES,
+    TO_STORAGE,
+    Figure,
+    figure_of,
+)
+from rackproof.bench.port_proof import (
+    by_interface,
+    by_rdma,
+    counters_of,
+    protected_priority,
+    prove,
+    prove_priority,
+    rdma_retries,
+    readings_of,
+)
+from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse.ping import Ping, parse_ping
+from rackproof.parse.port_counters import PortCounters
+from rackproof.remote.command import CommandResult
+from rackproof.remote.command import program as program_of
+
+NAME: Final = "links-proven"
+"""Recorded name of this reader."""
+LOSS, ROUND_TRIP = "link.loss", "link.round_trip"
+PINGS: Final = 200
+"""Packets per ping: a resolution of 0.5 % within a second."""
+TO: Final = "  # to "
+"""Comment at the end of a ping's command, before the peer's name."""
+
+Ends = tuple[PortCounters, PortCounters]
+"""Counters of server and client."""
+
+
+class _Run(NamedTuple):
+    values: dict[str, float]
+    """Values by metric."""
+    companions: dict[str, float]
+    conditions: Mapping[str, Any]
+
+
+@with_preamble
+def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per reliable run of a pair; the first member is the server, the second the client."""
+    by_node: dict[str, list[CommandResult]] = {}
+    for answer in answers:
+        by_node.setdefault(answer.node, []).append(answer)
+
+    def read(measurement: Measurement) -> Reading:
+        if measurement.metric in (LOSS, ROUND_TRIP):
+            return _ping(measurement, by_node.get(measurement.members[1], []))
+        if architecture.fabric is None:
+            raise ParseError("links", "the architecture has no fabric")
+        if measurement.metric == TO_STORAGE:
+            return read_fan_in(measurement, answers, architecture)
+        server, client = ends = _nodes(measurement, answers)
+        of_both = by_node.get(server, []), by_node.get(client, [])
+        return _link(measurement, ends, *of_both, architecture, architecture.fabric)
+
+    return read
+
+
+def _nodes(measurement: Measurement, answers: Sequence[CommandResult]) -> tuple[str, str]:
+    """Server and client. The number of an adapter is the client's; a comment of its command names the server."""
+    if measurement.scope is not Scope.NIC:
+        server, client = measurement.members
+        return server, client
+    client, _, nic = measurement.members[0].partition("/")
+    if nic != f"nic{measurement.labels.get('rail')}":
+        raise ParseError("links", f"expected the adapter of rail {measurement.labels.get('rail')}, actual {nic}")
+    servers = {a.command.partition(TO)[2] for a in answers if a.node == client and TO in a.command}
+    if len(servers) != 1:
+        raise ParseError("links", f"expected one partner of {client}, actual {len(servers)}")
+    return servers.pop(), client
+
+
+def _link(
+    measurement: Measurement,
+    nodes: tuple[str, str],
+    of_server: Sequence[CommandResult],
+    of_client: Sequence[CommandResult],
+    architecture: Architecture,
+    fabric: Fabric,
+) -> Reading:
+    program = PROGRAMS[measurement.metric]
+    answers = [a for a in of_client if not a.command.startswith("bind=") and program_of(a.command) == program]
+    if not answers:
+        raise ParseError(program, f"no run of it on {nodes[1]}")
+    if len({answer.command for answer in answers}) > 1:
+        raise ParseError(program, "its runs had different commands")
+    runs: list[_Run] = []
+    unreliable: list[Unreliable] = []
+    readings = [readings_of(of_server), readings_of(of_client)]
+    for number, answer in enumerate(answers):
+        try:
+            figure = figure_of(answer, architecture)
+        except Unreliable as error:
+            unreliable.append(error)
+            if len(unreliable) >= ATTEMPTS:
+                break
+            continue
+        unreliable.clear()
+        runs.append(_proven(program, measurement, nodes, figure, _ends(readings, number, len(answers)), fabric))
+    if unreliable:
+        times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
+        raise Unreliable(program, times + unreliable[-1].reason)
+    if any(measurement.metric not in run.values for run in runs):
+        raise ParseError(program, f"nothing counts {measurement.metric} here")
+    return Reading(
+        tuple(run.values[measurement.metric] for run in runs),
+        (*answers, *readings[0], *readings[1]),
+        _conditions(nodes, answers, runs),
+        {
+            name: tuple(run.companions[name] for run in runs if name in run.companions)
+            for name in sorted({name for run in runs for name in run.companions})
+        },
+    )
+
+
+def _conditions(nodes: tuple[str, str], answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
+    server, client = nodes
+    own: dict[str, Any] = {"server": server, "client": client, "command": answers[0].command}
+    if len(answers) > len(runs):
+        own["unreliable_runs"] = len(answers) - len(runs)
+    return own | dict(runs[0].conditions)
+
+
+def _ends(readings: Sequence[Sequence[CommandResult]], number: int, runs: int) -> tuple[Ends, Ends]:
+    """Counters of both ends, before and after a run."""
+    for of_node in readings:
+        if len(of_node) != runs + 1:
+            raise ParseError("port counters", f"expected {runs + 1} readings for {runs} runs, actual {len(of_node)}")
+    of_server, of_client = readings
+    before, after = ((counters_of(of_server[at]), counters_of(of_client[at])) for at in (number, number + 1))
+    return before, after
+
+
+def _proven(
+    program: str,
+    measurement: Measurement,
+    nodes: tuple[str, str],
+    figure: Figure,
+    ends: tuple[Ends, Ends],
+    fabric: Fabric,
+) -> _Run:
+    """Raises Mismatch if the ports of this rail did not carry the traffic that the tool reports."""
+    rail = _rail(measurement, fabric)
+    (server, client), (server_after, client_after) = ends
+    name = f"{fabric.interface_prefix}{rail}"
+    moved = [
+        by_rdma(before, after, fabric, rail) if figure.rdma else by_interface(before, after, name)
+        for before, after in ((server, server_after), (client, client_after))
+    ]
+    at_server, at_client = moved
+    ports = [f"{name} of {member}" for member in nodes]
+    prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
+    prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
+    for port, traffic in zip(ports, moved, strict=True):
+        prove(program, port, "sent", figure.packets, traffic.sent_packets, "packets")
+        prove(program, port, "received", figure.packets, traffic.received_packets, "packets")
+    priority = protected_priority(fabric)
+    # A latency test moves less than the port's background.
+    in_priority = {}
+    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, GPU_BANDWIDTH)):
+        needed = figure.payload_bytes
+        in_priority["priority_bytes"] = float(
+            min(
+                prove_priority(program, client, client_after, name, True, needed, priority),
+                prove_priority(program, server, server_after, name, False, needed, priority),
+            )
+        )
+    values = dict(figure.values)
+    companions = (
+        dict(figure.companions)
+        | in_priority
+        | {
+            "application_bytes": float(figure.payload_bytes),
+            "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
+        }
+    )
+    if figure.rdma:
+        device = f"{fabric.rdma_prefix}{rail}"
+        retries = [rdma_retries(before, after, device) for before, after in zip(*ends, strict=True)]
+        counted = [count for count in retries if count is not None]
+        if counted:
+            values[RDMA_RETRIES] = companions["rdma_retries"] = float(sum(counted))
+    return _Run(values, companions, figure.conditions)
+
+
+def _rail(measurement: Measurement, fabric: Fabric) -> int:
+    rail = measurement.labels.get("rail", "")
+    if not rail.isdigit() or int(rail) >= fabric.rails:
+        raise ParseError("links", f"expected a rail below {fabric.rails}, actual {rail[:20]!r}")
+    return int(rail)
+
+
+def _ping(measurement: Measurement, of_client: Sequence[CommandResult]) -> Reading:
+    """Loss in percent, or the minimum round trip in the metric's unit (us)."""
+    server, client = measurement.members
+    runs = [a for a in of_client if a.command.startswith("ping ") and a.command.endswith(f"{TO}{server}")]
+    if len(runs) != 1:
+        raise ParseError("ping", f"expected one run to {server} on {client}, actual {len(runs)}")
+    (answer,) = runs
+    if answer.rc not in (0, 1):  # 1: packets were lost
+        raise ParseError("ping", answer.why)
+    ping = parse_ping(answer.text)
+    if ping.duplicates:
+        raise ParseError("ping", f"{ping.duplicates} duplicate replies: a loop, or two nodes with one address")
+    times = [time for time in (ping.fastest_ms, ping.mean_ms, ping.slowest_ms) if time is not None]
+    if times != sorted(times):
+        raise ParseError("ping", f"round trips contradict each other: {'/'.join(map(str, times))} ms")
+    requested = re.search(r" -c (\d+) ", answer.command)
+    if requested is None or ping.sent != int(requested[1]):
+        raise Mismatch("ping", f"expected {requested[1] if requested else 'a number of'} packets, actual {ping.sent}")
+    return Reading(
+        (_ping_value(measurement.metric, ping),),
+        (answer,),
+        {"server": server, "client": client, "command": answer.command, "packets": ping.sent},
+        {
+            name: (value * 1e3,)
+            for name, value in (("round_trip_mean_us", ping.mean_ms), ("round_trip_slowest_us", ping.slowest_ms))
+            if value is not None
+        },
+    )
+
+
+def _ping_value(metric: str, ping: Ping) -> float:
+    if metric == LOSS:
+        return ping.lost_pct
+    if ping.fastest_ms is None:
+        raise ParseError("ping", f"no reply to {ping.sent} packets")
+    return ping.fastest_ms * 1e3

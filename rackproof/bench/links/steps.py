@@ -1,0 +1,315 @@
+"""Links between all pairs of nodes, per rail: loss, delay, ib_write_bw, ib_write_lat and iperf3."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from ipaddress import ip_interface
+
+from rackproof.bench.firewall import Firewall
+from rackproof.bench.links.figures import (
+    ATTEMPTS,
+    RDMA_BANDWIDTH,
+    RDMA_LATENCY,
+    RDMA_RETRIES,
+    TCP_BANDWIDTH,
+    TCP_RETRANSMITTED,
+    figure_of,
+)
+from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, TO, read_links
+from rackproof.bench.port_proof import protected_priority, reading_command
+from rackproof.bench.ports import at_port, wait_listening
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.user import BenchUsers
+from rackproof.core.architecture import Architecture, Fabric, LinkProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.pairing import each_once, rounds
+from rackproof.core.rack import Node, Rack
+from rackproof.errors import RemoteError
+from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.remote.command import CommandResult, program
+
+RDMA_PORT, TCP_PORT = 18515, 15201
+START_S = 8.0
+"""Time to connect and tear down, for the estimate, in seconds."""
+READING_S = 20
+"""Time limit of reading counters, in seconds."""
+PING_INTERVAL_S, PING_LIMIT_S = 0.005, 60
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a pair: the node's address on the rail. ``device``: interface that sockets are bound to if the route
+    to the peer may use another port."""
+
+    node: str
+    address: str
+    device: str | None
+    reading: str
+    """Command that reads the port's counters."""
+
+    @property
+    def bound(self) -> str:
+        """iperf3's options that bind to this end."""
+        device = f" --bind-dev {shlex.quote(self.device)}" if self.device else ""
+        return f"-B {shlex.quote(self.address)}{device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool: its metrics, the command lines of both ends, and its port."""
+
+    name: str
+    metrics: tuple[str, ...]
+    port: int
+    server: Callable[[End], str]
+    client: Callable[[End, End], str]
+    """Command of the client, from the server's end and the client's."""
+    seconds: float
+
+
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+    """One step per rail for loss and delay between all nodes, then one per rail, round and tool.
+
+    The pairs of a round run at once; each node is in one of them. With group testing each node is measured with one
+    other of the group.
+    """
+    fabric = architecture.fabric
+    if fabric is None:
+        return []
+    steps: list[Step] = []
+    names = [node.name for node in rack.group(group)]
+    schedule = rounds(names) if profile.groups is None else each_once(names)
+    chosen = {pair for pairs in schedule for pair in pairs}
+    for rail in range(fabric.rails):
+        steps += _loss_step(fabric, rail, rack, set(names) if profile.groups else set(), chosen)
+        for number, pairs in enumerate(schedule, 1):
+            for tool in _tools(fabric, profile, rail):
+                step = _step(fabric, tool, rail, number, pairs, profile.runs)
+                steps.append(replace(step, commands=_commands(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
+    return steps
+
+
+def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tuple[str, ...]:
+    """Of server and client; none without their addresses."""
+    server, client = (end_of(node, fabric, rail) for node in pair)
+    return (tool.server(server), tool.client(server, client)) if server and client else ()
+
+
+def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
+    device = f"{fabric.rdma_prefix}{rail}"
+    rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{traffic_class(fabric)}"
+    bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
+    latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
+    tcp = f"-p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
+    return [
+        Tool("rdma-bandwidth", (RDMA_BANDWIDTH, RDMA_RETRIES), RDMA_PORT,
+             lambda own: _bound(bandwidth, own), lambda peer, own: f"{bandwidth} {shlex.quote(peer.address)}",
+             profile.rdma_duration_s),
+        Tool("rdma-latency", (RDMA_LATENCY,), RDMA_PORT,
+             lambda own: _bound(latency, own), lambda peer, own: f"{latency} {shlex.quote(peer.address)}", 3.0),
+        Tool("tcp-bandwidth", (TCP_BANDWIDTH, TCP_RETRANSMITTED), TCP_PORT,
+             lambda own: iperf3_server(own, TCP_PORT),
+             lambda peer, own: f"iperf3 -c {shlex.quote(peer.address)} {own.bound} {tcp}",
+             profile.tcp_duration_s),
+    ]  # fmt: skip
+
+
+def iperf3_server(own: End, port: int) -> str:
+    """Command of iperf3's server for one test, bound to this end."""
+    return f"iperf3 -s -1 -p {port} {own.bound}"
+
+
+def traffic_class(fabric: Fabric) -> str:
+    """perftest's options that put its traffic into the priority with PFC, as the architecture's applications do.
+
+    Its queue pairs take their own traffic class, and not the node's default, which is the connection manager's.
+    """
+    priority, lossless = protected_priority(fabric), fabric.lossless
+    if priority is None or lossless is None:
+        return ""
+    if lossless.trust != "dscp":
+        return f" --sl={priority}"
+    class_ = lossless.traffic_class if lossless.traffic_class is not None else lossless.tos
+    return f" --tclass={class_}" if class_ is not None else ""
+
+
+def _bound(command: str, own: End) -> str:
+    """perftest's server, bound to this end for the exchange of parameters where its version can be (since 4.5)."""
+    bind = f"bind=--bind_source_ip={shlex.quote(own.address)}"
+    return f"bind=; ! {command.split()[0]} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; exec {command} $bind"
+
+
+def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
+    """The node's end of a rail; None without an address in the inventory.
+
+    With two rails in one subnet and without a routing table per rail, the kernel may send from this rail's address
+    through the other port: sockets are then bound to the device as well.
+    """
+    address, port = node.fabric_address(rail), f"{fabric.interface_prefix}{rail}"
+    if address is None:
+        return None
+    networks = [ip_interface(str(entry)).network for entry in node.data.get("fabric_addresses") or ()]
+    shared = networks.count(networks[rail]) > 1 and not fabric.rail_tables
+    reading = reading_command(fabric, [rail], protected_priority(fabric) is not None)
+    return End(node.name, address, port if shared else None, reading)
+
+
+def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tuple[str, str]], runs: int) -> Step:
+    id_ = f"links/rail{rail}/round{number}/{tool.name}"
+    places = {
+        pair: [expected(metric, Scope.PAIR, pair, {"rail": str(rail)}, id_) for metric in tool.metrics]
+        for pair in pairs
+    }
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        ready, absent = ready_pairs(context, pairs)
+        for pair, gone in absent.items():
+            yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
+        lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
+        for pair in [pair for pair in ready if set(pair) & set(lost)]:
+            ready.remove(pair)
+            reason = "; ".join(lost[name] for name in pair if name in lost)
+            yield from (unmeasured(place, reason) for place in places[pair])
+        ends = {}
+        for pair in list(ready):
+            server, client = (end_of(context.session.rack.node(name), fabric, rail) for name in pair)
+            if server and client:
+                ends[pair] = (server, client)
+                continue
+            ready.remove(pair)
+            reason = f"{pair[1] if server else pair[0]}: the inventory gives no fabric address for rail {rail}"
+            yield from (unmeasured(place, reason) for place in places[pair])
+        Firewall.of(context).close([name for pair in ready for name in pair], [tool.port])
+        if ready:
+            with ThreadPoolExecutor(max_workers=len(ready)) as pool:
+                for measured in pool.map(
+                    lambda pair: measure_pair(context, tool, ends[pair], places[pair], runs), ready
+                ):
+                    yield from measured
+
+    title = f"{tool.name.replace('-', ' ')}, rail {rail}, round {number}"
+    expects = tuple(place for of_pair in places.values() for place in of_pair)
+    return Step(id_, title, runs * (tool.seconds + START_S), expects, execute)
+
+
+def ready_pairs(
+    context: BenchContext, pairs: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], dict[tuple[str, str], str]]:
+    """Pairs whose nodes answer, and the silent nodes of the other pairs."""
+    alive = set(context.session.alive(sorted({name for pair in pairs for name in pair}), context.say))
+    absent = {pair: ", ".join(sorted(set(pair) - alive)) for pair in pairs if not set(pair) <= alive}
+    return [pair for pair in pairs if pair not in absent], absent
+
+
+def measure_pair(
+    context: BenchContext, tool: Tool, ends: tuple[End, End], places: Sequence[Measurement], runs: int
+) -> list[Measurement]:
+    """All runs of one pair: the first node is the server, the second the client.
+
+    The counters of both ports are read before the first run and after each run. A run with unreliable figures is
+    repeated, and its output stays in the evidence.
+    """
+    session = context.session
+    server, client = ends
+    answers: list[CommandResult] = []
+    try:
+        reading = {end.node: end.reading for end in ends}
+        answers += session.run(reading, READING_S).values()
+        for _ in range(runs):
+            for _ in range(ATTEMPTS):
+                result = _once(context, tool, server, client)
+                answers += [result, *session.run(reading, READING_S).values()]
+                if not _unreliable(result, session.architecture):
+                    break
+            if not result.ok:
+                break
+    except RemoteError as error:
+        return [unmeasured(place, str(error), outputs_of(answers)) for place in places]
+    return [_read(place, answers, session.architecture) for place in places]
+
+
+def _unreliable(result: CommandResult, architecture: Architecture) -> bool:
+    """Whether a run is worth another attempt."""
+    try:
+        figure_of(result, architecture)
+    except Unreliable:
+        return True
+    except ParseError:
+        return False
+    return False
+
+
+def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Architecture) -> Measurement:
+    """The measurement with its number, or with the reason why there is none, a failed run first."""
+    client = place.members[-1].partition("/")[0]
+    for answer in answers:
+        if answer.node == client and answer.rc != 0 and not answer.command.startswith("ping "):
+            return unmeasured(place, f"{client}: {program(answer.command)}: {answer.why}", outputs_of(answers))
+    try:
+        return reading_of(place, read_links(answers, architecture), NAME)
+    except (Mismatch, Unreliable) as error:
+        return unmeasured(place, f"{client}: {error}", outputs_of(answers))
+    except ParseError as error:
+        return unmeasured(place, f"{client}: unreadable output: {error}", outputs_of(answers))
+
+
+def _once(context: BenchContext, tool: Tool, server: End, client: End) -> CommandResult:
+    limit = tool.seconds + 45
+    session, users = context.session, BenchUsers.of(context)
+    account = users[server.node]
+    with session.serving(server.node, tool.server(server), limit + 30, account.prefix) as process:
+        wait_listening(session.fleet[server.node], process, at_port(tool.port, account))
+        return session.run_on(client.node, tool.client(server, client), limit, user=users[client.node].prefix)
+
+
+def _loss_step(fabric: Fabric, rail: int, rack: Rack, group: set[str], chosen: set[tuple[str, str]]) -> Iterator[Step]:
+    """Loss and delay between all nodes with an address on the rail, including storage servers.
+
+    Of pairs within ``group`` only those in ``chosen``, as (a, b) or (b, a).
+    """
+    nodes = [node.name for node in rack.nodes if node.fabric_address(rail)]
+    every = [
+        [pair for pair in pairs if not group.issuperset(pair) or pair in chosen or pair[::-1] in chosen]
+        for pairs in rounds(nodes)
+    ]
+    schedule = [pairs for pairs in every if pairs]
+    if not schedule:
+        return
+    id_ = f"loss/rail{rail}"
+    places = {
+        pair: [expected(metric, Scope.PAIR, pair, {"rail": str(rail)}, id_) for metric in (LOSS, ROUND_TRIP)]
+        for pairs in schedule
+        for pair in pairs
+    }
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        session = context.session
+        _, absent = ready_pairs(context, list(places))
+        for pair, gone in absent.items():
+            yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
+        for pairs in schedule:
+            commands = {
+                client: ping(fabric, rail, session.rack.node(server))
+                for server, client in pairs
+                if (server, client) not in absent
+            }
+            answers = session.run(commands, PING_LIMIT_S) if commands else {}
+            for server, client in pairs:
+                for place in places[server, client] if client in answers else ():
+                    yield _read(place, [answers[client]], session.architecture)
+
+    title = f"loss and delay between {len(nodes)} nodes, rail {rail}"
+    expects = tuple(place for of_pair in places.values() for place in of_pair)
+    command = ping(fabric, rail, rack.node(schedule[0][0][0]))
+    yield Step(id_, title, len(schedule) * (PINGS * PING_INTERVAL_S + 3.0), expects, execute, commands=(command,))
+
+
+def ping(fabric: Fabric, rail: int, peer: Node) -> str:
+    """Command that pings a peer over a rail; a comment names the peer."""
+    port, address = f"{fabric.interface_prefix}{rail}", peer.fabric_address(rail) or ""
+    options = f"-n -q -c {PINGS} -i {PING_INTERVAL_S:g} -W 2 -I {shlex.quote(port)}"
+    return f"ping {options} {shlex.quote(address)}{TO}{peer.name}"

@@ -1,0 +1,1 @@
+"""Storage: fio on every client, and the proof of what it measured."""

@@ -1,0 +1,129 @@
+"""Bytes in counters other than fio's during a run: of mounts, client, device and ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rackproof.bench.storage.proof import mounts_of, nfs_of
+from rackproof.bench.storage.runs import State
+from rackproof.core.architecture import Storage
+from rackproof.parse import ParseError
+from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
+
+UNTOLD = ("gpfs", "fuse.daos")
+"""Types of file systems whose clients tell only what they could use, see ``parse.client_transfer``."""
+_COUNTED = 0.97
+"""Minimum share of fio's bytes in a counter: read-ahead and other programs only add to it."""
+
+
+class Counted(NamedTuple):
+    """Counted bytes, by counter."""
+
+    exact: int | None
+    """Count of the mount, client or device, without headers; None without such a counter."""
+    others: Mapping[str, int]
+    """Counts of all counters by name."""
+    unread: str = ""
+    """Why a counter could not be read."""
+
+    def check(self, moved: int, tool: str = "fio") -> None:
+        """Raises ParseError if a counter has less than the bytes that ``tool`` reports."""
+        for counter, count in self.others.items():
+            if count < moved * _COUNTED:
+                raise ParseError(tool, f"it says that it moved {moved} B, {counter} counted {count} B")
+
+    @property
+    def text(self) -> str:
+        """Sources of the counts, for the reader of a report."""
+        counted = f"by {' and '.join(self.others)}" if self.others else ""
+        not_proven = f"not proven: {self.unread or 'nothing counts them'}" if self.exact is None else ""
+        return "; ".join(filter(None, (counted, not_proven)))
+
+
+def counted_bytes(storage: Storage, before: State, after: State, *, writes: bool) -> Counted:
+    """Counts between two states of a client."""
+    if storage.class_ == "local":
+        pair = [s.client.device_written_bytes if writes else s.client.device_read_bytes for s in (before, after)]
+        return _exactly("the device", None if pair[0] is None or pair[1] is None else pair[1] - pair[0])
+    if storage.class_ == "nfs":
+        return _exactly("the mount", _by_mounts(storage, before, after, writes))
+    ports = carried_bytes(storage, before, after, writes)
+    try:
+        exact = _by_client(storage, before, after, writes)
+    except ParseError as error:
+        return Counted(None, ports, str(error))
+    return Counted(exact, ({} if exact is None else {"the client": exact}) | ports)
+
+
+def _exactly(counter: str, count: int | None) -> Counted:
+    return Counted(count, {} if count is None else {counter: count})
+
+
+def _by_mounts(storage: Storage, before: State, after: State, writes: bool) -> int:
+    """Count of the mounts; those that share a superblock share its counters. Raises ParseError without it."""
+    superblocks = {mount.mountpoint: mount.device for mount in mounts_of(storage, before) if mount is not None}
+    total, counted = 0, set()
+    for old, new in zip(nfs_of(storage, before), nfs_of(storage, after), strict=True):
+        if superblocks.get(old.mountpoint) in counted:
+            continue
+        counted.add(superblocks.get(old.mountpoint))
+        pair = [m.server_written_bytes if writes else m.server_read_bytes for m in (old, new)]
+        if pair[0] is None or pair[1] is None:
+            raise ParseError("mountstats", f"{old.mountpoint} has no count of bytes")
+        total += pair[1] - pair[0]
+    return total
+
+
+def _by_client(storage: Storage, before: State, after: State, writes: bool) -> int | None:
+    """Count of a parallel file system's client; None without counters. Raises ParseError for useless ones.
+
+    CephFS of Linux 6.12 (Debian 13) counts buffered reads as requests of 0 B, so that the ports alone tell their bytes.
+    """
+    old, new = before.client.counters, after.client.counters
+    if old is None or new is None:
+        return None
+    source = next((mount.source for mount in mounts_of(storage, before) if mount is not None), "")
+    first, last = (bytes_in(storage, answer, source) for answer in (old, new))
+    requests = (last.reads or 0) - (first.reads or 0)
+    if not writes and requests > 0 and last.read == first.read:
+        raise ParseError(storage.fstype, f"the client counted {requests} reads as 0 B")
+    return _growth(first, last, writes)
+
+
+def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -> dict[str, int]:
+    """Traffic of the node's ports by counter, with headers and other traffic; empty without a usable counter.
+
+    Only RDMA devices count RDMA; only adapters with counters of the wire count DPDK, which WEKA uses. Raises
+    ParseError, also where these counters are the only proof of a required RDMA, and there are none.
+    """
+    answers = (before.client.ports, after.client.ports)
+    of_ports = storage.transport == "rdma" and storage.fstype in UNTOLD
+    if answers[0] is None or answers[1] is None:
+        if of_ports:
+            raise _no_proof(storage, "the node's ports carry a server's bytes, too")
+        return {}
+    old, new = (port_bytes_in(answer) for answer in answers if answer is not None)
+    kernel = _grown("the node's ports", old.kernel, new.kernel, writes)
+    if storage.fstype == "wekafs":
+        return _grown("the node's adapters", old.wire, new.wire, writes)
+    rdma = _grown("the node's RDMA devices", old.rdma, new.rdma, writes)
+    if of_ports and not rdma:
+        raise _no_proof(storage, "no RDMA device counts bytes")
+    if storage.transport is None:
+        return max(kernel, rdma, key=lambda counts: sum(counts.values()))
+    return rdma or kernel if storage.transport == "rdma" else kernel
+
+
+def _no_proof(storage: Storage, why: str) -> ParseError:
+    return ParseError(
+        "port counters", f"the client of {storage.fstype} does not tell which transport it uses, and {why}"
+    )
+
+
+def _grown(counter: str, old: Moved | None, new: Moved | None, writes: bool) -> dict[str, int]:
+    return {} if old is None or new is None else {counter: _growth(old, new, writes)}
+
+
+def _growth(old: Moved, new: Moved, writes: bool) -> int:
+    return new.written - old.written if writes else new.read - old.read

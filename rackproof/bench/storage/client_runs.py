@@ -1,0 +1,145 @@
+"""Clients of one storage in one step: their files, runs of fio with the state before and after, and who was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from rackproof.bench.step import BenchContext, Step
+from rackproof.bench.storage.commands import DROP, drop_and_state, folders_of, state_after
+from rackproof.bench.storage.fio_clients import FioClients
+from rackproof.bench.storage.layout import Layouts
+from rackproof.bench.storage.proof import mount_fault
+from rackproof.core.architecture import Storage
+from rackproof.core.evidence import Measurement
+from rackproof.core.fiojob import Layout, command_line
+from rackproof.remote.command import CommandResult
+
+SETUP_S = 10.0
+MARGIN_S = 120.0
+"""Seconds for requests in flight at the end, and for the last fsync."""
+
+JobFile = Callable[[str], str]
+"""Job file of a client, from its directories (fio's ``directory``)."""
+
+
+def fio_step(
+    storage: Storage,
+    names: Sequence[str],
+    places: Sequence[Measurement],
+    title: str,
+    seconds: float,
+    execute: Callable[[BenchContext], Iterable[Measurement]],
+    *job_files: JobFile,
+) -> Step:
+    """A step whose dry run shows its first client's runs."""
+    folders = ":".join(folders_of(storage, names[0])) if names else ""
+    commands = tuple(command_line(job_file(folders)) for job_file in job_files)
+    return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands)
+
+
+class StorageClients:
+    """``lost``: why clients have no result, by node. ``answers``: those of this step for the reader, in order.
+
+    ``owners``: whose files a client uses in a run, where they are not its own.
+    """
+
+    def __init__(
+        self,
+        context: BenchContext,
+        name: str,
+        storage: Storage,
+        layout: Layout,
+        clients: list[str],
+        owners: Mapping[str, str] | None = None,
+    ) -> None:
+        self.session = context.session
+        self.name, self.storage, self.layout, self.clients = name, storage, layout, clients
+        self.fio, self.layouts = FioClients(context), Layouts.of(context)
+        rack = self.session.rack
+        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.owners = owners or {}
+        self._own: list[CommandResult] = []
+        self.lost: dict[str, str] = {}
+
+    @property
+    def answers(self) -> list[CommandResult]:
+        """Answers for the reader, in order: those of the runs that wrote the files, then this step's."""
+        return [*self.layouts.answers(self.name), *self._own]
+
+    @property
+    def ready(self) -> list[str]:
+        return [node for node in self.clients if node not in self.lost]
+
+    def write_files(self) -> None:
+        """Write missing files, only on mounts that are the architecture's."""
+        missing = self.layouts.missing(self.clients, self._directories)
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        for node, answer in self._ask({node: ask(self._directories(node)) for node in missing}).items():
+            if (why := mount_fault(self.storage, answer)) is not None:
+                self.lost[node] = f"{node}: {why}"
+        missing = [node for node in missing if node not in self.lost]
+        self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
+
+    def spend_files(self) -> None:
+        """Say that a run has given the files another content."""
+        self.layouts.spend(self.clients, self._directories)
+
+    def run(self, nodes: list[str], job_file: JobFile, seconds: float, *, again: bool = True) -> list[str]:
+        """One run, repeated without clients that failed and may have disturbed the others. Returns its clients.
+
+        Without ``again`` a run that loses clients is the last one: the load would not be the same. A client that read
+        other bytes than were written has a result.
+        """
+        asked = len(nodes)
+        while nodes := self._prepare(nodes):
+            if len(nodes) < asked and not again:
+                break
+            answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
+            self._own.append(answer)
+            lost = self.fio.lost(answer, nodes)
+            lost = self._read_state(nodes) | lost
+            if not lost:
+                return nodes
+            self.lost |= lost
+            if not again:
+                break
+            nodes = [node for node in nodes if node not in lost]
+        return []
+
+    def _prepare(self, nodes: list[str]) -> list[str]:
+        """Start fio's servers, drop caches on clients and servers, read the clients' state. Returns ready clients."""
+        for node, why in self.fio.servers.ensure(nodes).items():
+            if why is not None:
+                self.lost[node] = why
+        ask = partial(drop_and_state, self.storage, addresses=self.addresses)
+        commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
+        for node, answer in self._ask(commands).items():
+            if not answer.ok:
+                self.lost[node] = f"{node}: {answer.why}"
+        role = self.storage.server_role
+        self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
+        return [node for node in nodes if node not in self.lost]
+
+    def _read_state(self, nodes: list[str]) -> dict[str, str]:
+        """Read the clients' state after a run. Returns the reasons of silent clients."""
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        answers = self._ask({node: ask(self._used(node)) for node in nodes})
+        return {
+            node: f"{node}: lost during the measurement: {answer.why}"
+            for node, answer in answers.items()
+            if answer.rc is None
+        }
+
+    def _ask(self, commands: dict[str, str]) -> dict[str, CommandResult]:
+        answers = self.session.run(commands, 60)
+        self._own += answers.values()
+        return answers
+
+    def _used(self, node: str) -> tuple[str, ...]:
+        """Directories of the files that a run reads and writes."""
+        return self._directories(self.owners.get(node, node))
+
+    def _directories(self, node: str) -> tuple[str, ...]:
+        """One directory per mount of the storage; fio distributes its processes over them."""
+        return folders_of(self.storage, node)

@@ -1,0 +1,150 @@
+"""Observed conditions of a storage measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.fio_launch import workload
+from rackproof.bench.storage.proof import mounts_of, nfs_of
+from rackproof.bench.storage.runs import Run, State
+from rackproof.core.architecture import Storage
+from rackproof.parse import ParseError
+from rackproof.parse.answer import Answer
+from rackproof.parse.client_transfer import transports_in
+
+OWN_CACHE = ("gpfs", "fuse.daos")
+"""File systems whose clients have their own cache besides the page cache: GPFS's pagepool, dfuse."""
+SERVER_CACHE = ("ceph",)
+"""File systems whose servers have their own cache besides the page cache, which the kit drops: BlueStore."""
+_COLD = 0.01
+_BYPASSED = 0.10
+"""Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
+
+
+def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, asked: int) -> dict[str, Any]:
+    """Conditions of all runs of these clients; the worst one counts."""
+    launch = runs[-1].launch
+    job = launch.jobs[nodes[0]]
+    pairs = [(run.state(node, BEFORE), run.state(node, AFTER)) for run in runs for node in nodes]
+    dataset = int(job["size"]) * int(job["numjobs"])
+    start = _worst([_start(before, dataset) for before, _ in pairs])
+    bypassed = _bypassed(pairs, dataset)
+    servers = _servers(runs, storage)
+    own = storage.fstype in OWN_CACHE
+    conditions = {
+        "io": "buffered" if job.get("direct") != "1" or bypassed is False else "O_DIRECT",
+        "cache": _cache(storage, None if own else start, servers),
+        "client_cache": f"unknown: {storage.fstype} has a cache of its own" if own else _client(start, bypassed),
+        "server_cache": servers,
+        "clients": len(launch.clients),
+        "clients_asked": asked,
+        "fio": launch.result.version,
+        "mount": mounts_text(storage, [before for before, _ in pairs]),
+        "files": "written completely before, fallocate=none",
+        "layout": _layout(runs, nodes),
+        "workload": workload(job, len(runs)),
+    }
+    if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
+        texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
+        conditions["bytes"] = "; ".join(dict.fromkeys(texts))
+    return conditions
+
+
+def _start(before: State, dataset: int) -> float | None:
+    """Share of the files in the page cache at the start, at most the whole page cache; None if unknown."""
+    cached, page_cache = before.client.cached_bytes, before.client.page_cache_bytes
+    if cached is not None:
+        return cached / dataset
+    if page_cache is not None and page_cache < _COLD * dataset:
+        return page_cache / dataset
+    return None
+
+
+def cached_at_start(before: State, dataset: int) -> float | None:
+    """Bytes of the files in the page cache at the start, or a proven upper bound; None if unknown."""
+    share = _start(before, dataset)
+    return None if share is None else share * dataset
+
+
+def _worst(shares: Sequence[float | None]) -> float | None:
+    return None if None in shares else max((share for share in shares if share is not None), default=None)
+
+
+def _bypassed(pairs: Sequence[tuple[State, State]], dataset: int) -> bool | None:
+    """Whether O_DIRECT had its effect: the files are not in the page cache afterwards. None if unknown."""
+    answers = [_passed_by(before, after, dataset) for before, after in pairs]
+    return False if False in answers else None if None in answers else True
+
+
+def _passed_by(before: State, after: State, dataset: int) -> bool | None:
+    if after.client.cached_bytes is not None:
+        return after.client.cached_bytes < _BYPASSED * dataset
+    old, new = before.client.page_cache_bytes, after.client.page_cache_bytes
+    if old is None or new is None:
+        return None
+    # The node's whole page cache: other programs use it as well, so growth proves nothing.
+    return True if new - old < _BYPASSED * dataset else None
+
+
+def _client(start: float | None, bypassed: bool | None) -> str:
+    if start is None:
+        at_start = "not observed at the start"
+    elif start < _COLD:
+        at_start = "empty at the start"
+    else:
+        at_start = f"{100 * start:.0f} % of the files cached at the start"
+    during = {True: "bypassed", False: "used although O_DIRECT was asked for", None: "its use not observed"}[bypassed]
+    return f"dropped before, {at_start}, {during}"
+
+
+def _servers(runs: Sequence[Run], storage: Storage) -> str:
+    if storage.class_ == "local":
+        return "none"
+    if not all(run.servers_dropped for run in runs):
+        return "unknown"
+    return "page cache dropped before, own cache unknown" if storage.fstype in SERVER_CACHE else "dropped before"
+
+
+def _cache(storage: Storage, start: float | None, servers: str) -> str:
+    """``cold`` only if the clients' caches were observed to be empty and the servers' were dropped."""
+    if start is None or start >= _COLD:
+        return "unknown on clients" if start is None else "warm on clients"
+    return "cold" if servers in ("none", "dropped before") else "cold on clients, unknown on servers"
+
+
+def mounts_text(storage: Storage, states: Sequence[State]) -> str:
+    """Source and type of the mounts, and transport and connections of NFS."""
+    texts = []
+    for state in states:
+        nfs = {mount.mountpoint: mount for mount in nfs_of(storage, state)}
+        for mount in mounts_of(storage, state):
+            if mount is None:
+                continue
+            text = f"{mount.source} on {mount.mountpoint}, {mount.fstype}"
+            if (own := nfs.get(mount.mountpoint)) is not None:
+                text += f", {own.protocol or 'several transports'}, {own.connections} connections"
+            elif state.client.transport is not None:
+                text += f", {_transport(storage, state.client.transport)}"
+            texts.append(text)
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _transport(storage: Storage, answer: Answer) -> str:
+    try:
+        return ", ".join(sorted(transports_in(storage, answer))) or "transport not proven: no connection to a server"
+    except ParseError as error:
+        return f"transport not proven: {error}"
+
+
+def _layout(runs: Sequence[Run], nodes: Sequence[str]) -> Mapping[str, Any]:
+    """Bytes of each client's files, and seconds that the slowest client took to write them."""
+    layouts = [layout for node in nodes if (layout := runs[-1].layout(node)) is not None]
+    entries = [launch.entries[owner] for owner, launch in layouts]
+    writes = [entry.write for entry in entries if entry.write is not None]
+    return {
+        "bytes": max((write.io_bytes for write in writes), default=0),
+        "seconds": round(max((write.runtime_ms for write in writes), default=0) / 1000, 1),
+    }

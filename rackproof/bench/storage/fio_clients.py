@@ -1,0 +1,117 @@
+"""One run of fio on several clients at once, and the errors of clients without a result."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rackproof.bench.relay import Relay, socket_of
+from rackproof.bench.step import BenchContext
+from rackproof.bench.storage.fio_launch import found_damage
+from rackproof.bench.storage.fio_servers import FioServers
+from rackproof.bench.user import BenchUsers
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError, fio
+from rackproof.remote.command import CommandResult
+
+_SHOWN = 3
+"""Maximum number of fio's lines in a reason."""
+
+
+class FioClients:
+    """fio in client/server mode. The first client is the launcher; its command removes the temporary job files."""
+
+    def __init__(self, context: BenchContext) -> None:
+        self._session, self._users, self._relay = context.session, BenchUsers.of(context), Relay.of(context)
+        self.servers = FioServers.of(context)
+
+    def launch(self, nodes: Sequence[str], job: Callable[[str], str], limit_s: float) -> CommandResult:
+        """Run fio. ``job`` returns the job file of a node."""
+        command = launch_command({node: job(node) for node in nodes})
+        try:
+            self._relay.listen(nodes[0], nodes)
+        except RemoteError as error:
+            return self._session.record(CommandResult(nodes[0], command, None, error=error.reason))
+        return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix)
+
+    def lost(self, answer: CommandResult, nodes: Sequence[str]) -> dict[str, str]:
+        """Why clients have no result, by node. If some no longer answer, only these are to blame."""
+        if answer.rc is None:
+            answers = self._session.fleet.reachable(nodes)
+            dead = {name: f"{name}: lost during the measurement: {why}" for name, why in answers.items() if why}
+            if dead:
+                return dead
+        return failures(answer, {socket_of(node): node for node in nodes})
+
+
+def launch_command(jobs: Mapping[str, str]) -> str:
+    """Command that runs fio on all clients. ``jobs``: job file by node."""
+    parts = [f'printf %s {shlex.quote(text)} > "$d/{node}.fio"' for node, text in jobs.items()]
+    arguments = [f'--client=sock:{socket_of(node)} "$d/{node}.fio"' for node in jobs]
+    run = f"fio --eta=never --output-format=json {' '.join(arguments)}"
+    return f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {run}"
+
+
+def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str]:
+    """Why clients have no result, by node. ``clients``: nodes by socket. The exit status takes precedence."""
+    nodes = list(clients.values())
+    lines = (*fio.complaints(answer.text), *fio.complaints(answer.stderr.decode(errors="replace")))
+    messages = [replace(own, host=clients.get(own.host or "", own.host)) for own in lines]
+    try:
+        entries = {clients.get(entry.client or ""): entry for entry in fio.parse_fio(answer.stdout).jobs}
+    except ParseError as error:
+        why = answer.why if not answer.ok else f"unreadable output: {error}"
+        own = {node: words for node in nodes if (words := _words(messages, node, nodes))}
+        if own:
+            status = "" if answer.ok else f" ({answer.why})"
+            return {node: f"{node}: {_without_result(messages, node, nodes)}{status}" for node in nodes}
+        launcher = [text for text in _of_launcher(messages) if text not in why]
+        return dict.fromkeys(nodes, "; ".join([f"fio on {answer.node}: {why}", *launcher[:_SHOWN]]))
+    lost = {}
+    for node in nodes:
+        entry, words = entries.get(node), _words(messages, node, nodes)
+        if entry is None:
+            lost[node] = f"{node}: {_without_result(messages, node, nodes)}"
+        elif entry.error and not found_damage(entry):
+            lost[node] = f"{node}: fio error {entry.error}" + (f": {words}" if words else "")
+        elif words and not any(moved.io_bytes for moved in (entry.read, entry.write, entry.mixed) if moved is not None):
+            lost[node] = f"{node}: fio moved no byte: {words}"
+    if not lost and not answer.ok and not any(found_damage(entry) for entry in entries.values()):
+        return dict.fromkeys(nodes, f"fio on {answer.node}: {answer.why}")
+    return lost
+
+
+_OTHER_VERSION = "client/server version mismatch"
+"""Of fio's launcher, which does not name the client."""
+
+
+def _without_result(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:
+    """Why a client has no result: its own messages, otherwise the launcher's."""
+    if words := _words(messages, node, nodes):
+        return f"fio: {words}"
+    launcher = _of_launcher(messages)
+    if mismatch := next((text for text in launcher if text.startswith(_OTHER_VERSION)), None):
+        return f"fio: {mismatch}: install one version of fio on all clients"
+    return "; ".join(["fio returned no result for it", *launcher[:_SHOWN]])
+
+
+def _of_launcher(messages: Sequence[fio.Message]) -> list[str]:
+    """The launcher's messages, not repeated."""
+    return list(dict.fromkeys(message.text for message in messages if message.host is None))
+
+
+def _words(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:
+    """Messages of a node's fio, and of hosts whose name is not a node's."""
+    named = {name.split(".")[0] for name in nodes}
+    own = [
+        message.text
+        for message in messages
+        if message.host is not None
+        and (_short(message.host) == node.split(".")[0] or _short(message.host) not in named)
+    ]
+    return "; ".join(own[:_SHOWN])
+
+
+def _short(host: str) -> str:
+    return host.split(".")[0]

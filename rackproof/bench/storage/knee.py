@@ -1,0 +1,108 @@
+"""The knee of a storage: random reads with more and more requests in flight, then at rising rates (Poisson arrivals).
+
+Each load is one run of fio on all clients with the proof of every other run; ``core.knee`` chooses the next load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
+from rackproof.bench.storage.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, measured_step
+from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.runs import runs_of
+from rackproof.core.architecture import FioJob, KneeProfile, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import Layout, render
+from rackproof.core.knee import LoadStep, Search, closed_loop, open_loop, peak_of, smallest
+from rackproof.core.rack import fold
+from rackproof.core.wording import counted
+from rackproof.parse import ParseError
+
+_LOADS = 21
+"""Typical number of loads of both searches together."""
+
+Render = Callable[[int], tuple[FioJob, str, int | None]]
+"""fio's job at a load, its name, and the arrivals of each process."""
+
+
+def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clients: list[str]) -> Step:
+    """The step of one storage."""
+    id_ = f"storage/{name}/knee"
+    labels = {"storage": name, "block_bytes": str(profile.block_bytes)}
+    places = [expected(metric, Scope.RACK, clients, labels, id_) for metric in KNEE]
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        return _Searches(StorageClients(context, name, storage, layout, clients), profile).execute(places)
+
+    seconds = profile.runs * _LOADS * (profile.runtime_s + profile.ramp_s + SETUP_S)
+    who = counted(len(clients), "client", "clients at once")
+    title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {who}"
+    lowest = partial(render, job_name(name, 1, CLOSED, 1, profile), profile.job.model_copy(update={"numjobs": 1}))
+    return fio_step(storage, clients, places, title, seconds, execute, lowest)
+
+
+class _Searches:
+    def __init__(self, clients: StorageClients, profile: KneeProfile) -> None:
+        self.clients, self.profile = clients, profile
+
+    def execute(self, places: list[Measurement]) -> Iterator[Measurement]:
+        clients, why = self.clients, ""
+        clients.write_files()
+        try:
+            for number in range(1, self.profile.runs + 1):
+                self._both(number)
+        except ParseError as error:
+            why = str(error)
+        if clients.lost:
+            reasons = "; ".join(clients.lost[node] for node in sorted(clients.lost))
+            why = f"{fold(clients.lost)} missing: {reasons}"
+        answers = clients.answers
+        read = read_storage(answers, clients.session.architecture)
+        raw = outputs_of(run.launch.answer for run in runs_of(answers))
+        for place in places:
+            try:
+                yield unmeasured(place, why, raw) if clients.lost else reading_of(place, read, NAME)
+            except ParseError as error:
+                yield unmeasured(place, why or str(error), raw)
+
+    def _both(self, number: int) -> None:
+        """One search with requests in flight, and one with rates. Raises ParseError for an unusable run."""
+        profile, count = self.profile, len(self.clients.clients)
+
+        def closed(load: int) -> tuple[FioJob, str, int | None]:
+            used = min(load, profile.processes)
+            job = profile.job.model_copy(update={"numjobs": used, "iodepth": load // used})
+            return job, job_name(self.clients.name, number, CLOSED, load, profile), None
+
+        steps = self._search(closed_loop(profile.processes, profile.most_outstanding), closed)
+        if not steps:
+            return
+        peak = peak_of(smallest(steps)).rate
+
+        def opened(percent: int) -> tuple[FioJob, str, int | None]:
+            used, arrivals = arrivals_of(peak, percent, count, profile.processes)
+            depth = max(1, profile.most_outstanding // used)
+            job = profile.job.model_copy(update={"numjobs": used, "iodepth": depth})
+            return job, job_name(self.clients.name, number, OPEN, percent, profile), arrivals
+
+        self._search(open_loop(), opened)
+
+    def _search(self, search: Search, job_of: Render) -> list[LoadStep]:
+        """All steps; none once a client is lost, because its load would be missing. Raises ParseError."""
+        clients, profile, steps = self.clients, self.profile, list[LoadStep]()
+        while not clients.lost and (load := search.next(steps)) is not None:
+            job, name, arrivals = job_of(load)
+            clients.run(
+                clients.clients,
+                partial(render, name, job, arrivals=arrivals),
+                profile.runtime_s + profile.ramp_s,
+                again=False,
+            )
+            if not clients.lost:
+                run = runs_of(clients.answers)[-1]
+                steps.append(measured_step(run, clients.clients, clients.storage).step)
+        return [] if clients.lost else steps

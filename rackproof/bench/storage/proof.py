@@ -1,0 +1,151 @@
+"""Proofs of a run of fio without which its number does not count. All functions raise ParseError with both values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rackproof.bench.storage.commands import BEFORE
+from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
+from rackproof.bench.storage.runs import Run, State, state_in
+from rackproof.core.architecture import Storage
+from rackproof.core.fiojob import TEST_FILE
+from rackproof.parse import ParseError, client_transfer, fio, mounted
+from rackproof.parse.mounts import Mount, NfsMount
+from rackproof.remote.command import CommandResult
+
+_SHORTEST = 0.98
+"""Minimum share of the requested duration, and of the requested fsyncs: fio's timer may end a little early."""
+_TOGETHER = 0.02
+"""Relative tolerance between dependent numbers of one result."""
+_ALLOCATED = 0.95
+"""Minimum share of a file's size in allocated blocks, which have file systems' own units."""
+
+
+def check_options(entry: fio.JobResult, requested: Mapping[str, str]) -> None:
+    """fio reports the requested options."""
+    if not entry.options:
+        raise ParseError("fio", "does not report the options of its job; version 3 or newer does")
+    if entry.jobname != requested["name"]:
+        raise ParseError("fio", f"expected job {requested['name']}, actual {entry.jobname}")
+    for option, value in requested.items():
+        if option != "name" and entry.options.get(option) != value:
+            raise ParseError("fio", f"expected {option}={value}, actual {entry.options.get(option, 'not set')}")
+
+
+def check_result(entry: fio.JobResult, requested: Mapping[str, str]) -> fio.Direction:
+    """The requested direction, with the requested duration and block size, and nothing in the other direction."""
+    writes = requested["rw"] == "write"
+    moved, other = (entry.write, entry.read) if writes else (entry.read, entry.write)
+    if moved is None or not moved.io_bytes:
+        raise ParseError("fio", f"it has not {'written' if writes else 'read'} anything")
+    if other is not None and other.io_bytes:
+        raise ParseError(
+            "fio", f"expected {requested['rw']} only, actual {other.io_bytes} B in the other direction too"
+        )
+    if requested.get("time_based") == "1" and moved.runtime_ms < int(requested["runtime"]) * 1000 * _SHORTEST:
+        raise ParseError("fio", f"expected a run of {requested['runtime']} s, actual {moved.runtime_ms / 1000:g} s")
+    by_count = (moved.total_ios or 0) * int(requested["bs"])
+    if not _equal(by_count, moved.io_bytes):
+        actual = moved.io_bytes / moved.total_ios if moved.total_ios else 0
+        raise ParseError("fio", f"expected blocks of {requested['bs']} B, actual {actual:g} B")
+    if requested.get("fsync") == "1" and (entry.syncs or 0) < (moved.total_ios or 0) * _SHORTEST:
+        raise ParseError("fio", f"expected an fsync after each of {moved.total_ios} writes, actual {entry.syncs or 0}")
+    return consistent(moved)
+
+
+def _equal(a: float, b: float) -> bool:
+    return abs(a - b) <= _TOGETHER * max(a, b)
+
+
+def check_layout(run: Run, node: str, requested: Mapping[str, str]) -> None:
+    """All bytes that the run may read were written before, by fio's count and by the files' sizes."""
+    if requested["name"].endswith(suffix_of(SHARED)) and len(_directories(run)) > 1:
+        raise ParseError("fio", "expected one file for all clients, actual several")
+    if (written := run.layout(node)) is None:
+        raise ParseError("fio", "nothing wrote its files before")
+    owner, layout = written
+    check_written(layout.answer, layout.entries.get(owner), layout.jobs[owner], requested)
+    for line in run.launch.result.messages:
+        if "Laying out IO file" in line:
+            raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
+
+
+def _directories(run: Run) -> set[str]:
+    return {job["directory"] for job in run.launch.jobs.values()}
+
+
+def check_written(
+    answer: CommandResult, entry: fio.JobResult | None, job: Mapping[str, str], requested: Mapping[str, str]
+) -> None:
+    """A run of fio, ``job``, wrote all bytes of the files of a later job, ``requested``."""
+    if not answer.ok:
+        raise ParseError("fio", f"its files were not written: {answer.why}")
+    if entry is None or entry.error:
+        raise ParseError("fio", "its files were not written")
+    check_options(entry, job)
+    expected = int(job["size"]) * int(job["numjobs"])
+    actual = entry.write.io_bytes if entry.write else 0
+    if actual != expected or job.get("rw") != "write" or job.get("fallocate") != "none":
+        raise ParseError("fio", f"expected files of {expected} B written completely, actual {actual} B")
+    smaller = any(int(job[key]) < int(requested[key]) for key in ("size", "numjobs"))
+    if job["directory"] != requested["directory"] or smaller:
+        raise ParseError("fio", "other files than its own were written before")
+
+
+def check_files(state: State, requested: Mapping[str, str]) -> None:
+    """The job's files have their size and are allocated completely."""
+    folders = requested["directory"].split(":")
+    size, files = int(requested["size"]), {file.path: file for file in state.client.files}
+    for number in range(int(requested["numjobs"])):
+        path = f"{folders[number % len(folders)]}/{TEST_FILE}.{number}"
+        file = files.get(path)
+        if file is None or file.size < size:
+            raise ParseError("stat", f"{path}: expected {size} B, actual {f'{file.size} B' if file else 'no file'}")
+        if file.allocated < size * _ALLOCATED:
+            raise ParseError("stat", f"{path}: expected {size} B written, actual {file.allocated} B allocated")
+
+
+def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]:
+    """The storage's mounts are the architecture's. Returns them."""
+    client = state.client
+    faults = mounted.type_faults(storage, client.mounts)
+    mounts = tuple(mount for mount in mounts_of(storage, state) if mount is not None)
+    if not faults:
+        faults = [
+            *mounted.bind_faults(mounts),
+            *mounted.source_faults(storage, mounts, state.addresses, client.device, client.daemons),
+            *mounted.option_faults(storage, mounts),
+            *mounted.port_faults(storage, mounts),
+        ]
+    if not faults and storage.class_ == "nfs":
+        nfs = nfs_of(storage, state)
+        if len(nfs) < len(mounts):
+            raise ParseError("mountstats", f"{when} the run: no statistics of {storage.mountpoint}")
+        faults = [*mounted.transport_faults(storage, nfs), *mounted.connection_faults(storage, nfs)]
+    if not faults and storage.class_ == "parallel" and storage.transport is not None:
+        if client.transport is None:
+            raise ParseError("mount", f"{when} the run: the client was not asked for its transport")
+        used = client_transfer.transports_in(storage, client.transport)
+        faults = client_transfer.transport_faults(storage, used, idle=when == BEFORE)
+    if faults:
+        raise ParseError("mount", f"{when} the run: {'; '.join(faults)}")
+    return mounts
+
+
+def mount_fault(storage: Storage, answer: CommandResult) -> str | None:
+    """Why a client's mounts differ from the architecture's, from the answer with its state; None: they do not."""
+    try:
+        check_mounts(storage, state_in(answer, BEFORE), BEFORE)
+    except ParseError as error:
+        return str(error)
+    return None
+
+
+def mounts_of(storage: Storage, state: State) -> tuple[Mount | None, ...]:
+    return mounted.mounts_in(state.client.mounts, storage)
+
+
+def nfs_of(storage: Storage, state: State) -> tuple[NfsMount, ...]:
+    """NFS mounts of the storage; the visible ones where several are stacked."""
+    by_point = {mount.mountpoint: mount for mount in state.client.nfs}
+    return tuple(by_point[point] for point in storage.mountpoints if point in by_point)

@@ -1,0 +1,125 @@
+"""Samples of storage, with proof of what was measured.
+
+A number counts only if fio succeeded, reports the requested options and duration, and moved bytes that the mount, the
+client, the device or the node's ports counted as well; if its files were completely written before; and if mounts and
+transport were the architecture's immediately before and after the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
+
+from rackproof.bench.reading import Read, Reading
+from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
+from rackproof.bench.storage.conditions import conditions_of
+from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
+from rackproof.bench.storage.integrity_reader import read_integrity
+from rackproof.bench.storage.knee_reader import KNEE, read_knee
+from rackproof.bench.storage.result import Proven, messages_of, proven
+from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+
+CLIENTS = "clients"
+"""Label of the rack's numbers of a profile with several numbers of clients."""
+NAME = "fio-proven"
+"""Recorded name of this reader."""
+_SUMMED = (*ADD_UP, "counter_bytes")
+
+
+def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
+    """One sample per run. ``answers`` include those of the runs that wrote the files, also of earlier steps."""
+    every = runs_of(answers)
+    runs = last_with_same_clients(every)
+    results_by_client: dict[tuple[int, str], Proven | ParseError] = {}
+
+    def result_of(number: int, node: str, storage: Storage) -> Proven:
+        """The client's result, read once for all of its metrics."""
+        if (number, node) not in results_by_client:
+            try:
+                results_by_client[number, node] = proven(runs[number], node, storage)
+            except ParseError as error:
+                results_by_client[number, node] = error
+        result = results_by_client[number, node]
+        if isinstance(result, ParseError):
+            raise result
+        return result
+
+    def read(measurement: Measurement) -> Reading:
+        if not runs:
+            raise ParseError("fio", "no run of it")
+        if out_of_order(every):
+            raise ParseError("fio", "its outputs are not in the order of its runs")
+        storage = architecture.storage[measurement.labels["storage"]]
+        if measurement.metric in KNEE:
+            return read_knee(every, measurement, storage)
+        if measurement.metric in CHECKPOINT:
+            return read_checkpoint(every, measurement, storage)
+        if measurement.metric == DAMAGE:
+            return read_integrity(every, measurement, storage)
+        nodes = list(measurement.members)
+        samples, companions, shares = [], [], []
+        asked = measurement.labels.get(CLIENTS)
+        if asked is not None and asked != str(len(nodes)):
+            raise ParseError("fio", f"expected {asked} clients, actual {len(nodes)}")
+        for number, run in enumerate(runs):
+            if not run.launch.answer.ok:
+                raise ParseError("fio", run.launch.answer.why)
+            if measurement.scope is not Scope.NODE and set(run.launch.entries) != set(nodes):
+                raise ParseError("fio", "it reports other clients than took part")
+            check_job(run.launch, nodes, measurement)
+            results = [result_of(number, node, storage) for node in nodes]
+            values = [_value(result, measurement.metric) for result in results]
+            samples.append(sum(values))
+            shares.append(values)
+            companions.append(_sum(results, single=measurement.scope is Scope.NODE))
+            if measurement.metric == SHARED:
+                companions[-1]["dataset_bytes"] = results[0].companions[
+                    "dataset_bytes"
+                ]  # one file, however many read it
+        complete = {
+            name: tuple(run[name] for run in companions)
+            for name in companions[0]
+            if all(name in run for run in companions)
+        }
+        used = tuple(run.launch.answer for run in every)
+        conditions = conditions_of(runs, nodes, storage, len(every[0].before))
+        if asked is not None:
+            conditions["fairness"] = _fairness(nodes, shares)
+        if messages := messages_of(runs):
+            conditions["fio_said"] = messages
+        return Reading(tuple(samples), used, conditions, complete)
+
+    return read
+
+
+def _fairness(nodes: Sequence[str], runs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """The slowest client over the mean of all, by their medians over the runs."""
+    medians = [median(values) for values in zip(*runs, strict=True)]
+    slowest = min(range(len(nodes)), key=lambda number: medians[number])
+    share = medians[slowest] / fmean(medians) if any(medians) else 0.0
+    return {"slowest": nodes[slowest], "slowest_over_mean": round(share, 4)}
+
+
+def _value(result: Proven, metric: str) -> float:
+    if metric in ("storage.random_read_iops", SYNCED):
+        return result.moved.iops
+    if metric == "storage.random_read_latency":
+        if result.moved.clat_ns is None:
+            raise ParseError("fio", "no completion latency")
+        return result.moved.clat_ns / 1e3
+    if metric not in WORKLOADS:
+        raise ParseError("fio", f"it does not measure {metric}")
+    return result.moved.bandwidth_bytes_per_s / 1e6
+
+
+def _sum(results: Sequence[Proven], *, single: bool) -> dict[str, float]:
+    """Companions of one client, or the sums over all clients."""
+    clients = [dict(result.companions) for result in results]
+    if single:
+        return clients[0]
+    return {name: sum(c[name] for c in clients) for name in _SUMMED if all(name in c for c in clients)}

@@ -1,0 +1,76 @@
+"""The proven result of one client in one run of fio, with the numbers for the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.conditions import cached_at_start
+from rackproof.bench.storage.fio_launch import CACHED, RAM
+from rackproof.bench.storage.proof import check_files, check_layout, check_mounts, check_options, check_result
+from rackproof.bench.storage.runs import Run
+from rackproof.core.architecture import Storage
+from rackproof.parse import ParseError, fio
+
+
+@dataclass(frozen=True)
+class Proven:
+    """The proven result of one client in one run."""
+
+    entry: fio.JobResult
+    moved: fio.Direction
+    companions: Mapping[str, float]
+
+
+def proven(run: Run, node: str, storage: Storage) -> Proven:
+    """The result of a client. Raises ParseError for one without proof."""
+    launch = run.launch
+    entry = launch.entries.get(node)
+    if entry is None:
+        raise ParseError("fio", f"no result of {node}")
+    if entry.error:
+        raise ParseError("fio", f"error {entry.error} on {node}")
+    requested = launch.jobs[node]
+    before, after = run.state(node, BEFORE), run.state(node, AFTER)
+    check_mounts(storage, before, BEFORE)
+    check_mounts(storage, after, AFTER)
+    check_options(entry, requested)
+    moved = check_result(entry, requested)
+    check_layout(run, node, requested)
+    check_files(before, requested)
+    counted = counted_bytes(storage, before, after, writes=requested["rw"] == "write")
+    counted.check(moved.io_bytes)
+
+    dataset = float(int(requested["size"]) * int(requested["numjobs"]))
+    numbers = {
+        "dataset_bytes": dataset,
+        "outstanding": float(int(requested["iodepth"]) * int(requested["numjobs"])),
+        "application_bytes": float(moved.io_bytes),
+        "iops": moved.iops,
+    }
+    if moved.lat_ns is not None and "fsync" not in requested:  # Little's law needs the total latency, from submission
+        numbers["latency_s"] = moved.lat_ns / 1e9
+    if before.client.ram_bytes is not None:
+        numbers[RAM] = float(before.client.ram_bytes)
+    if (cached := cached_at_start(before, int(dataset))) is not None:
+        numbers[CACHED] = cached
+    if counted.exact is not None and "ramp_time" not in requested:  # fio does not count the ramp
+        numbers["counter_bytes"] = float(counted.exact)
+    return Proven(entry, moved, numbers)
+
+
+def whole(run: Run, node: str, storage: Storage) -> Proven:
+    """The result of a client that moved every byte of its files once. Raises ParseError."""
+    result, job = proven(run, node, storage), run.launch.jobs[node]
+    size = int(job["size"]) * int(job["numjobs"])
+    if result.moved.io_bytes != size:
+        raise ParseError("fio", f"expected {size} B of {node}'s files, actual {result.moved.io_bytes} B")
+    return result
+
+
+def messages_of(runs: Sequence[Run]) -> list[str]:
+    """fio's messages that a normal run does not have."""
+    lines = [line for run in runs for line in fio.complaints(run.launch.answer.text)]
+    return list(dict.fromkeys(f"{line.host}: {line.text}" if line.host else line.text for line in lines))[:20]

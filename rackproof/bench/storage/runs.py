@@ -1,0 +1,109 @@
+"""Runs of fio in a step's answers, with the clients' state before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
+from rackproof.bench.storage.fio_launch import BORROWED, Launch, launches
+from rackproof.bench.storage.layout import SUFFIX
+from rackproof.parse import ParseError
+from rackproof.parse.client_state import ClientState, parse_client_state
+from rackproof.remote.command import CommandResult
+
+
+@dataclass(frozen=True)
+class State:
+    """A client's state, and the expected addresses of NFS servers."""
+
+    client: ClientState
+    addresses: tuple[str, ...]
+
+
+@dataclass
+class Run:
+    """One run of fio on several clients."""
+
+    launch: Launch
+    before: Mapping[str, CommandResult]
+    """State by node, after caches were dropped."""
+    drops: tuple[CommandResult, ...]
+    """Answers of servers that dropped their caches."""
+    layouts: Mapping[tuple[str, str], Launch]
+    """Last run before this one that wrote the files, by node and directory."""
+    after: dict[str, CommandResult] = field(default_factory=dict)
+
+    @property
+    def servers_dropped(self) -> bool | None:
+        """Whether all servers dropped their caches; None without a command on servers."""
+        return all(answer.ok for answer in self.drops) if self.drops else None
+
+    def layout(self, node: str) -> tuple[str, Launch] | None:
+        """The client that wrote the files which a node's job uses, and the run that did; None if nothing wrote them.
+
+        It is the node itself, except in runs that read the files of others.
+        """
+        job = self.launch.jobs[node]
+        directory = job["directory"]
+        owners = [node]
+        if job["name"].endswith(BORROWED):
+            owners = [owner for owner, written in self.layouts if written == directory]
+        return next(
+            ((owner, self.layouts[owner, directory]) for owner in owners if (owner, directory) in self.layouts), None
+        )
+
+    def state(self, node: str, when: str) -> State:
+        """State of a node. Raises ParseError if it is unknown."""
+        answer = (self.before if when == BEFORE else self.after).get(node)
+        if answer is None:
+            raise ParseError("client state", f"{node} was not asked {when} the run")
+        return state_in(answer, when)
+
+
+def state_in(answer: CommandResult, when: str) -> State:
+    """Parse a client's state. Raises ParseError."""
+    if not answer.ok:
+        raise ParseError("client state", f"{when} the run: {answer.why}")
+    asked = state_of(answer.command)
+    return State(parse_client_state(answer.stdout), asked[1] if asked else ())
+
+
+def is_layout(command: str) -> bool:
+    """Whether a command writes files that later steps of the storage read."""
+    return f"{SUFFIX}]" in command and "--client=" in command
+
+
+def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
+    """All measured runs, in order."""
+    runs: list[Run] = []
+    layouts: dict[tuple[str, str], Launch] = {}
+    before: dict[str, CommandResult] = {}
+    drops: list[CommandResult] = []
+    for answer in answers:
+        if asked := state_of(answer.command):
+            if asked[0] == BEFORE:
+                before[answer.node] = answer
+            elif asked[0] == AFTER and runs:
+                runs[-1].after[answer.node] = answer
+        elif answer.command == DROP:
+            drops.append(answer)
+        else:
+            for launch in launches([answer]):
+                if is_layout(answer.command):
+                    layouts |= {(node, job["directory"]): launch for node, job in launch.jobs.items()}
+                else:
+                    runs.append(Run(launch, before, tuple(drops), dict(layouts)))
+                    before, drops = {}, []
+    return runs
+
+
+def last_with_same_clients(runs: Sequence[Run]) -> list[Run]:
+    """Runs with the clients of the last run; runs before a client was lost do not count."""
+    return [run for run in runs if run.launch.clients == runs[-1].launch.clients]
+
+
+def out_of_order(runs: Sequence[Run]) -> bool:
+    """Whether fio's times contradict the order of the runs, except failed ones."""
+    times = [run.launch.result.timestamp_ms or 0 for run in runs if run.launch.answer.ok]
+    return times != sorted(times)

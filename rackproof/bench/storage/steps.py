@@ -1,0 +1,137 @@
+"""Storage: fio on every client at once, in fio's own client/server mode.
+
+The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
+together and returns one JSON document with an entry per client. Numbers are fio's, to the last digit. The first step of
+a storage writes the files completely. Caches are dropped before every run, and mounts are read before and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage import checkpoint, integrity, knee
+from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
+from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
+from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
+from rackproof.bench.storage.runs import runs_of
+from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import Layout, layout_of, render
+from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
+from rackproof.parse import ParseError
+
+ORDER = ("write", "read", "randread")
+
+
+def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
+    """One step per storage and workload, per number of clients, and per knee."""
+    steps: list[Step] = []
+    if not profile.every_job:
+        return steps
+    layout = layout_of(profile.every_job)
+    for name in profile.storages or tuple(architecture.storage):
+        storage = architecture.storage[name]
+        clients = [n.name for role in storage.client_roles for n in rack.group(role)]
+        for rw in ORDER:
+            if rw in profile.jobs:
+                job, scaled = profile.jobs[rw], rw in profile.scale_out
+                places = _places(name, job, _METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
+                steps.append(_step(storage, job, layout, clients, places))
+                for count in scale_points(len(clients)) if scaled else ():
+                    id_ = f"storage/{name}/{rw}-{count}-of-{len(clients)}-clients"
+                    places = _places(name, job, _METRICS[rw], clients[:count], id_, scaled=True)
+                    of_rack = {key: place for key, place in places.items() if place.scope is Scope.RACK}
+                    steps.append(_step(storage, job, layout, clients[:count], of_rack))
+        for job in profile.random_reads:
+            id_ = f"storage/{name}/randread-{job.block_bytes}"
+            places = _places(name, job, ("storage.random_read_bandwidth",), clients, id_, scaled=False)
+            steps.append(_step(storage, job, layout, clients, places))
+        if profile.shared_file and storage.class_ != "local":
+            places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
+            steps.append(_step(storage, profile.shared_file, layout, clients, places))
+        if profile.synced_writes:
+            places = _places(name, profile.synced_writes, (SYNCED,), clients, f"storage/{name}/synced", scaled=False)
+            steps.append(_step(storage, profile.synced_writes, layout, clients, places))
+        if profile.checkpoint:
+            steps.append(checkpoint.step(name, storage, profile.checkpoint, layout, clients))
+        if profile.integrity:
+            steps.append(integrity.step(name, storage, profile.integrity, layout, clients))
+        if profile.knee:
+            steps.append(knee.step(name, storage, profile.knee, layout, clients))
+    return steps
+
+
+def scale_points(clients: int) -> tuple[int, ...]:
+    """1, 2, 4 … below the number of clients."""
+    return tuple(1 << power for power in range((clients - 1).bit_length()))
+
+
+_METRICS = {
+    "read": ("storage.read_bandwidth",),
+    "write": ("storage.write_bandwidth",),
+    "randread": ("storage.random_read_iops", "storage.random_read_latency"),
+}
+
+
+def _places(
+    name: str, job: FioJob, metrics: Iterable[str], clients: list[str], step: str, *, scaled: bool
+) -> dict[tuple[str, str], Measurement]:
+    """Measurements of one job by (metric, node); node ``""`` is the rack's sum.
+
+    With ``scaled`` the sum has the label ``clients``: there is one for each number of them.
+    """
+    labels = {"storage": name, "block_bytes": str(job.block_bytes)}
+    of_rack = labels | ({CLIENTS: str(len(clients))} if scaled else {})
+    places = {}
+    for metric in metrics:
+        for node in clients:
+            places[metric, node] = expected(metric, Scope.NODE, [node], labels, step)
+        if metric != "storage.random_read_latency":
+            places[metric, ""] = expected(metric, Scope.RACK, clients, of_rack, step)
+    return places
+
+
+def _step(
+    storage: Storage, job: FioJob, layout: Layout, names: list[str], places: dict[tuple[str, str], Measurement]
+) -> Step:
+    first = next(iter(places.values()))
+    name = first.labels["storage"]
+    shared, synced = first.metric == SHARED, first.metric == SYNCED
+    job_file = partial(render, f"{name}-{suffix_of(first.metric)}", job, synced=synced)
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        owners = dict.fromkeys(names, names[0]) if shared else None
+        clients = StorageClients(context, name, storage, layout, names, owners)
+        clients.write_files()
+        nodes = clients.ready
+        for _ in range(job.runs):
+            nodes = clients.run(nodes, job_file, job.runtime_s + job.ramp_s)
+            if not nodes:
+                break
+        yield from _results(clients, places)
+
+    seconds = job.runs * (job.runtime_s + job.ramp_s + SETUP_S)
+    who = counted(len(names), "client", "clients at once")
+    kind = "shared read" if shared else "write and fsync" if synced else job.rw
+    title = f"{name}: {kind} of {job.block_bytes} B from {who}"
+    return fio_step(storage, names, list(places.values()), title, seconds, execute, job_file)
+
+
+def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
+    lost = clients.lost
+    why = "; ".join(lost[node] for node in sorted(lost)) or "fio gave no number"
+    answers = clients.answers
+    read = read_storage(answers, clients.session.architecture)
+    raw = outputs_of(run.launch.answer for run in runs_of(answers))
+    for (_, node), place in places.items():
+        if node in lost or (not node and lost):
+            yield unmeasured(place, lost.get(node) or why, raw)
+            continue
+        try:
+            yield reading_of(place, read, NAME)
+        except ParseError as error:
+            yield unmeasured(place, f"{node}: {error}" if node else str(error), raw)

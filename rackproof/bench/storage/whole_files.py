@@ -1,0 +1,32 @@
+"""Steps that write and read whole files: their limits, and their measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import reading_of, unmeasured
+from rackproof.bench.storage.client_runs import StorageClients
+from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.runs import runs_of
+from rackproof.core.evidence import Measurement
+from rackproof.core.rack import fold
+from rackproof.parse import ParseError
+
+SLOWEST = 1e6
+"""B/s of the slowest client that is waited for, beside the margin of every run."""
+TYPICAL = 20e6
+"""B/s of a client for the estimate."""
+
+
+def results(clients: StorageClients, places: list[Measurement]) -> Iterator[Measurement]:
+    """The step's measurements; none has a number once a client is lost."""
+    lost, answers = clients.lost, clients.answers
+    why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
+    read = read_storage(answers, clients.session.architecture)
+    raw = outputs_of(run.launch.answer for run in runs_of(answers))
+    for place in places:
+        try:
+            yield unmeasured(place, why, raw) if lost else reading_of(place, read, NAME)
+        except ParseError as error:
+            yield unmeasured(place, str(error), raw)
