@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.terminal import say
+from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.evidence.recordings import read_recordings
@@ -87,11 +88,8 @@ def _by_name(before: list[Recording], after: list[Recording]) -> tuple[list[Pair
 
 def _peers(recordings: list[Recording], drifted: Set[str]) -> list[Pair]:
     """Pairs of each node with the first node of the same groups that has not drifted."""
-    groups: dict[tuple[str, ...], list[Recording]] = {}
-    for recording in recordings:
-        groups.setdefault(recording.node.groups, []).append(recording)
     pairs: list[Pair] = []
-    for same in groups.values():
+    for same in grouped((recording.node.groups, recording) for recording in recordings).values():
         reference = next((recording for recording in same if recording.node.name not in drifted), same[0])
         pairs += [(reference, other, tuple(same)) for other in same if other is not reference]
     return pairs

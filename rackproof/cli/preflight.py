@@ -9,6 +9,7 @@ import click
 
 from rackproof.cli.options import limit_option
 from rackproof.cli.terminal import print_document, say
+from rackproof.core.grouping import grouped
 from rackproof.core.plan import NodePlan, RackPlan
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
@@ -46,11 +47,7 @@ def preflight(ctx: click.Context, inventory: str, limit: tuple[str, ...], data: 
 
 def problems_of(plan: RackPlan) -> dict[str, list[str]]:
     """Nodes by problem or refusal."""
-    nodes: dict[str, list[str]] = {}
-    for node in plan.nodes:
-        for line in _stopping(node):
-            nodes.setdefault(line, []).append(node.node)
-    return nodes
+    return grouped((line, node.node) for node in plan.nodes for line in _stopping(node))
 
 
 def _stopping(node: NodePlan) -> list[str]:
@@ -70,16 +67,9 @@ def _tell(plan: RackPlan) -> None:
         say(f"the whole rack: {problem.line}", fg="red")
     for line, names in problems_of(plan).items():
         say(f"{fold(names)}: {line}", fg="red")
-    noted: dict[str, list[str]] = {}
-    lost: dict[str, list[str]] = {}
-    for node in plan.nodes:
-        for text in _notes(node):
-            noted.setdefault(text, []).append(node.node)
-        if node.lost:
-            lost.setdefault(node.lost, []).append(node.node)
-    for text, names in noted.items():
+    for text, names in grouped((text, node.node) for node in plan.nodes for text in _notes(node)).items():
         say(f"{fold(names)}: {text}", fg="yellow")
-    for why, names in lost.items():
+    for why, names in grouped((node.lost, node.node) for node in plan.nodes if node.lost).items():
         say(f"{fold(names)}: not checked: {why}", fg="red")
     clear = [node.node for node in plan.nodes if not node.lost and not node.refusals]
     if clear:

@@ -21,6 +21,7 @@ from rackproof.core.architecture import Architecture, JudgedEntry, Severity
 from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
 from rackproof.core.derived import values
 from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
+from rackproof.core.grouping import grouped
 from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.metrics import METRICS
@@ -141,9 +142,7 @@ def _numbers(
     side_b: tuple[RunInfo, Sequence[Record]],
     threshold_pct: float | None,
 ) -> Iterator[NumberChange]:
-    by_metric: dict[tuple[str, Scope], list[Question]] = {}
-    for question in questions_:
-        by_metric.setdefault((question.metric, question.scope), []).append(question)
+    by_metric = grouped(((question.metric, question.scope), question) for question in questions_)
     before, after = latest(_measurements(side_a[1])), latest(_measurements(side_b[1]))
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)

@@ -7,11 +7,13 @@ the boost of a synchronised group.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
 from rackproof.core.evidence import CheckOutcome
 from rackproof.core.gpu_links import LEAST_SAMPLES, LinkSample
+from rackproof.core.grouping import grouped
 from rackproof.core.load import PREFIX, Finding
 from rackproof.core.wording import some
 
@@ -42,16 +44,11 @@ def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
 
     The first sample of a GPU under load does not count: a change of clocks may show as a slowdown (NVML, HwSlowdown).
     """
-    by_gpu: dict[str, list[LinkSample]] = {}
-    for sample in samples:
-        by_gpu.setdefault(sample.bus_id, []).append(sample)
+    by_gpu = grouped((sample.bus_id, sample) for sample in samples)
     faults, unknown = [], []
     for gpu, several in sorted(by_gpu.items()):
         loaded = [sample for sample in several if sample.used_pct]
-        slow: dict[str, int] = {}
-        for sample in loaded[1:]:
-            for name in _names(sample.reasons or 0):
-                slow[name] = slow.get(name, 0) + 1
+        slow = Counter(name for sample in loaded[1:] for name in _names(sample.reasons or 0))
         for name, times in slow.items():
             faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded) - 1} samples under load")
         if len(loaded) < LEAST_SAMPLES:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.grouping import grouped
 from rackproof.core.load import PREFIX, Finding
 from rackproof.core.wording import some
 
@@ -54,9 +55,7 @@ def judge_links(samples: Iterable[LinkSample], count: int, generation: int | Non
 
     Every sample under load must be at full speed: a link that falls back under load is as bad as one that never rises.
     """
-    by_gpu: dict[str, list[LinkSample]] = {}
-    for sample in samples:
-        by_gpu.setdefault(sample.bus_id, []).append(sample)
+    by_gpu = grouped((sample.bus_id, sample) for sample in samples)
     loaded = {gpu: [one for one in several if one.loaded] for gpu, several in sorted(by_gpu.items())}
     faults, unknown, slowest = [], [], None
     for gpu, several in loaded.items():

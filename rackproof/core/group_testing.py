@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, TypeVar
 
+from rackproof.core.grouping import grouped
+
 METRIC: Final = "group.faults"
 """Number of named faults of a node; 0 for one that is cleared."""
 FAULTS: Final = "faults"
@@ -95,10 +97,8 @@ class Places:
 
     def units(self) -> list[tuple[str, ...]]:
         """Nodes that share all leaf switches, otherwise the rack; one unit where neither is known."""
-        groups: dict[object, list[str]] = {}
-        for name in self.names:
-            groups.setdefault(self.leaves.get(name) or self.racks.get(name), []).append(name)
-        return [tuple(group) for group in groups.values()]
+        places = grouped((self.leaves.get(name) or self.racks.get(name), name) for name in self.names)
+        return [tuple(names) for names in places.values()]
 
     def rows(self) -> list[tuple[str, ...]]:
         """At most ``ROWS`` groups of neighbours, along units where there are several."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from rackproof.core.grouping import grouped
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -186,9 +188,7 @@ def anonymous(text: str, identity: Sequence[str]) -> str:
 
 def fold_plans(plans: Iterable[NodePlan]) -> tuple[Fold, ...]:
     """Largest first; ties: inventory order."""
-    folds: dict[tuple[object, ...], list[NodePlan]] = {}
-    for plan in plans:
-        folds.setdefault(_key(plan), []).append(plan)
+    folds = grouped((_key(plan), plan) for plan in plans)
     same_plans = [Fold(tuple(node.node for node in same), same[0], key) for key, same in folds.items()]
     return tuple(sorted(same_plans, key=lambda fold: -len(fold.nodes)))
 

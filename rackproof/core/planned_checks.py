@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rackproof.core.evidence import Frozen
+from rackproof.core.grouping import grouped
 
 Case = tuple[str, str, str]
 """Check, item (empty for a check without items) and node."""
@@ -27,9 +28,7 @@ class PlannedChecks(Frozen):
 
 def planned(cases: Iterable[Case]) -> PlannedChecks:
     """Group cases by their set of nodes: a large rack has the same checks on all nodes."""
-    nodes_by_check: dict[tuple[str, str], list[str]] = {}
-    for check, item, node in cases:
-        nodes_by_check.setdefault((check, item), []).append(node)
+    nodes_by_check = grouped(((check, item), node) for check, item, node in cases)
     sets: dict[tuple[str, ...], int] = {}
     checks = tuple(
         (check, item, sets.setdefault(tuple(names), len(sets))) for (check, item), names in nodes_by_check.items()

@@ -19,6 +19,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final
 
+from rackproof.core.grouping import grouped
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import fold
 from rackproof.core.wording import some
@@ -206,10 +207,8 @@ def _profiles(matrix: Matrix) -> list[Profile]:
 def _differences(matrix: Matrix, expected: Matrix, names: Sequence[str]) -> Iterator[str]:
     """GPUs with links unlike any GPU of the reference, and wrong pairs where they can be identified."""
     expected_rows = [_row(expected, index) for index in range(len(expected))]
-    odd: dict[str, list[str]] = {}
-    for index, name in enumerate(names):
-        if _row(matrix, index) not in expected_rows:
-            odd.setdefault(_counted(_row(matrix, index)), []).append(name)
+    rows = [(name, _row(matrix, index)) for index, name in enumerate(names)]
+    odd = grouped((_counted(row), name) for name, row in rows if row not in expected_rows)
     shape = " or ".join(sorted({_counted(row) for row in expected_rows}))
     for actual, gpus in sorted(odd.items(), key=lambda item: (len(item[1]), item[1])):
         yield f"{fold(gpus)} with {actual} instead of {shape}"

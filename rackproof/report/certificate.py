@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -22,6 +23,7 @@ from rackproof.core.evidence import (
     RunInfo,
     subject_of,
 )
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict
 from rackproof.report.claims import claim_by_claim
@@ -238,24 +240,13 @@ def _counts(verdicts: Iterable[Verdict], required: bool) -> dict[Status, int]:
 
 
 def _checks(checks: Iterable[CheckResult]) -> tuple[CheckSummary, ...]:
-    grouped: dict[str, list[CheckResult]] = {}
-    for check in checks:
-        grouped.setdefault(check.check, []).append(check)
-
-    def count(name: str, outcome: CheckOutcome) -> int:
-        return sum(c.outcome is outcome for c in grouped[name])
-
-    return tuple(
-        CheckSummary(
-            check=name,
-            reads=", ".join(sorted({c.reads.replace(c.item, "*") if c.item else c.reads for c in results if c.reads})),
-            results=len(results),
-            passed=count(name, CheckOutcome.PASSED),
-            failed=count(name, CheckOutcome.FAILED),
-            unmeasured=count(name, CheckOutcome.UNMEASURED),
-        )
-        for name, results in sorted(grouped.items())
-    )
+    summaries = []
+    for name, results in sorted(grouped((check.check, check) for check in checks).items()):
+        reads = {c.reads.replace(c.item, "*") if c.item else c.reads for c in results if c.reads}
+        outcomes = Counter(c.outcome for c in results)
+        counts = {outcome.value: outcomes[outcome] for outcome in CheckOutcome}
+        summaries.append(CheckSummary(check=name, reads=", ".join(sorted(reads)), results=len(results), **counts))
+    return tuple(summaries)
 
 
 def _measurement(m: Measurement) -> MeasurementSummary:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rackproof.core.architecture import Architecture, Bar, Criterion, Curve, Outlier, Scale, Scaled
 from rackproof.core.architecture.entries import sections
 from rackproof.core.architecture.overrides import bar_words, threshold_words
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.report.quantities import quantity
@@ -105,23 +106,12 @@ def _measured(verdict: Verdict) -> str:
 def _factors(scale: Scale, scaled: Scaled) -> Iterator[FactorSummary]:
     for name in scaled.by:
         factor = scale.factors[name]
-        yield FactorSummary(
-            name=name,
-            title=factor.title,
-            published=factor.published,
-            here=factor.here,
-            unit=factor.unit,
-            times=factor.times,
-            reason=factor.reason,
-        )
+        yield FactorSummary(name=name, times=factor.times, **factor.model_dump())
 
 
 def _checks(verdicts: Sequence[Verdict]) -> Iterator[ClaimWay]:
     """One row for each check, over all nodes and items."""
-    by_check: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        by_check.setdefault(name_of(verdict.id), []).append(verdict)
-    for check, own in sorted(by_check.items()):
+    for check, own in sorted(grouped((name_of(verdict.id), verdict) for verdict in verdicts).items()):
         worst = max((verdict.status for verdict in own), key=lambda one: one.rank)
         passed = sum(verdict.status is Status.PASS for verdict in own)
         failed = [verdict.message for verdict in own if verdict.status is worst and worst is not Status.PASS]

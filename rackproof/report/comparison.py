@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rackproof.core.comparison import Change, Comparison, NumberChange, ValueChange, VerdictChange
+from rackproof.core.grouping import grouped
 from rackproof.core.judging.select import quantity as name_of
 from rackproof.core.status import Status
 from rackproof.core.visible import one_line
@@ -70,18 +71,11 @@ class Line:
 
 def lines(comparison: Comparison) -> tuple[Line, ...]:
     """One line for each criterion, curve and outlier with a verdict, with all its variants; the worst first."""
-    verdicts: dict[str, list[VerdictChange]] = {}
-    for verdict in comparison.verdicts:
-        if verdict.kind == "criterion":
-            verdicts.setdefault(_entry(verdict.id), []).append(verdict)
-    numbers: dict[str, list[NumberChange | ValueChange]] = {}
-    for value in comparison.values:
-        numbers.setdefault(_entry(value.id), []).append(value)
-    made = set(numbers)
-    for number in comparison.numbers:
-        for id_ in dict.fromkeys(map(_entry, number.criteria)):
-            if id_ not in made:  # otherwise the value stands for its numbers
-                numbers.setdefault(id_, []).append(number)
+    verdicts = grouped((_entry(v.id), v) for v in comparison.verdicts if v.kind == "criterion")
+    numbers: dict[str, list[NumberChange | ValueChange]] = {
+        **grouped((id_, n) for n in comparison.numbers for id_ in dict.fromkeys(map(_entry, n.criteria))),
+        **grouped((_entry(value.id), value) for value in comparison.values),  # a value stands for its numbers
+    }
     table_lines = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
     return tuple(sorted(table_lines, key=lambda line: (_WORST.index(line.change), line.id)))
 

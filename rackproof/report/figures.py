@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rackproof.core.evidence import Scope
+from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.report.quantities import quantity, size
 from rackproof.report.schema import Certificate, MeasurementSummary
@@ -38,16 +39,15 @@ def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
 
 
 def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary]) -> Figures:
-    grouped: dict[tuple[str, str, str], list[MeasurementSummary]] = {}
-    for m in of_all_clients(measurements):
-        if m.metric.startswith("storage.") and m.labels.get("storage") == name:
-            grouped.setdefault((m.metric, m.unit, m.labels.get("block_bytes", "")), []).append(m)
+    series = grouped(
+        ((m.metric, m.unit, m.labels.get("block_bytes", "")), m)
+        for m in of_all_clients(measurements)
+        if m.metric.startswith("storage.") and m.labels.get("storage") == name
+    )
     order = {metric: i for i, metric in enumerate(METRICS)}
-    rows = []
-    for metric, unit, block in sorted(grouped, key=lambda key: (order.get(key[0], len(order)), *key)):
-        figure = _of_rack(grouped[metric, unit, block], short_name(metric))
-        rows += [figure] if figure else []
-    return Figures(name, class_ if class_ != name else "", tuple(rows))
+    keys = sorted(series, key=lambda key: (order.get(key[0], len(order)), *key))
+    rows = (_of_rack(series[key], short_name(key[0])) for key in keys)
+    return Figures(name, class_ if class_ != name else "", tuple(filter(None, rows)))
 
 
 def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
@@ -65,12 +65,8 @@ def _of_rack(group: Iterable[MeasurementSummary], label: str) -> Figure | None:
 
 
 def _links(measured: Iterable[MeasurementSummary]) -> Figures:
-    grouped: dict[str, list[MeasurementSummary]] = {}
-    for m in measured:
-        if m.metric.startswith("link."):
-            grouped.setdefault(m.metric, []).append(m)
     rows = []
-    for metric, group in sorted(grouped.items()):
+    for metric, group in sorted(grouped((m.metric, m) for m in measured if m.metric.startswith("link.")).items()):
         higher_is_better = metric not in METRICS or METRICS[metric].higher_is_better
         slowest = (min if higher_is_better else max)(group, key=lambda m: m.median or 0.0)
         note = subject_text(slowest.subject) if len({m.subject for m in group}) > 1 else ""
@@ -79,12 +75,9 @@ def _links(measured: Iterable[MeasurementSummary]) -> Figures:
 
 
 def _collectives(measured: Iterable[MeasurementSummary]) -> Figures:
-    grouped: dict[tuple[str, str], list[MeasurementSummary]] = {}
-    for m in measured:
-        if m.metric == "collective.busbw":
-            grouped.setdefault((m.labels.get("op", "operation"), m.unit), []).append(m)
+    busbw = [m for m in measured if m.metric == "collective.busbw"]
     rows = []
-    for (op, unit), group in sorted(grouped.items()):
+    for (op, unit), group in sorted(grouped(((m.labels.get("op", "operation"), m.unit), m) for m in busbw).items()):
         peak = max(group, key=lambda m: m.median or 0.0)
         count = peak.labels.get("bytes", "")
         rows.append(

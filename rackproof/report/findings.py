@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import EVIDENCE, RUN, SERVER, Verdict
 from rackproof.report.schema import Certificate, MeasurementSummary
@@ -45,13 +46,11 @@ class Finding:
     @property
     def messages(self) -> tuple[tuple[str, str], ...]:
         """(item and subjects, message), folded by message, in order of appearance."""
-        grouped: dict[tuple[str, str], list[str]] = {}
-        for v in self.verdicts:
-            item = "" if len(self.ids) > 1 else item_of(v.id)
-            grouped.setdefault((item, v.message), []).append(v.subject)
+        one = len(self.ids) == 1
+        same = grouped(((item_of(v.id) if one else "", v.message), v.subject) for v in self.verdicts)
         return tuple(
             (": ".join(part for part in (item, fold_subjects(subjects)) if part), message)
-            for (item, message), subjects in grouped.items()
+            for (item, message), subjects in same.items()
         )
 
     @property
@@ -70,10 +69,7 @@ class Finding:
 
 def findings(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     """Findings in order: broken evidence, then required before advisory, then the worst status first."""
-    by_id: dict[tuple[Status, bool, str, str], list[Verdict]] = {}
-    for v in verdicts:
-        if v.status is not Status.PASS:
-            by_id.setdefault((v.status, v.required, v.kind, name_of(v.id)), []).append(v)
+    by_id = grouped(((v.status, v.required, v.kind, name_of(v.id)), v) for v in verdicts if v.status is not Status.PASS)
     causes: dict[object, list[Finding]] = {}
     for (status, required, kind, identifier), group in by_id.items():
         finding = Finding(status, required, kind, _title(group), (identifier,), tuple(group))

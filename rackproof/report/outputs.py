@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.report.certificate import EMPTY_SHA256
 from rackproof.report.schema import Certificate, RawOutput
@@ -78,9 +79,7 @@ class OutputIndex:
     """All outputs of a certificate, and links to them."""
 
     def __init__(self, certificate: Certificate, raw: Mapping[str, bytes]) -> None:
-        self._seen: dict[str, list[RawOutput]] = {}
-        for entry in certificate.evidence.raw:
-            self._seen.setdefault(entry.sha256, []).append(entry)
+        self._seen = grouped((entry.sha256, entry) for entry in certificate.evidence.raw)
         by_need = _by_need(certificate)
         self._anchors = _anchors([*by_need, *(sha for sha in self._seen if sha not in by_need)])
         budget = PAGE_BYTES
@@ -108,9 +107,7 @@ class OutputIndex:
         return tuple({producer.command: producer for producer in producers}.values())[:limit]
 
     def by_node(self) -> tuple[tuple[str, tuple[Output, ...]], ...]:
-        groups: dict[str, list[Output]] = {}
-        for output in self.outputs:
-            groups.setdefault(output.group, []).append(output)
+        groups = grouped((output.group, output) for output in self.outputs)
         return tuple((group, tuple(outputs)) for group, outputs in groups.items())
 
     def _title(self, sha: str) -> str:
@@ -177,9 +174,7 @@ def _token(name: str) -> str:
 
 
 def _producers(entries: Iterable[RawOutput]) -> tuple[Producer, ...]:
-    grouped: dict[tuple[str, str, int | None, str | None], list[RawOutput]] = {}
-    for e in entries:
-        grouped.setdefault((e.command, e.which, e.rc, e.error), []).append(e)
+    same = grouped(((e.command, e.which, e.rc, e.error), e) for e in entries)
     return tuple(
         Producer(
             nodes=fold_subjects(e.node for e in group),
@@ -189,7 +184,7 @@ def _producers(entries: Iterable[RawOutput]) -> tuple[Producer, ...]:
             error=error,
             elapsed_s=max(e.elapsed_s for e in group),
         )
-        for (command, which, rc, error), group in grouped.items()
+        for (command, which, rc, error), group in same.items()
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
@@ -157,10 +158,7 @@ def _family(area: str) -> str:
 
 def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
     """Groups of the inventory with their nodes folded; nodes without a group are in ``no role``."""
-    groups: dict[str, list[str]] = {}
-    for node in certificate.rack.nodes:
-        for group in node.groups or ("no role",):
-            groups.setdefault(group, []).append(node.name)
+    groups = grouped((group, node.name) for node in certificate.rack.nodes for group in node.groups or ("no role",))
     return tuple((group, fold_subjects(names)) for group, names in groups.items())
 
 
@@ -171,13 +169,12 @@ def _node_areas(certificate: Certificate) -> tuple[str, ...]:
 
 def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:
     """Conditions of the measurements, equal sets merged, without versions, which have their own table."""
-    grouped: dict[tuple[tuple[str, str], ...], list[MeasurementSummary]] = {}
     families = tuple(dict.fromkeys(name.partition(".")[0] for name in METRICS))
     order = {name: (families.index(name.partition(".")[0]), i) for i, name in enumerate(METRICS)}
-    for m in sorted(measurements, key=lambda m: order.get(m.metric, (len(families), 0))):
-        items = tuple((k, _plain(v)) for k, v in sorted(m.conditions.items()) if _is_condition(k, v, m))
-        if items:
-            grouped.setdefault(items, []).append(m)
+    same = grouped(
+        (tuple((k, _plain(v)) for k, v in sorted(m.conditions.items()) if _is_condition(k, v, m)), m)
+        for m in sorted(measurements, key=lambda m: order.get(m.metric, (len(families), 0)))
+    )
     return tuple(
         Conditions(
             what=", ".join(dict.fromkeys(_what(m) for m in group)),
@@ -185,7 +182,8 @@ def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions,
             where=fold_subjects(name for m in group for name in m.members),
             items=items,
         )
-        for items, group in grouped.items()
+        for items, group in same.items()
+        if items
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rackproof.core.grouping import grouped
 from rackproof.core.plan import Fold, NodePlan, PlannedOperation, RackPlan, deviation, fold_plans, peers_of
 from rackproof.core.rack import fold
 
@@ -55,11 +56,7 @@ def _operation(operation: PlannedOperation, differences: bool, commands: bool) -
 
 
 def _reboots(plan: RackPlan) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
-    for node in plan.nodes:
-        for reason in node.reboots:
-            by_reason.setdefault(reason, []).append(node.node)
-    if by_reason:
+    if by_reason := grouped((reason, node.node) for node in plan.nodes for reason in node.reboots):
         yield "reboot afterwards:"
         yield from (f"  {fold(nodes)}: {reason}" for reason, nodes in by_reason.items())
 

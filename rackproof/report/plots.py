@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rackproof.core.evidence import Scope
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
@@ -143,9 +144,9 @@ def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
     plots = []
     labelled = [m for m in certificate.measurements if "clients" in m.labels and m.median is not None]
     for metric, unit in dict.fromkeys((m.metric, m.unit) for m in labelled):
-        series: dict[str, list[tuple[int, float]]] = {}
-        for m in (m for m in labelled if m.metric == metric):
-            series.setdefault(m.labels.get("storage", ""), []).append((len(m.members), m.median or 0.0))
+        series = grouped(
+            (m.labels.get("storage", ""), (len(m.members), m.median or 0.0)) for m in labelled if m.metric == metric
+        )
         if any(len(points) > 1 for points in series.values()):
             title = f"{short_name(metric).capitalize()} against clients, all together"
             plots.append(_line_plot(title, unit, series, "clients", str))
@@ -158,10 +159,12 @@ def knee_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
     for m in certificate.measurements:
         if m.metric != "storage.knee_outstanding" or m.median is None:
             continue
-        series: dict[str, list[tuple[int, float]]] = {}
-        for step in m.conditions["curves"][0]["steps"]:
-            for name in (name for name in step if name.startswith("p")):
-                series.setdefault(name.removesuffix("_us"), []).append((int(step["outstanding"]), float(step[name])))
+        series = grouped(
+            (name.removesuffix("_us"), (int(step["outstanding"]), float(step[name])))
+            for step in m.conditions["curves"][0]["steps"]
+            for name in step
+            if name.startswith("p")
+        )
         title = f"{m.labels.get('storage', '')}: latency against requests in flight, knee at {significant(m.median)}"
         plots.append(_line_plot(title, "us", series, "requests in flight", str))
     return tuple(plots)

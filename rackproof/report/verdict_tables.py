@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import LOAD, Verdict
 from rackproof.report.certificate import natural
@@ -57,12 +58,8 @@ class CriterionGroup:
 
 
 def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
-    grouped: dict[str, list[Verdict]] = {}
-    for v in verdicts:
-        if v.kind == "criterion":
-            grouped.setdefault(name_of(v.id), []).append(v)
     groups = []
-    for identifier, members in grouped.items():
+    for identifier, members in grouped((name_of(v.id), v) for v in verdicts if v.kind == "criterion").items():
         members.sort(key=lambda v: (-v.status.rank, v.subject, v.labels.get("op", ""), natural(v.labels)))
         shown, omitted = limited(_folded_items(_criterion_row(v) for v in members), lambda row: row.status)
         first = members[0]
@@ -110,10 +107,7 @@ def _item_text(v: Verdict) -> str:
 
 
 def _folded_items(rows: Iterable[CriterionRow]) -> list[CriterionRow]:
-    folded: dict[CriterionRow, list[CriterionRow]] = {}
-    for row in rows:
-        same = replace(row, items=(), raw=()) if row.status is Status.PASS else row
-        folded.setdefault(same, []).append(row)
+    folded = grouped((replace(row, items=(), raw=()) if row.status is Status.PASS else row, row) for row in rows)
     return [
         replace(
             same,

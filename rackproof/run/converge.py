@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rackproof import kit
 from rackproof.core.evidence import DeployRecord, Kind
+from rackproof.core.grouping import grouped
 from rackproof.core.plan import REPORTS
 from rackproof.core.rack import Rack, fold
 from rackproof.core.reboot_mode import Mode
@@ -103,10 +104,7 @@ def converge(
 
 def goes_on(record: DeployRecord) -> str:
     """Operations that continue after an interrupted deploy, in one sentence; empty without any."""
-    running: dict[str, list[str]] = {}
-    for node in record.nodes:
-        if node.reason and node.reason.endswith(GOES_ON):
-            running.setdefault(node.reason, []).append(node.node)
+    running = grouped((n.reason, n.node) for n in record.nodes if n.reason and n.reason.endswith(GOES_ON))
     texts = [f"{reason.removesuffix(GOES_ON)} on {fold(names)}" for reason, names in running.items()]
     return f"the next run waits for what goes on: {'; '.join(texts)}" if texts else ""
 

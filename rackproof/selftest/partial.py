@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from rackproof.core.evidence import CheckOutcome
+from rackproof.core.grouping import grouped
 
 Path = tuple[Any, ...]
 Edits = Mapping[Path, str | None]
@@ -175,10 +176,7 @@ def document_of(text: str) -> Document:
 
 def sampled(document: Document) -> list[Place]:
     """Of each class the first, the middle and the last place with a value; of an XML document the middle one."""
-    classes: dict[str, list[Place]] = {}
-    for place in document.places():
-        if not ABSENT.fullmatch(place.text):
-            classes.setdefault(place.alike, []).append(place)
+    classes = grouped((place.alike, place) for place in document.places() if not ABSENT.fullmatch(place.text))
     chosen: list[Place] = []
     for alike in classes.values():
         middle, last = len(alike) // 2, len(alike) - 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
+from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
 from rackproof.core.wording import some
 from rackproof.selftest.catalogue import FaultFile
@@ -12,7 +13,7 @@ from rackproof.selftest.detection import Alarm, Detection
 from rackproof.selftest.trial import Finding, Mishap
 
 SCHEMA = "rackproof.selftest/v1"
-Item = TypeVar("Item")
+
 _OTHERS = 3
 """How many other checks that noticed a fault are listed in its row."""
 
@@ -31,8 +32,9 @@ def complaints(detection: Detection) -> list[str]:
     lines += [
         f"needless: {', '.join(a.checks) or a.command}: no partial answer needs: {a.reason}" for a in detection.needless
     ]
-    lines += [_mishap(mishaps) for mishaps in _grouped(detection.mishaps, _mishap_key)]
-    return lines + [_alarm(alarms) for alarms in _grouped(detection.alarms, _alarm_key)]
+    mishaps = grouped(((m.rack, m.damage.name, m.result.check), m) for m in detection.mishaps)
+    alarms = grouped(((a.rack, a.result.check, a.result.message), a) for a in detection.alarms)
+    return [*lines, *map(_mishap, mishaps.values()), *map(_alarm, alarms.values())]
 
 
 def summary(detection: Detection) -> list[str]:
@@ -111,22 +113,6 @@ def _caught_by(finding: Finding) -> str:
         return "MISSED" + (f", noticed by {some(others, _OTHERS)}" if others else "")
     others = sorted({result.check for result in finding.noticed} - {finding.fault.check})
     return finding.fault.check + (f" and {some(others, _OTHERS)}" if others else "")
-
-
-def _grouped(items: Sequence[Item], key: Callable[[Item], object]) -> list[list[Item]]:
-    """Items with equal keys, groups in the order of their first item."""
-    groups: dict[object, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
-
-
-def _mishap_key(mishap: Mishap) -> object:
-    return mishap.rack, mishap.damage.name, mishap.result.check
-
-
-def _alarm_key(alarm: Alarm) -> object:
-    return alarm.rack, alarm.result.check, alarm.result.message
 
 
 def _mishap(mishaps: list[Mishap]) -> str:

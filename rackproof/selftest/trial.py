@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.grouping import grouped
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.selftest.catalogue import Fault
@@ -76,11 +77,8 @@ class Subject:
         for node, cases in self.healthy.items():
             fresh = [healthy for healthy in cases if healthy.case.check.id not in tried]
             tried |= {healthy.case.check.id for healthy in cases}
-            by_command: dict[str, list[HealthyCase]] = {}
-            for healthy in fresh:
-                if healthy.result.outcome is CheckOutcome.PASSED:
-                    for command in healthy.commands:
-                        by_command.setdefault(command, []).append(healthy)
+            passed = [healthy for healthy in fresh if healthy.result.outcome is CheckOutcome.PASSED]
+            by_command = grouped((command, healthy) for healthy in passed for command in healthy.commands)
             yield from ((node, command, readers) for command, readers in by_command.items())
 
     def altered(self, node: str, edit: Edit) -> Context:

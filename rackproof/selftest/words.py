@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from rackproof.core.grouping import grouped
 from rackproof.selftest.partial import ABSENT, DIGITS, Document, Json, document_of
 
 UNKNOWN: Final = "Grumbling"
@@ -41,10 +42,7 @@ def variants(text: str) -> Iterator[Variant]:
     """The answer with one unknown word; of places that differ in numbers only the first, the middle and the last."""
     document = document_of(text)
     places = _of_document(document) if isinstance(document, Json) else _of_text(text)
-    classes: dict[str, list[tuple[str, object]]] = {}
-    for alike, label, place in places:
-        classes.setdefault(alike, []).append((label, place))
-    for alike_ones in classes.values():
+    for alike_ones in grouped((alike, (label, place)) for alike, label, place in places).values():
         for index in sorted({0, len(alike_ones) // 2, len(alike_ones) - 1}):
             label, place = alike_ones[index]
             if isinstance(place, slice):

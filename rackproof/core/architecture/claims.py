@@ -12,6 +12,7 @@ from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 from rackproof.core.evidence import Scope
+from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.recipes import RECIPES
 
@@ -89,16 +90,12 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
 
     ``validators``: ids of existing checks; ``lab``: those that the virtual rack answers.
     """
-    ways: dict[str, list[Way]] = {}
-    for standing in standings(architecture):
-        if isinstance(standing.part, Criterion | Curve | Outlier):
-            ways.setdefault(standing.claim, []).append(_of_entry(standing.part))
-    checks: dict[str, list[str]] = {}
-    for expected in expected_checks(architecture):
-        for claim in expected.claims:
-            checks.setdefault(claim, []).append(expected.check)
-    for claim, names in checks.items():
-        ways.setdefault(claim, []).extend(_of_checks(list(dict.fromkeys(names)), validators, lab))
+    entries = grouped(
+        (standing.claim, _of_entry(standing.part))
+        for standing in standings(architecture)
+        if isinstance(standing.part, Criterion | Curve | Outlier)
+    )
+    checks = grouped((claim, expected.check) for expected in expected_checks(architecture) for claim in expected.claims)
     return [
         ClaimRow(
             id_,
@@ -106,7 +103,7 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
             claim.says,
             claim.figure,
             architecture.metadata.sources[claim.source].doc,
-            tuple(ways.get(id_, ())),
+            (*entries.get(id_, ()), *_of_checks(list(dict.fromkeys(checks.get(id_, ()))), validators, lab)),
             claim.not_checkable,
         )
         for id_, claim in architecture.claims.items()

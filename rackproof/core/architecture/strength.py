@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
+from rackproof.core.grouping import grouped
+
 Path = tuple[str, ...]
 Rule = Callable[[Any, Any], bool]
 """``(published, here)``: whether ``here`` demands at least as much."""
@@ -223,11 +225,8 @@ def rule_of(path: Path) -> Rule:
 
 @cache
 def _by_section() -> dict[str, list[tuple[Path, Rule]]]:
-    sections: dict[str, list[tuple[Path, Rule]]] = {}
-    for pattern, rule in _RULES.items():
-        keys = tuple(pattern.split("."))
-        sections.setdefault(keys[0], []).append((keys, rule))
-    return sections
+    rules: list[tuple[Path, Rule]] = [(tuple(pattern.split(".")), rule) for pattern, rule in _RULES.items()]
+    return grouped((keys[0], (keys, rule)) for keys, rule in rules)
 
 
 def _fits(pattern: str, key: str) -> bool:

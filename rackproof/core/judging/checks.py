@@ -10,6 +10,7 @@ from rackproof.core import gpu_links
 from rackproof.core.architecture import Architecture, Role
 from rackproof.core.architecture.expectations import ABSENT, expected_checks, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult, NodeInfo
+from rackproof.core.grouping import grouped
 from rackproof.core.judging.missing import RunScope, missing, severity_of, short
 from rackproof.core.judging.servers import blamed, judge_servers
 from rackproof.core.rack import fold
@@ -53,10 +54,7 @@ def judge_checks(
     simulated = {node.name for node in nodes if node.simulated_gpus}
     silent = blamed(worst.values())
     yield from judge_servers(architecture, silent, [node.name for node in nodes])
-    loads: dict[str, list[CheckResult]] = {}
-    for result in worst.values():
-        if result.check == gpu_links.CHECK:
-            loads.setdefault(result.node, []).append(result)
+    loads = grouped((result.node, result) for result in worst.values() if result.check == gpu_links.CHECK)
     for result_of_node in worst.values():
         idle = result_of_node.outcome is CheckOutcome.UNMEASURED and result_of_node.message.startswith(gpu_links.IDLE)
         result = gpu_links.under_load(result_of_node, loads.get(result_of_node.node, ())) if idle else result_of_node

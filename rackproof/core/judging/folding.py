@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, amended
 
@@ -24,10 +25,7 @@ def folded(verdicts: Iterable[Verdict], remark: str = "") -> Iterator[Verdict]:
     verdicts = list(verdicts)
     if remark:
         verdicts = [amended(verdict, message=f"{verdict.message}; {remark}") for verdict in verdicts]
-    by_node: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        for end in verdict.subject.split("|"):
-            by_node.setdefault(end, []).append(verdict)
+    by_node = grouped((end, verdict) for verdict in verdicts for end in verdict.subject.split("|"))
     if len(by_node) < FEWEST or not all("|" in verdict.subject for verdict in verdicts):
         yield from verdicts
         return

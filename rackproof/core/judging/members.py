@@ -11,6 +11,7 @@ from itertools import combinations
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import NodeInfo, Scope, subject_of
+from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
 from rackproof.core.wording import some
 
@@ -25,11 +26,9 @@ _SEVERAL = {Scope.NODE: "nodes", Scope.GPU: "GPUs", Scope.NIC: "NICs", Scope.PAI
 
 def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
     """Names of the nodes of every group, in inventory order; ``all`` is every node."""
-    groups: dict[str, list[str]] = {"all": []}
-    for node in nodes:
-        for group in dict.fromkeys((*node.groups, "all")):
-            groups.setdefault(group, []).append(node.name)
-    return {group: tuple(names) for group, names in groups.items()}
+    every = list(nodes)
+    groups = grouped((group, node.name) for node in every for group in dict.fromkeys(node.groups))
+    return {group: tuple(names) for group, names in groups.items()} | {"all": tuple(node.name for node in every)}
 
 
 def subject_name(scope: Scope, members: Sequence[str]) -> str:

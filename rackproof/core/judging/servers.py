@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
+from rackproof.core.grouping import grouped
 from rackproof.core.judging.missing import severity_of
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
@@ -21,10 +22,11 @@ Blamed = Mapping[tuple[str, str, str], Sequence[CheckResult]]
 def blamed(results: Collection[CheckResult]) -> Blamed:
     """Servers that several clients get no answer of, and that no client gets an answer of."""
     answered = {(r.check, r.item) for r in results if r.outcome is CheckOutcome.PASSED}
-    by_server: dict[tuple[str, str, str], list[CheckResult]] = {}
-    for result in results:
-        if result.blames and result.outcome is CheckOutcome.FAILED and (result.check, result.item) not in answered:
-            by_server.setdefault((result.check, result.item, result.blames), []).append(result)
+    by_server = grouped(
+        ((result.check, result.item, result.blames), result)
+        for result in results
+        if result.blames and result.outcome is CheckOutcome.FAILED and (result.check, result.item) not in answered
+    )
     return {key: clients for key, clients in by_server.items() if len(clients) >= FEWEST_CLIENTS}
 
 
