@@ -40,8 +40,9 @@ def layout_of(jobs: Iterable[FioJob]) -> Layout:
     return Layout(block, depth, max(job.numjobs for job in every), -(-largest // block) * block)
 
 
-def _common(name: str, directory: str, engine: str) -> list[str]:
-    return [
+def _job_file(name: str, directory: str, engine: str, rw: str, layout: Layout, further: Iterable[str]) -> str:
+    """One job over the files of ``layout``, with its block size and depth."""
+    lines = [
         f"[{name}]",
         f"ioengine={engine}",
         "direct=1",
@@ -50,10 +51,22 @@ def _common(name: str, directory: str, engine: str) -> list[str]:
         f"filename_format={TEST_FILE}.$jobnum",
         "unique_filename=0",
         "fallocate=none",
+        f"rw={rw}",
+        f"bs={layout.block_bytes}",
+        f"size={layout.file_bytes}",
+        f"iodepth={layout.iodepth}",
+        f"numjobs={layout.numjobs}",
+        "group_reporting=1",
+        "create_serialize=0",
+        "invalidate=1",
+        "refill_buffers=1",
+        *further,
     ]
+    return "\n".join(lines) + "\n"
 
 
-_TOGETHER = ["group_reporting=1", "create_serialize=0", "invalidate=1", "refill_buffers=1"]
+_WRITES = ("randrepeat=0", "end_fsync=1")
+"""Data that no storage can compress or deduplicate, and all of it on the storage at the end."""
 
 
 def command_line(job_file: str) -> str:
@@ -67,36 +80,15 @@ def render_layout(name: str, layout: Layout, directory: str, engine: str = "liba
 
     With ``limit_s`` it stops after so many seconds; fio's ``io_bytes`` tells whether it was complete.
     """
-    lines = [
-        *_common(name, directory, engine),
-        "rw=write",
-        f"bs={layout.block_bytes}",
-        f"size={layout.file_bytes}",
-        f"iodepth={layout.iodepth}",
-        f"numjobs={layout.numjobs}",
-        *_TOGETHER,
-        "randrepeat=0",
-        "end_fsync=1",
-    ]
-    if limit_s is not None:
-        lines.append(f"runtime={limit_s}")
-    return "\n".join(lines) + "\n"
+    limit = [] if limit_s is None else [f"runtime={limit_s}"]
+    return _job_file(name, directory, engine, "write", layout, [*_WRITES, *limit])
 
 
 def render_whole(name: str, job: WholeFile, directory: str, rw: str, options: Mapping[str, str]) -> str:
     """A job file that writes (``rw``: write) or reads (read) every byte of the files once, with further ``options``."""
-    lines = [
-        *_common(name, directory, "libaio"),
-        f"rw={rw}",
-        f"bs={job.block_bytes}",
-        f"size={job.file_bytes}",
-        f"iodepth={job.iodepth}",
-        f"numjobs={job.job.numjobs}",
-        *_TOGETHER,
-        *(["randrepeat=0", "end_fsync=1"] if rw == "write" else []),
-        *(f"{option}={value}" for option, value in options.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    layout = Layout(job.block_bytes, job.iodepth, job.job.numjobs, job.file_bytes)
+    further = [*(_WRITES if rw == "write" else ()), *(f"{option}={value}" for option, value in options.items())]
+    return _job_file(name, directory, "libaio", rw, layout, further)
 
 
 def render(
@@ -116,25 +108,14 @@ def render(
     Every client has its own directory: clients must not share test files on a shared file system, and fio's own prefix
     is the controller's address, the same for all clients.
     """
-    lines = [
-        *_common(name, directory, engine),
-        f"rw={job.rw}",
-        f"bs={job.block_bytes}",
-        f"size={job.file_bytes}",
-        f"iodepth={job.iodepth}",
-        f"numjobs={job.numjobs}",
-        *_TOGETHER,
+    further = [
         "time_based=1",
         f"runtime={job.runtime_s}",
+        *([f"ramp_time={job.ramp_s}"] if job.ramp_s else []),
+        *(_WRITES if job.rw == "write" else ()),
+        *(["fsync=1"] if synced else []),
+        *(["norandommap=1", "random_generator=tausworthe64"] if job.rw == "randread" else []),
+        *([f"rate_iops={arrivals}", "rate_process=poisson"] if arrivals is not None else []),
     ]
-    if job.ramp_s:
-        lines.append(f"ramp_time={job.ramp_s}")
-    if job.rw == "write":
-        lines += ["randrepeat=0", "end_fsync=1"]
-    if synced:
-        lines.append("fsync=1")
-    if job.rw == "randread":
-        lines += ["norandommap=1", "random_generator=tausworthe64"]
-    if arrivals is not None:
-        lines += [f"rate_iops={arrivals}", "rate_process=poisson"]
-    return "\n".join(lines) + "\n"
+    layout = Layout(job.block_bytes, job.iodepth, job.numjobs, job.file_bytes)
+    return _job_file(name, directory, engine, job.rw, layout, further)
