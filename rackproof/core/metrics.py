@@ -11,6 +11,8 @@ DAMAGE = "damage"
 """Condition of measurements of wrong content: its places."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
+UNRECORDED = ("port_gbps", "ranks")
+"""Labels that no benchmark of the kit records so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,16 @@ class Metric:
     meaning: str
     not_yet_of: tuple[Scope, ...] = ()
     """Scopes in which the benchmark does not measure it so far."""
-    not_yet_by: tuple[str, ...] = ()
-    """Labels that the benchmark does not record so far."""
+    not_yet_with: tuple[str, ...] = ()
+    """Labels that the benchmark does not record so far, beside ``UNRECORDED``."""
     of_content: bool = False
     """It counts wrong content: no load and no user of a node explains one. Its condition ``DAMAGE`` says where."""
+
+    @property
+    def not_yet_by(self) -> tuple[str, ...]:
+        """Labels that its benchmark does not record so far; none where no benchmark measures it."""
+        unrecorded = UNRECORDED if self.benchmark != NOT_YET else ()
+        return tuple(label for label in self.labels if label in (*unrecorded, *self.not_yet_with))
 
     def measured_today(self, scope: Scope, labels: Iterable[str] = ()) -> bool:
         """Whether a benchmark of the kit produces it in this scope, with these labels."""
@@ -63,30 +71,30 @@ METRICS: dict[str, Metric] = {
                "random reads a second, every client at once"),
         Metric("storage.random_read_latency", "us", _DOWN, _NODE, _STORAGE, "storage",
                "mean completion latency of the random reads",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.random_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "random reads of large blocks, every client at once",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.shared_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "sequential read of one file by every client at once",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.small_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "whole files of about 100 kB, opened, read and closed"),
         Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "files opened and looked at a second, every client at once"),
         Metric("storage.synced_write_iops", "1/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "writes a second that are each followed by an fsync, every client at once",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.damaged_places", "1", _DOWN, _NODE_RACK, _STORAGE, "storage",
                "places in files that are read back otherwise than they were written, by their writer and by another"
                " client; node: that reads",
-               not_yet_by=("clients",), of_content=True),
+               not_yet_with=("clients",), of_content=True),
         Metric("storage.knee_outstanding", "1", _UP, _RACK, _STORAGE, "storage",
                "requests in flight, all clients together, at which the 99th percentile of latency has doubled",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.knee_utilisation", "percent", _UP, _RACK, _STORAGE, "storage",
                "load at the knee as a share of the highest rate of the same storage",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("storage.gds_read_bandwidth", "GB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
                "reads into GPU memory with GPUDirect Storage"),
         Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, NOT_YET,
@@ -116,19 +124,16 @@ METRICS: dict[str, Metric] = {
                "fastest of the answered small packets: what a busy node cannot explain"),
         Metric("link.tcp_bandwidth_to_storage", "Gb/s", _UP, _RACK, ("storage", "clients"), "links",
                "iperf3 bits received by the storage's ports from all clients together",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("group.faults", "1", _DOWN, _NODE, ("engine", "op"), "links",
                "faults of a node that group testing names: the node, its rail or leaf switch, a link of it"),
         # collectives; node: the GPUs of one node among themselves
         Metric("collective.busbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
-               "bus bandwidth as nccl-tests defines it, out of place",
-               not_yet_by=("ranks",)),
+               "bus bandwidth as nccl-tests defines it, out of place"),
         Metric("collective.algbw", "GB/s", _UP, _NODE_RACK, _COLLECTIVE, "collectives",
-               "algorithm bandwidth as nccl-tests defines it, out of place",
-               not_yet_by=("ranks",)),
+               "algorithm bandwidth as nccl-tests defines it, out of place"),
         Metric("collective.wrong_values", "1", _DOWN, _NODE_RACK, _COLLECTIVE, "collectives",
-               "elements of the result that differ from the expected value, out of place and in place",
-               not_yet_by=("ranks",)),
+               "elements of the result that differ from the expected value, out of place and in place"),
         Metric("collective.rail_busbw", "GB/s", _UP, _RACK, ("op", "bytes", "engine", "rail"), "collectives",
                "bus bandwidth of one rail with all rails at once and nothing inside the nodes (split by local rank)"),
         # GPUs
@@ -148,30 +153,23 @@ METRICS: dict[str, Metric] = {
                "mean of the driver's utilisation over the timed part of a training run"),
         # training ingest
         Metric("ingest.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, "ingest",
-               "samples a second that reach the accelerators, real or emulated",
-               not_yet_by=("port_gbps",)),
+               "samples a second that reach the accelerators, real or emulated"),
         Metric("ingest.storage_bandwidth", "MB/s", _UP, _NODE_RACK, _INGEST, "ingest",
-               "bytes a second that come from storage, by the clients' own counters",
-               not_yet_by=("port_gbps",)),
+               "bytes a second that come from storage, by the clients' own counters"),
         Metric("ingest.accelerator_utilisation", "percent", _UP, _RACK, _INGEST, "ingest",
-               "compute time over total time as MLPerf Storage defines it, first step left out",
-               not_yet_by=("port_gbps",)),
+               "compute time over total time as MLPerf Storage defines it, first step left out"),
         Metric("ingest.cpu_time_per_sample", "ms", _DOWN, _NODE, _INGEST, "ingest",
-               "time of one core for each sample",
-               not_yet_by=("port_gbps",)),
+               "time of one core for each sample"),
         Metric("ingest.storage_bytes_per_sample", "B", _DOWN, _RACK, _INGEST, "ingest",
-               "bytes from storage for each sample",
-               not_yet_by=("port_gbps",)),
+               "bytes from storage for each sample"),
         Metric("ingest.cpu_utilisation", "percent", _DOWN, _NODE, _INGEST, "ingest",
-               "highest one-second utilisation of a node's processors",
-               not_yet_by=("port_gbps",)),
+               "highest one-second utilisation of a node's processors"),
         Metric("ingest.placement_spread", "ratio", _DOWN, _RACK, ("workload",), "ingest",
                "(max - min) / median of samples a second with the same GPUs on one, two and four nodes"),
         Metric("ingest.cache_settling_ratio", "ratio", _UP, _NODE, ("workload",), NOT_YET,
                "time until a data set smaller than memory causes no more reads, over what its size and rate predict"),
         Metric("ingest.cache_hits", "percent", _UP, _NODE, _INGEST, "ingest",
-               "bytes of an epoch that came from the node's own caches",
-               not_yet_by=("port_gbps",)),
+               "bytes of an epoch that came from the node's own caches"),
         Metric("ingest.dataset_over_caches", "ratio", _UP, _RACK, ("workload",), "ingest",
                "bytes of the data set over memory of all clients and cache of the storage"),
         Metric("ingest.bytes_read_over_dataset", "ratio", _DOWN, _RACK, ("workload",), "ingest",
@@ -181,8 +179,7 @@ METRICS: dict[str, Metric] = {
         Metric("ingest.differing_files", "1", _DOWN, _RACK, ("storage", "protocol"), NOT_YET,
                "files written through a protocol that the clients' mounts show with another content or not at all"),
         Metric("inference.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, "ingest",
-               "samples a second of forward passes",
-               not_yet_by=("port_gbps",)),
+               "samples a second of forward passes"),
         Metric("inference.latency_p99", "ms", _DOWN, _RACK, ("workload", "beside"), "ingest",
                "99th percentile of a request's latency, alone or beside training"),
         # ways of running
@@ -190,13 +187,13 @@ METRICS: dict[str, Metric] = {
                "bytes copied to a node that joins before it can read the data set"),
         Metric("container.read_bandwidth", "MB/s", _UP, _NODE, _STORAGE, "containers",
                "sequential read of the shared storage from inside an unprivileged container",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("container.host_read_bandwidth", "MB/s", _UP, _NODE, _STORAGE, "containers",
                "the same read by the same user on the node, immediately before",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("container.read_over_host", "ratio", _UP, _NODE, _STORAGE, "containers",
                "container.read_bandwidth over container.host_read_bandwidth of the same pair of runs",
-               not_yet_by=("clients",)),
+               not_yet_with=("clients",)),
         Metric("guest.collective_busbw", "GB/s", _UP, _NODE, _COLLECTIVE, NOT_YET,
                "all-reduce inside a virtual machine that was given the node's GPUs"),
         Metric("mixed.accelerator_utilisation_loss", "percent", _DOWN, _RACK, ("workload",), "ingest",
