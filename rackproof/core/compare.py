@@ -18,7 +18,15 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Architecture, JudgedEntry, Severity
-from rackproof.core.comparison import Change, Comparison, NumberChange, VerdictChange
+from rackproof.core.comparison import (
+    Change,
+    Comparison,
+    NumberChange,
+    VerdictChange,
+    moved,
+    not_comparable,
+    simulated_once,
+)
 from rackproof.core.derived import values
 from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
 from rackproof.core.grouping import grouped
@@ -30,9 +38,6 @@ from rackproof.core.starvation import CONDITIONS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
 from rackproof.core.verdict import Judgement, Verdict
-
-_ROUNDING = 1e-9
-"""Relative tolerance of the noise limit for unit conversions."""
 
 Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -58,10 +63,7 @@ def compare(
 
     ``warnings`` about the evidence itself become part of the result. Raises RunError for records that are not a run's.
     """
-    judgements = (
-        judge_records(architecture, before),
-        judge_records(architecture, after),
-    )  # raises for records that are not a run's
+    judgements = judge_records(architecture, before), judge_records(architecture, after)
     run_a, run_b = _info(before), _info(after)
     names_a, names_b = ({node.name for node in run.nodes} for run in (run_a, run_b))
     return Comparison(
@@ -195,16 +197,17 @@ def _outcome(old: Measurement | None, new: Measurement | None, threshold_pct: fl
         "samples": (len(before), len(after)),
     }
     if not before and not after:
-        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"no number in A: {no_before}; in B: {no_after}"}
+        return fields | not_comparable(f"no number in A: {no_before}; in B: {no_after}")
     if not before or not after:
         side, why = ("B", no_after) if before else ("A", no_before)
         if old is not None and new is not None and old.samples and new.samples:
-            return fields | {"change": Change.NOT_COMPARABLE, "remark": f"{side}: {why}"}
+            return fields | not_comparable(f"{side}: {why}")
         return fields | {"change": Change.ONLY_A if before else Change.ONLY_B, "remark": f"no number in {side}: {why}"}
-    if old is not None and new is not None and old.simulated != new.simulated:
-        simulated_run = "A" if old.simulated else "B"
-        return fields | {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {simulated_run} only"}
-    return fields | _changed(before, after, METRICS[some.metric].higher_is_better, threshold_pct)
+    if old is not None and new is not None and (remark := simulated_once(old, new)):
+        return fields | not_comparable(remark)
+    was, now, higher_is_better = fields["before"], fields["after"], METRICS[some.metric].higher_is_better
+    noise = noise_between(before, after, max(was, now) if higher_is_better else min(was, now), threshold_pct)
+    return fields | moved(now - was, now - was if higher_is_better else was - now, was, noise)
 
 
 def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
@@ -224,32 +227,6 @@ def _samples(measurement: Measurement | None) -> tuple[tuple[float, ...], str]:
         if not math.isfinite(sample) or sample < 0 or (sample == 0 and not metric.zero_is_possible):
             return (), f"a sample is {sample:g} {metric.unit}, which is impossible"
     return samples, ""
-
-
-def _changed(
-    before: Sequence[float], after: Sequence[float], higher_is_better: bool, threshold_pct: float | None
-) -> dict[str, Any]:
-    old, new = median(before), median(after)
-    noise = noise_between(before, after, max(old, new) if higher_is_better else min(old, new), threshold_pct)
-    grown = new - old
-    gain = grown if higher_is_better else -grown
-    change = Change.SAME
-    if abs(gain) > noise.width * (1 + _ROUNDING):
-        change = Change.BETTER if gain > 0 else Change.WORSE
-    return {
-        "change": change,
-        "change_pct": _percent(grown, old),
-        "gain_pct": _percent(gain, old),
-        "noise_pct": _percent(noise.width, old),
-        "remark": noise.remark,
-    }
-
-
-def _percent(part: float, whole: float) -> float | None:
-    """Rounded, so that no 10.000000000000002 % is shown."""
-    if part == 0:
-        return 0.0
-    return round(100 * part / whole, 9) if whole else None
 
 
 def _otherwise(old: Measurement, new: Measurement, run: str, other: str) -> Iterator[str]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from rackproof.core.evidence import Frozen, Scope, subject_of
+from rackproof.core.evidence import Frozen, Measurement, Scope, subject_of
+from rackproof.core.noise import Noise
 from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
 
 SCHEMA: Literal["rackproof.comparison/v1"] = "rackproof.comparison/v1"
+_ROUNDING = 1e-9
+"""Relative tolerance of the noise limit for unit conversions."""
 
 
 class Change(StrEnum):
@@ -47,6 +51,37 @@ class Moved(Frozen):
     samples: tuple[int, int] = (0, 0)
     remark: str = ""
     """Why it cannot be compared, or why its noise is not known."""
+
+
+def moved(grown: float, gain: float, old: float, noise: Noise) -> dict[str, Any]:
+    """Fields of a ``Moved`` that has grown by ``grown`` from ``old``, and became better by ``gain``."""
+    change = Change.SAME
+    if abs(gain) > noise.width * (1 + _ROUNDING):
+        change = Change.BETTER if gain > 0 else Change.WORSE
+    return {
+        "change": change,
+        "change_pct": _percent(grown, old),
+        "gain_pct": _percent(gain, old),
+        "noise_pct": _percent(noise.width, old),
+        "remark": noise.remark,
+    }
+
+
+def not_comparable(remark: str) -> dict[str, Any]:
+    """Fields of a ``Moved``."""
+    return {"change": Change.NOT_COMPARABLE, "remark": remark}
+
+
+def simulated_once(old: Measurement | Verdict, new: Measurement | Verdict) -> str:
+    """Why a simulated value is not compared with a real one; empty where both are of one kind."""
+    return "" if old.simulated == new.simulated else f"simulated in {'A' if old.simulated else 'B'} only"
+
+
+def _percent(part: float, whole: float) -> float | None:
+    """Rounded, so that no 10.000000000000002 % is shown."""
+    if part == 0:
+        return 0.0
+    return round(100 * part / abs(whole), 9) if whole else None
 
 
 class NumberChange(Moved):
