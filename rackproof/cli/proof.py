@@ -28,7 +28,7 @@ from rackproof.core.evidence import (
     RunInfo,
 )
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import RUN, Verdict, required_verdict, with_item
 from rackproof.errors import ArchitectureError, RunError
 from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.evidence.store import read_raw
@@ -266,17 +266,12 @@ def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:
     where = body.get("node") or "|".join(map(str, body.get("members", ()))) or "rack"
     labels = ", ".join(f"{key}={value}" for key, value in sorted(dict(body.get("labels") or {}).items()))
     item = labels or body.get("item")
-    first = f"{name}{f'[{item}]' if item else ''} on {where} (record {seq}): {faults[seq]}"
+    first = f"{with_item(name, str(item or ''))} on {where} (record {seq}): {faults[seq]}"
     many = len(faults) > 1
-    return Verdict(
-        id="run.proof",
-        kind="check",
-        title="Results match their raw outputs",
-        subject="rack",
-        status=Status.INVALID,
-        required=True,
-        message=f"{len(faults)} results contradict their raw outputs, the first: {first}" if many else first,
-        reason="A result that contradicts its raw output was edited, or parsed wrongly when it was recorded.",
-        hint="Compare the evidence with a copy; repeat the measurement.",
+    return required_verdict(
+        f"{RUN}proof", "Results match their raw outputs", "rack", Status.INVALID,
+        f"{len(faults)} results contradict their raw outputs, the first: {first}" if many else first,
+        "A result that contradicts its raw output was edited, or parsed wrongly when it was recorded.",
+        "Compare the evidence with a copy; repeat the measurement.",
         records=tuple(sorted(faults)),
-    )
+    )  # fmt: skip

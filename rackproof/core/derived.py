@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Alternative, Architecture, Bar, Criterion, Outlier, Reduce
 from rackproof.core.architecture.entries import SPREADS
-from rackproof.core.comparison import Change, ValueChange
+from rackproof.core.comparison import Change, ValueChange, moved, not_comparable, simulated_once
 from rackproof.core.judging.bars import bar_text, settled
 from rackproof.core.metrics import METRICS
 from rackproof.core.noise import ONE_SAMPLE_PCT, Noise, noise_between
 from rackproof.core.status import Status
 from rackproof.core.units import convert
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, name_of
 
 UNKNOWN_NOISE = "derived from several numbers, noise unknown: the threshold alone decides"
-_ROUNDING = 1e-9
+
 _RELATIVE = ("percent", "ratio", "1")
 
 
@@ -58,18 +58,14 @@ def values(
     """One change per verdict of a derived entry in either run, sorted by id and subject."""
     entries = derived_ids(architecture)
     olds, news = (
-        {
-            (v.id, v.subject): v
-            for v in verdicts
-            if v.kind == "criterion" and v.id.partition("[")[0] in entries
-        }
+        {(v.id, v.subject): v for v in verdicts if v.kind == "criterion" and name_of(v.id) in entries}
         for verdicts in (before, after)
-    )  # fmt: skip
+    )
     for key in sorted(olds.keys() | news.keys()):
         old, new = olds.get(key), news.get(key)
         some = new or old
         assert some is not None  # noqa: S101  (the key is from one of the two)
-        entry = entries[key[0].partition("[")[0]]
+        entry = entries[name_of(key[0])]
         made = [_made(verdict, entry, architecture.level) for verdict in (old, new)]
         yield ValueChange(
             id=key[0],
@@ -134,25 +130,14 @@ def _outcome(
     before, after = made
     if before is None or after is None:
         return _without(old, new, before, after)
-    if old is not None and new is not None and old.simulated != new.simulated:
-        simulated_run = "A" if old.simulated else "B"
-        return {"change": Change.NOT_COMPARABLE, "remark": f"simulated in {simulated_run} only"}
+    if old is not None and new is not None and (remark := simulated_once(old, new)):
+        return not_comparable(remark)
     if old is not None and new is not None and (before.unit, before.bar) != (after.unit, after.bar):
-        return {"change": Change.NOT_COMPARABLE, "remark": f"met by another alternative: {old.bar}, then {new.bar}"}
-    grown = after.value - before.value
+        return not_comparable(f"met by another alternative: {old.bar}, then {new.bar}")
     gain = _merit(after) - _merit(before)
     noise = _noise(before, after, after if gain > 0 else before, threshold_pct)
-    change = Change.SAME
-    if abs(gain) > noise.width * (1 + _ROUNDING):
-        change = Change.BETTER if gain > 0 else Change.WORSE
-    return {
-        "change": change,
-        "change_pct": _percent(grown, before.value),
-        "gain_pct": _percent(gain, before.value),
-        "noise_pct": _percent(noise.width, before.value),
-        "samples": (len(before.samples), len(after.samples)),
-        "remark": noise.remark,
-    }
+    samples = {"samples": (len(before.samples), len(after.samples))}
+    return samples | moved(after.value - before.value, gain, before.value, noise)
 
 
 def _without(old: Verdict | None, new: Verdict | None, before: _Made | None, after: _Made | None) -> dict[str, Any]:
@@ -183,9 +168,3 @@ def _noise(before: _Made, after: _Made, better: _Made, threshold_pct: float | No
         return noise_between(before.samples, after.samples, whole, threshold_pct)
     percent = ONE_SAMPLE_PCT if threshold_pct is None else threshold_pct
     return Noise(percent / 100 * whole, UNKNOWN_NOISE)
-
-
-def _percent(part: float, whole: float) -> float | None:
-    if part == 0:
-        return 0.0
-    return round(100 * part / abs(whole), 9) if whole else None

@@ -164,8 +164,7 @@ class Finding(NamedTuple):
 
 def subjects_for(architecture: Architecture, groups: tuple[str, ...], simulated_gpus: bool) -> tuple[str, ...]:
     """Subjects of a node in these groups; none for a node that the kit does not log in to."""
-    roles = [architecture.roles[group] for group in groups if group in architecture.roles]
-    if roles and not any(role.managed for role in roles):
+    if architecture.is_appliance(groups):
         return ()
     real = architecture.gpu is not None and "gpu" in groups and not simulated_gpus
     return tuple(name for name in SUBJECTS if name != GPUS or real)
@@ -207,14 +206,11 @@ def limits_of(architecture: Architecture, groups: tuple[str, ...], virtual: bool
     validation.
     """
     limits: dict[str, int] = {}
-    for group in groups:
-        if group not in architecture.roles:
-            continue
-        hardware = architecture.roles[group].expect
-        for nic in hardware.nics:
+    for role in architecture.roles_of(groups):
+        for nic in role.expect.nics:
             limits |= nic.counters or {}
-        if hardware.memory is not None and hardware.memory.corrected_errors_max is not None:
-            limits["corrected"] = hardware.memory.corrected_errors_max
+        if role.expect.memory is not None and role.expect.memory.corrected_errors_max is not None:
+            limits["corrected"] = role.expect.memory.corrected_errors_max
     if architecture.gpu is not None and architecture.gpu.ecc_corrected_max is not None:
         limits["ecc_corrected"] = architecture.gpu.ecc_corrected_max
     limits |= dict.fromkeys(STRICT, 0)

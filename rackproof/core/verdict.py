@@ -85,6 +85,32 @@ class Verdict(BaseModel):
         object.__setattr__(self, "__pydantic_fields_set__", _ALL_FIELDS)
 
 
+def with_item(name: str, item: str) -> str:
+    """``base.sysctl[vm.swappiness]``; the name alone without an item."""
+    return f"{name}[{item}]" if item else name
+
+
+def name_of(id_: str) -> str:
+    """``base.sysctl`` of ``base.sysctl[vm.swappiness]``."""
+    return id_.partition("[")[0]
+
+
+def item_of(id_: str) -> str:
+    """``vm.swappiness`` of ``base.sysctl[vm.swappiness]``; empty without an item."""
+    return id_.partition("[")[2].removesuffix("]")
+
+
+def required_verdict(
+    id_: str, title: str, subject: str, status: Status, message: str, reason: str, hint: str, **fields: Any
+) -> Verdict:
+    """A verdict that no validator or criterion gives: about the run, the rack, or a missing result.
+
+    ``fields`` are further ones; a required check unless they say otherwise.
+    """
+    about = {"id": id_, "title": title, "subject": subject, "reason": reason, "hint": hint}
+    return Verdict(**{"kind": "check", "required": True, **about, **fields}, status=status, message=message)
+
+
 _ALL_FIELDS = set(Verdict.model_fields)
 _DEFAULTS = {name: None if field.is_required() else field.default for name, field in Verdict.model_fields.items()}
 

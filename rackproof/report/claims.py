@@ -9,10 +9,10 @@ from rackproof.core.architecture.entries import sections
 from rackproof.core.architecture.overrides import bar_words, threshold_words
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, name_of
 from rackproof.report.quantities import quantity
 from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary
-from rackproof.report.statements import name_of, subject_text
+from rackproof.report.statements import subject_text
 
 
 def claim_by_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> tuple[ClaimSummary, ...]:

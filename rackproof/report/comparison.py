@@ -16,8 +16,9 @@ from rich.text import Text
 
 from rackproof.core.comparison import Change, Comparison, NumberChange, ValueChange, VerdictChange
 from rackproof.core.grouping import grouped
-from rackproof.core.judging.select import quantity as name_of
+from rackproof.core.judging.select import quantity as quantity_name
 from rackproof.core.status import Status
+from rackproof.core.verdict import item_of, name_of
 from rackproof.core.visible import one_line
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.report.quantities import ABSENT, distance, quantity
@@ -71,10 +72,10 @@ class Line:
 
 def lines(comparison: Comparison) -> tuple[Line, ...]:
     """One line for each criterion, curve and outlier with a verdict, with all its variants; the worst first."""
-    verdicts = grouped((_entry(v.id), v) for v in comparison.verdicts if v.kind == "criterion")
+    verdicts = grouped((name_of(v.id), v) for v in comparison.verdicts if v.kind == "criterion")
     numbers: dict[str, list[NumberChange | ValueChange]] = {
-        **grouped((id_, n) for n in comparison.numbers for id_ in dict.fromkeys(map(_entry, n.criteria))),
-        **grouped((_entry(value.id), value) for value in comparison.values),  # a value stands for its numbers
+        **grouped((id_, n) for n in comparison.numbers for id_ in dict.fromkeys(map(name_of, n.criteria))),
+        **grouped((name_of(value.id), value) for value in comparison.values),  # a value stands for its numbers
     }
     table_lines = (_line(id_, verdicts[id_], sorted(numbers.get(id_, ()), key=badness)) for id_ in verdicts)
     return tuple(sorted(table_lines, key=lambda line: (_WORST.index(line.change), line.id)))
@@ -97,16 +98,10 @@ def _line(id_: str, verdicts: Sequence[VerdictChange], numbers: Sequence[NumberC
 
 def _subject(worst: NumberChange | ValueChange, numbers: Sequence[NumberChange | ValueChange]) -> str:
     if isinstance(worst, ValueChange):
-        item = worst.id.partition("[")[2].removesuffix("]")
-        return f"{worst.subject} {item}".rstrip()
+        return f"{worst.subject} {item_of(worst.id)}".rstrip()
     measured = [number for number in numbers if isinstance(number, NumberChange)]
     distinct = [key for key in worst.labels if len({number.labels.get(key) for number in measured}) > 1]
     return " ".join((worst.subject, *(f"{key}={worst.labels[key]}" for key in sorted(distinct))))
-
-
-def _entry(id_: str) -> str:
-    """``collective.busbw`` of ``collective.busbw[all_reduce]``."""
-    return id_.partition("[")[0]
 
 
 def badness(number: NumberChange | ValueChange) -> tuple[Any, ...]:
@@ -274,8 +269,8 @@ def _step(verdict: VerdictChange) -> str:
 
 
 def _without_criterion(comparison: Comparison) -> tuple[str, list[tuple[str, Change]]]:
-    computed = {_entry(value.id) for value in comparison.values}
-    numbers = [number for number in comparison.numbers if computed.issuperset(map(_entry, number.criteria))]
+    computed = {name_of(value.id) for value in comparison.values}
+    numbers = [number for number in comparison.numbers if computed.issuperset(map(name_of, number.criteria))]
     changed = sorted((number for number in numbers if number.change is not Change.SAME), key=badness)
     return _summary(numbers), [(_sentence(number), number.change) for number in changed]
 
@@ -287,7 +282,7 @@ def _summary(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> str
 
 def _sentence(number: NumberChange) -> str:
     """``collective.busbw[bytes=1024] on rack: 0.31 GB/s, then 0.2 GB/s (−35 %, noise ±10 %)``."""
-    return f"{name_of(number.metric, number.labels)} on {number.subject}: {_moved(number)}"
+    return f"{quantity_name(number.metric, number.labels)} on {number.subject}: {_moved(number)}"
 
 
 def _moved(number: NumberChange | ValueChange) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
-from rackproof.core.verdict import EVIDENCE, RUN, SERVER, Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, SERVER, Verdict, item_of, name_of
 from rackproof.report.schema import Certificate, MeasurementSummary
-from rackproof.report.statements import fold_subjects, item_of, name_of, subject_text
+from rackproof.report.statements import fold_subjects, subject_text
 
 _CAUSES = (RUN, "node.", SERVER)
 """Prefixes of checks that explain other verdicts."""

@@ -16,7 +16,7 @@ from rackproof.core.group_testing import METRIC, TRANSPORTS
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
-from rackproof.core.verdict import EVIDENCE, RUN, Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, Verdict, name_of
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
@@ -235,16 +235,6 @@ def fold_subjects(subjects: Iterable[str]) -> str:
 def subject_text(subject: str) -> str:
     """Display form of a subject: a pair is stored as ``a|b`` and shown as ``a ↔ b``."""
     return subject.replace("|", " ↔ ")
-
-
-def name_of(identifier: str) -> str:
-    """``base.sysctl`` of ``base.sysctl[vm.swappiness]``."""
-    return identifier.partition("[")[0]
-
-
-def item_of(identifier: str) -> str:
-    """``vm.swappiness`` of ``base.sysctl[vm.swappiness]``; empty without an item."""
-    return identifier.partition("[")[2].removesuffix("]")
 
 
 def area_of(verdict: Verdict, storage_classes: dict[str, str]) -> str:

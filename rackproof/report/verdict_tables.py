@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
-from rackproof.core.verdict import LOAD, Verdict
+from rackproof.core.verdict import LOAD, Verdict, item_of, name_of
 from rackproof.report.certificate import natural
 from rackproof.report.findings import worst
 from rackproof.report.quantities import ABSENT, distance, quantity
 from rackproof.report.schema import Certificate
-from rackproof.report.statements import fold_subjects, item_of, name_of, subject_text
+from rackproof.report.statements import fold_subjects, subject_text
 from rackproof.report.tables import Cell, Row, bytes_text, limited
 
 NODE_COLUMNS = 6

@@ -109,10 +109,8 @@ def on_fabric(architecture: Architecture, groups: Collection[str]) -> bool:
     required = {role for role, checks in architecture.required_checks.items() if set(checks) & set(PORT_CHECKS)}
     if {"gpu", *required} & {"all", *groups}:
         return True
-    roles = (architecture.roles[group] for group in groups if group in architecture.roles)
-    return any(
-        "compute" in nic.purpose and nic.count == architecture.rails for role in roles for nic in role.expect.nics
-    )
+    nics = (nic for role in architecture.roles_of(groups) for nic in role.expect.nics)
+    return any("compute" in nic.purpose and nic.count == architecture.rails for nic in nics)
 
 
 def rails_of(architecture: Architecture, node: Node) -> int:

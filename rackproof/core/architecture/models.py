@@ -6,6 +6,7 @@ with file and line; these models define a valid file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -112,6 +113,15 @@ class Architecture(Model):
     def rails(self) -> int:
         """Ports of every node that must be on the fabric; 0 without one."""
         return self.fabric.rails if self.fabric else 0
+
+    def roles_of(self, groups: Iterable[str]) -> list[Role]:
+        """Roles of a node in these groups."""
+        return [self.roles[group] for group in groups if group in self.roles]
+
+    def is_appliance(self, groups: Iterable[str]) -> bool:
+        """Whether a node in these groups has roles, none of which the kit logs in to."""
+        roles = self.roles_of(groups)
+        return bool(roles) and not any(role.managed for role in roles)
 
     def client_storage(self, role: str) -> dict[str, Storage]:
         """Storage that nodes of a role mount."""

@@ -15,7 +15,7 @@ from rackproof.core.judging.missing import RunScope, missing, severity_of, short
 from rackproof.core.judging.servers import blamed, judge_servers
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
-from rackproof.core.verdict import SERVER, Verdict
+from rackproof.core.verdict import SERVER, Verdict, required_verdict, with_item
 
 GPU_CHECKS = "gpu."
 """Prefix of checks that query GPUs, which may be simulated."""
@@ -69,18 +69,12 @@ def judge_checks(
     yield from without_role(architecture, nodes)
     checked = {name for check, _, name in worst if not check.startswith(NOT_A_LOOK)}
     for node in nodes:
-        if node.name not in checked and not is_appliance(architecture, node.groups):
-            yield Verdict(
-                id="rack.checked",
-                kind="check",
-                title="Checks of the node",
-                subject=node.name,
-                status=Status.UNMEASURED,
-                required=True,
-                message=f"no check ran on {node.name}",
-                reason="Nothing is known about a node without checks.",
-                hint="Find the reason in the run's log, then validate again.",
-            )
+        if node.name not in checked and not architecture.is_appliance(node.groups):
+            yield required_verdict(
+                "rack.checked", "Checks of the node", node.name, Status.UNMEASURED, f"no check ran on {node.name}",
+                "Nothing is known about a node without checks.",
+                "Find the reason in the run's log, then validate again.",
+            )  # fmt: skip
 
 
 class _Promises:
@@ -134,12 +128,6 @@ def _spelled(value: Any) -> str:
     return json.dumps(value)
 
 
-def is_appliance(architecture: Architecture, groups: Iterable[str]) -> bool:
-    """Whether none of the node's roles is managed by the kit."""
-    roles = [architecture.roles[group] for group in groups if group in architecture.roles]
-    return bool(roles) and not any(role.managed for role in roles)
-
-
 def counts(architecture: Architecture, groups: Mapping[str, Sequence[str]]) -> Iterator[Verdict]:
     """Number of nodes of every role; ``groups``: names of nodes by role."""
     for role, expected in architecture.roles.items():
@@ -163,24 +151,17 @@ def without_role(architecture: Architecture, nodes: Sequence[NodeInfo]) -> Itera
 
 
 def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
-    return Verdict(
-        id=id_,
-        kind="check",
-        title=title,
-        subject=subject,
-        status=Status.UNMEASURED,
-        required=True,
-        message=message,
-        reason="A node without checks cannot be certified.",
-        hint="Correct the groups in the inventory, or add a role to the architecture.",
-    )
+    return required_verdict(
+        id_, title, subject, Status.UNMEASURED, message, "A node without checks cannot be certified.",
+        "Correct the groups in the inventory, or add a role to the architecture.",
+    )  # fmt: skip
 
 
 def _of_result(
     architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], unusable: str | None
 ) -> Verdict:
     """``unusable``: why the result proves nothing about the node."""
-    id_ = f"{result.check}[{result.item}]" if result.item else result.check
+    id_ = with_item(result.check, result.item)
     warned = result.beside if result.outcome is CheckOutcome.PASSED else ""
     return Verdict(
         id=id_,
@@ -210,19 +191,10 @@ def _count(role: str, expected: Role, names: Sequence[str]) -> Verdict:
     else:
         status = Status.PASS if fits else Status.FAIL
         message = f"expected {bar} nodes of {role}, actual {len(names)} ({fold(names)})"
-    return Verdict(
-        id=f"rack.count[{role}]",
-        kind="check",
-        title=f"Number of {role} nodes",
-        subject="rack",
-        status=status,
-        required=not unseen,
-        message=message,
-        value=None if unseen else float(len(names)),
-        unit="1",
-        bar=bar,
-        source=f"roles.{role}.count",
-        reason="The architecture is defined for this many nodes.",
-        hint="Compare the groups of the inventory with the roles of the architecture.",
-        claim=expected.claim,
-    )
+    return required_verdict(
+        f"rack.count[{role}]", f"Number of {role} nodes", "rack", status, message,
+        "The architecture is defined for this many nodes.",
+        "Compare the groups of the inventory with the roles of the architecture.",
+        required=not unseen, value=None if unseen else float(len(names)), unit="1", bar=bar,
+        source=f"roles.{role}.count", claim=expected.claim,
+    )  # fmt: skip

@@ -90,15 +90,14 @@ class _Judged:
         concerned = {n: self.points[n] for n in (baseline, point)}
         bar = f"≥ {number_text(least)}"
         common = self._common(f"efficiency@{point}", bar, "ratio", concerned, least)
-        if missing := self._missing(concerned):
-            return Verdict(**common, status=missing[0], message=missing[1])
+        if gap := self._gap(common, concerned):
+            return gap
         values = self._values(concerned)
         measured, linear = values[point], values[baseline] * point / baseline
         try:
             value = ratio_of(measured, linear)
         except ZeroDivisionError:
-            why = f"{self._named(baseline)}, the baseline, is 0"
-            return _invalid(common, why)
+            return _invalid(common, f"{self.curve.metric} at {baseline} {self.over}, the baseline, is 0")
         if value > MOST_EFFICIENCY * (1 + _ROUNDING):
             why = (
                 f"efficiency {number_text(value, MOST_EFFICIENCY)} ({amount(measured, self.unit)} of"
@@ -107,10 +106,10 @@ class _Judged:
             )
             return _invalid(common, why)
         passed = value >= least * (1 - _ROUNDING)
-        suspects = (
-            {baseline: self.points[baseline]} if passed and not self._starved({point: self.points[point]}) else {}
-        )
-        if cause := self._starved(suspects if passed else concerned):
+        starved, starved_baseline = (self._starved({n: self.points[n]}) for n in (point, baseline))
+        # a starved baseline is too low, which helps the point, unless that is too low as well
+        cause = (starved_baseline if not starved else "") if passed else starved_baseline or starved
+        if cause:
             return _invalid(common, cause)
         of = f"linear growth from {baseline} {self.over}"
         return Verdict(
@@ -132,8 +131,8 @@ class _Judged:
         """R² of the least-squares line. A falling line fails."""
         bar = f"≥ {number_text(least)}"
         common = self._common("r2", bar, "1", self.points, least)
-        if missing := self._missing(self.points):
-            return Verdict(**common, status=missing[0], message=missing[1])
+        if gap := self._gap(common, self.points):
+            return gap
         if len(self.points) < LEAST_POINTS:
             why = f"expected {LEAST_POINTS} or more points, actual {len(self.points)}"
             return Verdict(**common, status=Status.UNMEASURED, message=why)
@@ -160,8 +159,8 @@ class _Judged:
     def steps(self) -> Verdict:
         """Verdict on the steps from every point to the next."""
         common = self._common("steps", "≥ 0 %", "percent", self.points, 0.0)
-        if missing := self._missing(self.points):
-            return Verdict(**common, status=missing[0], message=missing[1])
+        if gap := self._gap(common, self.points):
+            return gap
         values = self._values(self.points)
         steps = [(_step(values[a], values[b]), a, b) for a, b in pairwise(values)]
         down = [(a, b) for step, a, b in steps if step < -100 * _ROUNDING]
@@ -197,18 +196,13 @@ class _Judged:
             "simulated": any(answer.simulated for answer in points.values()),
         }
 
-    def _missing(self, points: Points) -> tuple[Status, str] | None:
-        """Combined status of all points without a number."""
+    def _gap(self, common: dict[str, Any], points: Points) -> Verdict | None:
+        """The verdict where points have no number: UNMEASURED, or INVALID where all of these were measured."""
         for status in (Status.UNMEASURED, Status.INVALID):
-            bad = {
-                n: answer.why
-                for n, answer in points.items()
-                if isinstance(answer, NoNumber) and answer.status is status
-            }
+            bad = {n: a.why for n, a in points.items() if isinstance(a, NoNumber) and a.status is status}
             if bad:
-                first = next(iter(bad))
-                listed = ", ".join(str(point) for point in bad)
-                return status, f"{status.value.lower()} at {listed} {self.over}: {bad[first]}"
+                why = f"{status.value.lower()} at {', '.join(map(str, bad))} {self.over}: {next(iter(bad.values()))}"
+                return Verdict(**common, status=status, message=why)
         return None
 
     def _starved(self, points: Points) -> str:
@@ -217,9 +211,6 @@ class _Judged:
 
     def _values(self, points: Points) -> dict[int, float]:
         return {n: answer.value for n, answer in points.items() if isinstance(answer, Number)}
-
-    def _named(self, point: int) -> str:
-        return f"{self.curve.metric} at {point} {self.over}"
 
     def _listed(self, values: Mapping[int, float]) -> str:
         return ", ".join(f"{n}: {amount(value, self.unit)}" for n, value in values.items())

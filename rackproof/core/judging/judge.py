@@ -36,7 +36,7 @@ from rackproof.core.judging.select import Index, NeededConditions
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.programs import launcher_in, programs_of
 from rackproof.core.status import Status
-from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for
+from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for, required_verdict, with_item
 from rackproof.errors import RunError
 
 Body = TypeVar("Body", bound=Frozen)
@@ -76,7 +76,7 @@ def judge_records(
         counting = [r for r in records if r.kind is Kind.CHECK and r.seq not in history.superseded]
         checks = [_read(CheckResult, record) for record in counting]
         faults = {
-            (f"{result.check}[{result.item}]" if result.item else result.check, result.node): disproven[record.seq]
+            (with_item(result.check, result.item), result.node): disproven[record.seq]
             for record, result in zip(counting, checks, strict=True)
             if record.seq in disproven
         }
@@ -205,17 +205,11 @@ def _judge(
     )
 
 
-_NO_NUMBER = Verdict(
-    id="rack.numbers",
+_NO_NUMBER = required_verdict(
+    "rack.numbers", "Numbers of the rack", "rack", Status.UNMEASURED, "the architecture has no required criterion",
+    "A rack cannot be certified without a measured number.", "Add required criteria to the architecture.",
     kind="criterion",
-    title="Numbers of the rack",
-    subject="rack",
-    status=Status.UNMEASURED,
-    required=True,
-    message="the architecture has no required criterion",
-    reason="A rack cannot be certified without a measured number.",
-    hint="Add required criteria to the architecture.",
-)
+)  # fmt: skip
 
 
 def _read(model: type[Body], record: Record) -> Body:

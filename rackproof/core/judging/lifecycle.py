@@ -12,10 +12,9 @@ from typing import Final
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import NodeInfo, Record, RunInfo
 from rackproof.core.history import CONFIGURED, EXCHANGED, LOST, REBOOTED, Change, History
-from rackproof.core.judging.checks import is_appliance
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
-from rackproof.core.verdict import EVIDENCE, Verdict
+from rackproof.core.verdict import EVIDENCE, RUN, Verdict, required_verdict
 from rackproof.core.wording import some
 
 RESUME: Final = "Continue it: rackproof certify INVENTORY --resume RUN."
@@ -49,18 +48,12 @@ def judge_lifecycle(
 
 def evidence_verdict(problems: Iterable[str]) -> Verdict:
     """Verdict on evidence that is not intact: the outcome is INCOMPLETE, whatever the other verdicts."""
-    return Verdict(
-        id=EVIDENCE,
-        kind="check",
-        title="Evidence is unchanged",
-        subject="rack",
-        status=Status.INVALID,
-        required=True,
-        message="; ".join(problems),
-        reason="A changed, removed or inserted record and all later records prove nothing;"
+    return required_verdict(
+        EVIDENCE, "Evidence is unchanged", "rack", Status.INVALID, "; ".join(problems),
+        "A changed, removed or inserted record and all later records prove nothing;"
         " a number without its output cannot be checked.",
-        hint="Find out what changed the files; restore them from a copy, or measure again.",
-    )
+        "Find out what changed the files; restore them from a copy, or measure again.",
+    )  # fmt: skip
 
 
 def _end(history: History, records: Sequence[Record]) -> Iterator[Verdict]:
@@ -90,7 +83,7 @@ def _identities(nodes: Sequence[NodeInfo], architecture: Architecture, history: 
         seq, identity = history.identities.get(node.name, (-1, None))
         if identity is not None and identity.boot_id:
             boots.setdefault(identity.boot_id, []).append(node.name)
-        if node.name in history.unreachable or (identity is None and is_appliance(architecture, node.groups)):
+        if node.name in history.unreachable or (identity is None and architecture.is_appliance(node.groups)):
             continue  # node.reachable reports it
         if identity is None or seq < history.parts[-1]:
             status, message = Status.UNMEASURED, "expected its identity in this part of the run, actual none recorded"
@@ -211,7 +204,4 @@ def _replaced(history: History) -> Verdict:
 
 
 def _verdict(id_: str, title: str, subject: str, status: Status, message: str, reason: str, hint: str) -> Verdict:
-    return Verdict(
-        id=f"run.{id_}", kind="check", title=title, subject=subject, status=status, required=True,
-        message=message, reason=reason, hint=hint,
-    )  # fmt: skip
+    return required_verdict(f"{RUN}{id_}", title, subject, status, message, reason, hint)

@@ -113,5 +113,5 @@ def named(scope: Scope, listed: Sequence[str]) -> str:
 
 def _compute_ports(architecture: Architecture, node: NodeInfo) -> int:
     """Number of compute ports of a node; the largest of its roles."""
-    roles = (architecture.roles[group] for group in node.groups if group in architecture.roles)
-    return max((sum(nic.count for nic in role.expect.nics if COMPUTE in nic.purpose) for role in roles), default=0)
+    nics = (role.expect.nics for role in architecture.roles_of(node.groups))
+    return max((sum(nic.count for nic in of_role if COMPUTE in nic.purpose) for of_role in nics), default=0)

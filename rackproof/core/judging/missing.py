@@ -19,7 +19,7 @@ from rackproof.core.evidence import NodeInfo
 from rackproof.core.load import GPUS, PREFIX, subjects_for
 from rackproof.core.planned_checks import Case, PlannedChecks
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import RUN, Verdict, required_verdict, with_item
 
 OF_STAGES = {"connect": "node.reachable", "deploy": "deploy.converged"}
 """Check of a stage. In a stage that began, a node without a result is UNMEASURED."""
@@ -59,10 +59,7 @@ class _Missing:
         self.any_item = {(check, node) for check, _, node in answered}
         self.reported: set[Case] = set()
         self.groups_of = {node.name: (*node.groups, "all") for node in nodes}
-        managed = {
-            name for role, promised in architecture.roles.items() if promised.managed for name in groups.get(role, ())
-        }
-        self.appliances = {name for role in architecture.roles for name in groups.get(role, ())} - managed
+        self.appliances = {node for node, names in self.groups_of.items() if architecture.is_appliance(names)}
 
     def lacks(self, check: str, item: str, node: str) -> bool:
         """Whether the result is missing and not yet reported; True marks it as reported."""
@@ -83,7 +80,7 @@ class _Missing:
             for node in self.groups.get(entry.role, ()):
                 if self.lacks(entry.check, entry.item, node):
                     expectation = expectation or _expectation(self.architecture, entry)
-                    yield _unanswered(self.architecture, entry, node, expectation)
+                    yield self.unanswered(entry, node, expectation)
 
     def by_name(self, stages: Iterable[str]) -> Iterator[Verdict]:
         required = [(role, check) for role, checks in self.architecture.required_checks.items() for check in checks]
@@ -92,9 +89,8 @@ class _Missing:
             for node in self.groups.get(role, ()):
                 for item in items_of(self.architecture, check, self.groups_of[node], self.leads(node)):
                     if self.lacks(check, item, node):
-                        where = "every node" if role == "all" else f"every node of {role}"
-                        why = "The architecture requires this check by name."
-                        yield _absent(self.architecture, check, item, node, f" on {where}", why)
+                        where = " on every node" if role == "all" else f" on every node of {role}"
+                        yield self.absent(check, item, node, where, "The architecture requires this check by name.")
 
     def by_place(self) -> Iterator[Verdict]:
         """Checks that follow from a node's roles."""
@@ -111,8 +107,7 @@ class _Missing:
                 same[place] = tuple(node_checks(self.architecture, place))
             for entry in same[place]:
                 if self.lacks(entry.check, entry.item, node.name):
-                    expectation = _expectation(self.architecture, entry)
-                    yield _unanswered(self.architecture, entry, node.name, expectation)
+                    yield self.unanswered(entry, node.name, _expectation(self.architecture, entry))
 
     def by_plan(self, scope: RunScope) -> Iterator[Verdict]:
         """Checks that the run planned."""
@@ -121,8 +116,7 @@ class _Missing:
         for plan in scope.planned:
             for check, item, node in plan.cases():
                 if self.lacks(check, item, node):
-                    why = "The run planned this check."
-                    yield _absent(self.architecture, check, item, node, ", which was planned", why)
+                    yield self.absent(check, item, node, ", which was planned", "The run planned this check.")
 
     def by_step(self, steps: Iterable[str]) -> Iterator[Verdict]:
         """Results about nodes after each step."""
@@ -132,7 +126,26 @@ class _Missing:
                 check = f"{PREFIX}{subject}"
                 if self.lacks(check, step, node.name):
                     why = "Without this result, damage by the step would go unnoticed."
-                    yield _absent(self.architecture, check, step, node.name, ", which every step needs", why)
+                    yield self.absent(check, step, node.name, ", which every step needs", why)
+
+    def unanswered(self, entry: ExpectedCheck, node: str, expectation: str) -> Verdict:
+        return self.absent(
+            entry.check, entry.item, node, f" for {expectation}",
+            "The architecture sets this key, and no check read it.", "a validator for it",
+            source=entry.key, claim=entry.claims,
+        )  # fmt: skip
+
+    def absent(
+        self, check: str, item: str, node: str, where: str, reason: str, validator: str = "its validator", **fields: Any
+    ) -> Verdict:
+        """``where`` ends the name of the result in the message, ``validator`` names what is missing in the hint."""
+        id_ = with_item(check, item)
+        return required_verdict(
+            id_, f"{check}: {item}" if item else check, node, Status.UNMEASURED,
+            f"expected a result of {id_}{where}, actual none", reason,
+            f"Check that {validator} exists and was selected, then validate again.",
+            required=severity_of(self.architecture, id_, check, True), **fields,
+        )  # fmt: skip
 
 
 def missing(
@@ -158,10 +171,10 @@ def missing(
     for step, node in scope.gpu_loads:
         for about in (gpu_links, gpu_clocks):
             if node in real and lacking.lacks(about.CHECK, step, node):
-                yield _absent(architecture, about.CHECK, step, node, ", whose GPUs it loads", about.PROTECTS)
+                yield lacking.absent(about.CHECK, step, node, ", whose GPUs it loads", about.PROTECTS)
     for program, node in scope.programs:
         if lacking.lacks(programs.CHECK, program, node):
-            yield _absent(architecture, programs.CHECK, program, node, ", which measured", programs.PROTECTS)
+            yield lacking.absent(programs.CHECK, program, node, ", which measured", programs.PROTECTS)
 
 
 def severity_of(architecture: Architecture, id_: str, check: str, otherwise: bool) -> bool:
@@ -182,47 +195,9 @@ def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:
     return entry.key if promised is ABSENT else f"{entry.key}, {short(promised)}"
 
 
-def _unanswered(architecture: Architecture, entry: ExpectedCheck, node: str, expectation: str) -> Verdict:
-    id_ = f"{entry.check}[{entry.item}]" if entry.item else entry.check
-    return Verdict(
-        id=id_,
-        kind="check",
-        title=f"{entry.check}: {entry.item}" if entry.item else entry.check,
-        subject=node,
-        status=Status.UNMEASURED,
-        required=severity_of(architecture, id_, entry.check, True),
-        message=f"expected a result of {id_} for {expectation}, actual none",
-        source=entry.key,
-        reason="The architecture sets this key, and no check read it.",
-        hint="Check that a validator for it exists and was selected, then validate again.",
-        claim=entry.claims,
-    )
-
-
-def _absent(architecture: Architecture, check: str, item: str, node: str, where: str, reason: str) -> Verdict:
-    id_ = f"{check}[{item}]" if item else check
-    return Verdict(
-        id=id_,
-        kind="check",
-        title=f"{check}: {item}" if item else check,
-        subject=node,
-        status=Status.UNMEASURED,
-        required=severity_of(architecture, id_, check, True),
-        message=f"expected a result of {id_}{where}, actual none",
-        reason=reason,
-        hint="Check that its validator exists and was selected, then validate again.",
-    )
-
-
 def _no_plan() -> Verdict:
-    return Verdict(
-        id="run.planned",
-        kind="check",
-        title="Planned checks of the run",
-        subject="rack",
-        status=Status.UNMEASURED,
-        required=True,
-        message="expected a record of the validation's planned checks, actual none",
-        reason="Without it, a removed result would go unnoticed.",
-        hint="Validate again.",
-    )
+    return required_verdict(
+        f"{RUN}planned", "Planned checks of the run", "rack", Status.UNMEASURED,
+        "expected a record of the validation's planned checks, actual none",
+        "Without it, a removed result would go unnoticed.", "Validate again.",
+    )  # fmt: skip

@@ -8,7 +8,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.weakening import weakenings
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
-from rackproof.core.verdict import Verdict
+from rackproof.core.verdict import Verdict, required_verdict
 from rackproof.core.wording import some
 
 _SHOWN = 2
@@ -22,18 +22,13 @@ def judge_parts(architecture: Architecture, profile: str, metrics: Collection[st
     tried = {METRICS[metric].benchmark for metric in metrics if metric in METRICS}
     for name in type(parts).model_fields:
         if getattr(parts, name) is not None and name not in tried:
-            yield Verdict(
-                id=f"rack.profile[{name}]",
-                kind="criterion",
-                title=f"Benchmarks of the profile: {name}",
-                subject="rack",
-                status=Status.UNMEASURED,
-                required=True,
-                message=f"profile {profile} asks for {name}, and none of it was measured",
-                source=f"profiles.{profile}.{name}",
-                reason="A part of the profile that gives no number proves nothing.",
-                hint="See at the start of the run's log why it gave no step: its members, the fabric, its storage.",
-            )
+            yield required_verdict(
+                f"rack.profile[{name}]", f"Benchmarks of the profile: {name}", "rack", Status.UNMEASURED,
+                f"profile {profile} asks for {name}, and none of it was measured",
+                "A part of the profile that gives no number proves nothing.",
+                "See at the start of the run's log why it gave no step: its members, the fabric, its storage.",
+                kind="criterion", source=f"profiles.{profile}.{name}",
+            )  # fmt: skip
 
 
 def other_sizes(architecture: Architecture, own: Architecture, profile: str) -> Verdict | None:
@@ -46,15 +41,10 @@ def other_sizes(architecture: Architecture, own: Architecture, profile: str) -> 
     ]
     if not less:
         return None
-    return Verdict(
-        id="rack.sizes",
-        kind="criterion",
-        title="Sizes of the benchmarks",
-        subject="rack",
-        status=Status.UNMEASURED,
-        required=True,
-        message=f"the run's own architecture asks for less than {architecture.metadata.id}: {some(less, _SHOWN, '; ')}",
-        source=path,
-        reason="A shorter or smaller measurement proves less than this architecture asks for.",
-        hint="Measure against this architecture: rackproof certify INVENTORY.",
-    )
+    return required_verdict(
+        "rack.sizes", "Sizes of the benchmarks", "rack", Status.UNMEASURED,
+        f"the run's own architecture asks for less than {architecture.metadata.id}: {some(less, _SHOWN, '; ')}",
+        "A shorter or smaller measurement proves less than this architecture asks for.",
+        "Measure against this architecture: rackproof certify INVENTORY.",
+        kind="criterion", source=path,
+    )  # fmt: skip

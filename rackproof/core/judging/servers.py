@@ -10,7 +10,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.judging.missing import severity_of
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
-from rackproof.core.verdict import SERVER, Verdict
+from rackproof.core.verdict import SERVER, Verdict, with_item
 
 FEWEST_CLIENTS = 2
 """A single client may be at fault itself."""
@@ -35,7 +35,7 @@ def judge_servers(architecture: Architecture, silent: Blamed, nodes: Collection[
     for (check, item, server), clients in silent.items():
         name = server.partition(" ")[0]
         first = clients[0]
-        id_ = f"{check}[{item}]" if item else check
+        id_ = with_item(check, item)
         yield Verdict(
             id=f"{SERVER}[{item}]" if name in nodes else f"{SERVER}[{item}, {name}]",
             kind="check",
