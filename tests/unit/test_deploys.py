@@ -24,7 +24,8 @@ from rackproof.configure.site import Site
 from rackproof.configure.storage_client import plan as storage_client
 from rackproof.configure.storage_server import plan as storage_server
 from rackproof.configure.units import Unit
-from rackproof.core.architecture import Architecture, TimeSync
+from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.system import TimeSync
 from rackproof.core.rack import Node, Rack
 from rackproof.core.topology import NAMES, links_between, same_topology
 from rackproof.core.updaters import ALL_UPDATERS, UPDATERS

@@ -1,13 +1,8 @@
 """Reference architectures: models of ``refarch/v1``, and problems of a file."""
 
 from rackproof.core.architecture.base import (
-    Claim,
-    Count,
     Figure,
-    Identifier,
-    LabelValue,
     Metadata,
-    Model,
     Source,
     SourceStatus,
     Weakening,
@@ -24,17 +19,16 @@ from rackproof.core.architecture.criterion import (
     LinkShare,
     Outlier,
     Quantity,
-    QuantityFamily,
     Reduce,
     Reference,
     Severity,
     Statistic,
 )
-from rackproof.core.architecture.gpu import Clocks, Gpu, Nvlink
+from rackproof.core.architecture.gpu import Gpu
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
 from rackproof.core.architecture.ingest import DataSet, IngestData, IngestJob, IngestProfile
-from rackproof.core.architecture.models import Architecture, Drop, Link, Override
+from rackproof.core.architecture.models import Architecture, Drop
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
 from rackproof.core.architecture.profiles import (
@@ -50,27 +44,22 @@ from rackproof.core.architecture.profiles import (
     StorageProfile,
     WholeFile,
 )
-from rackproof.core.architecture.scale import Factor, Scale, Scaled
+from rackproof.core.architecture.scale import Scale, Scaled
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
-from rackproof.core.architecture.system import System, TimeSync, Tools
-from rackproof.core.architecture.workloads import Ceilings, Sizing, StorageUnit, Workload
+from rackproof.core.architecture.system import System
 
 __all__ = [
     "Alternative",
     "Architecture",
     "Bar",
     "Ceiling",
-    "Ceilings",
     "Ceph",
     "CheckpointProfile",
-    "Claim",
-    "Clocks",
     "CollectiveProfile",
     "Conditions",
     "ContainerProfile",
     "Containers",
-    "Count",
     "Cpu",
     "Criterion",
     "Curve",
@@ -79,36 +68,28 @@ __all__ = [
     "Drop",
     "Expectation",
     "Fabric",
-    "Factor",
     "Figure",
     "FioJob",
     "Gate",
     "Gpu",
     "GpuProfile",
     "GroupTests",
-    "Identifier",
     "IngestData",
     "IngestJob",
     "IngestProfile",
     "JudgedEntry",
     "KneeProfile",
-    "LabelValue",
     "Limits",
-    "Link",
     "LinkProfile",
     "LinkShare",
     "Lossless",
     "Memory",
     "Metadata",
-    "Model",
     "Nic",
-    "Nvlink",
     "Outlier",
-    "Override",
     "Pcie",
     "Profile",
     "Quantity",
-    "QuantityFamily",
     "Reduce",
     "Reference",
     "Role",
@@ -116,19 +97,14 @@ __all__ = [
     "Scaled",
     "Scratch",
     "Severity",
-    "Sizing",
     "Slurm",
     "Source",
     "SourceStatus",
     "Statistic",
     "Storage",
     "StorageProfile",
-    "StorageUnit",
     "System",
-    "TimeSync",
-    "Tools",
     "User",
     "Weakening",
     "WholeFile",
-    "Workload",
 ]

@@ -34,6 +34,15 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
+def checks_of(section: str, model: type[Model], without: str = "", **named: str) -> dict[str, str]:
+    """Key of a section: its check, ``section.key`` unless ``named`` gives it another name.
+
+    ``without``: keys that no check reads, beside source and claim.
+    """
+    unread = {"source", "claim", *without.split()}
+    return {key: f"{section}.{named.get(key, key)}" for key in model.model_fields if key not in unread}
+
+
 class SourceStatus(StrEnum):
     VERIFIED = "verified"
     """Read in the document."""

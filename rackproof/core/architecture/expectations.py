@@ -6,17 +6,18 @@ result is UNMEASURED.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
 
+from rackproof.core.architecture.base import Model
 from rackproof.core.architecture.gpu import GPU_CHECKS
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import CPU_CHECKS, DRIVES_CHECKS, MEMORY_CHECKS
 from rackproof.core.architecture.models import Architecture
-from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, RAIL_CHECKS, Nic
+from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_CHECKS, RAIL_CHECKS
 from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRATCH_CHECKS
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
@@ -225,9 +226,17 @@ def _of_gpu(architecture: Architecture) -> Iterator[ExpectedCheck]:
     gpu = architecture.gpu
     if gpu is None:
         return
-    for key, check in GPU_CHECKS.items():
-        if key == "count" or (gpu.count and getattr(gpu, key) not in NOTHING):
-            yield ExpectedCheck("gpu", check, "", f"gpu.{key}", gpu.claim, gpu.source)
+    checks = GPU_CHECKS if gpu.count else {"count": GPU_CHECKS["count"]}
+    yield from _of_keys("gpu", gpu, checks, "gpu", gpu)
+
+
+def _of_keys(
+    role: str, part: Model | None, checks: Mapping[str, str], path: str, owner: Any, item: str = ""
+) -> Iterator[ExpectedCheck]:
+    """The check of every key that a part of the file sets, if there is one. ``owner`` has claim and source."""
+    for key, check in checks.items() if part else ():
+        if getattr(part, key) not in NOTHING:
+            yield ExpectedCheck(role, check, item, f"{path}.{key}", owner.claim, owner.source)
 
 
 def _of_roles(architecture: Architecture) -> Iterator[ExpectedCheck]:
@@ -239,35 +248,15 @@ def _of_roles(architecture: Architecture) -> Iterator[ExpectedCheck]:
 def _of_role(name: str, role: Role, expect: Expectation) -> Iterator[ExpectedCheck]:
     prefix = f"roles.{name}.expect"
     for number, nic in enumerate(expect.nics):
-        yield from _of_nic(name, f"{prefix}.nics[{number}]", nic)
-    if expect.cpu:
-        for key, check in CPU_CHECKS.items():
-            if getattr(expect.cpu, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{prefix}.cpu.{key}", expect.cpu.claim, expect.cpu.source)
-    if memory := expect.memory:
-        for key, check in MEMORY_CHECKS.items():
-            if getattr(memory, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{prefix}.memory.{key}", memory.claim, memory.source)
+        yield from _of_keys(name, nic, NIC_CHECKS, f"{prefix}.nics[{number}]", nic, nic.purpose)
+    yield from _of_keys(name, expect.cpu, CPU_CHECKS, f"{prefix}.cpu", expect.cpu)
+    yield from _of_keys(name, expect.memory, MEMORY_CHECKS, f"{prefix}.memory", expect.memory)
     for number, drives in enumerate(expect.drives):
-        for key, check in DRIVES_CHECKS.items():
-            if getattr(drives, key) not in NOTHING:
-                key_path = f"{prefix}.drives[{number}].{key}"
-                yield ExpectedCheck(name, check, drives.use, key_path, drives.claim, drives.source)
-    if pcie := expect.pcie:
-        for key, check in PCIE_CHECKS.items():
-            if getattr(pcie, key) not in NOTHING:
-                yield ExpectedCheck(name, check, "", f"{prefix}.pcie.{key}", pcie.claim, pcie.source)
-    if scratch := expect.scratch:
-        for key, check in SCRATCH_CHECKS.items():
-            yield ExpectedCheck(name, check, "", f"{prefix}.scratch.{key}", scratch.claim, scratch.source)
+        yield from _of_keys(name, drives, DRIVES_CHECKS, f"{prefix}.drives[{number}]", drives, drives.use)
+    yield from _of_keys(name, expect.pcie, PCIE_CHECKS, f"{prefix}.pcie", expect.pcie)
+    yield from _of_keys(name, expect.scratch, SCRATCH_CHECKS, f"{prefix}.scratch", expect.scratch)
     for unit in expect.services:
         yield ExpectedCheck(name, "service.active", unit, f"{prefix}.services", role.claim, role.source)
-
-
-def _of_nic(role: str, prefix: str, nic: Nic) -> Iterator[ExpectedCheck]:
-    for key, check in NIC_CHECKS.items():
-        if getattr(nic, key) not in NOTHING:
-            yield ExpectedCheck(role, check, nic.purpose, f"{prefix}.{key}", nic.claim, nic.source)
 
 
 def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
@@ -280,14 +269,8 @@ def _of_fabric(architecture: Architecture) -> Iterator[ExpectedCheck]:
         yield ExpectedCheck("gpu", "fabric.mtu", port, "fabric.mtu", fabric.claim, fabric.source)
         if fabric.loss_max_pct is not None:
             yield ExpectedCheck("gpu", "fabric.loss", port, "fabric.loss_max_pct", fabric.claim, fabric.source)
-    for key, check in RAIL_CHECKS.items():
-        if getattr(fabric, key) not in NOTHING:
-            yield ExpectedCheck("gpu", check, "", f"fabric.{key}", fabric.claim, fabric.source)
-    if fabric.lossless is None:
-        return
-    for key, check in FABRIC_CHECKS.items():
-        if getattr(fabric.lossless, key) not in NOTHING:
-            yield ExpectedCheck("gpu", check, "", f"fabric.lossless.{key}", fabric.claim, fabric.source)
+    yield from _of_keys("gpu", fabric, RAIL_CHECKS, "fabric", fabric)
+    yield from _of_keys("gpu", fabric.lossless, FABRIC_CHECKS, "fabric.lossless", fabric)
 
 
 def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.architecture.base import Claims, Model, checks_of
 from rackproof.core.texts import Line, Name, Option, Value, Version, WantedVersion
 
 
@@ -104,38 +104,17 @@ class Gpu(Model):
     claim: Claims = ()
 
 
-GPU_CHECKS: Final = {
-    # key of ``gpu``: check
-    "count": "gpu.count",
-    "model": "gpu.model",
-    "memory_mib": "gpu.memory",
-    "driver": "gpu.driver",
-    "vbios": "gpu.vbios",
-    "inforom": "gpu.inforom",
-    "pci_ids": "gpu.pci_ids",
-    "ecc": "gpu.ecc_mode",
-    "persistence": "gpu.persistence",
-    "ecc_corrected_max": "gpu.ecc_corrected",
-    "ecc_uncorrected_lifetime_max": "gpu.ecc_lifetime",
-    "remapped_rows_max": "gpu.remapped_rows",
-    "mig": "gpu.mig",
-    "mig_profiles": "gpu.mig_profiles",
-    "power_limit_w": "gpu.power_limit",
-    "clocks": "gpu.clocks",
-    "temperature_margin_min_c": "gpu.temperature",
-    "pcie_generation": "gpu.pcie_generation",
-    "pcie_width": "gpu.pcie_width",
-    "topology": "gpu.topology",
-    "nvlink": "gpu.nvlink",
-    "nvswitches": "gpu.nvswitches",
-    "fabric": "gpu.fabric",
-    "fabric_manager": "gpu.fabric_manager",
-    "gpudirect": "gpu.gpudirect",
-    "parameters": "gpu.parameters",
-    "nccl": "gpu.nccl",
-    "gds": "gpu.gds",
-    "gds_fallback": "gpu.gds_fallback",
-    "dcgm_level": "gpu.dcgm",
-    "xid_allowed": "gpu.xid",
-}
-"""Key of ``gpu``: its check, required of every node of the role."""
+GPU_CHECKS: Final = checks_of(
+    "gpu",
+    Gpu,
+    without="memory_tolerance_pct",
+    memory_mib="memory",
+    ecc="ecc_mode",
+    ecc_corrected_max="ecc_corrected",
+    ecc_uncorrected_lifetime_max="ecc_lifetime",
+    remapped_rows_max="remapped_rows",
+    power_limit_w="power_limit",
+    temperature_margin_min_c="temperature",
+    dcgm_level="dcgm",
+    xid_allowed="xid",
+)  # fmt: skip"""Key of ``gpu``: its check, required of every node of the role."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.architecture.base import Claims, Model, checks_of
 from rackproof.core.texts import Expression, Line, Name
 
 Texts = Annotated[tuple[Line, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
@@ -87,39 +87,14 @@ class Drives(Model):
     claim: Claims = ()
 
 
-CPU_CHECKS: Final = {
-    "model": "cpu.model",
-    "sockets": "cpu.sockets",
-    "cores": "cpu.cores",
-    "threads": "cpu.threads",
-    "numa_nodes": "cpu.numa_nodes",
-    "smt": "cpu.smt",
-    "microcode": "cpu.microcode",
-    "idle_latency_max_us": "cpu.idle_states",
-    "frequency_driver": "cpu.frequency_driver",
-    "turbo": "cpu.turbo",
-}
-"""Key of ``cpu``: check."""
-
-MEMORY_CHECKS: Final = {
-    "installed_gb": "memory.size",
-    "dimms": "memory.dimms",
-    "dimm_gib": "memory.dimm_size",
-    "dimm_speed_mts": "memory.dimm_speed",
-    "corrected_errors_max": "memory.corrected_errors",
-    "uncorrected_errors_max": "memory.uncorrected_errors",
-}
-"""Key of ``memory``: check."""
-
-DRIVES_CHECKS: Final = {
-    "count": "drives.count",
-    "size_tb": "drives.size",
-    "total_tb": "drives.total",
-    "model": "drives.model",
-    "firmware": "drives.firmware",
-    "wear_max_pct": "drives.wear",
-    "media_errors_max": "drives.media_errors",
-    "pcie_generation": "drives.pcie_generation",
-    "pcie_width": "drives.pcie_width",
-}
-"""Key of drives: check, whose item is the use."""
+CPU_CHECKS: Final = checks_of("cpu", Cpu, idle_latency_max_us="idle_states")
+MEMORY_CHECKS: Final = checks_of(
+    "memory", Memory, without="tolerance_pct",
+    installed_gb="size", dimm_gib="dimm_size", dimm_speed_mts="dimm_speed", corrected_errors_max="corrected_errors",
+    uncorrected_errors_max="uncorrected_errors",
+)  # fmt: skip
+DRIVES_CHECKS: Final = checks_of(
+    "drives", Drives, without="use kind",
+    size_tb="size", total_tb="total", wear_max_pct="wear", media_errors_max="media_errors",
+)  # fmt: skip
+"""Their item is the use."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from rackproof.core.architecture.base import Claims, Model
+from rackproof.core.architecture.base import Claims, Model, checks_of
 from rackproof.core.rack import expand
 from rackproof.core.texts import (
     Expression,
@@ -192,40 +192,18 @@ class Fabric(Model):
     claim: Claims = ()
 
 
-NIC_CHECKS: Final = {
-    "count": "nic.count",
-    "interfaces": "nic.interfaces",
-    "slots": "nic.slots",
-    "numa_nodes": "nic.numa",
-    "model": "nic.model",
-    "speed_gbps": "nic.speed",
-    "link_layer": "nic.link_layer",
-    "mtu": "nic.mtu",
-    "gid_index": "nic.gid",
-    "pcie_generation": "nic.pcie_generation",
-    "pcie_width": "nic.pcie_width",
-    "max_read_request": "nic.max_read_request",
-    "max_payload": "nic.max_payload",
-    "relaxed_ordering": "nic.relaxed_ordering",
-    "ipoib_mode": "nic.ipoib_mode",
-    "pkeys": "nic.pkeys",
-    "firmware": "nic.firmware",
-    "firmware_settings": "nic.firmware_settings",
-    "counters": "nic.counters",
-    "link_flaps_max": "nic.link_flaps",
-    "effective_ber_max": "nic.bit_errors",
-    "driver_messages_max": "nic.driver_messages",
-}
-"""Key of a NIC: check, whose item is the purpose."""
+NIC_CHECKS: Final = checks_of(
+    "nic", Nic, without="purpose ports",
+    numa_nodes="numa", speed_gbps="speed", gid_index="gid", link_flaps_max="link_flaps", effective_ber_max="bit_errors",
+    driver_messages_max="driver_messages",
+)  # fmt: skip
+"""Their item is the purpose."""
 
-PCIE_CHECKS: Final = {
-    "acs": "pcie.acs",
-    "full_links": "pcie.links",
-    "correctable_errors_max": "pcie.correctable_errors",
-    "uncorrectable_errors_max": "pcie.uncorrectable_errors",
-    "messages_max": "pcie.messages",
-}
-"""Key of ``pcie``: check."""
+PCIE_CHECKS: Final = checks_of(
+    "pcie", Pcie,
+    full_links="links", correctable_errors_max="correctable_errors", uncorrectable_errors_max="uncorrectable_errors",
+    messages_max="messages",
+)  # fmt: skip
 
 RAIL_CHECKS: Final = {
     "rail_tables": "fabric.rail_tables",
@@ -233,17 +211,4 @@ RAIL_CHECKS: Final = {
 }
 """Key of ``fabric``: check of the whole node."""
 
-FABRIC_CHECKS: Final = {
-    "pfc_priority": "fabric.pfc",
-    "ecn": "fabric.ecn",
-    "gid_index": "fabric.gid",
-    "trust": "fabric.trust",
-    "dscp_priority": "fabric.dscp_priority",
-    "tos": "fabric.tos",
-    "traffic_class": "fabric.traffic_class",
-    "cnp_dscp": "fabric.cnp_dscp",
-    "cnp_priority": "fabric.cnp_priority",
-    "global_pause": "fabric.global_pause",
-    "roce_mode": "fabric.roce_mode",
-}
-"""Key of ``fabric.lossless``: check."""
+FABRIC_CHECKS: Final = checks_of("fabric", Lossless, pfc_priority="pfc", gid_index="gid")

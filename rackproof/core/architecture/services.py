@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rackproof.core.architecture.base import Claims, Identifier, Model
+from rackproof.core.architecture.base import Claims, Identifier, Model, checks_of
 from rackproof.core.texts import Name, Path, Version
 
 
@@ -89,33 +89,14 @@ _UNANSWERED: Final = {
 SLURM_ALWAYS: Final = ("slurm.controller", "slurm.slurmd", "slurm.node_state", "slurm.config")
 """Checks of every node of Slurm's roles, always."""
 
-SLURM_CHECKS: Final = {
-    "controller_role": "slurm.controller",
-    "version": "slurm.version",
-    "gres": "slurm.gres",
-    "partitions": "slurm.partition",
-    "memory_tolerance_pct": "slurm.registered",
-    "health_check": "slurm.health_check",
-    "munge": "slurm.munge",
-    "max_clock_skew_s": "slurm.clock",
-    "pyxis": "slurm.pyxis",
-}
-"""Key of ``slurm``: check. Items of slurm.partition are the partitions, of slurm.gres the resources."""
+SLURM_CHECKS: Final = checks_of(
+    "slurm", Slurm, without="roles",
+    controller_role="controller", partitions="partition", memory_tolerance_pct="registered", max_clock_skew_s="clock",
+)  # fmt: skip
+"""Items of slurm.partition are the partitions, of slurm.gres the resources."""
 
-CONTAINER_CHECKS: Final = {
-    "runtime": "container.answers",
-    "version": "container.version",
-    "storage_driver": "container.storage_driver",
-    "data_root": "container.data_root",
-    "rootless": "container.rootless",
-    "default_runtime": "container.default_runtime",
-    "nvidia_runtime": "container.nvidia_runtime",
-    "cdi": "container.cdi",
-    "mounts": "container.mount",
-    "bridge": "container.bridge",
-    "rdma": "container.rdma",
-}
-"""Key of ``containers``: check. Items of container.mount and container.bridge are the names of storage."""
+CONTAINER_CHECKS: Final = checks_of("container", Containers, without="roles", runtime="answers", mounts="mount")
+"""Items of container.mount and container.bridge are the names of storage."""
 
 _ONLY_TRUE: Final = ("munge", "pyxis", "nvidia_runtime", "cdi", "rdma")
 
@@ -130,12 +111,9 @@ def asks(part: Slurm | Containers, key: str) -> bool:
 
 def service_items(slurm: Slurm | None, containers: Containers | None, check: str) -> tuple[str, ...]:
     """Items of a check of ``slurm`` or ``containers``; none for a check without items."""
-    if check == "slurm.gres" and slurm:
-        return tuple(slurm.gres)
-    if check == "slurm.partition" and slurm:
-        return slurm.partitions
-    if check == "container.mount" and containers:
-        return containers.mounts
-    if check == "container.bridge" and containers:
-        return containers.bridge
-    return ()
+    items: dict[str, Iterable[str]] = {}
+    if slurm:
+        items |= {"slurm.gres": slurm.gres, "slurm.partition": slurm.partitions}
+    if containers:
+        items |= {"container.mount": containers.mounts, "container.bridge": containers.bridge}
+    return tuple(items.get(check, ()))

@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from rackproof.core.architecture.base import Model
+from rackproof.core.architecture.base import Model, checks_of
 from rackproof.core.architecture.node import Limits, User, distinct
 from rackproof.core.texts import (
     Governor,
@@ -141,28 +141,8 @@ class Tools(Model):
         return tuple(program for program in self.programs if "gpu" in groups or not of_gpus(program))
 
 
-SYSTEM_CHECKS: Final = {
-    "kernel": "os.kernel",
-    "cmdline_required": "os.cmdline_required",
-    "cmdline_forbidden": "os.cmdline_forbidden",
-    "modules": "os.modules",
-    "modules_forbidden": "os.modules_forbidden",
-    "dkms": "os.dkms",
-    "secure_boot": "os.secure_boot",
-    "holds": "os.holds",
-    "package_versions": "os.package_versions",
-    "version_set": "os.version_set",
-    "files": "os.files",
-    "kernel_log": "os.kernel_log",
-    "swap": "os.swap",
-    "clock_source": "os.clock_source",
-    "mitigations": "os.mitigations",
-    "hugepages": "os.hugepages",
-    "irqbalance": "os.irqbalance",
-    "tuned_profile": "os.tuned_profile",
-    "users": "os.users",
-    "irq_affinity": "os.irq_affinity",
-    "cmdline_next_boot": "os.next_boot",
-    "reboot_pending": "os.reboot_pending",
-}
-"""Key of ``system``: check of every node."""
+SYSTEM_CHECKS: Final = checks_of(
+    "os", System,
+    without="packages sysctl limits_memlock transparent_hugepages cpu_governor unattended_upgrades time limits",
+    cmdline_next_boot="next_boot",
+)  # fmt: skip

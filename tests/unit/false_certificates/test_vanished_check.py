@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from rackproof.architectures import load
 from rackproof.cli.main import cli
-from rackproof.core.architecture import Architecture, Count, Severity
+from rackproof.core.architecture import Architecture, Severity
+from rackproof.core.architecture.base import Count
 from rackproof.core.architecture.node_checks import REAL_GPUS
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.evidence import CheckResult, Kind, NodeInfo, Record

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.core.architecture import Clocks
+from rackproof.core.architecture.gpu import Clocks
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node
 from rackproof.remote.collect import RecordingReader
