@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from rackproof import architectures
-from rackproof.cli.options import FiniteRange
+from rackproof.cli.options import FiniteRange, output_option
 from rackproof.cli.terminal import print_document
 from rackproof.core.compare import compare as compared
 from rackproof.core.evidence import Record
 from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT
 from rackproof.core.wording import and_more
 from rackproof.errors import RunError
-from rackproof.evidence.folder import REPORTS, find_run, info_of, stored_architecture
+from rackproof.evidence.folder import find_run, info_of, stored_architecture
 from rackproof.evidence.store import EVIDENCE, lost_outputs, read_trusted
 from rackproof.report.comparison import show, to_json
 
@@ -31,8 +31,7 @@ from rackproof.report.comparison import show, to_json
     f"  [default: {THRESHOLD_PCT:g}, or {ONE_SAMPLE_PCT:g} where a run has one sample only]",
 )
 @click.option("--all", "everything", is_flag=True, help="Print all numbers, not only one line per criterion.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
-              help="Folder of the runs.")  # fmt: skip
+@output_option
 @click.option("--json", "as_json", is_flag=True, help="The comparison as JSON on stdout.")
 def compare(
     run_a: str,

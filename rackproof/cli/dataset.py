@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 
@@ -14,7 +13,8 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.ingest.datasets import DataSets
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import TIDY
-from rackproof.cli.runs import architecture_of
+from rackproof.cli.options import architecture_option, options
+from rackproof.cli.runs import architecture_of, default_profile
 from rackproof.cli.terminal import say
 from rackproof.core.architecture import DataSet, IngestProfile
 from rackproof.core.nearest import suggestion
@@ -32,15 +32,12 @@ def dataset() -> None:
     """Make and check data sets of JPEG samples, which a profile of the architecture describes under `ingest`."""
 
 
-def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--profile", help="Profile with the data sets.  [default: lab on a virtual rack, else full]"),
-        click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
-        click.argument("names", nargs=-1),
-        click.argument("inventory"),
-    ):
-        function = option(function)
-    return function
+_options = options(
+    click.argument("inventory"),
+    click.argument("names", nargs=-1),
+    architecture_option,
+    click.option("--profile", help="Profile with the data sets.  [default: lab on a virtual rack, else full]"),
+)
 
 
 @dataset.command()
@@ -90,7 +87,7 @@ def _described(
     """Rack, architecture, and the profile's data sets."""
     rack = load_rack(inventory)
     loaded = architecture_of(rack, architecture)
-    name = profile or ("lab" if all(node.virtual for node in rack.nodes) else "full")
+    name = profile or default_profile(rack)
     if name not in loaded.model.profiles:
         known = suggestion(name, loaded.model.profiles)
         raise ArchitectureError(f"{loaded.model.metadata.id}: no profile {name!r}; {known}")

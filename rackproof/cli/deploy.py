@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from rackproof.cli.interrupted import Interrupted
-from rackproof.cli.options import FiniteRange, limit_option
+from rackproof.cli.options import FiniteRange, data_option, diff_option, limit_option, output_option, quiet_option
 from rackproof.cli.terminal import say
 from rackproof.core.evidence import REBOOT_REQUIRED
 from rackproof.core.rack import fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK
-from rackproof.evidence.folder import REPORTS, new_folder, run_folder
+from rackproof.evidence.folder import new_folder, run_folder
 from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.kit import CLUSTER
@@ -26,9 +26,9 @@ from rackproof.run.deploy_outcome import INTERRUPTED
 @click.argument("inventory")
 @click.argument("deploy_file", default=CLUSTER)
 @limit_option
-@click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
+@data_option
 @click.option("--dry", is_flag=True, help="Show the plan, change nothing.")
-@click.option("--diff", is_flag=True, help="Show the differences of files.")
+@diff_option
 @click.option("--reboot", is_flag=True, help="Reboot nodes that need it, once: drained and in batches.")
 @click.option(
     "--serial", type=click.IntRange(min=1), help="Nodes that reboot at a time.  [default: the inventory's, else 1]"
@@ -37,8 +37,8 @@ from rackproof.run.deploy_outcome import INTERRUPTED
     "--timeout", "timeout_s", type=FiniteRange(min=1), help="Seconds for the whole run.  [default: "
     f"{TIMEOUT_S:g}, with --reboot {REBOOT_TIMEOUT_S:g}, with --dry {DRY_TIMEOUT_S:g}]"
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
-@click.option("--quiet", is_flag=True, help="Print only the result.")
+@output_option
+@quiet_option
 def deploy(
     inventory: str,
     deploy_file: str,
@@ -109,11 +109,8 @@ def _print_outcome(outcome: Converged, folder: Path) -> None:
         elif node.reboot and not record.dry:
             result = f"{REBOOT_REQUIRED}{node.reboot}"
         elif node.changed:
-            result = (
-                f"{verb} {len(node.changed)} of {len(node.changed) + node.unchanged}"
-                if not record.dry
-                else f"{verb} {len(node.changed)}"
-            )
+            of_all = "" if record.dry else f" of {len(node.changed) + node.unchanged}"
+            result = f"{verb} {len(node.changed)}{of_all}"
         else:
             result = "no changes"
         if record.dry and node.reboot:

@@ -13,6 +13,8 @@ import tty
 import click
 
 from rackproof.cli.terminal import say
+from rackproof.core.verdict import with_item
+from rackproof.core.wording import aligned
 from rackproof.errors import LabError
 from rackproof.lab import faults, keeper, state
 from rackproof.lab.image import ensure_image
@@ -187,9 +189,8 @@ def fault(name: str, state: str | None, node: str | None) -> None:
             (f.name, on.get(f.name, f.node), "on" if f.name in on else "-", _noticed_by(f), f.title)
             for f in faults.live_faults().values()
         ]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        for row in rows:
-            say("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+        for line in aligned(rows):
+            say(line)
     elif state is None:
         raise click.UsageError(f"on or off is missing: rackproof lab fault {name} on")
     elif name == faults.ALL:
@@ -208,5 +209,4 @@ def fault(name: str, state: str | None, node: str | None) -> None:
 def _noticed_by(fault: faults.LiveFault) -> str:
     if not fault.check:
         return f"benchmark: {fault.benchmark}"
-    check = f"{fault.check}[{fault.item}]" if fault.item else fault.check
-    return check + (f" (needs {fault.needs})" if fault.needs else "")
+    return with_item(fault.check, fault.item) + (f" (needs {fault.needs})" if fault.needs else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rackproof.cli.options import architecture_option
 from rackproof.cli.terminal import print_document, say
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def mirror() -> None:
               help="Recordings of the nodes or of nodes in the same groups, or a written rack: source of operating"
                    " system, kernel and PCI devices, and without INVENTORY of the nodes, as @recording/DIR.",
 )  # fmt: skip
-@click.option("--architecture", help="Id or file.  [default: the inventory's own]")
+@architecture_option
 @click.option("--platform", help="Only this operating system: ubuntu-24.04.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON (rackproof.mirror/v1).")
 def list_(

@@ -10,8 +10,8 @@ from typing import Literal
 
 from rackproof.architectures import LoadedArchitecture
 from rackproof.atomic_write import replace_file
-from rackproof.bench.step import Key, key_of
 from rackproof.cli.proof import prove, verdict_of
+from rackproof.core.compare import latest
 from rackproof.core.evidence import (
     CheckResult,
     CommandRecord,
@@ -147,7 +147,8 @@ def _certificate(
         for r in records
         if r.kind in (Kind.NOTE, Kind.EVENT)
     ]
-    measurements = _latest([Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]])
+    # of a resumed run: a later number replaces an earlier one, a later UNMEASURED does not
+    measurements = list(latest(Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]).values())
     return build_certificate(
         run.model_copy(update={"nodes": as_shown(run.nodes, history)}),
         architecture.model,
@@ -166,16 +167,6 @@ def _certificate(
         part=part,
         attested=attested,
     )
-
-
-def _latest(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Measurements of a resumed run: a later number replaces an earlier one, a later UNMEASURED does not."""
-    kept: dict[Key, Measurement] = {}
-    for m in measurements:
-        key = key_of(m)
-        if m.samples or key not in kept or not kept[key].samples:
-            kept[key] = m
-    return list(kept.values())
 
 
 def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:

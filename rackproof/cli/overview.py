@@ -14,6 +14,7 @@ from rackproof.atomic_write import replace_file
 from rackproof.bench.forecast import total_s
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.earlier import Earlier, earlier_run
+from rackproof.cli.options import output_option, profile_option
 from rackproof.cli.outputs import PAGE
 from rackproof.cli.progress import clock
 from rackproof.cli.runs import default_profile
@@ -21,7 +22,6 @@ from rackproof.cli.terminal import say
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import EvidenceWriteError
-from rackproof.evidence.folder import REPORTS
 from rackproof.inventory import load_rack
 from rackproof.report.overview import Row, outcome_of_all, render_overview
 
@@ -31,11 +31,8 @@ OVERVIEW = "overview.html"
 @click.command()
 @click.argument("inventory")
 @click.argument("ids", nargs=-1, required=True, metavar="ARCHITECTURE…")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True,
-    help="Folder of the runs.",
-)  # fmt: skip
-@click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
+@output_option
+@profile_option
 @click.option("--forecast", is_flag=True, help="Only print what remains to be run, and how long it takes.")
 def overview(inventory: str, ids: tuple[str, ...], output: Path, profile: str | None, forecast: bool) -> None:
     """Write one page of the certificates of INVENTORY against each ARCHITECTURE; connect to no node."""
@@ -75,5 +72,5 @@ def _forecast(
         seconds = total_s(plan_steps(reference.model, profile, rack))
         whole_s += seconds
         say(f"{clock(seconds):>8}  {name}{f', what is missing in {run.folder}' if run and todo == 'resume' else ''}")
-    count = counted(len(references), "architecture", "architectures")
+    count = counted(len(references), "architecture")
     say(f"{clock(whole_s):>8}  at most to measure {count}, and the time to deploy, validate and write data sets")

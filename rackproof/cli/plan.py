@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rackproof.cli.options import limit_option
+from rackproof.cli.options import data_option, limit_option
 from rackproof.cli.terminal import print_document, say
 from rackproof.core.rack import fold
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, InventoryError
@@ -22,7 +22,7 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Plan on recordings or a written rack instead of nodes, as @recording/DIR.")  # fmt: skip
 @limit_option
-@click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
+@data_option
 @click.option("--diff", "differences", is_flag=True, help="Show the differences of files.")
 @click.option(
     "--commands",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from rackproof.cli.options import limit_option
+from rackproof.cli.options import data_option, limit_option
 from rackproof.cli.terminal import print_document, say
 from rackproof.core.grouping import grouped
 from rackproof.core.plan import NodePlan, RackPlan
@@ -19,7 +19,7 @@ from rackproof.kit import PREFLIGHT
 @click.command()
 @click.argument("inventory")
 @limit_option
-@click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
+@data_option
 @click.option(
     "--json", "as_json", is_flag=True, help="As JSON, by node: problems, accepted problems, reason if not checked."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rackproof import kit
+from rackproof.cli.options import FOLDER, architecture_option
 from rackproof.cli.runs import chosen_validators, validators_option
 from rackproof.cli.terminal import say
 from rackproof.core.rack import fold
@@ -29,11 +30,9 @@ LAB = INVENTORIES / "lab.py"
 
 @click.command()
 @click.argument("nodeset")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for recordings."
-)
+@click.option("-o", "--output", type=FOLDER, required=True, help="Folder for recordings.")
 @click.option("--inventory", default=str(LAB), show_default=True, help="pyinfra inventory of the rack.")
-@click.option("--architecture", help="Id or file.  [default: the inventory's own]")
+@architecture_option
 @click.option("--deploy", metavar="FILE", help="Also record what a plan of this deploy reads: deploys/cluster.py.")
 @validators_option
 @click.option("--drift", is_flag=True, help="Also record kernel, BIOS, all packages and sysctl, for `diff --peers`.")

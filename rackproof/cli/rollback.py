@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from rackproof.cli.deploy import deploy
-from rackproof.cli.options import limit_option
-from rackproof.evidence.folder import REPORTS
+from rackproof.cli.options import diff_option, limit_option, output_option, quiet_option
 from rackproof.kit import ROLLBACK
 
 
@@ -18,9 +17,9 @@ from rackproof.kit import ROLLBACK
 @click.option("--force", multiple=True, metavar="PATH", help="Restore PATH even if it was changed since; repeatable.")
 @limit_option
 @click.option("--dry", is_flag=True, help="Show what would be restored, change nothing.")
-@click.option("--diff", is_flag=True, help="Show the differences of files.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=Path(REPORTS), show_default=True)
-@click.option("--quiet", is_flag=True, help="Print only the result.")
+@diff_option
+@output_option
+@quiet_option
 @click.pass_context
 def rollback(
     context: click.Context,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -20,6 +20,14 @@ from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.earlier import earlier_run
 from rackproof.cli.interrupted import Interrupted
+from rackproof.cli.options import (
+    architecture_option,
+    options,
+    output_option,
+    profile_option,
+    progress_option,
+    quiet_option,
+)
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
@@ -29,7 +37,6 @@ from rackproof.core.visible import shown
 from rackproof.core.wording import counted
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
-    REPORTS,
     changed_since,
     check_resumable,
     find_resumable,
@@ -49,25 +56,12 @@ from rackproof.run.stages import Run
 from rackproof.validation.run import unused_validators, validators_folder
 
 RUN_LOG = "run.log"
-FOLDER = click.Path(path_type=Path, file_okay=False)
-
-
 take_over_option = click.option("--take-over", metavar="RUN", help="Take the nodes from another run that has ended.")
 
 
-def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(
-        (
-            click.argument("inventory"),
-            click.option("--architecture", help="Id or file.  [default: the inventory's own]"),
-            click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs."),
-            click.option("--quiet", is_flag=True, help="Print only the result."),
-            click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON."),
-            take_over_option,
-        )
-    ):  # fmt: skip
-        function = option(function)
-    return function
+_options = options(
+    click.argument("inventory"), architecture_option, output_option, quiet_option, progress_option, take_over_option
+)
 
 
 validators_option = click.option(
@@ -86,12 +80,9 @@ def chosen_validators(folder: Path | None) -> Path | None:
     return folder
 
 
-_PROFILE = click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
-
-
 @click.command()
 @_options
-@_PROFILE
+@profile_option
 @click.option("--dry-run", is_flag=True, help="Print steps, durations, commands and space needed; connect to no node.")
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
@@ -110,7 +101,7 @@ def bench(
 
 @click.command()
 @_options
-@_PROFILE
+@profile_option
 @click.option("--resume", metavar="RUN", help="Continue an interrupted run: its path, its name, or `latest`.")
 @click.option(
     "--continue",
@@ -149,7 +140,7 @@ def certify(
 @click.command()
 @click.argument("run")
 @click.option("--architecture", help="Judge against this id or file as it is now.")
-@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True)
+@output_option
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @validators_option
 def judge(run: str, architecture: str | None, output: Path, as_json: bool, validators: Path | None) -> None:
@@ -209,7 +200,7 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
         yield from (f"{'':10}{command}" for command in step.commands)
-    count = counted(len(steps), "step", "steps")
+    count = counted(len(steps), "step")
     yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, and the time to write their files"
     for space in spaces(reference.model, profile, rack):
         where = "on its servers" if space.shared else "on the drives of each"

@@ -8,12 +8,19 @@ from pathlib import Path
 import click
 
 from rackproof.cli.local import local_run, tell
-from rackproof.cli.options import FiniteRange, limit_option
-from rackproof.cli.runs import FOLDER, chosen_validators, executed, finish, prepare, take_over_option, validators_option
+from rackproof.cli.options import (
+    FiniteRange,
+    architecture_option,
+    limit_option,
+    output_option,
+    progress_option,
+    quiet_option,
+)
+from rackproof.cli.runs import chosen_validators, executed, finish, prepare, take_over_option, validators_option
 from rackproof.cli.terminal import say
+from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
-from rackproof.evidence.folder import REPORTS
 from rackproof.run.stages import Run
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
@@ -23,15 +30,13 @@ from rackproof.validation.run import validators_folder
 from rackproof.validation.selection import refuse_unknown
 from rackproof.validation.survey import survey
 
-REACHABLE = "node.reachable"
-
 
 @click.command()
 @click.argument("inventory", required=False)
 @click.option(
     "--from", "recordings", metavar="DIR", help="Validate recordings in DIR, or those of a run; connect to no node."
 )
-@click.option("--architecture", help="Id or file.  [default: the inventory's own]")
+@architecture_option
 @limit_option
 @click.option("--tags", metavar="TAGS", help="Only checks with one of these tags: gpu,storage.")
 @click.option("-k", "expression", metavar="EXPR", help="Only checks and nodes whose names match, as in pytest.")
@@ -40,9 +45,9 @@ REACHABLE = "node.reachable"
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write JUnit XML, one case for each node and check.",
 )
-@click.option("--output", type=FOLDER, default=Path(REPORTS), show_default=True, help="Folder of the runs.")
-@click.option("--quiet", is_flag=True, help="Print only the result.")
-@click.option("--json", "as_json", is_flag=True, help="Progress (stderr) and result (stdout) as JSON.")
+@output_option
+@quiet_option
+@progress_option
 @validators_option
 @take_over_option
 @click.option("--local", is_flag=True, help="Check this machine, without ssh or an inventory.")

@@ -21,6 +21,7 @@ from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record
 from rackproof.core.load import PREFIX
 from rackproof.core.starvation import starved
+from rackproof.core.verdict import with_item
 
 VALIDATE: Final = "validate"
 
@@ -286,8 +287,7 @@ def _check_results(history: History, records: Iterable[Record]) -> None:
     history.superseded.update(record.seq for record in gone)
     for record in gone:
         if record.body["outcome"] == "failed":
-            item = f"[{record.body['item']}]" if record.body["item"] else ""
-            name = f"{record.body['check']}{item} on {record.body['node']}"
+            name = f"{with_item(record.body['check'], record.body['item'])} on {record.body['node']}"
             history.replaced.append(Replaced(name, str(record.body["message"])))
 
 

@@ -38,6 +38,12 @@ def and_more(count: int, of: str = "") -> str:
     return f" (and {count} more{of})" if count > 0 else ""
 
 
-def counted(count: int, singular: str, plural: str) -> str:
-    """``1 criterion``, ``3 criteria``."""
-    return f"{count} {singular if count == 1 else plural}"
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """``1 node``, ``3 nodes``; ``plural`` where it is not the singular with an s: ``3 criteria``."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows with columns padded to their longest cell, except the last column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return ["  ".join([*map(str.ljust, row, widths), row[-1]]) for row in rows]

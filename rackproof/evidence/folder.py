@@ -23,7 +23,6 @@ from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.store import EVIDENCE, LINE, read_raw, read_records, utc_now
 from rackproof.read_file import opened
 
-REPORTS = "reports"
 ANEW = "start a new run"
 SAME_SECOND = 100
 """Runs of one inventory that may begin within a second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rackproof.core.evidence import CommandRecord, Kind
+from rackproof.core.history import VALIDATE
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.evidence.folder import info_of
@@ -12,8 +13,6 @@ from rackproof.evidence.store import EVIDENCE, read_raw, read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import read_folder
-
-STAGE = "validate"
 
 
 def read_recordings(folder: Path) -> list[Recording]:
@@ -32,7 +31,7 @@ def recordings_of_run(folder: Path) -> list[Recording]:
     validating = False
     for record in records:
         if record.kind is Kind.STAGE:
-            validating = record.body["stage"] == STAGE and record.body["event"] == "begin"
+            validating = record.body["stage"] == VALIDATE and record.body["event"] == "begin"
         elif record.kind is Kind.COMMAND and validating:
             command = CommandRecord.model_validate(record.body)
             results.setdefault(command.node, []).append(_result(folder, command))

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from rackproof.core.architecture.claims import ClaimRow, Way, measured_today
 from rackproof.core.architecture.coverage import unjudged
-from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.metrics import METRICS, NOT_YET, Metric
+from rackproof.core.wording import counted
 
 NARROW = 100
 """Columns. A narrower terminal gets a list: a table with sentences in its cells does not fit."""
@@ -124,22 +125,11 @@ def metric_json(metric: Metric) -> dict[str, Any]:
 
 def contents(architecture: Architecture) -> str:
     """``24 criteria (9 measured today), 2 curves, 3 outliers, 12 claims``."""
-    entries: tuple[Criterion | Curve | Outlier, ...] = (
-        *architecture.criteria,
-        *architecture.curves,
-        *architecture.outliers,
-    )
+    entries = [entry for _, entry in each_entry(architecture)]
     today = sum(measured_today(entry) for entry in entries)
-    parts = [
-        f"{len(listed)} {plural if len(listed) != 1 else singular}"
-        for listed, plural, singular in (
-            (architecture.criteria, "criteria", "criterion"),
-            (architecture.curves, "curves", "curve"),
-            (architecture.outliers, "outliers", "outlier"),
-            (architecture.claims, "claims", "claim"),
-        )
-        if listed or plural == "criteria"
-    ]
+    parts = [counted(len(architecture.criteria), "criterion", "criteria")]
+    further = {"curve": architecture.curves, "outlier": architecture.outliers, "claim": architecture.claims}
+    parts += [counted(len(listed), noun) for noun, listed in further.items() if listed]
     measurable = f" ({today} of {len(entries)} measured today)" if entries else ""
     unused = unjudged(architecture)
     return (

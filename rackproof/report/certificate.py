@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.overrides import threshold_words
 from rackproof.core.evidence import (
     CheckOutcome,
@@ -214,8 +214,7 @@ def _architecture(architecture: Architecture, version: str, sha256: str | None) 
         edited=meta.edited,
         changed=tuple(
             ChangedBar(id=e.id, title=e.title, published=e.published, here=threshold_words(e), why=e.changed or "")
-            for listed in sections(architecture).values()
-            for e in listed
+            for _, e in each_entry(architecture)
             if e.published is not None
         ),
         criteria=tuple(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rackproof.core.architecture import Architecture, Bar, Criterion, Curve, Outlier, Scale, Scaled
-from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture import Architecture, Bar, Criterion, Scale, Scaled
+from rackproof.core.architecture.criterion import Entry
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.overrides import bar_words, threshold_words
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
@@ -20,7 +21,7 @@ def claim_by_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> t
     scale = architecture.scale
     if scale is None:
         return ()
-    entries = [entry for listed in sections(architecture).values() for entry in listed]
+    entries = [entry for _, entry in each_entry(architecture)]
     return tuple(
         _summary(architecture, scale, id_, [entry for entry in entries if id_ in entry.claim], verdicts)
         for id_ in architecture.claims
@@ -31,7 +32,7 @@ def _summary(
     architecture: Architecture,
     scale: Scale,
     id_: str,
-    entries: Sequence[Criterion | Curve | Outlier],
+    entries: Sequence[Entry],
     verdicts: Sequence[Verdict],
 ) -> ClaimSummary:
     claim = architecture.claims[id_]
@@ -57,7 +58,7 @@ def _status(ways: Sequence[ClaimWay]) -> Status:
     return max(statuses, key=lambda one: one.rank, default=Status.UNMEASURED)
 
 
-def _way(scale: Scale, entry: Criterion | Curve | Outlier, verdicts: Sequence[Verdict]) -> ClaimWay:
+def _way(scale: Scale, entry: Entry, verdicts: Sequence[Verdict]) -> ClaimWay:
     """One criterion or curve. Without a verdict it is UNMEASURED."""
     own = [verdict for verdict in verdicts if verdict.kind == "criterion" and name_of(verdict.id) == entry.id]
     worst = max((verdict.status for verdict in own), key=lambda one: one.rank, default=Status.UNMEASURED)
@@ -75,7 +76,7 @@ def _way(scale: Scale, entry: Criterion | Curve | Outlier, verdicts: Sequence[Ve
     )
 
 
-def _published(entry: Criterion | Curve | Outlier, scaled: Scaled) -> str:
+def _published(entry: Entry, scaled: Scaled) -> str:
     if isinstance(entry, Criterion):
         changes = {"value": scaled.value, "low": scaled.low, "high": scaled.high, "unit": scaled.unit, "warn": None}
         words = bar_words(entry.pass_.model_copy(update=changes))
@@ -83,7 +84,7 @@ def _published(entry: Criterion | Curve | Outlier, scaled: Scaled) -> str:
     return f"efficiency ≥ {scaled.value:g}"
 
 
-def _of(entry: Criterion | Curve | Outlier) -> str:
+def _of(entry: Entry) -> str:
     """What a share is of, and the tolerance."""
     if not isinstance(entry, Criterion):
         return ""

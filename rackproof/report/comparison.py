@@ -20,6 +20,7 @@ from rackproof.core.judging.select import quantity as quantity_name
 from rackproof.core.status import Status
 from rackproof.core.verdict import item_of, name_of
 from rackproof.core.visible import one_line
+from rackproof.core.wording import counted
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.report.quantities import ABSENT, distance, quantity
 
@@ -197,7 +198,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
         yield f"new: {', '.join(comparison.nodes_new)}"
     otherwise = Counter(_short(text) for number in comparison.numbers for text in number.otherwise)
     for text, count in sorted(otherwise.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]:
-        yield f"different conditions ({_of(count, 'number')}): {text}"
+        yield f"different conditions ({counted(count, 'number')}): {text}"
     if len(otherwise) > SHOWN:
         yield f"and {len(otherwise) - SHOWN} more conditions that differ (--json has them)"
 
@@ -313,12 +314,12 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
     verdicts = len(comparison.regressions) - len(numbers)
     if comparison.exit_status == EXIT_FAILED:
         yield (
-            f"REGRESSION: {_of(len(numbers), 'number')} worse beyond noise, {_of(verdicts, 'verdict')} worse",
+            f"REGRESSION: {counted(len(numbers), 'number')} worse beyond noise, {counted(verdicts, 'verdict')} worse",
             "bold red",
         )
         if alone := sum(min(number.samples) == 1 for number in numbers):
             yield (
-                f"{alone} of {_of(len(numbers), 'number')} have one sample per run; their noise is unknown",
+                f"{alone} of {counted(len(numbers), 'number')} have one sample per run; their noise is unknown",
                 "yellow",
             )
     elif comparison.exit_status == EXIT_OK:
@@ -326,10 +327,6 @@ def conclusion(comparison: Comparison) -> Iterator[tuple[str, str]]:
     else:
         yield "INCOMPLETE: no regression found", "bold yellow"
     if comparison.unanswered:
-        yield f"{_of(len(comparison.unanswered), 'required item')} cannot be compared", "yellow"
+        yield f"{counted(len(comparison.unanswered), 'required item')} cannot be compared", "yellow"
     elif comparison.exit_status not in (EXIT_FAILED, EXIT_OK):
         yield "nothing was compared", "yellow"
-
-
-def _of(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -22,7 +22,7 @@ from rackproof.core.verdict import Verdict
 from rackproof.core.visible import visible
 from rackproof.report.quantities import between
 from rackproof.report.schema import Certificate
-from rackproof.report.statements import area_of, area_order, subject_text
+from rackproof.report.statements import by_area, subject_text
 
 _TAGS: Final[Mapping[Status, Literal["failure", "error"]]] = {
     Status.FAIL: "failure",
@@ -33,16 +33,10 @@ _TAGS: Final[Mapping[Status, Literal["failure", "error"]]] = {
 
 def render_junit(certificate: Certificate) -> str:
     """The whole document, with an XML declaration and a newline at the end."""
-    classes = {s.name: s.class_ for s in certificate.architecture.storages}
-    areas: dict[str, list[Verdict]] = {}
-    for verdict in certificate.verdicts:
-        areas.setdefault(area_of(verdict, classes), []).append(verdict)
     properties = _properties(certificate)
     suites = [
-        Suite(
-            visible(area), [_case(area, verdict) for verdict in areas[area]], properties, visible(certificate.started)
-        )
-        for area in sorted(areas, key=area_order)
+        Suite(visible(area), [_case(area, verdict) for verdict in verdicts], properties, visible(certificate.started))
+        for area, verdicts in by_area(certificate).items()
     ]
     elapsed_s = between(certificate.started, certificate.finished)
     return render(visible(f"rackproof {certificate.architecture.id}"), suites, elapsed_s)

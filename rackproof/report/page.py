@@ -15,7 +15,6 @@ from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
-from rackproof.core.verdict import Verdict
 from rackproof.core.visible import visible
 from rackproof.report import plots, quantities, tables, verdict_tables
 from rackproof.report.figures import key_figures
@@ -23,7 +22,7 @@ from rackproof.report.findings import findings
 from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.sizing import Picture, curve_pictures
-from rackproof.report.statements import area_of, area_order, fold_subjects, subject_text
+from rackproof.report.statements import by_area, fold_subjects, subject_text
 from rackproof.report.versions import CONTROLLER, is_version
 
 FINDINGS = 100
@@ -81,8 +80,8 @@ def _printable(value: Any) -> Any:
 
 def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     all_findings = findings(certificate.verdicts)
-    by_area = _by_area(certificate)
-    storages = tables.storage_tables(certificate)
+
+    of_nodes = verdict_tables.checks_by_node(certificate)
     return {
         "c": certificate,
         "claim_factors": {
@@ -104,14 +103,14 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "advisory_total": sum(certificate.counts.advisory.values()),
         "findings_required": [f for f in all_findings if f.required and f.status is not Status.WARN],
         "findings_other": [f for f in all_findings if not f.required or f.status is Status.WARN],
-        "node_areas": _node_areas(certificate),
+        "node_areas": sorted({area for _, row in of_nodes for area in row}),
         "node_checks": tables.limited(
-            verdict_tables.checks_by_node(certificate),
+            of_nodes,
             lambda row: max((status for _, _, status in row[1].values() if status), key=lambda s: s.rank, default=None),
         ),
         "check_table": verdict_tables.check_table(certificate.verdicts, certificate.node_names),
         "check_reads": {summary.check: summary.reads for summary in certificate.checks},
-        "storage_tables": storages,
+        "storage_tables": tables.storage_tables(certificate),
         "storage_plots": plots.storage_plots(certificate),
         "load_plots": (*plots.scale_plots(certificate), *plots.knee_plots(certificate)),
         "link_table": tables.link_table(certificate),
@@ -121,7 +120,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "criteria": {
             family: [
                 (area.partition(": ")[2], verdict_tables.criterion_groups(verdicts))
-                for area, verdicts in by_area
+                for area, verdicts in by_area(certificate).items()
                 if _family(area) == family
             ]
             for family in ("storage", "links", "collectives", "other")
@@ -143,14 +142,6 @@ def _sizing_pictures(certificate: Certificate) -> list[Picture]:
     return list(curve_pictures(sizing.latency, sizing.throughput).values()) if sizing else []
 
 
-def _by_area(certificate: Certificate) -> list[tuple[str, list[Verdict]]]:
-    classes = {s.name: s.class_ for s in certificate.architecture.storages}
-    grouped: dict[str, list[Verdict]] = {}
-    for verdict in certificate.verdicts:
-        grouped.setdefault(area_of(verdict, classes), []).append(verdict)
-    return sorted(grouped.items(), key=lambda item: area_order(item[0]))
-
-
 def _family(area: str) -> str:
     family = area.partition(": ")[0]
     return family if family in ("checks", "storage", "links", "collectives") else "other"
@@ -160,11 +151,6 @@ def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
     """Groups of the inventory with their nodes folded; nodes without a group are in ``no role``."""
     groups = grouped((group, node.name) for node in certificate.rack.nodes for group in node.groups or ("no role",))
     return tuple((group, fold_subjects(names)) for group, names in groups.items())
-
-
-def _node_areas(certificate: Certificate) -> tuple[str, ...]:
-    areas = {area for _, row in verdict_tables.checks_by_node(certificate) for area in row}
-    return tuple(sorted(areas))
 
 
 def _conditions(measurements: Sequence[MeasurementSummary]) -> tuple[Conditions, ...]:

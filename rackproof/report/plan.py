@@ -8,6 +8,7 @@ from typing import Any
 from rackproof.core.grouping import grouped
 from rackproof.core.plan import Fold, NodePlan, PlannedOperation, RackPlan, deviation, fold_plans, peers_of
 from rackproof.core.rack import fold
+from rackproof.core.wording import counted
 
 
 def overview(plan: RackPlan, *, differences: bool = False, commands: bool = False) -> Iterator[str]:
@@ -34,7 +35,7 @@ def _headline(group: Fold, peers: Fold | None) -> str:
     if plan.lost:
         return f"{fold(group.nodes)}: not planned: {plan.lost}"
     count = len(plan.changing)
-    text = f"{fold(group.nodes)}: {_counted(count, 'change') if count else 'no changes'}"
+    text = f"{fold(group.nodes)}: {counted(count, 'change') if count else 'no changes'}"
     if plan.refusals:
         text += ", then refused"
     return f"{text}; differs from {fold(peers.nodes)}:" if peers is not None else text
@@ -66,14 +67,14 @@ def summary(plan: RackPlan) -> str:
     changing = [node for node in plan.nodes if node.changing]
     parts = []
     if changing:
-        parts.append(f"{fold(node.node for node in changing)} would change ({_counted(plan.changes, 'operation')})")
+        parts.append(f"{fold(node.node for node in changing)} would change ({counted(plan.changes, 'operation')})")
     elif same := [node.node for node in plan.nodes if not node.lost and not node.refusals]:
         parts.append(f"no changes on {fold(same)}" if plan.incomplete else "no changes")
     if lost := [node.node for node in plan.nodes if node.lost]:
         parts.append(f"{fold(lost)} not planned")
     if refusing := [node.node for node in plan.nodes if node.refusals]:
         parts.append(f"{fold(refusing)} would refuse")
-    return f"{_counted(len(plan.nodes), 'node')}: {'; '.join(parts)}"
+    return f"{counted(len(plan.nodes), 'node')}: {'; '.join(parts)}"
 
 
 def whole(plan: NodePlan) -> str:
@@ -125,7 +126,3 @@ def _operation_document(operation: PlannedOperation) -> dict[str, Any]:
         "notes": operation.notes,
         "refused": operation.refused,
     }
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

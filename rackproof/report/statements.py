@@ -13,10 +13,13 @@ from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo, RunInfo, Scope
 from rackproof.core.group_testing import METRIC, TRANSPORTS
+from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict, name_of
+from rackproof.core.wording import counted
+from rackproof.report.schema import Certificate
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
 
@@ -108,7 +111,7 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
         return broken
     required = [v for v in verdicts if v.required]
     counts = Counter(v.status for v in required)
-    total = _plural(len(required), "required verdict")
+    total = counted(len(required), "required verdict")
     if not required:
         return "The architecture requires nothing of this rack, so nothing is proven."
     words = ((Status.INVALID, "invalid"), (Status.UNMEASURED, "unmeasured"))
@@ -251,8 +254,15 @@ def area_of(verdict: Verdict, storage_classes: dict[str, str]) -> str:
     return {"link": "links", "group": "links", "collective": "collectives"}.get(family, family)
 
 
+def by_area(certificate: Certificate) -> dict[str, list[Verdict]]:
+    """Verdicts of every area: checks first, then storage from near to far, then the network."""
+    classes = {s.name: s.class_ for s in certificate.architecture.storages}
+    areas = grouped((area_of(verdict, classes), verdict) for verdict in certificate.verdicts)
+    return {area: areas[area] for area in sorted(areas, key=area_order)}
+
+
 def area_order(area: str) -> tuple[int, int, str]:
-    """Checks first, then storage from near to far, then the network."""
+    """Sort key of ``by_area``."""
     family, _, rest = area.partition(": ")
     families = ("checks", "storage", "links", "collectives")
     return (
@@ -260,7 +270,3 @@ def area_order(area: str) -> tuple[int, int, str]:
         CLASS_ORDER.index(rest) if rest in CLASS_ORDER else len(CLASS_ORDER),
         area,
     )
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -17,7 +17,7 @@ from rackproof.core.verdict import EVIDENCE
 from rackproof.core.visible import one_line
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
-from rackproof.report.statements import area_of, area_order, broken_evidence, weakening_text
+from rackproof.report.statements import broken_evidence, by_area, weakening_text
 
 FINDINGS = 10
 """Maximum number of findings on the terminal; the page has all."""
@@ -98,16 +98,12 @@ _ASCII = str.maketrans({"≥": ">=", "≤": "<=", "↔": "<->", "·": ".", "–"
 
 
 def _counts(certificate: Certificate, encode: _Encoder) -> Table:
-    classes = {s.name: s.class_ for s in certificate.architecture.storages}
-    areas: dict[str, Counter[Status]] = {}
-    for v in certificate.verdicts:
-        areas.setdefault(area_of(v, classes), Counter())[v.status] += 1
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", overflow="fold")
     for status in Status:
         table.add_column(status.value, justify="right", no_wrap=True)
-    for area in sorted(areas, key=area_order):
-        counts = areas[area]
+    for area, verdicts in by_area(certificate).items():
+        counts = Counter(verdict.status for verdict in verdicts)
         cells = (Text(str(counts[s]), _STYLE[s]) if counts[s] else Text(encode("·"), "dim") for s in Status)
         table.add_row(Text(encode(area)), *cells)
     return table

@@ -23,6 +23,7 @@ from rackproof.core.history import History, history_of
 from rackproof.core.judging.again import starved_steps
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Rack, fold
+from rackproof.core.verdict import with_item
 from rackproof.core.wording import counted
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
@@ -238,7 +239,7 @@ class Run:
             cause = (result.node, result.message)
             same[cause] += 1
             if same[cause] == 1:
-                where = result.check + (f"[{result.item}]" if result.item else "")
+                where = with_item(result.check, result.item)
                 self._say(f"{result.node}: {where}: {result.outcome.value}: {result.message}")
 
         self._lock(session)

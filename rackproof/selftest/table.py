@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
-from rackproof.core.wording import some
+from rackproof.core.verdict import with_item
+from rackproof.core.wording import aligned, some
 from rackproof.selftest.catalogue import FaultFile
 from rackproof.selftest.detection import Alarm, Detection
 from rackproof.selftest.trial import Finding, Mishap
@@ -21,7 +21,9 @@ _OTHERS = 3
 def detection_table(detection: Detection) -> list[str]:
     """One line a fault: its name, the expected check, and the other checks that noticed."""
     rows = [("FAULT", "EXPECTED", "CAUGHT BY")]
-    rows += [(finding.fault.name, _expected(finding), _caught_by(finding)) for finding in detection.findings]
+    for finding in detection.findings:
+        fault = finding.fault
+        rows.append((fault.name, with_item(fault.check, fault.item), _caught_by(finding)))
     return aligned(rows)
 
 
@@ -93,20 +95,6 @@ def as_json(detection: Detection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows with columns padded to their longest cell, except the last column."""
-    rows = list(rows)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]
-
-
-def _expected(finding: Finding) -> str:
-    fault = finding.fault
-    return f"{fault.check}[{fault.item}]" if fault.item else fault.check
-
-
 def _caught_by(finding: Finding) -> str:
     if not finding.caught:
         others = sorted({result.check for result in finding.noticed})
@@ -123,7 +111,7 @@ def _mishap(mishaps: list[Mishap]) -> str:
 def _alarm(alarms: list[Alarm]) -> str:
     first = alarms[0]
     result = first.result
-    what = f"{result.check}[{result.item}]" if result.item else result.check
+    what = with_item(result.check, result.item)
     nodes = fold(dict.fromkeys(alarm.result.node for alarm in alarms))
     where = f"{nodes} of {first.rack}{_times(len(alarms))}"
     return f"false alarm: {what} on {where}: {result.outcome.value}: {result.message}"

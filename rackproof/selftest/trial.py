@@ -12,6 +12,7 @@ from functools import cached_property
 
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.grouping import grouped
+from rackproof.core.verdict import with_item
 from rackproof.remote.collect import RecordingReader
 from rackproof.remote.command import CommandResult
 from rackproof.selftest.catalogue import Fault
@@ -179,7 +180,7 @@ def try_fault(subject: Subject, fault: Fault) -> Finding:
 def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str:
     if idle := applied.idle():
         return idle
-    what = f"{fault.check}[{fault.item}]" if fault.item else fault.check
+    what = with_item(fault.check, fault.item)
     if not results:
         return f"{what} does not read the changed answer, or does not run on {fault.node}"
     right = [result for result in results if result.outcome is fault.outcome]

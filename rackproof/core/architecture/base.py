@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from rackproof.core.architecture.problem import KeyPath
 from rackproof.core.texts import Line, Name, Prose, Version
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
@@ -32,6 +34,21 @@ Claims = Annotated[tuple[ClaimId, ...], BeforeValidator(_several)]
 
 class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+
+def parts_of(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Model]]:
+    """Every model within a value with its path, as files spell it; outer ones first."""
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, tuple):
+        items = enumerate(value)
+    elif isinstance(value, Model):
+        yield path, value
+        fields = type(value).model_fields.items()
+        items = ((field.alias or name, getattr(value, name)) for name, field in fields)
+    for key, inner in items:
+        yield from parts_of(inner, (*path, key))
 
 
 def checks_of(section: str, model: type[Model], without: str = "", **named: str) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BaseModel
-
-from rackproof.core.architecture.criterion import Criterion, Curve, Outlier
+from rackproof.core.architecture.base import Model, parts_of
+from rackproof.core.architecture.criterion import Curve, Entry
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
@@ -22,12 +21,14 @@ class Standing(NamedTuple):
 
     claim: str
     path: KeyPath
-    part: BaseModel
+    part: Model
 
 
 def standings(architecture: Architecture) -> Iterator[Standing]:
     """All parts that name a claim, in the order of the file."""
-    yield from _named(architecture, ())
+    for path, part in parts_of(architecture):
+        for claim in getattr(part, "claim", ()):
+            yield Standing(claim, path, part)
 
 
 def claim_problems(architecture: Architecture) -> Iterator[Problem]:
@@ -42,21 +43,6 @@ def claim_problems(architecture: Architecture) -> Iterator[Problem]:
         if claim.not_checkable is not None and id_ in named:
             where = ".".join(str(key) for key in named[id_])
             yield Problem(("claims", id_, "not_checkable"), f"{where} checks it")
-
-
-def _named(part: Any, base: KeyPath) -> Iterator[Standing]:
-    if isinstance(part, dict):
-        for key, inner in part.items():
-            yield from _named(inner, (*base, key))
-    elif isinstance(part, tuple):
-        for index, inner in enumerate(part):
-            yield from _named(inner, (*base, index))
-    elif isinstance(part, BaseModel):
-        for claim in getattr(part, "claim", ()):
-            yield Standing(claim, base, part)
-        for name, field in type(part).model_fields.items():
-            if name != "claim":
-                yield from _named(getattr(part, name), (*base, field.alias or name))
 
 
 class Way(NamedTuple):
@@ -93,7 +79,7 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
     entries = grouped(
         (standing.claim, _of_entry(standing.part))
         for standing in standings(architecture)
-        if isinstance(standing.part, Criterion | Curve | Outlier)
+        if isinstance(standing.part, Entry)
     )
     checks = grouped((claim, expected.check) for expected in expected_checks(architecture) for claim in expected.claims)
     return [
@@ -110,13 +96,13 @@ def claim_rows(architecture: Architecture, validators: Collection[str], lab: Col
     ]
 
 
-def _of_entry(entry: Criterion | Curve | Outlier) -> Way:
+def _of_entry(entry: Entry) -> Way:
     recipe = RECIPES[entry.measure].how if entry.measure else METRICS[entry.metric].meaning
     kind = type(entry).__name__.lower()
     return Way(f"{kind} {entry.id}", recipe, measured_today(entry), entry.lab or "")
 
 
-def measured_today(entry: Criterion | Curve | Outlier) -> bool:
+def measured_today(entry: Entry) -> bool:
     """Whether the kit's benchmarks produce the metric of an entry."""
     if isinstance(entry, Curve):
         return METRICS[entry.metric].measured_today(Scope.RACK, (*entry.where, entry.over))

@@ -71,9 +71,9 @@ def model_problems(error: ValidationError, document: Placed) -> list[Problem]:
     return [Problem(path, message) for path, message in messages.items()]
 
 
-def keys_at(path: KeyPath) -> tuple[str, ...]:
-    """Allowed keys at ``path``, as files spell them; empty if any key is allowed."""
-    kinds: list[Any] = [Architecture]
+def keys_at(path: KeyPath, model: type[BaseModel] = Architecture) -> tuple[str, ...]:
+    """Allowed keys at ``path`` in a file of this model, as files spell them; empty if any key is allowed."""
+    kinds: list[Any] = [model]
     for key in path:
         kinds = [inner for kind in kinds for inner in _inside(kind, key)]
     names = (

@@ -7,11 +7,9 @@ claims must be checked or have a reason why not, and no statistic may select the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
-from pydantic import BaseModel
-
-from rackproof.core.architecture.base import Figure
+from rackproof.core.architecture.base import Figure, parts_of
 from rackproof.core.architecture.claims import claim_problems
 from rackproof.core.architecture.coverage import coverage_problems
 from rackproof.core.architecture.entries import entry_problems, groups
@@ -70,7 +68,7 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             yield from _collectives(architecture, ("profiles", name, "collectives"), profile.collectives)
         if profile.gpu and not (architecture.gpu and architecture.gpu.count):
             yield Problem(("profiles", name, "gpu"), "the architecture has no GPUs (gpu.count)")
-    yield from _figures(architecture, architecture, ())
+    yield from _figures(architecture)
     if architecture.sizing and architecture.sizing.storage is not None:
         yield from known(("sizing", "storage"), architecture.sizing.storage, architecture.storage, "storage")
     yield from entry_problems(architecture)
@@ -241,22 +239,14 @@ def _services(architecture: Architecture) -> Iterator[Problem]:
             yield Problem(("containers", "cdi"), "needs a gpu section: CDI has one device per GPU")
 
 
-def _figures(architecture: Architecture, part: Any, base: KeyPath) -> Iterator[Problem]:
+def _figures(architecture: Architecture) -> Iterator[Problem]:
     """Unknown units and sources, and missing values without a note."""
-    if isinstance(part, dict):
-        for key, inner in part.items():
-            yield from _figures(architecture, inner, (*base, key))
-    elif isinstance(part, tuple):
-        for index, inner in enumerate(part):
-            yield from _figures(architecture, inner, (*base, index))
-    elif isinstance(part, BaseModel):
+    for base, part in parts_of(architecture):
         if isinstance(part, Figure):
             yield from _figure(part, base)
         source = getattr(part, "source", None)
         if isinstance(source, str) and not isinstance(part, Storage):  # a storage's source is what clients mount
             yield from known((*base, "source"), source, architecture.metadata.sources, "source")
-        for name, field in type(part).model_fields.items():
-            yield from _figures(architecture, getattr(part, name), (*base, field.alias or name))
 
 
 def _figure(figure: Figure, base: KeyPath) -> Iterator[Problem]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rackproof.core.architecture.criterion import Alternative, Criterion, Curve, Outlier, Reference
+from rackproof.core.architecture.criterion import Alternative, Criterion, Entry, Reference
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem
+from rackproof.core.architecture.profiles import StorageProfile
+from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.wording import some
 
-Asks = Criterion | Alternative | Outlier | Curve
+Asks = Entry | Alternative
 Entries = list[tuple[KeyPath, Asks]]
 
 SHOWN: Final = 4
@@ -22,9 +25,16 @@ _OF_JOBS: Final = {
     "write": ("storage.write_bandwidth",),
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
-_OF_KNEE: Final = ("storage.knee_outstanding", "storage.knee_utilisation")
-_CHECKPOINT: Final = ("checkpoint.write_bandwidth", "checkpoint.read_bandwidth")
 _SHARED: Final = "storage.shared_file_read_bandwidth"
+_OF_PARTS: Final = {
+    # keys of a storage profile
+    "shared_file": (_SHARED,),
+    "knee": ("storage.knee_outstanding", "storage.knee_utilisation"),
+    "random_reads": ("storage.random_read_bandwidth",),
+    "synced_writes": ("storage.synced_write_iops",),
+    "checkpoint": ("checkpoint.write_bandwidth", "checkpoint.read_bandwidth"),
+    "integrity": ("storage.damaged_places",),
+}
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 _LINKS: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "links" and metric.labels == ("rail",)
@@ -41,44 +51,45 @@ _CONTAINERS: Final = "container.read_over_host"
 
 def measured_values(architecture: Architecture) -> dict[tuple[str, str], tuple[str, ...]]:
     """Measured values of labels (rails, operations, storages), by metric and label."""
-    values_by_label: dict[tuple[str, str], dict[str, None]] = {}
+    measured = grouped(
+        ((metric, label), value) for metric, label, values in _measured(architecture) for value in values
+    )
+    return {key: tuple(dict.fromkeys(values)) for key, values in measured.items()}
+
+
+def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """Metric, label and values of all that the profiles measure."""
+    rails = tuple(map(str, range(architecture.rails)))
     for profile in architecture.profiles.values():
-        if profile.links:
+        if links := profile.links:
             for metric in _LINKS if asks_for_gpu_memory(architecture) else _HOST_LINKS:
-                rails = map(str, range(architecture.rails))
-                values_by_label.setdefault((metric, "rail"), {}).update(dict.fromkeys(rails))
-        if profile.links and profile.links.to_storage:
-            to_storage = values_by_label.setdefault((_TO_STORAGE, "storage"), {})
-            to_storage.update(dict.fromkeys(profile.links.to_storage))
-        if profile.collectives:
+                yield metric, "rail", rails
+            yield _TO_STORAGE, "storage", links.to_storage
+        if collectives := profile.collectives:
             for metric in _COLLECTIVES:
-                values_by_label.setdefault((metric, "op"), {}).update(dict.fromkeys(profile.collectives.ops))
-        if profile.collectives and (split := profile.collectives.rails):
-            values_by_label.setdefault((_RAIL, "op"), {}).update(dict.fromkeys(split.ops))
-            values_by_label.setdefault((_RAIL, "rail"), {}).update(dict.fromkeys(map(str, range(architecture.rails))))
+                yield metric, "op", collectives.ops
+            if split := collectives.rails:
+                yield _RAIL, "op", split.ops
+                yield _RAIL, "rail", rails
         if profile.gpu:
-            rates = values_by_label.setdefault(("gpu.matmul_rate", "precision"), {})
-            rates.update(dict.fromkeys(profile.gpu.precisions))
-        if profile.storage:
-            names = profile.storage.storages or tuple(architecture.storage)
-            for metric in (metric for job in profile.storage.jobs for metric in _OF_JOBS[job]):
-                values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
-            further: tuple[str, ...] = _OF_KNEE if profile.storage.knee else ()
-            further += ("storage.random_read_bandwidth",) if profile.storage.random_reads else ()
-            further += ("storage.synced_write_iops",) if profile.storage.synced_writes else ()
-            further += _CHECKPOINT if profile.storage.checkpoint else ()
-            further += ("storage.damaged_places",) if profile.storage.integrity else ()
-            local = {name for name, storage in architecture.storage.items() if storage.class_ == "local"}
-            shared = [name for name in names if name not in local]
-            if profile.storage.shared_file:
-                values_by_label.setdefault((_SHARED, "storage"), {}).update(dict.fromkeys(shared))
-            for metric in further:
-                values_by_label.setdefault((metric, "storage"), {}).update(dict.fromkeys(names))
-        if profile.containers:
+            yield "gpu.matmul_rate", "precision", profile.gpu.precisions
+        if storage := profile.storage:
+            names = storage.storages or tuple(architecture.storage)
+            for metric in _of_storage(storage):
+                local = {name for name, mounted in architecture.storage.items() if mounted.class_ == "local"}
+                yield metric, "storage", [name for name in names if metric != _SHARED or name not in local]
+        if containers := profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()
-            names = profile.containers.storages or bridged
-            values_by_label.setdefault((_CONTAINERS, "storage"), {}).update(dict.fromkeys(names))
-    return {key: tuple(values) for key, values in values_by_label.items()}
+            yield _CONTAINERS, "storage", containers.storages or bridged
+
+
+def _of_storage(profile: StorageProfile) -> Iterator[str]:
+    """Metrics of storages that a profile measures."""
+    for job in profile.jobs:
+        yield from _OF_JOBS[job]
+    for part, metrics in _OF_PARTS.items():
+        if getattr(profile, part):
+            yield from metrics
 
 
 def asks_for_gpu_memory(architecture: Architecture) -> bool:
@@ -195,11 +206,7 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
 
 def entries_of(architecture: Architecture) -> Iterator[tuple[KeyPath, Asks]]:
     """Criteria and their alternatives, curves and outliers, with their paths."""
-    for index, criterion in enumerate(architecture.criteria):
-        yield ("criteria", index), criterion
-        for number, way in enumerate(criterion.any_of):
-            yield ("criteria", index, "any_of", number), way
-    for index, curve in enumerate(architecture.curves):
-        yield ("curves", index), curve
-    for index, outlier in enumerate(architecture.outliers):
-        yield ("outliers", index), outlier
+    for path, entry in each_entry(architecture):
+        yield path, entry
+        for number, way in enumerate(entry.any_of if isinstance(entry, Criterion) else ()):
+            yield (*path, "any_of", number), way

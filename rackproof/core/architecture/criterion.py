@@ -258,3 +258,6 @@ class Curve(JudgedEntry):
     no_negative_step: bool = False
     """No point may be below the one before it."""
     members: Name = "gpu"
+
+
+Entry = Criterion | Curve | Outlier

@@ -10,6 +10,7 @@ from rackproof.core.architecture.criterion import (
     Bar,
     Criterion,
     Curve,
+    Entry,
     LinkShare,
     Outlier,
     Quantity,
@@ -41,34 +42,30 @@ _BEST_MEMBERS = {"ge": (Reduce.MAX, Reduce.MAX_OVER_MEDIAN), "le": (Reduce.MIN, 
 def entry_problems(architecture: Architecture) -> Iterator[Problem]:
     """Contradictions in the three lists, in the order of the file."""
     ids: dict[str, str] = {}
-    for section, entries in sections(architecture).items():
-        for index, entry in enumerate(entries):
-            base: KeyPath = (section, index)
-            if entry.id in ids:
-                yield Problem((*base, "id"), f"'{entry.id}' is another entry's id already, in {ids[entry.id]}")
-            ids.setdefault(entry.id, section)
-            yield from known((*base, "members"), entry.members, groups(architecture), "role")
-            if entry.measure is not None:
-                yield from known((*base, "measure"), entry.measure, RECIPES, "recipe")
-            for key in ("published", "changed"):
-                if getattr(entry, key) is not None and entry.id not in architecture.overrides:
-                    yield Problem((*base, key), "is set by overrides, never in a file")
-            if isinstance(entry, Criterion):
-                yield from _criterion(architecture, base, entry)
-            elif isinstance(entry, Curve):
-                yield from _curve(architecture, base, entry)
-            else:
-                yield from _outlier(architecture, base, entry)
+    for base, entry in each_entry(architecture):
+        if entry.id in ids:
+            yield Problem((*base, "id"), f"'{entry.id}' is another entry's id already, in {ids[entry.id]}")
+        ids.setdefault(entry.id, str(base[0]))
+        yield from known((*base, "members"), entry.members, groups(architecture), "role")
+        if entry.measure is not None:
+            yield from known((*base, "measure"), entry.measure, RECIPES, "recipe")
+        for key in ("published", "changed"):
+            if getattr(entry, key) is not None and entry.id not in architecture.overrides:
+                yield Problem((*base, key), "is set by overrides, never in a file")
+        if isinstance(entry, Criterion):
+            yield from _criterion(architecture, base, entry)
+        elif isinstance(entry, Curve):
+            yield from _curve(architecture, base, entry)
+        else:
+            yield from _outlier(architecture, base, entry)
     yield from _levels(architecture)
 
 
-def sections(architecture: Architecture) -> Mapping[str, tuple[Criterion | Curve | Outlier, ...]]:
-    """The three lists by key."""
-    return {
-        "criteria": architecture.criteria,
-        "curves": architecture.curves,
-        "outliers": architecture.outliers,
-    }
+def each_entry(architecture: Architecture) -> Iterator[tuple[KeyPath, Entry]]:
+    """Criteria, curves and outliers with their paths, in the order of the file."""
+    for section in ("criteria", "curves", "outliers"):
+        for index, entry in enumerate(getattr(architecture, section)):
+            yield (section, index), entry
 
 
 def groups(architecture: Architecture) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Outlier
-from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Entry, Outlier
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture, Override
 from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.grouping import grouped
 
 _BAR_KEYS = ("value", "low", "high", "warn")
 _KEYS = {Criterion: _BAR_KEYS, Curve: ("efficiency_min", "r2_min"), Outlier: ("rel_pct",)}
@@ -20,14 +20,13 @@ def override_problems(architecture: Architecture) -> Iterator[Problem]:
     In a file that extends another, an override without thresholds is a reason for weakenings (see ``weakening``).
     """
     reasons = architecture.extends is not None or architecture.metadata.derived_from != ()
-    entries = {entry.id: entry for listed in sections(architecture).values() for entry in listed}
+    entries = {entry.id: entry for _, entry in each_entry(architecture)}
     for id_, override in architecture.overrides.items():
         base: KeyPath = ("overrides", id_)
         if reasons and not override.thresholds:
             continue
-        unknown = list(known(base, id_, entries, "criterion, curve or outlier"))
-        yield from unknown
-        if unknown:
+        if id_ not in entries:
+            yield from known(base, id_, entries, "criterion, curve or outlier")
             continue
         entry = entries[id_]
         if not override.thresholds:
@@ -37,31 +36,23 @@ def override_problems(architecture: Architecture) -> Iterator[Problem]:
                 yield Problem((*base, key), f"{id_} has no {key}; it has {', '.join(_KEYS[type(entry)])}")
         if isinstance(entry, Criterion) and entry.any_of:
             yield Problem(base, f"{id_} can be met in several ways; change it by extending the file")
-        if (
-            isinstance(entry, Criterion)
-            and override.value is not None
-            and not (entry.pass_.value or entry.pass_.levels)
-        ):
-            yield Problem((*base, "value"), f"the bar of {id_} is {bar_words(entry.pass_)}")
+        bar = entry.pass_ if isinstance(entry, Criterion) else None
+        if bar is not None and override.value is not None and not (bar.value or bar.levels):
+            yield Problem((*base, "value"), f"the bar of {id_} is {bar_words(bar)}")
 
 
 def overridden(architecture: Architecture) -> Architecture:
     """The architecture with its overrides applied. Call ``override_problems`` first."""
     if not architecture.overrides:
         return architecture
-    changed: dict[str, Any] = {
-        section: tuple(
-            _applied(entry, override)
-            if (override := architecture.overrides.get(entry.id)) and override.thresholds
-            else entry
-            for entry in listed
-        )
-        for section, listed in sections(architecture).items()
-    }
-    return architecture.model_copy(update=changed)
+    changed = grouped((path[0], _applied(entry, architecture.overrides)) for path, entry in each_entry(architecture))
+    return architecture.model_copy(update={str(section): tuple(entries) for section, entries in changed.items()})
 
 
-def _applied(entry: Criterion | Curve | Outlier, override: Override) -> Criterion | Curve | Outlier:
+def _applied(entry: Entry, overrides: Mapping[str, Override]) -> Entry:
+    override = overrides.get(entry.id)
+    if override is None or not override.thresholds:
+        return entry
     why = f"{override.reason} ({override.by})" if override.by else override.reason
     note = {"published": threshold_words(entry), "changed": why}
     new = {key: value for key in _KEYS[type(entry)] if (value := getattr(override, key)) is not None}
@@ -74,7 +65,7 @@ def _applied(entry: Criterion | Curve | Outlier, override: Override) -> Criterio
     return entry.model_copy(update=note | {"pass_": entry.pass_.model_copy(update=new)})
 
 
-def threshold_words(entry: Criterion | Curve | Outlier) -> str:
+def threshold_words(entry: Entry) -> str:
     """The threshold as written in the file, in words."""
     if isinstance(entry, Criterion):
         return bar_words(entry.pass_)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from math import isclose
 from typing import Final
 
-from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Outlier
-from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Entry
+from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
-from rackproof.core.architecture.problem import KeyPath, Problem, known
+from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
 from rackproof.core.architecture.scale import Scale, Scaled
 from rackproof.core.units import UnitError, convert
 
@@ -20,36 +20,27 @@ EXACT: Final = 0.01
 def scale_problems(architecture: Architecture) -> Iterator[Problem]:
     """Contradictions in the file itself, in its order."""
     scale, used = architecture.scale, set[str]()
-    for section, entries in sections(architecture).items():
-        for index, entry in enumerate(entries):
-            base: KeyPath = (section, index)
-            if scale is None:
-                if entry.scaled is not None:
-                    yield Problem(
-                        (*base, "scaled"), "the file has no scale: say of which architecture, and its factors"
-                    )
-                continue
-            if entry.scaled is None:
-                if entry.claim:
-                    yield Problem(base, "names a claim of a larger system: say under scaled from which bar it follows")
-                continue
-            if not entry.claim:
-                yield Problem((*base, "scaled"), "names no claim")
-            used.update(entry.scaled.by)
-            yield from _scaled(base, scale, entry, entry.scaled)
+    for base, entry in each_entry(architecture):
+        if scale is None:
+            if entry.scaled is not None:
+                yield Problem((*base, "scaled"), "the file has no scale: say of which architecture, and its factors")
+            continue
+        if entry.scaled is None:
+            if entry.claim:
+                yield Problem(base, "names a claim of a larger system: say under scaled from which bar it follows")
+            continue
+        if not entry.claim:
+            yield Problem((*base, "scaled"), "names no claim")
+        used.update(entry.scaled.by)
+        yield from _scaled(base, scale, entry, entry.scaled)
     for name in scale.factors if scale else ():
         if name not in used:
             yield Problem(("scale", "factors", name), "scales nothing: no criterion or curve names it")
 
 
-def _scaled(base: KeyPath, scale: Scale, entry: Criterion | Curve | Outlier, scaled: Scaled) -> Iterator[Problem]:
-    unknown = [
-        problem
-        for index, name in enumerate(scaled.by)
-        for problem in known((*base, "scaled", "by", index), name, scale.factors, "factor")
-    ]
-    yield from unknown
-    if unknown:
+def _scaled(base: KeyPath, scale: Scale, entry: Entry, scaled: Scaled) -> Iterator[Problem]:
+    if not scale.factors.keys() >= set(scaled.by):
+        yield from each_known((*base, "scaled", "by"), scaled.by, scale.factors, "factor")
         return
     own, unit, tolerance = _own(entry)
     if own is None:
@@ -79,7 +70,7 @@ def _scaled(base: KeyPath, scale: Scale, entry: Criterion | Curve | Outlier, sca
         yield Problem((*base, "scaled", "note"), f"the tolerance is {tolerance:g} %: say why it is larger")
 
 
-def _own(entry: Criterion | Curve | Outlier) -> tuple[dict[str, float | None] | None, str, float]:
+def _own(entry: Entry) -> tuple[dict[str, float | None] | None, str, float]:
     """Bar by key, its unit and its tolerance; None where it is not one bar."""
     if isinstance(entry, Curve) and entry.efficiency_min is not None:
         return {"value": entry.efficiency_min}, "ratio", 0.0
@@ -103,24 +94,18 @@ def against_published(published: Architecture, architecture: Architecture) -> It
                 yield Problem((*base, key), f"{published.metadata.id} says: {getattr(theirs, key)}")
         if theirs.not_checkable and not here.not_checkable:
             yield Problem(base, f"{published.metadata.id} calls it not checkable")
-    theirs_by_id = {entry.id: entry for entries in sections(published).values() for entry in entries}
-    for section, entries in sections(architecture).items():
-        for index, entry in enumerate(entries):
-            if entry.scaled is not None:
-                yield from _same_bar(published, theirs_by_id, (section, index, "scaled"), entry, entry.scaled)
+    theirs_by_id = {entry.id: entry for _, entry in each_entry(published)}
+    for path, entry in each_entry(architecture):
+        if entry.scaled is not None:
+            yield from _same_bar(published, theirs_by_id, (*path, "scaled"), entry, entry.scaled)
 
 
 def _same_bar(
-    published: Architecture,
-    entries: dict[str, Criterion | Curve | Outlier],
-    base: KeyPath,
-    entry: Criterion | Curve | Outlier,
-    scaled: Scaled,
+    published: Architecture, entries: dict[str, Entry], base: KeyPath, entry: Entry, scaled: Scaled
 ) -> Iterator[Problem]:
     name = published.metadata.id
-    unknown = list(known((*base, "of"), scaled.of, entries, f"entry of {name}"))
-    yield from unknown
-    if unknown:
+    if scaled.of not in entries:
+        yield from known((*base, "of"), scaled.of, entries, f"entry of {name}")
         return
     theirs = entries[scaled.of]
     if not set(entry.claim) & set(theirs.claim):

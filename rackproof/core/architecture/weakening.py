@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rackproof.core.architecture.base import Weakening
-from rackproof.core.architecture.criterion import Bar, Criterion, Severity, Statistic
-from rackproof.core.architecture.entries import sections
+from rackproof.core.architecture.criterion import Bar, Criterion, Entry, Severity, Statistic
 from rackproof.core.architecture.inheritance import BY_ID
 from rackproof.core.architecture.models import Architecture, Drop, Override
 from rackproof.core.architecture.overrides import bar_words, threshold_words
@@ -93,7 +92,7 @@ def weakens(weakenings_: Sequence[Weakening], published: str) -> str:
     keys = [w for w in weakenings_ if w.id.partition(".")[0] not in BY_ID]
     parts = [counted(len(entries), "criterion", "criteria")] if entries else []
     if keys:
-        parts.append(counted(len(keys), "other key", "other keys") if entries else counted(len(keys), "key", "keys"))
+        parts.append(counted(len(keys), "other key") if entries else counted(len(keys), "key"))
     return f"weakens {' and '.join(parts)} of {published}" if parts else ""
 
 
@@ -166,8 +165,8 @@ def _entries(
     section: str, published: Architecture, site: Architecture, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Found]:
     """Criteria, curves or outliers."""
-    models = {entry.id: entry for entry in sections(published)[section]}
-    site_entries = {entry.id: entry for entry in sections(site)[section]}
+    models: dict[str, Entry] = {entry.id: entry for entry in getattr(published, section)}
+    site_entries: dict[str, Entry] = {entry.id: entry for entry in getattr(site, section)}
     for id_, entry in models.items():
         path = (section, id_)
         site_entry = site_entries.get(id_)

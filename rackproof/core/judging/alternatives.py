@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from rackproof.core.architecture import Alternative, Criterion
-from rackproof.core.judging.select import quantity
+from rackproof.core.judging.select import quantity, sources_of
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, amended
 
@@ -68,9 +68,7 @@ def _together(own: Verdict, verdicts: Sequence[Verdict]) -> Verdict:
         subject=own.subject,
         status=status,
         message=f"one of {len(verdicts)} suffices: {texts}",
-        raw=tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.raw)),
-        records=tuple(dict.fromkeys(seq for verdict in verdicts for seq in verdict.records)),
-        simulated=any(verdict.simulated for verdict in verdicts),
+        **sources_of(verdicts),
     )
 
 

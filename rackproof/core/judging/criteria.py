@@ -16,7 +16,7 @@ from rackproof.core.judging.entry import about
 from rackproof.core.judging.folding import folded
 from rackproof.core.judging.members import named, no_device, several, subject_name
 from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
-from rackproof.core.judging.select import NoNumber
+from rackproof.core.judging.select import NoNumber, Sources, sources_of
 from rackproof.core.judging.statistics import extreme_of, ratio_of, reduce_members
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
@@ -136,9 +136,7 @@ class _Case:
         if self.whole is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
         of, whole = self.whole.text, self.whole.number(members)
-        raw = number.raw if number.raw == whole.raw else tuple(dict.fromkeys(number.raw + whole.raw))
-        records = tuple(dict.fromkeys(number.records + whole.records))
-        simulated = number.simulated or whole.simulated
+        sources = sources_of((number, whole))
         if isinstance(whole, NoNumber):
             status, why = whole.status, f"no reference for the share: {of}: {whole.why}"
         else:
@@ -148,22 +146,18 @@ class _Case:
                 status, why = Status.INVALID, f"no reference for the share: {of} is 0"
             else:
                 if ratio > BROKEN_SHARE:
-                    return self._without(subject, self._broken(number, whole, raw, records))
+                    return self._without(subject, self._broken(number, whole.value, sources))
                 remark = "; ".join(filter(None, (number.remark, whole.remark))) if whole.remark else number.remark
-                both = Number(
-                    number.value, number.samples, number.cv_pct, raw, simulated, remark, records, number.counts,
-                    number.starved,
-                )  # fmt: skip
+                both = number._replace(remark=remark, **sources)
                 share = _Share(number.value, whole.value, of, starved="" if number.starved else whole.starved)
                 return self._verdict(subject, both, convert(ratio, "ratio", self.bar.unit), share)
-        return self._without(subject, NoNumber(status, why, raw=raw, simulated=simulated, records=records))
+        return self._without(subject, NoNumber(status, why, **sources))
 
-    def _broken(self, number: Number, whole: Number, raw: tuple[str, ...], records: tuple[int, ...]) -> NoNumber:
+    def _broken(self, number: Number, whole: float, sources: Sources) -> NoNumber:
         unit, of = self.metric.unit, self.whole.text if self.whole else ""
-        why = f"{amount(number.value, unit)} of {amount(whole.value, unit)}, {of}"
+        why = f"{amount(number.value, unit)} of {amount(whole, unit)}, {of}"
         why += f": more than {BROKEN_SHARE:g} times the reference, so one of the two is wrong"
-        both = unusable(number, Status.INVALID, why)
-        return both._replace(raw=raw, records=records, simulated=number.simulated or whole.simulated)
+        return unusable(number, Status.INVALID, why)._replace(**sources)
 
     def _spread(self, ratio: Number, values: Mapping[str, float]) -> Verdict:
         """The verdict names the extreme members with their numbers."""

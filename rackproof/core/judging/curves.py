@@ -16,7 +16,7 @@ from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.entry import about
 from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
-from rackproof.core.judging.select import NoNumber
+from rackproof.core.judging.select import NoNumber, sources_of
 from rackproof.core.judging.statistics import ratio_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
@@ -191,9 +191,7 @@ class _Judged:
             "samples": samples,
             "measured_unit": self.unit,
             "statistic": f"{self.curve.statistic} at each point",
-            "raw": tuple(dict.fromkeys(name for answer in points.values() for name in answer.raw)),
-            "records": tuple(dict.fromkeys(seq for answer in points.values() for seq in answer.records)),
-            "simulated": any(answer.simulated for answer in points.values()),
+            **sources_of(points.values()),
         }
 
     def _gap(self, common: dict[str, Any], points: Points) -> Verdict | None:

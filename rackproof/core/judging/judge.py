@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rackproof.core.architecture import Architecture, Curve, Quantity, Reference
+from rackproof.core.architecture import Alternative, Architecture, Criterion, Reference
+from rackproof.core.architecture.coverage import entries_of
 from rackproof.core.bodies import fault
 from rackproof.core.course import BENCH
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
@@ -123,15 +124,9 @@ def _gpu_loads(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
 
 
 def _needed_conditions(architecture: Architecture) -> NeededConditions:
-    alternatives = [way for criterion in architecture.criteria for way in criterion.any_of]
-    bars = [*(criterion.pass_ for criterion in architecture.criteria), *(way.pass_ for way in alternatives)]
-    quantities: list[Quantity | Curve | Reference] = [
-        *architecture.criteria,
-        *alternatives,
-        *(bar.of for bar in bars if isinstance(bar.of, Reference)),
-        *architecture.curves,
-        *architecture.outliers,
-    ]
+    asked = [asks for _, asks in entries_of(architecture)]
+    bars = [asks.pass_ for asks in asked if isinstance(asks, Criterion | Alternative)]
+    quantities = [*asked, *(bar.of for bar in bars if isinstance(bar.of, Reference))]
     return NeededConditions(
         needed_conditions(quantity.conditions for quantity in quantities),
         needed_companions(quantity.gates for quantity in quantities),

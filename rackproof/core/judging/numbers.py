@@ -15,7 +15,7 @@ from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import RequiredConditions, required_conditions, unmet
 from rackproof.core.judging.gates import fault_of
 from rackproof.core.judging.members import Members, named, subject_name
-from rackproof.core.judging.select import Answer, Index, Labels, NoNumber
+from rackproof.core.judging.select import Answer, Index, Labels, NoNumber, sources_of
 from rackproof.core.judging.statistics import cv_pct, reduce_members, samples_needed, statistic_of
 from rackproof.core.metrics import METRICS, Metric
 from rackproof.core.status import Status
@@ -203,12 +203,10 @@ class Numbers:
         if not answers:
             return NoNumber(Status.UNMEASURED, f"no measurement of {question.metric}"), {}
         values = {subject: answer.value for subject, answer in answers.items() if isinstance(answer, Number)}
-        raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
-        records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
-        simulated = any(answer.simulated for answer in answers.values())
+        sources = sources_of(answers.values())
 
         def refused(status: Status, why: str, numbers: tuple[float, ...] = ()) -> tuple[NoNumber, dict[str, float]]:
-            return NoNumber(status, why, None, numbers, None, raw, simulated, records), values
+            return NoNumber(status, why, samples=numbers, **sources), values
 
         if fault := incomplete(scope, answers):
             return refused(*fault)
@@ -224,7 +222,10 @@ class Numbers:
         counts = [len(answer.samples) for answer in answers.values()]
         span = min(counts), max(counts)
         starved = next((a.starved for a in answers.values() if isinstance(a, Number) and a.starved), "")
-        return Number(value, numbers, None, raw, simulated, "; ".join(remarks), records, span, starved), values
+        number = Number(
+            value, numbers, cv_pct=None, remark="; ".join(remarks), counts=span, starved=starved, **sources
+        )  # fmt: skip
+        return number, values
 
 
 def _number(question: Question, answer: Answer) -> Number | NoNumber:

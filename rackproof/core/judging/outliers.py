@@ -34,7 +34,7 @@ from rackproof.core.judging.numbers import (
     question,
     unusable,
 )
-from rackproof.core.judging.select import NoNumber
+from rackproof.core.judging.select import NoNumber, sources_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
@@ -71,16 +71,14 @@ def _worst_device(scope: Scope, quantity: Question, node: str, numbers: Numbers)
     if not numbers.members.devices(scope, node):
         return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
     answers = {device: numbers.ask(quantity, (device,)) for device in numbers.members.devices_of(scope, node)}
-    raw = tuple(dict.fromkeys(name for answer in answers.values() for name in answer.raw))
-    records = tuple(dict.fromkeys(seq for answer in answers.values() for seq in answer.records))
-    simulated = any(answer.simulated for answer in answers.values())
+    sources = sources_of(answers.values())
     if fault := incomplete(scope, answers):
-        return NoNumber(*fault, raw=raw, simulated=simulated, records=records)
+        return NoNumber(*fault, **sources)
     measured = {device: answer for device, answer in answers.items() if isinstance(answer, Number)}
     worst = min if METRICS[quantity.metric].higher_is_better else max
     device = worst(measured, key=lambda name: measured[name].value)
     remark = "; ".join(filter(None, (f"{device}, the worst of {len(measured)}", measured[device].remark)))
-    return measured[device]._replace(raw=raw, records=records, simulated=simulated, remark=remark)
+    return measured[device]._replace(remark=remark, **sources)
 
 
 class _Peers:

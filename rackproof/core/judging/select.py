@@ -8,8 +8,8 @@ notes a later attempt that failed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import FAULTS
@@ -65,6 +65,34 @@ class NoNumber(NamedTuple):
     raw: tuple[str, ...] = ()
     simulated: bool = False
     records: tuple[int, ...] = ()
+
+
+class _Source(Protocol):
+    """An answer, a number, the reason why there is none, or a verdict."""
+
+    @property
+    def raw(self) -> tuple[str, ...]: ...
+    @property
+    def records(self) -> tuple[int, ...]: ...
+    @property
+    def simulated(self) -> bool: ...
+
+
+class Sources(TypedDict):
+    """Fields that name the origin of a number."""
+
+    raw: tuple[str, ...]
+    records: tuple[int, ...]
+    simulated: bool
+
+
+def sources_of(parts: Collection[_Source]) -> Sources:
+    """The origin of what was made of several parts."""
+    return {
+        "raw": tuple(dict.fromkeys(name for part in parts for name in part.raw)),
+        "records": tuple(dict.fromkeys(seq for part in parts for seq in part.records)),
+        "simulated": any(part.simulated for part in parts),
+    }
 
 
 class NeededConditions(NamedTuple):

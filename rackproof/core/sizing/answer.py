@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 Fact = float | int | str | bool | None
@@ -35,3 +35,14 @@ class Answer:
     unknown: tuple[str, ...] = ()
     """Missing inputs that would improve the answer."""
     depends_on: tuple[Dependence, ...] = ()
+
+
+def unanswered(id_: str, question: str, reasons: tuple[str, ...], unknown: tuple[str, ...] = ()) -> Answer:
+    """An answer that consists of the reasons why there is none."""
+    return Answer(id_, question, (f"Unknown: {'; '.join(reasons)}.",), unknown=unknown or reasons)
+
+
+def not_known(reasons: Iterable[str]) -> list[str]:
+    """The sentence about missing inputs; none without any."""
+    listed = "; ".join(dict.fromkeys(reasons))
+    return [f"Not known: {listed}."] if listed else []

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rackproof.core.sizing.inputs import Inputs
-from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch
+from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch, product, total
 from rackproof.core.sizing.view import View
 
 LOADS = (0.0, *(step / 20 for step in range(1, 19)), 0.92, 0.94, 0.95)
@@ -59,8 +59,8 @@ def latency_against_load(view: View) -> LatencyCurve:
     points = []
     for load in LOADS:
         times = 1 / (1 - load)
-        latency = None if unit.unloaded_latency is None else unit.unloaded_latency * times
-        outstanding = None if latency is None or edge.service_per_s is None else load * edge.service_per_s * latency
+        latency = product(unit.unloaded_latency, times)
+        outstanding = product(load, edge.service_per_s, latency)
         points.append(LatencyPoint(load, times, latency, outstanding))
     return LatencyCurve(tuple(points), view.inputs.system.ceilings.storage, edge.utilisation)
 
@@ -74,14 +74,9 @@ def throughput_against_gpus(inputs: Inputs) -> ScaleCurve:
     points = []
     for count in counts:
         phase = first_epoch(inputs.replaced("nodes", float(count)))
-        points.append(ScalePoint(count * per_node, _asked(phase), phase.samples_per_s, _stage(phase)))
+        asked = total(stage.planned for stage in phase.stages if stage.name is StageName.GPU)
+        points.append(ScalePoint(count * per_node, asked, phase.samples_per_s, _stage(phase)))
     return ScaleCurve(tuple(points), nodes * per_node)
-
-
-def _asked(phase: Phase) -> float | None:
-    gpus = [s.planned for s in phase.stages if s.name is StageName.GPU]
-    known_gpus = [g for g in gpus if g is not None]
-    return sum(known_gpus) if known_gpus and len(known_gpus) == len(gpus) else None
 
 
 def _stage(phase: Phase) -> str | None:

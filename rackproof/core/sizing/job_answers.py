@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.core.architecture.workloads import WorkloadKind
 from rackproof.core.sizing import planning, words
-from rackproof.core.sizing.answer import Answer, Fact
+from rackproof.core.sizing.answer import Answer, Fact, not_known, unanswered
 from rackproof.core.sizing.model import SINGULAR, TITLES
 from rackproof.core.sizing.planning import smallest
 from rackproof.core.sizing.rack_answers import headroom
@@ -50,8 +50,7 @@ def caches(view: View) -> Answer:
             fits_client=None if c.client_hit is None else c.client_hit == 1,
             fill_s=c.fill_s,
         )
-    if unknown:
-        says.append(f"Not known: {'; '.join(unknown)}.")
+    says += not_known(unknown)
     return Answer(
         "caches",
         "Does the data set exceed the caches?",
@@ -66,7 +65,7 @@ def faster_gpus(view: View) -> Answer:
     question = "What is the effect of faster GPUs?"
     unknown = view.tenants_lacking("rate_per_gpu", "sample_size")
     if unknown:
-        return Answer("faster_gpus", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
+        return unanswered("faster_gpus", question, unknown)
     phase, inputs = view.first, view.inputs
     by_gpu = phase.binding != () and all(s.name.value == "gpu" for s in phase.binding)
     room = headroom(phase) if by_gpu else 1.0
@@ -145,8 +144,7 @@ def first_epoch_share(view: View) -> Answer:
             total_s=job.total_s,
             first_share=job.first_share,
         )
-    if unknown:
-        says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
+    says += not_known(unknown)
     if not trained:
         says.append("No workload is training, so none has epochs.")
     return Answer(
@@ -173,8 +171,7 @@ def prefetch(view: View) -> Answer:
             for_tenant = _whose(view, tenant.name)
             says.append(f"{planning.up(depth)} samples a GPU{for_tenant}{of}, if a sample's reads follow one another.")
         figures |= _keyed(view, tenant.name, samples_per_gpu=depth)
-    if unknown:
-        says.append(f"Not known: {'; '.join(unknown)}.")
+    says += not_known(unknown)
     return Answer(
         "prefetch", "How deep must the input pipeline prefetch?", tuple(says), figures, tuple(figures), unknown
     )
@@ -194,8 +191,7 @@ def checkpoint(view: View) -> Answer:
                 f"{words.duration(c.stall_s)}{_whose(view, tenant.name)}{share}, while nothing else is written."
             )
         figures |= _keyed(view, tenant.name, stall_s=c.stall_s, share=c.share)
-    if unknown:
-        says.append(f"Not known: {'; '.join(dict.fromkeys(unknown))}.")
+    says += not_known(unknown)
     if not figures:
         says.append("No workload is training, so none writes checkpoints.")
     question = "How long does a checkpoint stop the job?"
@@ -287,8 +283,7 @@ def scale(view: View) -> Answer:
     figures["units_by_capacity"] = view.units.by_capacity
     if view.units.by_capacity is not None:
         says.append(f"That fills {words.number(view.units.by_capacity)} storage units.")
-    if unknown:
-        says.append(f"Not known: {'; '.join(unknown)}.")
+    says += not_known(unknown)
     question = "What is the scale of the durable storage, for training and for inference?"
     return Answer("scale", question, tuple(says), figures, tuple(figures), unknown)
 

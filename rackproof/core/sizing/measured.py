@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-
-from pydantic import BaseModel, ConfigDict
+from typing import NamedTuple
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.sizing import words
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
-from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch
+from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch, product
 from rackproof.core.sizing.view import title_of
 from rackproof.core.units import convert
 from rackproof.errors import SizingError
@@ -29,11 +28,7 @@ _TO_STORAGE = "link.tcp_bandwidth_to_storage"
 _LINKS = {"tcp": "link.tcp_bandwidth", "rdma": "link.rdma_write_bandwidth"}
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Comparison(_Record):
+class Comparison(NamedTuple):
     """One prediction and its measurement."""
 
     subject: str
@@ -55,13 +50,13 @@ class Comparison(_Record):
         return self.predicted_stage == self.measured_stage
 
 
-class PredictedAndMeasured(_Record):
+class PredictedAndMeasured(NamedTuple):
     lines: tuple[str, ...]
     """Lines for the report; one line if nothing can be compared."""
     comparisons: tuple[Comparison, ...] = ()
 
 
-class _Rates(_Record):
+class _Rates(NamedTuple):
     """Measured rates of the path from storage to nodes, B/s."""
 
     storage: str
@@ -132,16 +127,11 @@ def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> f
 def _reading(inputs: Inputs, figures: _Rates) -> Comparison:
     """Comparison for the storage benchmark, which uses only the path from storage to nodes."""
     system, unit = inputs.system, inputs.system.unit
-    per_connection = None if system.connections is None or system.connection_rate is None else system.connection_rate
     paths = {
-        StageName.NETWORK: None if system.node_bandwidth is None else system.nodes * system.node_bandwidth,
-        StageName.CONNECTIONS: None
-        if per_connection is None
-        else system.nodes * (system.connections or 0) * per_connection,
-        StageName.BANDWIDTH: None if unit.read is None else unit.count * unit.read,
-        StageName.STORAGE_PORTS: None
-        if unit.ports is None or unit.port_rate is None
-        else unit.count * unit.ports * unit.port_rate * system.port_efficiency,
+        StageName.NETWORK: product(system.nodes, system.node_bandwidth),
+        StageName.CONNECTIONS: product(system.nodes, system.connections, system.connection_rate),
+        StageName.BANDWIDTH: product(unit.count, unit.read),
+        StageName.STORAGE_PORTS: product(unit.count, unit.ports, unit.port_rate, system.port_efficiency),
     }
     rates = {name: rate for name, rate in paths.items() if rate is not None}
     least = min(rates, key=lambda name: rates[name]) if StageName.BANDWIDTH in rates else None

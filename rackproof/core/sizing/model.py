@@ -7,6 +7,7 @@ A stage without figures is listed as unknown and not compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -159,6 +160,12 @@ def residency_missing(inputs: Inputs) -> tuple[str, ...]:
     return tuple(inputs.lacking(name) for name in names)
 
 
+def product(*factors: float | None) -> float | None:
+    """The product; None where a factor is unknown."""
+    known = [factor for factor in factors if factor is not None]
+    return math.prod(known) if len(known) == len(factors) else None
+
+
 def total(values: Iterable[float | None]) -> float | None:
     """The sum; None where a value is unknown."""
     listed = list(values)
@@ -267,11 +274,7 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
     sizes = [t.sample_size for t in tenants]
     requests = [t.requests_per_sample for t in tenants]
     files = [t.files_per_sample for t in tenants]
-    ports = (
-        None
-        if unit.ports is None or unit.port_rate is None
-        else unit.ports * unit.port_rate * inputs.system.port_efficiency
-    )
+    ports = product(unit.ports, unit.port_rate, inputs.system.port_efficiency)
     proportions = () if weights else tuple(f"the rate of {t.name} by itself is unknown" for t in tenants)
     stages: tuple[tuple[StageName, float, float | None, list[float | None], list[str], list[str]], ...] = (
         (StageName.STORAGE_PORTS, ceilings.network, ports, sizes, ["unit.ports", "unit.port_rate"], ["sample_size"]),
@@ -313,13 +316,8 @@ def _used(stage: Stage, rate: float | None) -> Stage:
 
 
 def _flow(tenant: Tenant, hit: float, rate: float | None) -> Flow:
-    ingest = None if rate is None or tenant.sample_size is None else rate * tenant.sample_size
-    requests = tenant.requests_per_sample
+    ingest = product(rate, tenant.sample_size)
+    missed = 1 - hit
     return Flow(
-        tenant.name,
-        hit,
-        rate,
-        ingest,
-        None if ingest is None else ingest * (1 - hit),
-        None if rate is None or requests is None else rate * requests * (1 - hit),
+        tenant.name, hit, rate, ingest, product(ingest, missed), product(rate, tenant.requests_per_sample, missed)
     )

@@ -10,6 +10,7 @@ from rackproof.core.sizing.model import (
     Phase,
     first_epoch,
     later_epochs,
+    product,
     residency,
     service_rate,
     total,
@@ -142,27 +143,22 @@ class Checkpoint:
 
 def demand(inputs: Inputs, tenant: Tenant) -> Demand:
     system = inputs.system
-    per_node = None
-    if tenant.rate_per_gpu is not None:
-        per_node = system.gpus_per_node * tenant.rate_per_gpu * system.ceilings.gpu
-    bytes_per_node = None if per_node is None or tenant.sample_size is None else per_node * tenant.sample_size
-    core_time = tenant.cpu_time_per_sample
+    per_node = product(system.gpus_per_node, tenant.rate_per_gpu, system.ceilings.gpu)
+    bytes_per_node = product(per_node, tenant.sample_size)
     nodes = tenant.share * system.nodes
     return Demand(
         tenant.name,
-        None if per_node is None else per_node * nodes,
-        None if bytes_per_node is None else bytes_per_node * nodes,
+        product(per_node, nodes),
+        product(bytes_per_node, nodes),
         bytes_per_node,
-        None if per_node is None or core_time is None else per_node * core_time,
+        product(per_node, tenant.cpu_time_per_sample),
     )
 
 
 def node_demand(inputs: Inputs, phase: Phase) -> float | None:
     """B/s from the storage to a node of the busiest tenant."""
-    demands = [
-        None if (d := demand(inputs, t).node_bytes_per_s) is None else d * (1 - flow.hit)
-        for t, flow in zip(inputs.tenants, phase.flows, strict=True)
-    ]
+    tenants = zip(inputs.tenants, phase.flows, strict=True)
+    demands = [product(demand(inputs, tenant).node_bytes_per_s, 1 - flow.hit) for tenant, flow in tenants]
     known = [d for d in demands if d is not None]
     return max(known) if len(known) == len(demands) else None
 
@@ -200,20 +196,17 @@ def units(inputs: Inputs, phase: Phase) -> Units:
     hits = [flow.hit for flow in phase.flows]
 
     def rate_of(costs: list[float | None]) -> float | None:
-        return total(
-            None if n is None or c is None else n * c * (1 - h) for n, c, h in zip(samples, costs, hits, strict=True)
-        )
+        return total(product(n, cost, 1 - hit) for n, cost, hit in zip(samples, costs, hits, strict=True))
 
     read = rate_of([t.sample_size for t in inputs.tenants])
     requests = rate_of([t.requests_per_sample for t in inputs.tenants])
-    port = None if unit.ports is None or unit.port_rate is None else unit.ports * unit.port_rate
     datasets = [t.dataset for t in inputs.tenants if t.dataset is not None]
     return Units(
         _over(read, unit.read, ceilings.storage),
         _over(read, unit.read_measured, ceilings.storage),
         _over(requests, unit.read_iops, ceilings.storage),
         _over(rate_of([t.files_per_sample for t in inputs.tenants]), unit.opens, ceilings.storage),
-        _over(read, port, ceilings.network * system.port_efficiency),
+        _over(read, product(unit.ports, unit.port_rate), ceilings.network * system.port_efficiency),
         _over(sum(datasets) if datasets else None, unit.capacity, 1.0),
     )
 
@@ -247,16 +240,15 @@ def edge(inputs: Inputs, phase: Phase) -> Edge:
     latency = unit.loaded_latency
     if not assumed and unit.unloaded_latency is not None and used is not None and used < 1:
         latency = unit.unloaded_latency / (1 - used)
-    slots, connections = system.connection_slots, system.connections
     return Edge(
         requests,
         used,
         service,
         latency,
         assumed,
-        None if requests is None or latency is None else requests * latency,
-        None if service is None or unit.unloaded_latency is None else service * unit.unloaded_latency,
-        None if slots is None or connections is None else system.nodes * connections * slots,
+        product(requests, latency),
+        product(service, unit.unloaded_latency),
+        product(system.nodes, system.connections, system.connection_slots),
     )
 
 
@@ -273,7 +265,7 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = No
     system, unit = inputs.system, inputs.system.unit
     dataset = tenant.dataset
     per_node = None if system.client_cache is None else system.client_cache + (system.local_tier or 0.0)
-    server = None if unit.cache is None else unit.count * unit.cache
+    server = product(unit.count, unit.cache)
     nodes = tenant.share * system.nodes
     held = None if per_node is None else nodes * per_node + (server or 0.0)
     flow = next(f for f in phase.flows if f.tenant == tenant.name)
@@ -289,7 +281,7 @@ def cache(inputs: Inputs, tenant: Tenant, phase: Phase, later: Phase | None = No
         None if dataset is None or held is None else dataset / held,
         residency(inputs, tenant),
         hit,
-        None if hit is None or later_read is None else later_read * (1 - hit),
+        None if hit is None else product(later_read, 1 - hit),
         fill,
     )
 

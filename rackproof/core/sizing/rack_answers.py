@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rackproof.core.sizing import planning, words
-from rackproof.core.sizing.answer import Answer, Fact
+from rackproof.core.sizing.answer import Answer, Fact, unanswered
 from rackproof.core.sizing.model import Phase, Stage
 from rackproof.core.sizing.planning import NETWORKS, smallest, up
 from rackproof.core.sizing.view import View, title_of
@@ -132,7 +132,7 @@ def network(view: View) -> Answer:
     question = "Is 10, 25 or 100 GbE enough, in the first epoch and after?"
     unknown = view.tenants_lacking("rate_per_gpu", "sample_size")
     if unknown:
-        return Answer("network", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
+        return unanswered("network", question, unknown)
     by_rate = {n.gbps: n for n in view.networks}
     first = smallest(view.networks)
     later = smallest(view.networks, later=True) if view.later else None
@@ -174,7 +174,7 @@ def units(view: View) -> Answer:
     unknown += view.tenants_lacking("rate_per_gpu", "sample_size", "read_size")
     if needed is None:
         missing = view.lacking("unit.read") + view.tenants_lacking("rate_per_gpu", "sample_size")
-        return Answer("units", question, (f"Unknown: {'; '.join(missing)}.",), unknown=unknown)
+        return unanswered("units", question, missing, unknown)
     limits = {
         "bandwidth": counts.by_bandwidth,
         "reads/s": counts.by_requests,
@@ -241,7 +241,7 @@ def connections(view: View) -> Answer:
     unknown = view.lacking("connection_rate") + view.tenants_lacking("rate_per_gpu", "sample_size")
     needed = planning.connections_needed(view.inputs, view.first)
     if needed is None or system.connection_rate is None:
-        return Answer("connections", question, (f"Unknown: {'; '.join(unknown)}.",), unknown=unknown)
+        return unanswered("connections", question, unknown)
     count = max(1, up(needed))
     says = [
         f"{count}: a node needs {words.bandwidth(needed * system.connection_rate)} "

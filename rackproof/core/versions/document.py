@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from rackproof.core.architecture.complaints import keys_at
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.problem import KeyPath
 from rackproof.core.nearest import suggestion
@@ -117,30 +117,10 @@ def _complaint(error: ValidationError, document: Document) -> str:
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if first["type"] == "extra_forbidden":
-        message = f"unknown key; {suggestion(str(path[-1]), _keys_at(path[:-1]))}"
+        message = f"unknown key; {suggestion(str(path[-1]), keys_at(path[:-1], VersionSet))}"
     elif first["type"] == "missing":
         message = "required key is missing"
     elif not isinstance(first["input"], dict | list):
         message += f", actual {first['input']!r}"
     where = f"{dotted(path)}: " if path else ""
     return f"{name}:{line}: {where}{' '.join(message.split())}{and_more(len(others))}"
-
-
-def _keys_at(path: KeyPath) -> tuple[str, ...]:
-    """Allowed keys at a path, as files spell them; empty where any key is allowed."""
-    kinds: list[Any] = [VersionSet]
-    for key in path:
-        kinds = [inner for kind in kinds for inner in _inside(kind, key)]
-    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return tuple(field.alias or name for model in models for name, field in model.model_fields.items())
-
-
-def _inside(kind: Any, key: str | int) -> Iterator[Any]:
-    """The type below ``key`` in a value of type ``kind``."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        for name, field in kind.model_fields.items():
-            if key in (name, field.alias):
-                yield from get_args(field.annotation) if get_origin(field.annotation) not in (dict, tuple) else ()
-                yield field.annotation
-    elif get_origin(kind) in (dict, tuple):
-        yield get_args(kind)[1 if get_origin(kind) is dict else 0]

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rackproof.cli.main import cli
-from rackproof.cli.options import LIMIT_HELP, FiniteRange
+from rackproof.cli.options import FiniteRange
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -38,7 +38,7 @@ def test_these_commands_can_be_limited_to_nodes() -> None:
 
 @pytest.mark.parametrize("option", [option for _, option in LIMITED], ids=[name for name, _ in LIMITED])
 def test_every_limit_is_the_one_option(option: click.Option) -> None:
-    assert (option.help, option.multiple, option.metavar) == (LIMIT_HELP, True, "NODES")
+    assert (option.help, option.multiple, option.metavar) == (LIMITED[0][1].help, True, "NODES")
 
 
 RANGES = [
