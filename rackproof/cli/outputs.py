@@ -35,7 +35,7 @@ from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
 from rackproof.report.schema import Attested
-from rackproof.report.sizing_summary import sizing_summary
+from rackproof.report.sizing import sizing_summary
 
 VerdictKind = Literal["check", "criterion"]
 

@@ -16,7 +16,7 @@ from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.replan import unlike_plan
 from rackproof.bench.reread import disproven
-from rackproof.core.course import REACHABLE, contradictions
+from rackproof.core.course import CONVERGED, REACHABLE, contradictions
 from rackproof.core.evidence import (
     CheckOutcome,
     CheckResult,
@@ -41,9 +41,6 @@ from rackproof.run.stages import deploy_checks, reachable_check
 from rackproof.validation.known import digest_of, load_checks
 from rackproof.validation.reread import STAGE, rack_of, recorded_inventory, reread
 from rackproof.validation.run import validators_folder
-
-CONVERGED = "deploy.converged"
-"""Check of the stage deploy."""
 
 
 class Proof(NamedTuple):
@@ -239,10 +236,10 @@ def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> d
                 if result.check == REACHABLE:
                     if any(_shows(answer, result) for answer in answers.get(result.node, ())):
                         given = reachable_check(result.node, None, result.raw)
-                elif result.check not in (CONVERGED, *validators):
-                    continue
                 elif result.check == CONVERGED:
                     given = converged.get(result.node)
+                elif result.check not in validators:
+                    continue
                 if not result.required:
                     faults[record.seq] = "recorded as not required, the check is required"
                 elif result.outcome is CheckOutcome.PASSED and result != given:

@@ -14,6 +14,9 @@ from rackproof.core.evidence import EventKind, Kind, Record
 CONNECTION_BROKE: Final = ("connection lost", "the connection was lost")
 """Beginnings of the errors of commands whose connection broke."""
 REACHABLE: Final = "node.reachable"
+"""Check of the stage connect."""
+CONVERGED: Final = "deploy.converged"
+"""Check of the stage deploy."""
 BENCH: Final = "bench"
 
 

@@ -232,18 +232,17 @@ def _identity(history: History, current: NodeIdentity, record: Record, deploys: 
     if before is None:
         return
     if differences := list(current.differences(before)):
-        history.changes.append(Change(record.seq, record.time, current.node, EXCHANGED, ", ".join(differences)))
+        kind, text = EXCHANGED, ", ".join(differences)
     elif before.boot_id and current.boot_id and before.boot_id != current.boot_id:
-        text = f"boot id {before.boot_id[:8]} → {current.boot_id[:8]}"
+        kind, text = REBOOTED, f"boot id {before.boot_id[:8]} → {current.boot_id[:8]}"
         since = [n for d in deploys for n in d.body["nodes"] if n["node"] == current.node and d.seq > seq]
         applied = [d for d in deploys if not d.body["dry"]]
         pending = [n for d in applied for n in d.body["nodes"] if n["node"] == current.node]
         if any(n["rebooted"] for n in since) or (pending and pending[-1]["reboot"]):
-            history.changes.append(
-                Change(record.seq, record.time, current.node, CONFIGURED, "rebooted for its settings")
-            )
-        else:
-            history.changes.append(Change(record.seq, record.time, current.node, REBOOTED, text))
+            kind, text = CONFIGURED, "rebooted for its settings"
+    else:
+        return
+    history.changes.append(Change(record.seq, record.time, current.node, kind, text))
 
 
 def _deploy(history: History, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""A capacity plan as a page and as two plots: latency against load, throughput against GPUs.
+"""A capacity plan as a page, as two plots (latency against load, throughput against GPUs) and in a certificate.
 
 As in ``plots``, this module has the geometry, ``templates/sizing.svg.j2`` the markup. On a page the plots use its style
 sheet; SVG files contain their own.
@@ -11,13 +11,19 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement
 from rackproof.core.sizing import words
 from rackproof.core.sizing.answers import Memo
 from rackproof.core.sizing.curves import LatencyCurve, ScaleCurve, latency_against_load, throughput_against_gpus
+from rackproof.core.sizing.inputs import Choice, inputs_of
+from rackproof.core.sizing.measured import predicted_and_measured
 from rackproof.core.sizing.model import Phase, Stage
 from rackproof.core.sizing.sensitivity import described
-from rackproof.core.sizing.view import title_of
+from rackproof.core.sizing.view import View, title_of
+from rackproof.errors import SizingError
 from rackproof.report.plots import WIDTH, Line, LinePlot, Tick, nice_ticks, y_ticks
+from rackproof.report.schema import SizingSummary
 
 LATENCY, SCALE = "latency-against-load", "throughput-against-gpus"
 _LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
@@ -54,6 +60,26 @@ class StageRow:
     binding: bool
     remark: str
     """Why there are no numbers."""
+
+
+def sizing_summary(architecture: Architecture, measurements: Sequence[Measurement]) -> SizingSummary | None:
+    """Summary with the curves of the architecture's first workload; None if nothing was measured."""
+    if not measurements:
+        return None
+    lines = predicted_and_measured(architecture, measurements).lines
+    if architecture.sizing is None or not architecture.workloads:
+        return SizingSummary(lines=lines)
+    workload = next(iter(architecture.workloads))
+    try:
+        inputs = inputs_of(architecture, [Choice(workload)])
+        return SizingSummary(
+            lines=lines,
+            workload=workload,
+            latency=latency_against_load(View(inputs)),
+            throughput=throughput_against_gpus(inputs),
+        )
+    except SizingError as error:
+        return SizingSummary(lines=(*lines, f"no curves: {error}"))
 
 
 def stage_rows(phase: Phase) -> tuple[StageRow, ...]:

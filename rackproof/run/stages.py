@@ -17,7 +17,7 @@ from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.space import refuse_without_space
 from rackproof.bench.step import Step
-from rackproof.core.course import REACHABLE
+from rackproof.core.course import CONVERGED, REACHABLE
 from rackproof.core.evidence import CheckOutcome, CheckResult, DeployRecord, EventKind, Kind, Record
 from rackproof.core.history import History, history_of
 from rackproof.core.judging.again import starved_steps
@@ -302,7 +302,7 @@ def deploy_checks(record: DeployRecord) -> list[CheckResult]:
             outcome, message = CheckOutcome.PASSED, f"{len(node.changed)} changes, {node.unchanged} operations without"
         results.append(
             CheckResult(
-                check="deploy.converged", node=node.node, outcome=outcome, message=message, raw=record.raw,
+                check=CONVERGED, node=node.node, outcome=outcome, message=message, raw=record.raw,
                 protects="An incompletely configured node fails later, at another place.",
                 hint=f"Run `rackproof deploy {record.inventory} --limit {node.node}`; read the first error.",
             )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rackproof.remote.command import CommandResult
+from rackproof.selftest.partial import JSON
 
 Vary = Callable[[random.Random, re.Match[str]], str]
 
@@ -91,7 +92,6 @@ SHUFFLED_LINES = ("dpkg-query -W", "apt-config dump")
 """Commands whose lines have no order, unless an ``echo`` marks their end."""
 SHUFFLED_LISTS = ("ip -j addr", "ip -j link", "rdma -j", "rdma link")
 """Commands whose JSON is a list without order."""
-_JSON = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
 
 
 def varies(result: CommandResult) -> bool:
@@ -114,7 +114,7 @@ def at_another_moment(result: CommandResult, seed: str) -> CommandResult:
         lines = text.splitlines(keepends=True)
         chance.shuffle(lines)
         text = "".join(lines)
-    if match := _JSON.fullmatch(text):
+    if match := JSON.fullmatch(text):
         text = _reordered(chance, match, any(words in result.command for words in SHUFFLED_LISTS))
     return replace(result, stdout=text.encode())
 

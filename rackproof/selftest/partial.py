@@ -158,7 +158,7 @@ class Xml:
         return text
 
 
-_JSON: Final = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
+JSON: Final = re.compile(r"(?s)(\s*)([\[{].*[\]}])(\n(?:status \d+\n)?)")
 
 
 def document_of(text: str) -> Document:
@@ -166,7 +166,7 @@ def document_of(text: str) -> Document:
     try:
         if text.lstrip().startswith("<?xml"):
             return Xml(text)
-        if match := _JSON.fullmatch(text):
+        if match := JSON.fullmatch(text):
             json.loads(match[2])
             return Json(match[1], match[2], match[3])
     except (ET.ParseError, ValueError):

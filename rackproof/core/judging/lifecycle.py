@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import NodeInfo, Record, RunInfo
@@ -152,29 +152,42 @@ def _changes(node: str, history: History) -> Iterator[Verdict]:
     """Verdicts on the events of one node, one per kind, with the latest event."""
     own = [change for change in history.changes if change.node == node]
     open_ = {change for change in history.unvalidated() if change.node == node}
-    for kind, id_, title in (
-        (EXCHANGED, "exchanged", "Exchanged nodes"),
-        (LOST, "lost", "Lost nodes"),
-        (REBOOTED, "rebooted", "Reboots during the run"),
-        (CONFIGURED, "configured", "Changes after validation"),
-    ):
+    for kind, (title, _, reason) in _KINDS.items():
         changes = [change for change in own if change.kind == kind]
         if not changes or (kind == CONFIGURED and not open_ & set(changes)):
             continue
         validated = not open_ & set(changes)
         yield _verdict(
-            id_, title, node, Status.WARN if validated else Status.UNMEASURED,
+            kind, title, node, Status.WARN if validated else Status.UNMEASURED,
             f"{_sentence(changes, history)}; {'validated again' if validated else 'not validated since'}",
-            _REASONS[kind], "Find out why before the rack is handed over." if validated else RESUME,
+            reason, "Find out why before the rack is handed over." if validated else RESUME,
         )  # fmt: skip
 
 
-_REASONS = {
-    EXCHANGED: "Results of the former machine do not count for this one.",
-    LOST: "A node that is lost under load is lost in production as well.",
-    REBOOTED: "A reboot drops all settings that are not persistent, and may happen again.",
-    CONFIGURED: "The validated configuration is not the current one.",
-}
+class _Kind(NamedTuple):
+    """How the certificate words changes of one kind, whose name is the verdict's id."""
+
+    title: str
+    what: str
+    """What happened; a lost node's event says it itself."""
+    reason: str
+
+
+_KINDS = {
+    EXCHANGED: _Kind(
+        "Exchanged nodes", "it is another machine than when the run began",
+        "Results of the former machine do not count for this one.",
+    ),
+    LOST: _Kind("Lost nodes", "", "A node that is lost under load is lost in production as well."),
+    REBOOTED: _Kind(
+        "Reboots during the run", "it rebooted during the run",
+        "A reboot drops all settings that are not persistent, and may happen again.",
+    ),
+    CONFIGURED: _Kind(
+        "Changes after validation", "its configuration was changed",
+        "The validated configuration is not the current one.",
+    ),
+}  # fmt: skip
 
 
 def _sentence(changes: Sequence[Change], history: History) -> str:
@@ -183,12 +196,7 @@ def _sentence(changes: Sequence[Change], history: History) -> str:
     if last.kind == LOST:
         back = "answered again afterwards" if last.node not in history.lost_now() else "never answered again"
         return f"{last.text} at {last.time}{times}; {back}"
-    words = {
-        EXCHANGED: "it is another machine than when the run began",
-        REBOOTED: "it rebooted during the run",
-        CONFIGURED: "its configuration was changed",
-    }
-    return f"{words[last.kind]}{times}: {last.text}, seen at {last.time}"
+    return f"{_KINDS[last.kind].what}{times}: {last.text}, seen at {last.time}"
 
 
 def _replaced(history: History) -> Verdict:

@@ -15,7 +15,7 @@ from rackproof.core import gpu_clocks, gpu_links, programs
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.expectations import ABSENT, ExpectedCheck, expected_checks, items_of, value_at
 from rackproof.core.architecture.node_checks import Place, node_checks
-from rackproof.core.course import REACHABLE
+from rackproof.core.course import CONVERGED, REACHABLE
 from rackproof.core.evidence import NodeInfo
 from rackproof.core.history import VALIDATE
 from rackproof.core.load import GPUS, PREFIX, subjects_for
@@ -23,7 +23,7 @@ from rackproof.core.planned_checks import Case, PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import RUN, Verdict, required_verdict, with_item
 
-OF_STAGES = {"connect": REACHABLE, "deploy": "deploy.converged"}
+OF_STAGES = {"connect": REACHABLE, "deploy": CONVERGED}
 """Check of a stage. In a stage that began, a node without a result is UNMEASURED."""
 
 

@@ -6,7 +6,7 @@ No function takes the best of several tries: the best run of a broken link looks
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 from rackproof.core.architecture import Reduce, Statistic
@@ -21,31 +21,35 @@ PERCENTILES = {
 }
 """By statistic: percent, and the minimum number of samples."""
 
-_NONE = (0, 1)
+_OF_SAMPLES: Mapping[Statistic, Callable[[Sequence[float]], float]] = {
+    Statistic.MEDIAN: median,
+    Statistic.MEAN: fmean,
+    Statistic.MIN: min,
+    Statistic.MAX: max,
+}
+_OF_MEMBERS: Mapping[Reduce, Callable[[Sequence[float]], float]] = {
+    Reduce.MIN: min,
+    Reduce.MAX: max,
+    Reduce.MEDIAN: median,
+    Reduce.SUM: math.fsum,
+}
 
 
 def samples_needed(statistic: Statistic) -> int:
     """Minimum number of samples of a statistic; with fewer, a percentile is just the minimum or maximum."""
-    return PERCENTILES.get(statistic, _NONE)[1]
+    return PERCENTILES[statistic][1] if statistic in PERCENTILES else 1
 
 
 def statistic_of(samples: Sequence[float], statistic: Statistic) -> float:
     """The statistic of the samples of a measurement. Raises ValueError for fewer than ``samples_needed``."""
-    match statistic:
-        case Statistic.MEDIAN:
-            return median(samples)
-        case Statistic.MEAN:
-            return fmean(samples)
-        case Statistic.MIN:
-            return min(samples)
-        case Statistic.MAX:
-            return max(samples)
-        case Statistic.P1 | Statistic.P5 | Statistic.P10 | Statistic.P90 | Statistic.P95 | Statistic.P99:
-            if len(samples) < samples_needed(statistic):
-                raise ValueError(f"{statistic} needs {samples_needed(statistic)} samples, actual {len(samples)}")
-            # nearest rank; in integers, because 0.95 × 20 is not 19 for every rounding
-            rank = -(-PERCENTILES[statistic][0] * len(samples) // 100)
-            return sorted(samples)[rank - 1]
+    if statistic in _OF_SAMPLES:
+        return _OF_SAMPLES[statistic](samples)
+    percent, needed = PERCENTILES[statistic]
+    if len(samples) < needed:
+        raise ValueError(f"{statistic} needs {needed} samples, actual {len(samples)}")
+    # nearest rank; in integers, because 0.95 × 20 is not 19 for every rounding
+    rank = -(-percent * len(samples) // 100)
+    return sorted(samples)[rank - 1]
 
 
 def cv_pct(samples: Sequence[float]) -> float | None:
@@ -71,21 +75,13 @@ def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
     """
     if not values:
         raise ValueError("no members to reduce")
-    match reduce:
-        case Reduce.EACH:
-            raise ValueError("'each' gives one number per member, not one for the group")
-        case Reduce.MIN:
-            return min(values)
-        case Reduce.MAX:
-            return max(values)
-        case Reduce.MEDIAN:
-            return median(values)
-        case Reduce.SUM:
-            return math.fsum(values)
-        case Reduce.MIN_OVER_MEDIAN | Reduce.MAX_OVER_MEDIAN | Reduce.SPREAD_OVER_MEDIAN:
-            if len(values) < 2:
-                raise ValueError("a comparison between members needs at least two of them")
-            return ratio_of(extreme_of(values, reduce), median(values))
+    if reduce is Reduce.EACH:
+        raise ValueError("'each' gives one number per member, not one for the group")
+    if reduce in _OF_MEMBERS:
+        return _OF_MEMBERS[reduce](values)
+    if len(values) < 2:
+        raise ValueError("a comparison between members needs at least two of them")
+    return ratio_of(extreme_of(values, reduce), median(values))
 
 
 def extreme_of(values: Sequence[float], reduce: Reduce) -> float:

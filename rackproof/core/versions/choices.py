@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.network import Lossless
 from rackproof.core.gpu_generations import Generation, generation_of_model
 from rackproof.core.versions.models import Components
 
@@ -85,6 +86,10 @@ class Plan:
     @property
     def roce(self) -> bool:
         return self.architecture.fabric is not None and self.architecture.fabric.kind == "roce"
+
+    @property
+    def lossless(self) -> Lossless | None:
+        return self.architecture.fabric.lossless if self.architecture.fabric else None
 
     @property
     def gds(self) -> bool:

@@ -121,7 +121,6 @@ def _weka_slurm(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 
 def _roce_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
     network = plan.components.network
-    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
     if plan.roce and network and network.stack == "mlnx_ofed":
         yield (
             Side("the RoCE profile", "DOCA-OFED 3.x"),
@@ -129,7 +128,7 @@ def _roce_ofed(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
             "24.10 is the last MLNX_OFED: no fixes for newer adapters and kernels",
             "lock DOCA-OFED",
         )
-    if plan.roce and lossless and network and network.stack == "inbox":
+    if plan.roce and plan.lossless and network and network.stack == "inbox":
         yield (
             Side("fabric.lossless", "mlnx_qos and the adapter's ECN settings in sysfs"),
             Side("the version set", "the kernel's own drivers"),
@@ -225,7 +224,7 @@ def _secure_boot_dkms(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
 
 
 def _cnp(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
-    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
+    lossless = plan.lossless
     if lossless is None or lossless.cnp_dscp is None:
         return
     switches = plan.choices.switch_cnp_dscp
@@ -256,7 +255,7 @@ def _firmware_cnp(architecture: Architecture) -> int | None:
 
 
 def _tos(plan: Plan) -> Iterator[tuple[Side, Side, str, str]]:
-    lossless = plan.architecture.fabric.lossless if plan.architecture.fabric else None
+    lossless = plan.lossless
     traffic_class = plan.choices.nccl.get("NCCL_IB_TC")
     if lossless is None or traffic_class is None or not traffic_class.isdigit():
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rackproof.core.versions import tables
 from rackproof.core.versions.finding import RuleFinding, is_rhel
-from rackproof.core.versions.models import Component, Platform, major
+from rackproof.core.versions.models import Component, Driver, Platform, major
 from rackproof.core.versions.tables import numbers
 
 
@@ -97,22 +97,21 @@ def one_repository_a_driver(name: str, platform: Platform) -> Iterator[RuleFindi
 def cuda_driver(name: str, platform: Platform) -> Iterator[RuleFinding]:
     driver, cuda = platform.components.driver, platform.components.cuda
     release = major(cuda.version) if cuda else None
-    if driver is None or cuda is None or release is None:
-        return
-    oldest = tables.CUDA_DRIVERS.get(release)
-    if oldest is None:
-        newest = max(tables.CUDA_DRIVERS)
-        if release > newest and numbers(driver.version) <= tables.CUDA_DRIVERS[newest]:
-            oldest = tables.CUDA_DRIVERS[newest]
-        else:
-            return
-    if numbers(driver.version) < oldest:
+    if cuda and release and (needs := _newer_driver(driver, min(release, max(tables.CUDA_DRIVERS)))):
         yield RuleFinding(
             "components.cuda.version",
-            f"CUDA {cuda.version} needs driver {'.'.join(map(str, oldest))} or newer, actual {driver.version}",
+            f"CUDA {cuda.version} {needs}",
             "lock a newer driver, or an older CUDA",
             tables.CUDA_SOURCE,
         )
+
+
+def _newer_driver(driver: Driver | None, cuda: int) -> str:
+    """``needs driver 580.65.06 or newer, actual 570.86.15``; empty if the driver suffices for this release of CUDA."""
+    oldest = tables.CUDA_DRIVERS.get(cuda)
+    if driver is None or oldest is None or numbers(driver.version) >= oldest:
+        return ""
+    return f"needs driver {'.'.join(map(str, oldest))} or newer, actual {driver.version}"
 
 
 def cuda_suffix(version: str) -> tuple[int, ...] | None:
@@ -143,11 +142,10 @@ def nccl_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
     driver = platform.components.driver
     for package, suffix in suffixes.items():
-        oldest = tables.CUDA_DRIVERS.get(suffix[0]) if suffix else None
-        if suffix and oldest and driver and cuda is None and numbers(driver.version) < oldest:
+        if suffix and cuda is None and (needs := _newer_driver(driver, suffix[0])):
             yield RuleFinding(
                 f"components.nccl.packages.{package}",
-                f"built for CUDA {suffix[0]}, which needs driver {'.'.join(map(str, oldest))}, actual {driver.version}",
+                f"built for CUDA {suffix[0]}, which {needs}",
                 "take NCCL's package for an older CUDA",
                 tables.CUDA_SOURCE,
             )
@@ -160,7 +158,6 @@ def dcgm_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
         if match is None:
             continue
         needed = int(match[1])
-        oldest = tables.CUDA_DRIVERS.get(needed)
         if cuda and major(cuda.version) != needed:
             yield RuleFinding(
                 f"components.dcgm.packages.{package}",
@@ -168,10 +165,10 @@ def dcgm_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
                 f"take datacenter-gpu-manager-4-cuda{major(cuda.version)}",
                 "NVIDIA DCGM user guide, installation (one package a major version of CUDA)",
             )
-        elif driver and oldest and numbers(driver.version) < oldest:
+        elif needs := _newer_driver(driver, needed):
             yield RuleFinding(
                 f"components.dcgm.packages.{package}",
-                f"is for CUDA {needed}, which needs driver {'.'.join(map(str, oldest))}, actual {driver.version}",
+                f"is for CUDA {needed}, which {needs}",
                 "take the package for an older CUDA",
                 tables.CUDA_SOURCE,
             )

@@ -81,7 +81,7 @@ def _firmware(plan: Plan, roles: dict[str, Role]) -> tuple[str, ...]:
 
 
 def _cnp(plan: Plan) -> tuple[str, ...]:
-    lossless = plan.architecture.fabric.lossless if plan.roce and plan.architecture.fabric else None
+    lossless = plan.lossless if plan.roce else None
     if lossless is None or plan.network_stack != "inbox":
         return ()
     keys = ("cnp_dscp", "cnp_priority")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.core.gpu_generations import NVIDIA, gpus
 from rackproof.core.machine import Machine
 from rackproof.core.versions.models import DISTRIBUTION, Component, Platform, Repository, VersionSet
 from rackproof.errors import VersionSetError
@@ -23,9 +24,8 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
 nvidia-fs to both, and clients are built against all of them."""
 
 
-NVIDIA: Final = "10de"
 MELLANOX: Final = "15b3"
-GPU_KINDS: Final = ("0300", "0302")
+
 SWITCH_KIND: Final = "0680"
 NVLINK_BEHIND_BRIDGE: Final = ("290", "29b", "318", "319", "31a", "31b")
 """PCI device ids of B100, B200, B300, whose NVSwitches are not PCI devices."""
@@ -73,16 +73,16 @@ def applies(key: str, component: Component, machine: Machine, groups: Collection
     is given."""
     if component.roles and groups is not None and not set(component.roles) & set(groups):
         return False
-    gpus = [device for device in machine.devices(NVIDIA) if device.kind.startswith(GPU_KINDS)]
-    if key in OF_GPUS and not gpus:
+    ids = [device.device for device in gpus(machine)]
+    if key in OF_GPUS and not ids:
         return False
-    behind_bridge = any(device.device.startswith(NVLINK_BEHIND_BRIDGE) for device in gpus)
+    behind_bridge = any(id_.startswith(NVLINK_BEHIND_BRIDGE) for id_ in ids)
     if key == "fabric_manager":
         return behind_bridge or bool(machine.devices(NVIDIA, SWITCH_KIND))
     if key == "nvlsm":
         return behind_bridge
     if key == "imex":
-        return any(device.device.startswith(RACK_SCALE) for device in gpus)
+        return any(id_.startswith(RACK_SCALE) for id_ in ids)
     return key != "network" or bool(machine.devices(MELLANOX))
 
 
