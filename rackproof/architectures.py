@@ -148,10 +148,10 @@ def _checked(document: Document | Merged, stored: bool = False) -> Architecture:
     try:
         model = Architecture.model_validate(document.data)
     except ValidationError as error:
-        raise ArchitectureError(document.sentence(model_problems(error, document))) from None
+        raise document.refused(model_problems(error, document)) from None
     wrong = list(problems(model, stored))
     if wrong:
-        raise ArchitectureError(document.sentence(wrong))
+        raise document.refused(wrong)
     changed = overridden(model)
     if changed is not model and (wrong := list(problems(changed, stored))):
         # the file's own thresholds are valid, so an override is not
@@ -175,11 +175,11 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
     document, text = chain.document, chain.text
     model = _checked(document)
     if checks is not None and (wrong := list(unknown_checks(model, checks))):
-        raise ArchitectureError(document.sentence(wrong))
+        raise document.refused(wrong)
     if model.scale is not None:
         scaled = _checked(_merged(_find(model.scale.of, search, path.parent), search, ()).document)
         if wrong := list(against_published(scaled, model)):
-            raise ArchitectureError(document.sentence(wrong))
+            raise document.refused(wrong)
     metadata: dict[str, Any] = {"derived_from": chain.parents} if chain.parents else {}
     reference, edited = _reference(chain)
     if reference is not None:
@@ -246,7 +246,7 @@ def _weakened(reference: Architecture, model: Architecture, chain: _Chain) -> di
         if document.place(("overrides", key))[0] == document.name
     ]
     if wrong:
-        raise ArchitectureError(document.sentence(wrong))
+        raise document.refused(wrong)
     return {"compared_with": name, "weakened": [weakening.model_dump(mode="json") for weakening in weaker]}
 
 
@@ -338,7 +338,7 @@ def _refuse_told(document: Document) -> None:
         if isinstance(metadata, dict) and key in metadata
     ]
     if wrong:
-        raise ArchitectureError(document.sentence(wrong))
+        raise document.refused(wrong)
 
 
 def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:

@@ -45,6 +45,8 @@ UNMEASURED verdict. ``tests/unit/test_errors.py`` compares the tree with the cla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 2
@@ -66,7 +68,11 @@ class DeclarationError(InventoryError):
 
 
 class ArchitectureError(RackproofError):
-    """A reference architecture cannot be used."""
+    """A reference architecture cannot be used. ``mistakes`` has a line for each of its mistakes."""
+
+    def __init__(self, message: str, mistakes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.mistakes = tuple(mistakes) or (message,)
 
 
 class VersionSetError(RackproofError):

@@ -39,7 +39,7 @@ def show(id_: str, merged: bool) -> None:
 @arch.command()
 @click.argument("files", nargs=-1, required=True)
 def check(files: tuple[str, ...]) -> None:
-    """Check FILES (or ids); exit status 3 for an invalid one."""
+    """Check FILES (or ids) and name every mistake; exit status 3 for an invalid one."""
     from rackproof.core.architecture.weakening import weakens
     from rackproof.report.architecture import contents
     from rackproof.report.statements import weakening_text
@@ -52,7 +52,8 @@ def check(files: tuple[str, ...]) -> None:
         try:
             loaded = architectures.load(file, checks=checks)
         except ArchitectureError as error:
-            say(str(error), err=True)
+            for line in error.mistakes:
+                say(line, err=True)
             wrong = True
         else:
             name = f"{loaded.model.metadata.id} {loaded.model.metadata.version}"

@@ -30,18 +30,21 @@ class Placed(Protocol):
             path = path[:-1]
         return path
 
-    def sentence(self, wrong: Sequence[Problem]) -> str:
-        """One line: the first of the problems in the order of the file, and how many more there are."""
+    def refused(self, wrong: Sequence[Problem]) -> ArchitectureError:
+        """The error that names the first of the problems in the order of the file, and how many more there are."""
 
         def order(problem: Problem) -> tuple[bool, str, int]:
             name, line = self.place(problem.path)
             return name != self.name, name, line
 
-        first, *later = sorted(wrong, key=order)
-        name, line = self.place(first.path)
-        where = f"{dotted(first.path, self.data)}: " if first.path else ""
+        lines = [self._line(problem) for problem in sorted(wrong, key=order)]
+        return ArchitectureError(lines[0] + and_more(len(lines) - 1), lines)
+
+    def _line(self, problem: Problem) -> str:
+        name, line = self.place(problem.path)
+        where = f"{dotted(problem.path, self.data)}: " if problem.path else ""
         through = "" if name == self.name else f" (extended by {self.name})"
-        return f"{name}:{line}: {where}{one_line(first.message)}{through}{and_more(len(later))}"
+        return f"{name}:{line}: {where}{one_line(problem.message)}{through}"
 
 
 class Document(Placed):

@@ -13,7 +13,6 @@ from typing import Any
 
 from rackproof.core.architecture.document import Document, Placed
 from rackproof.core.architecture.problem import KeyPath, Problem, known
-from rackproof.errors import ArchitectureError
 
 BY_ID = ("criteria", "curves", "outliers")
 
@@ -55,7 +54,7 @@ class Merged(Placed):
 
     def _refuse(self, wrong: list[Problem]) -> None:
         if wrong:
-            raise ArchitectureError(self._child.sentence(wrong))
+            raise self._child.refused(wrong)
 
     def _identity(self) -> tuple[str, ...]:
         """Id of the child, unlike its ancestors', which certificates could not distinguish."""
@@ -178,7 +177,7 @@ def parent_of(document: Document) -> str | None:
         return None
     if not isinstance(data["extends"], str):
         actual = f"expected an id or a path, actual {data['extends']!r}"
-        raise ArchitectureError(document.sentence([Problem(("extends",), actual)]))
+        raise document.refused([Problem(("extends",), actual)])
     return data["extends"]
 
 

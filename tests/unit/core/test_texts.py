@@ -173,7 +173,7 @@ def test_an_architecture_with_such_a_string_is_refused_with_key_and_line(file: P
             except ValidationError as error:
                 if "of" in path:  # a quantity or a link: both say why it is neither
                     continue
-                name, line, rest = document.sentence(model_problems(error, document)).split(":", 2)
+                name, line, rest = str(document.refused(model_problems(error, document))).split(":", 2)
                 place = path[:-1] if path[-1] == "unit" and text != "a\x00b" else path  # its figure is refused
                 assert (name, int(line)) == document.place(place), rest
                 assert str(place[-1]) in rest or isinstance(place[-1], int)
