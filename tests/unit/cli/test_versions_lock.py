@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rackproof.errors import VersionSetError
 from rackproof.parse.installed import CAPTURE_COMMAND, parse_installed_versions
 from rackproof.remote.command import CommandResult
 from tests.unit.core.versions.sets import TEXT
+from tests.unit.shell import sh
 
 KERNEL = "6.8.0-87-generic"
 MACHINE = f"""\
@@ -136,7 +136,7 @@ def test_firmware_is_of_adapters_that_have_a_board_id_and_half_an_answer_is_none
             (tmp_path / device).mkdir(exist_ok=True)
             (tmp_path / device / name).write_text(text)
     command = CAPTURE_COMMAND.split("echo ==; ")[3].replace("/sys/class/infiniband", str(tmp_path))
-    done = subprocess.run(["sh", "-c", command.rstrip("; ")], capture_output=True, text=True, check=True)
+    done = sh(command.rstrip("; "), check=True)
     assert done.stdout == "MT_0000000838 28.43.2026\n"
     with pytest.raises(ValueError, match="expected the firmware of an adapter, got 'MT_0000000838 '"):
         parse_installed_versions(answer(firmware="MT_0000000838 "))
@@ -210,6 +210,6 @@ def test_the_output_is_asked_for() -> None:
 
 
 def test_the_question_is_answered_by_this_machine() -> None:
-    done = subprocess.run(["sh", "-c", CAPTURE_COMMAND], capture_output=True, text=True, timeout=120, check=False)
+    done = sh(CAPTURE_COMMAND)
     assert done.stdout.endswith("==\nend of versions\n")
     assert parse_installed_versions(done.stdout).packages

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from rackproof.configure.nic import links, stack
 from rackproof.configure.nic import operations as nic
 from rackproof.parse.bonding import Bond, Member
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.shell import sh
 
 CONFIGURE: Final = Path(carriers.__file__).parent
 
@@ -81,7 +81,7 @@ def test_what_a_change_must_not_touch(touched: Touched, declared: list[str], mes
 
 @pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ss")), reason="needs iproute2")
 def test_the_question_is_answered_by_a_real_iproute2() -> None:
-    done = subprocess.run(["dash", "-c", carriers.command()], capture_output=True, text=True, check=True, timeout=60)
+    done = sh(carriers.command(), check=True)
     assert "lo" in carriers.parse(done.stdout.splitlines())
 
 
@@ -103,9 +103,7 @@ def test_sessions_are_found_on_every_port_and_over_ipv6(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(
-        ["dash", "-c", carriers.command()], env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = sh(carriers.command(), **environment, check=True)
     carried = carriers.parse(done.stdout.splitlines())
     assert carried["eno1"].sessions == {"192.0.2.9"}
     assert carried["rail0"].sessions == {"10.0.0.9", "fe80::9%rail0"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from rackproof.configure.drives import (
     state_command,
 )
 from rackproof.errors import InventoryError
+from tests.unit.shell import sh
 
 DRIVE = Drive("/dev/disk/by-id/nvme-*_rplocal", "rp-local")
 BLANK = DriveState(("/dev/nvme0n1",), kind="disk", zero=True)
@@ -86,12 +86,11 @@ def ask(folder: Path, *, type_: str = "", signature: str = "", content: bytes = 
     for link in ("nvme-x_rplocal", "nvme-x_rplocal_1"):
         if not (folder / link).is_symlink():
             (folder / link).symlink_to("nvme0n1")
-    done = subprocess.run(
-        ["sh", "-c", state_command(f"{folder}/nvme-*_rplocal*").replace('[ -b "$d" ]', '[ -e "$d" ]')],
-        env={"PATH": f"{folder}:/usr/bin:/bin", "TYPE": type_, "SIGNATURE": signature},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = sh(
+        state_command(f"{folder}/nvme-*_rplocal*").replace('[ -b "$d" ]', '[ -e "$d" ]'),
+        programs=folder,
+        TYPE=type_,
+        SIGNATURE=signature,
     )
     return parse_state(done.stdout.splitlines())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from rackproof.configure.containers import bridge
 from rackproof.configure.render import Templates
 from rackproof.core.architecture import Fabric, LinkProfile
 from rackproof.errors import Refused
+from tests.unit.shell import sh
 
 HOSTILE = "x'$(touch pwned)`touch pwned`\";touch pwned;#"
 
@@ -23,10 +23,7 @@ def run(command: str, folder: Path, *programs: str) -> list[str]:
         program = folder / name
         program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
         program.chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    done = sh(command, cwd=folder, programs=folder)
     assert not (folder / "pwned").exists()
     return done.stdout.splitlines()
 

@@ -23,6 +23,7 @@ from pyinfra.context import ctx_host, ctx_state
 from rackproof.configure import fact_prefetch
 from rackproof.configure.facts import Answer, complete
 from rackproof.core.plan import REPORTS, NodeReport
+from tests.unit.shell import sh
 
 
 class Content(Answer[tuple[str, ...]]):
@@ -66,9 +67,7 @@ class Shell(SSHConnector):
         self.ran.append((str(command), arguments))
         if self.broken:
             raise TimeoutError
-        done = subprocess.run(
-            ["sh", "-c", str(command)], input=arguments.get("_stdin") or "", capture_output=True, text=True, check=False
-        )
+        done = sh(str(command), stdin=arguments.get("_stdin") or "")
         self.during()
         lines = [OutputLine("stdout", line) for line in done.stdout.splitlines()]
         return done.returncode == 0, CommandOutput(lines + [OutputLine("stderr", x) for x in done.stderr.splitlines()])

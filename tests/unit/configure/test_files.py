@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from rackproof.configure.files import (
     states_command,
 )
 from rackproof.errors import Refused
+from tests.unit.shell import sh
 
 
 def state(content: str, mode: str = "644", owner: str = "root", text: bool = False) -> FileState:
@@ -147,9 +147,7 @@ def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
     odd.write_text("odd\n")
     odd.chmod(0o600)
     paths = [str(plain), str(odd), str(gone), str(tmp_path)]
-    done = subprocess.run(  # the command is the one under test
-        ["sh", "-c", states_command(paths, [str(plain), str(gone)])], capture_output=True, text=True, check=False
-    )
+    done = sh(states_command(paths, [str(plain), str(gone)]))
     states = parse_states(done.stdout.splitlines())
     assert set(states) == {str(plain), str(odd), str(tmp_path)}
     assert states[str(plain)].text == "one\ntwo\n"
@@ -167,7 +165,7 @@ def test_script_and_archive_carry_a_plan_out(tmp_path: Path) -> None:
     files = [RemoteFile(f"/etc/{name}", "after\n", mode="640", owner=owner) for name in ("old", "deep/new")]
     plan = plan_files(files, {"/etc/old": state("before\n")})
     script = apply_script(plan).replace(" -C /", f" -C {tmp_path}").replace("/etc/", f"{tmp_path}/etc/")
-    subprocess.run(["sh", "-c", script], input=archive(plan), text=True, check=True)
+    sh(script, stdin=archive(plan), check=True)
     assert old.read_text() == new.read_text() == "after\n"
     assert new.stat().st_mode & 0o777 == 0o640
     assert sorted(path.name for path in old.parent.iterdir()) == ["deep", "old"]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from rackproof.configure.kernel import (
     values_command,
     write_plan,
 )
+from tests.unit.shell import sh
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_only_differences_are_planned() -> None:
 def test_a_key_that_the_kernel_lacks_is_planned_and_fails_loudly() -> None:
     (setting,) = plan_values({"net.nosuch": "1"}, {}, {})
     assert setting.actual is None
-    done = subprocess.run(["sh", "-c", write_plan([setting]).script], capture_output=True, text=True, check=False)
+    done = sh(write_plan([setting]).script)
     assert done.returncode == 1
     assert "/proc/sys/net/nosuch: this kernel has no such setting" in done.stderr
 
@@ -77,7 +77,7 @@ def test_a_clock_source_that_the_kernel_does_not_take_is_an_error(tmp_path: Path
         (tmp_path / "current_clocksource").symlink_to("/dev/null")
     plan = plan_values({}, {CLOCK_SOURCE: "tsc"}, {CLOCK_SOURCE: "hpet"})
     script = write_plan(plan).script.replace(CLOCK_SOURCE.rpartition("/")[0], str(tmp_path))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    done = sh(script)
     assert done.returncode == (0 if taken else 1), done.stderr
     if not taken:
         assert "clock source: expected tsc, actual ; this kernel offers hpet acpi_pm" in done.stderr
@@ -86,7 +86,7 @@ def test_a_clock_source_that_the_kernel_does_not_take_is_an_error(tmp_path: Path
 def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("always [madvise] never\n")
     command = values_command(["kernel.ostype", "no.such.key"], [f"{tmp_path}/*", f"{tmp_path}/none*/x"])
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    done = sh(command, check=True)
     values = parse_values(done.stdout.splitlines())
     assert values == {"/proc/sys/kernel/ostype": "Linux", f"{tmp_path}/one": "madvise"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.mounts import Mount
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.shell import sh
 
 DRIVE = Drive("/dev/nvme0n1", "rp-local")
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
@@ -105,7 +105,7 @@ def test_a_clock_that_follows_nothing_ends_the_run_on_its_node(tmp_path: Path, c
     program.write_text(f"#!/bin/sh\n[ \"$*\" = 'waitsync 12 0 0 5' ] || exit 7\n{chronyc}\n")
     program.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    done = subprocess.run(["sh", "-c", script], env={"PATH": path}, capture_output=True, text=True, check=False)
+    done = sh(script, PATH=path)
     assert done.returncode == ends
     assert ("time_upstreams" in done.stderr) is bool(ends)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rackproof.configure.packages import declared_packages, install_script
 from tests.unit.configure.rack import architecture, rack
+from tests.unit.shell import sh
 
 
 def test_a_node_gets_what_its_roles_need_once_and_sorted() -> None:
@@ -34,13 +35,7 @@ def install(folder: Path, *, lists: bool, dpkg_query: str = STUB) -> tuple[subpr
         (folder / name).chmod(0o755)
     if lists:
         (folder / "log.lists").touch()
-    done = subprocess.run(
-        ["sh", "-c", install_script(["fio"])],
-        env={"PATH": f"{folder}:/usr/bin:/bin", "LOG": str(log)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = sh(install_script(["fio"]), programs=folder, LOG=str(log))
     calls = [line.split() for line in log.read_text().splitlines() if line.split()]
     return done, [f"{words[0]} {words[-1]}" for words in calls if words[0] in ("apt-get", "dpkg", "systemctl")]
 

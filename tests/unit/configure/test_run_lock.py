@@ -29,6 +29,7 @@ from rackproof.configure.run_lock import (
     refusal,
     take_script,
 )
+from tests.unit.shell import sh
 
 FIRST = Holder("20261121T180000-aaaa", "alice", "control01")
 SECOND = Holder("20261121T181500-bbbb", "bob", "control02")
@@ -72,7 +73,7 @@ def take(
 
 
 def held(lock: Path) -> Holder | None:
-    done = subprocess.run(["sh", "-c", held_command(str(lock))], capture_output=True, text=True, timeout=60, check=True)
+    done = sh(held_command(str(lock)), check=True)
     return parse_held(done.stdout.splitlines())
 
 

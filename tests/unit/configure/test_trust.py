@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rackproof.configure.trust import (
     known_hosts,
     parse_identity,
 )
+from tests.unit.shell import sh
 
 A = Identity(("ssh-ed25519 AAAA",), "ssh-ed25519 aaaa")
 B = Identity(("ssh-ed25519 BBBB",), "ssh-ed25519 bbbb")
@@ -30,7 +30,7 @@ def test_command_and_parser_agree_on_a_real_machine(tmp_path: Path) -> None:
     command = identity_command().replace("/etc/ssh", str(tmp_path)).replace("/root/.ssh", str(tmp_path))
 
     def ask() -> Identity:
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        done = sh(command, check=True)
         return parse_identity(done.stdout.splitlines())
 
     assert ask() == Identity((), None)

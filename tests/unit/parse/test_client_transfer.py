@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from rackproof.core.architecture import Storage
@@ -18,6 +16,7 @@ from rackproof.parse.client_transfer import (
     transport_command,
     transports_in,
 )
+from tests.unit.shell import sh
 from tests.unit.transfer_answers import FSID, counters, ports, source_of, transport
 
 
@@ -136,7 +135,7 @@ def test_this_machine_answers_the_questions() -> None:
     """The shell accepts them; the exit status shows what the machine lacks."""
     for command in (PORTS, bytes_command(storage("ceph")), transport_command(storage("ceph"))):
         assert command is not None
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+        done = sh(command, check=True)
         assert done.stderr == ""
         parse_answer("sh", done.stdout)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from rackproof.parse import ParseError
 from rackproof.parse.parallel_fs import DFUSE, Dfuse, parse_dfuse
+from tests.unit.shell import sh
 
 
 def answer(*processes: str) -> str:
@@ -47,5 +46,5 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_the_question_is_shell_and_its_answer_is_whole() -> None:
-    completed = subprocess.run(["sh", "-c", DFUSE], capture_output=True, text=True, check=True, timeout=60)
+    completed = sh(DFUSE, check=True)
     parse_dfuse(completed.stdout)

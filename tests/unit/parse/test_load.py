@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from rackproof.parse.measuring_programs import parse_programs_found
 from rackproof.shell import script
 from tests.unit.load_answers import Machine
 from tests.unit.refusals import refuses_parts
+from tests.unit.shell import sh
 
 GPUS = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
 ANSWER = Machine(messages=[(0.0, "Linux version 6.12"), (9.0, "<3>I/O error, dev nvme0n1, sector 1")]).load_state(
@@ -26,7 +26,7 @@ FOUND = Machine(changed=["??5??????   /usr/bin/fio"]).programs("set -- fio iperf
 
 def test_this_machine_answers_both_scripts() -> None:
     answers = [
-        subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False).stdout
+        sh(text).stdout
         for text in (
             load_command("", gpus=False),
             script("rackproof.bench.programs", "programs", "sh", "no-such-program"),

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
+from tests.unit.shell import sh
 
 ANSWER = """\
 PRETTY_NAME="Ubuntu 24.04.1 LTS"
@@ -65,7 +64,7 @@ def test_a_cut_answer_is_no_answer(length: int) -> None:
 
 
 def test_the_command_is_answered_by_this_machine() -> None:
-    done = subprocess.run(["sh", "-c", MACHINE_COMMAND], capture_output=True, text=True, timeout=30, check=True)
+    done = sh(MACHINE_COMMAND, check=True)
     machine = parse_machine(done.stdout.splitlines())
     assert machine.processors >= 1
     assert machine.kernel

@@ -15,6 +15,7 @@ from rackproof.parse.accounts import Accounts, accounts_command, parse_accounts
 from rackproof.parse.interrupts import INTERRUPTS, parse_interrupts
 from rackproof.parse.limits import LOGIN_LIMITS, daemon_limits_command, parse_daemon_limits, parse_login_limits
 from rackproof.parse.md_array import md_array_command, parse_md_array
+from tests.unit.shell import sh
 from tests.unit.validation.checking import ROOT
 
 WRITTEN = {
@@ -68,9 +69,7 @@ def test_a_set_of_processors_is_near_or_far() -> None:
 
 
 def run(command: str, path: str = "/usr/bin:/bin:/usr/sbin:/sbin") -> str:
-    done = subprocess.run(
-        ["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60, env={"PATH": path}
-    )
+    done = sh(command, PATH=path)
     return done.stdout
 
 

@@ -27,6 +27,7 @@ from rackproof.core.versions import LockedPackage
 from rackproof.errors import DeclarationError
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, at, run
+from tests.unit.shell import sh
 
 INPUTS = ContainerInputs()
 FOLDERS = ("/mnt/a/rackproof-user",)
@@ -262,9 +263,7 @@ def test_a_user_with_another_uid_is_refused(state: user.UserState, complaint: st
 
 def test_the_question_about_a_user_runs(tmp_path: Path) -> None:
     inputs = ContainerInputs(user="no-such-user")
-    ended = subprocess.run(
-        ["dash", "-c", user.state_command(inputs, [str(tmp_path)])], capture_output=True, text=True, timeout=30
-    )
+    ended = sh(user.state_command(inputs, [str(tmp_path)]))
     state = user.parse_state(ended.stdout.splitlines())
     assert (state.uid, state.subuid) == (None, ())
     assert state.folders == ((str(tmp_path), str(os.getuid())),)
@@ -296,9 +295,7 @@ def load(folder: Path, wanted: Download) -> subprocess.CompletedProcess[str]:
     (bin_ / "curl").chmod(0o755)
     script = downloads.install_script([wanted], "debian").replace(downloads.DONE, f"{folder}/done")
     script = script.replace(CACHE, f"{folder}/cache")
-    return subprocess.run(
-        ["dash", "-c", script], env={"PATH": f"{bin_}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=30
-    )
+    return sh(script, programs=bin_)
 
 
 def test_download_is_compared_and_installed_once(tmp_path: Path) -> None:
@@ -347,13 +344,7 @@ def program(
     ):
         (bin_ / name).write_text(f"#!/bin/sh\n{body}")
         (bin_ / name).chmod(0o755)
-    return subprocess.run(
-        ["dash", "-c", text, "rackproof-container", *arguments],
-        env={"PATH": f"{bin_}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    return sh(text, "rackproof-container", *arguments, programs=bin_, XDG_RUNTIME_DIR=str(tmp_path))
 
 
 def test_podman_over_the_nodes_own_programs(tmp_path: Path) -> None:
@@ -416,7 +407,7 @@ def test_root_is_made_once(tmp_path: Path) -> None:
     state = bridge.state_command(("/mnt/a",)).replace(bridge.ROOT, str(tmp_path / "root"))
     assert subprocess.check_output(["dash", "-c", state], timeout=120) == b"no\n"
     for _ in (1, 2):
-        subprocess.run(["dash", "-c", script], check=True, timeout=120)
+        sh(script, check=True)
         assert subprocess.check_output(["dash", "-c", state], timeout=120) == b"yes\n"
     assert (tmp_path / "root/mnt/a").is_dir()
     assert (tmp_path / "root/bin").readlink() == Path("usr/bin")

@@ -11,6 +11,7 @@ import pytest
 
 from rackproof.configure.driver_swap.gpu_users import Use, obstacle, parse_use, use_command
 from rackproof.configure.reboot.drain import DrainState
+from tests.unit.shell import sh
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
 IDLE = DrainState(frozenset({"IDLE"}))
@@ -23,7 +24,7 @@ def ask(folder: Path, **programs: str) -> Use:
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(["dash", "-c", use_command("gpu-01")], env=environment, capture_output=True, text=True)
+    done = sh(use_command("gpu-01"), **environment)
     assert done.stderr == ""
     return parse_use(done.stdout.splitlines())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from tests.unit.configure.gpu.test_install import EMPTY
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
+from tests.unit.shell import sh
 
 IDLE = drain.DrainState(frozenset({"IDLE"}))
 OURS = drain.DrainState(frozenset({"IDLE", "DRAIN"}), "rackproof-deploy: reboot (x)")
@@ -130,7 +130,7 @@ def test_the_mark_is_there_when_slurm_has_drained_the_node(tmp_path: Path, rc: i
     mark = tmp_path / "lib/out-of-slurm"
     script = drain.withdraw_script("gpu-01", "x").replace(drain.WITHDRAWN.rpartition("/")[0], str(mark.parent))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(["dash", "-c", script], env=environment, capture_output=True, text=True, timeout=30)
+    done = sh(script, **environment)
     assert done.returncode == rc
     assert mark.exists() is not rc
     if rc:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.unit.configure.package_managers import stand_ins
+from tests.unit.shell import sh
 
 PREFIXES = ("/sys/module", "/sys/bus", "/proc/driver", "/run/rackproof", "/var/lib/rackproof", "/etc/", "/dev/nvidia")
 
@@ -77,15 +78,7 @@ class FakeNode:
         return script
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", "-c", self.rooted(script)],
-            env={**os.environ, "PATH": str(self.bin)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return sh(self.rooted(script), **{**os.environ, "PATH": str(self.bin)})
 
     @property
     def calls(self) -> list[str]:

@@ -24,6 +24,7 @@ from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, VERSION, converged, wanted
 from tests.unit.configure.gpu.test_tuning import AS_THEY_ARE, FIRST, REPORT, listed
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.shell import sh
 
 GOAL = wanted(UBUNTU)
 THERE = converged(GOAL)
@@ -223,9 +224,7 @@ def test_the_key_of_a_repository(tmp_path: Path) -> None:
     assert Path(path).read_text() == KEY
     host = StubHost({shared_facts.FileStates: {path: FileState("regular file", "644", "root", "root", SHA)}})
     assert run(operations.signing_key, host, sha256=SHA, **arguments) == []
-    done = subprocess.run(
-        ["sh", "-c", fetch.replace(SHA, "0" * 64)], capture_output=True, text=True, check=False
-    )  # fmt: skip
+    done = sh(fetch.replace(SHA, "0" * 64))
     assert done.returncode == 1
     assert "not the key with sha256" in done.stderr
     assert not Path(f"{path}.new").exists()

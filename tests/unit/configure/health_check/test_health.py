@@ -23,6 +23,7 @@ from rackproof.validation.local import own_node, read_rack
 from tests.unit.configure.rack import architecture, rack, site
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.refusals import refuses
+from tests.unit.shell import sh
 
 PROGRAM = "/usr/local/sbin/rackproof-health"
 
@@ -167,9 +168,7 @@ def install(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
         tar.addfile(member, io.BytesIO(b""))
     wanted = kit.Kit(buffer.getvalue(), (PINNED,), HealthInputs(directory=str(folder / "kit"), python=python))
     stdin = kit.standard_input(wanted)
-    return subprocess.run(
-        ["dash", "-c", kit.install_script(wanted)], input=stdin, capture_output=True, text=True, timeout=60
-    )
+    return sh(kit.install_script(wanted), stdin=stdin)
 
 
 def a_python(folder: Path, pip: int = 0, version: int = 0, kit_starts: int = 0) -> str:
@@ -191,9 +190,7 @@ esac
 def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
     ended = install(tmp_path, a_python(tmp_path))
     assert ended.returncode == 0, ended.stderr
-    result = subprocess.run(
-        ["dash", "-c", kit.state_command(str(tmp_path / "kit"))], capture_output=True, text=True, timeout=60
-    )
+    result = sh(kit.state_command(str(tmp_path / "kit")))
     assert len(result.stdout.strip()) == 64
     (listed,) = (tmp_path / "kit").glob("venv-*/requirements.txt")
     assert listed.read_text() == f"{PINNED}\n"
@@ -324,9 +321,7 @@ def health(
         "state=/run/rackproof/health", f"state={folder}/state"
     )
     environment = {"LOG": str(log), "SLURM": slurm, "TAIL": tail}
-    ended = subprocess.run(
-        ["dash", "-c", text, "rackproof-health", "--run"], env=environment, capture_output=True, text=True, timeout=30
-    )
+    ended = sh(text, "rackproof-health", "--run", **environment)
     return ended, log.read_text()
 
 
@@ -369,6 +364,6 @@ def test_no_kit_is_not_health(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     text = templates.text(PROGRAM, node="x", directory=str(tmp_path), time_limit=10, arguments=[], drain_on=[])
     text = text.replace("state=/run/rackproof/health", f"state={tmp_path}/state")
-    ended = subprocess.run(["dash", "-c", text, "p", "--run"], capture_output=True, text=True, timeout=30)
+    ended = sh(text, "p", "--run")
     assert ended.returncode == 3
     assert "this node is not checked" in ended.stdout

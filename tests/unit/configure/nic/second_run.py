@@ -9,6 +9,7 @@ from pathlib import Path
 from rackproof.configure.nic import ports
 from tests.unit.configure.loop import SYSTEMCTL, Shell
 from tests.unit.configure.nic.tree import ETHTOOL, MLNX_QOS, RDMA, SETPCI, Tree
+from tests.unit.shell import sh
 
 TO_ROOT = ("/usr/local/sbin/", "/usr/sbin/ofed", "/run/rackproof", "/var/lib/rackproof")
 ALSO = ("/sys/", "/proc/sys/kernel/random", "/proc/self/mounts", "/proc/net/bonding")
@@ -40,9 +41,7 @@ def shell(tree: Tree) -> Shell:
         environment = {
             "PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root), "RACKPROOF_WAIT_S": "0",
         }  # fmt: skip
-        done = subprocess.run(
-            ["sh", "-c", script], capture_output=True, text=True, check=False, env=environment, timeout=60
-        )
+        done = sh(script, **environment)
         done.stdout = done.stdout.replace(str(tree.root), "")
         return done
 

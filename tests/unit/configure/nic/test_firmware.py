@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from rackproof.configure.nic.firmware import (
 )
 from rackproof.configure.nic.inputs import Image
 from tests.unit.refusals import error_of
+from tests.unit.shell import is_shell, sh
 
 SLOT = "0000:1a:00.0"
 BOOT = "7d2a2d5e-62c1-4c1f-8a53-0c4f6c1d9a10"
@@ -145,7 +145,7 @@ def test_an_image_is_verified_written_and_read_back() -> None:
     script = plan.script
     order = ["curl", "sha256sum -c", "-y burn", "grep -Eq", "reboot:NIC firmware of rail0"]
     assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
-    assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+    assert is_shell(script)
 
 
 def test_no_image_is_left_behind(tmp_path: Path) -> None:
@@ -161,11 +161,7 @@ def test_no_image_is_left_behind(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     script = script.replace("/run/rackproof", f"{tmp_path}/run")
-    done = subprocess.run(
-        ["sh", "-c", script.replace("trap ", ": ")],  # only what the script does by itself
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        check=False,
-    )
+    done = sh(script.replace("trap ", ": "), **{**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert done.returncode == 0
     assert not list((tmp_path / "images").iterdir())
 
@@ -195,8 +191,8 @@ def test_read_back_of_the_next_boot() -> None:
 
 def test_the_question_is_a_program() -> None:
     command = state_command([WantedFirmware(SLOT, "rail0", "1", {"A B": "1"}), WantedFirmware("0000:1b:00.0", "x")])
-    assert subprocess.run(["sh", "-n"], input=command, text=True, check=False).returncode == 0
-    out = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60).stdout
+    assert is_shell(command)
+    out = sh(command).stdout
     state = parse_state(out.splitlines())
     assert set(state.adapters) == {SLOT, "0000:1b:00.0"}
     assert state.adapters[SLOT].running is None

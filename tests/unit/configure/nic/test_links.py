@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond, Member
 from rackproof.parse.routes import Route, Rule
 from tests.unit.refusals import refuses
+from tests.unit.shell import is_shell, sh
 
 BOND = {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:29:00.1"], "address": "192.168.40.1/24"}}
 
@@ -92,7 +92,7 @@ def test_a_bond_is_made_and_awaited() -> None:
     assert change.reasons == ("without ens41f0np0, ens41f1np1", "does not exist")
     for manager in ("networkd", "NetworkManager"):
         script = links.apply_uppers((change,), manager)  # type: ignore[arg-type]
-        assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+        assert is_shell(script)
         assert "bonding/slaves" in script
     assert "connection up rackproof-bond0-2 ifname ens41f1np1" in links.apply_uppers((change,), "NetworkManager")
 
@@ -148,7 +148,7 @@ def test_other_tools_are_found_by_name_and_address(tmp_path: Path, monkeypatch: 
     (tmp_path / "10-rail0.network").write_text("# Managed by rackproof.\n[Match]\nName=rail0\n")
     monkeypatch.setattr(links, "FOREIGN", (f"{tmp_path}/*",))
     command = links.foreign_command({"rail0": ("rail0", "ens26np0", "a0:88:c2:01:00:0e"), "rail1": ("rail1",)})
-    out = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=30).stdout
+    out = sh(command).stdout
     foreign = links.parse_foreign(out.splitlines())
     assert foreign == (("rail0", f"{tmp_path}/50-cloud-init.yaml"),)
     assert links.foreign_problem(foreign) == (
@@ -175,5 +175,5 @@ def test_tables_that_the_kernel_does_not_have() -> None:
     assert missing == {"rail0": "no route to 10.0.0.0/16 in table 100", "rail1": "no route to default in table 101"}
     for manager in ("networkd", "NetworkManager"):
         script = links.apply_routes(missing, wanted, manager)  # type: ignore[arg-type]
-        assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+        assert is_shell(script)
         assert "ip -4 rule show from 10.0.0.2 table 101" in script

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from rackproof.configure.nic import ports
 from rackproof.parse import dcb
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, Tree
+from tests.unit.shell import sh
 
 SETTINGS = [
     {},
@@ -23,9 +23,7 @@ SETTINGS = [
 def by_validators(tree: Tree, nvidia: bool) -> Qos:
     command = "mlnx_qos -i rail0" if nvidia else dcb.command("rail0")
     environment = {"PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root)}
-    completed = subprocess.run(
-        ["sh", "-c", command], capture_output=True, text=True, check=True, env=environment, timeout=60
-    )
+    completed = sh(command, check=True, **environment)
     return parse_mlnx_qos(completed.stdout) if nvidia else dcb.parse_dcb(completed.stdout)
 
 

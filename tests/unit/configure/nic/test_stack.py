@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -17,6 +16,7 @@ from rackproof.configure.nic.stack import (
     state_command,
 )
 from tests.unit.refusals import error_of
+from tests.unit.shell import is_shell, sh
 
 INBOX = "/lib/modules/6.8.0/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko"
 VENDOR = "/lib/modules/6.8.0/updates/dkms/mlx5_core.ko"
@@ -59,7 +59,7 @@ def test_another_ofed_is_only_removed_when_declared() -> None:
     plan = plan_removal("doca", "25.10", state("5.8-4.1.5.0"), allowed=True)
     assert "ofed_uninstall.sh --force" in plan.script
     assert "reboot:drivers of the network adapters" in plan.script
-    assert subprocess.run(["sh", "-n"], input=plan.script, text=True, check=False).returncode == 0
+    assert is_shell(plan.script)
 
 
 def test_nothing_is_removed_under_a_mount() -> None:
@@ -135,7 +135,7 @@ def test_a_difference_and_a_warning_of_dkms_is_still_installed() -> None:
 
 
 def test_the_question_is_a_program() -> None:
-    out = subprocess.run(["sh", "-c", state_command()], capture_output=True, text=True, check=False, timeout=60)
+    out = sh(state_command())
     parsed = parse_state(out.stdout.splitlines())
     assert parsed.kernel
     assert set(parsed.modules) == set(MODULES)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.configure.nic.ports import script
+from tests.unit.shell import sh
 
 MLNX_QOS = r"""
 state=$RACKPROOF_ROOT/qos; mkdir -p "$state"
@@ -147,10 +148,7 @@ class Tree:
             "RACKPROOF_ROOT": str(self.root),
             "RACKPROOF_WAIT_S": "0",
         }
-        return subprocess.run(
-            ["sh", "-c", script(name), f"rackproof-{name}", *arguments],
-            capture_output=True, text=True, check=False, env=environment, timeout=60,
-        )  # fmt: skip
+        return sh(script(name), f"rackproof-{name}", *arguments, **environment)
 
     def port(self, name: str, slot: str, device: str, nvidia: bool = True) -> None:
         """An Ethernet port, with the files of NVIDIA's drivers or of the kernel's own."""

@@ -12,6 +12,7 @@ from rackproof.configure.node.cmdline import BootLoader, WantedArguments
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine, Pci
 from rackproof.errors import DeclarationError, Refused
+from tests.unit.shell import is_shell, sh
 
 WANT = WantedArguments(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
 H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
@@ -133,7 +134,7 @@ def source(text: str, default: str, common: str) -> list[str]:
         f"set -e\nGRUB_CMDLINE_LINUX='{common}'\nGRUB_CMDLINE_LINUX_DEFAULT='{default}'\n{text}\n"
         'echo "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"'
     )
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    done = sh(script, check=True)
     return done.stdout.split()
 
 
@@ -183,13 +184,7 @@ def run(script: str, folder: Path, **programs: str) -> subprocess.CompletedProce
     for path in ("/etc", "/boot", "/run"):
         local = local.replace(f"{path}/", f"{folder}{path}/")
         (folder / path.strip("/")).mkdir(exist_ok=True)
-    return subprocess.run(
-        ["sh", "-c", local],
-        env={"PATH": f"{folder}:/usr/bin:/bin", "LOG": str(folder / "log")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return sh(local, programs=folder, LOG=str(folder / "log"))
 
 
 def test_grubby_takes_out_what_the_kit_had_put_in(tmp_path: Path) -> None:
@@ -239,4 +234,4 @@ def test_grub_makes_its_menu_and_is_checked(tmp_path: Path) -> None:
 
 
 def test_the_question_is_shell() -> None:
-    assert subprocess.run(["sh", "-n", "-c", cmdline.state_command()], check=False).returncode == 0
+    assert is_shell(cmdline.state_command())

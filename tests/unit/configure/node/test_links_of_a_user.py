@@ -15,6 +15,7 @@ import pytest
 from rackproof.configure.node import users
 from rackproof.configure.node.inputs import User
 from rackproof.parse.accounts import accounts_command
+from tests.unit.shell import sh
 
 NAME = f"rp-links-{os.getpid()}"
 KEY = "ssh-ed25519 BBBB new"
@@ -46,7 +47,7 @@ def added(*keys: str) -> subprocess.CompletedProcess[str]:
     """The script that adds a key to an account which has ``keys``, run as root."""
     has = users.Account(1, "/x", "/bin/bash", frozenset(), keys=keys)
     script = users.plan([User(name=NAME, ssh_keys=(KEY,))], {}, {NAME: has}).script
-    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+    return sh(script)
 
 
 def test_a_key_is_added_to_the_others_and_belongs_to_its_user(home: Path) -> None:
@@ -92,7 +93,7 @@ def test_what_is_roots_is_neither_copied_nor_read(home: Path, open_folder: Path)
     assert added().returncode != 0
     assert not any("hash" in path.read_text() for path in (home / ".ssh").iterdir() if not path.is_symlink())
     for command in (users.state_command([NAME]), accounts_command([NAME])):
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd="/", timeout=60)
+        done = sh(command, cwd="/")
         assert NAME in done.stdout
         assert "root:hash" not in done.stdout
 
@@ -105,5 +106,5 @@ def test_a_fifo_in_place_of_keys_does_not_block(home: Path) -> None:
     as_user("rm", f"{home}/.ssh/authorized_keys")
     as_user("mkfifo", f"{home}/.ssh/authorized_keys")
     for command in (users.state_command([NAME]), accounts_command([NAME])):
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd="/", timeout=60)
+        done = sh(command, cwd="/")
         assert "key " not in done.stdout

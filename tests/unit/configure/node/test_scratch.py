@@ -10,6 +10,7 @@ import pytest
 from rackproof.configure.drives import ForeignDrive
 from rackproof.configure.node.scratch import Scratch, ScratchState, parse_state, plan, script, state_command
 from tests.unit.refusals import refuses
+from tests.unit.shell import is_shell, sh
 
 ARRAY = Scratch(("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"), "/scratch")
 
@@ -72,7 +73,7 @@ test_an_invalid_answer_is_refused = refuses(
 
 
 def test_the_question_is_shell() -> None:
-    assert subprocess.run(["sh", "-n", "-c", state_command(ARRAY)], check=False).returncode == 0
+    assert is_shell(state_command(ARRAY))
 
 
 def test_a_drive_that_was_written_to_since_the_question_stops_the_script(tmp_path: Path) -> None:
@@ -81,10 +82,7 @@ def test_a_drive_that_was_written_to_since_the_question_stops_the_script(tmp_pat
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     current = state(BLANK, BLANK, ["array"])
-    done = subprocess.run(
-        ["sh", "-c", script(ARRAY, ("create", "mkfs"), current)],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = sh(script(ARRAY, ("create", "mkfs"), current), programs=tmp_path)
     assert done.returncode == 1
     assert "/dev/a: no longer blank" in done.stderr
     assert not log.exists()

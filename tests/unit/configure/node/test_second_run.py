@@ -16,6 +16,7 @@ from rackproof.configure.node.settings import blacklist_text
 from tests.unit.configure.loop import SYSTEMCTL, Shell, carried_out, left_alone
 from tests.unit.configure.node.test_cmdline import WANT
 from tests.unit.configure.node.test_settings import ALL
+from tests.unit.shell import sh
 
 PATHS = (
     "/etc/", "/boot/", "/run/rackproof", "/proc/swaps", "/proc/modules", "/proc/cmdline", "/sys/kernel",
@@ -50,10 +51,7 @@ class Folder:
     @property
     def shell(self) -> Shell:
         def run(script: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                ["sh", "-c", self.local(script)], env={"PATH": f"{self.root}/bin:/usr/bin:/bin"},
-                capture_output=True, text=True, check=False, timeout=60,
-            )  # fmt: skip
+            return sh(self.local(script), programs=self.root / "bin")
 
         return run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from rackproof.configure.node.inputs import NodeInputs, User
 from rackproof.configure.node.users import parse_state, plan, state_command, sudo_text
 from rackproof.errors import InventoryError, Refused
+from tests.unit.shell import is_shell, sh
 
 HASH = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$X3DX6M94c7o.9agCG9G317fhZg9SqC.5i5rd.RhAtQ7"
 ADA = User(name="ada", uid=2001, groups=("video",), ssh_keys=("ssh-ed25519 AAAA ada",), sudo="ALL=(ALL) NOPASSWD: ALL")
@@ -33,7 +33,7 @@ def test_a_new_account_gets_all_at_once_and_its_hash_only_on_standard_input() ->
     assert "useradd -m -u 2001 -s /bin/bash -G video -- ada" in planned.script
     assert planned.stdin == f"ada:{HASH}\n"
     assert HASH not in planned.script
-    assert subprocess.run(["sh", "-n", "-c", planned.script], check=False).returncode == 0
+    assert is_shell(planned.script)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,7 @@ def test_a_rule_that_sudo_does_not_read_never_gets_its_name(tmp_path: Path) -> N
     (tmp_path / "visudo").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "visudo").chmod(0o755)
     script = plan([ADA], {}, parse_state(lines()[:-1])).script.replace("/etc/sudoers.d", str(tmp_path))
-    done = subprocess.run(
-        ["sh", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
-    )
+    done = sh(script, programs=tmp_path)
     assert done.returncode == 1
     assert "visudo does not accept the rule" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["visudo"]
@@ -104,9 +102,7 @@ def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
 
 
 def test_the_question_is_asked_for_real_and_shows_no_hash() -> None:
-    done = subprocess.run(
-        ["sh", "-c", state_command(["root", "no-such-user"])], capture_output=True, text=True, check=True
-    )
+    done = sh(state_command(["root", "no-such-user"]), check=True)
     users = parse_state([line for line in done.stdout.splitlines() if not line.startswith("key")])
     assert users["root"].uid == 0
     assert len(users["root"].password) == 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture, Containers, Slurm, Storage
 from rackproof.core.rack import Node
 from tests.unit.configure.preflight import cases
+from tests.unit.shell import sh
 
 QUIET = SecurityState(False, None, {}, False, False)
 PORTS = (Port("rail0", "mlx5_0", "10.61.0.1/24", 9000), Port("rail1", "mlx5_1", "10.61.1.1/24", 9000))
@@ -52,7 +52,7 @@ def test_anything_else_is_no_answer(answer: str) -> None:
 
 
 def test_the_question_is_answered_here() -> None:
-    done = subprocess.run(["dash", "-c", security.COMMAND], capture_output=True, text=True, timeout=60, check=False)
+    done = sh(security.COMMAND)
     parse_state(done.stdout.splitlines())
 
 
@@ -63,10 +63,7 @@ def test_firewalld_is_asked_where_it_runs(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["dash", "-c", security.COMMAND], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    done = sh(security.COMMAND, programs=tmp_path)
     state = parse_state(done.stdout.splitlines())
     assert (state.default_zone, state.zones) == ("drop", {"drop": Zone(("eno1",))})
 

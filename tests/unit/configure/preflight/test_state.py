@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import FactProcessError
 
 from rackproof.configure.preflight.operations import PreflightState
 from rackproof.configure.preflight.state import parse_state, state_command
+from tests.unit.shell import sh
 
 ANSWER = """\
 gpu-01
@@ -74,6 +75,6 @@ def test_the_question_is_answered_by_this_machine(tmp_path: Path, shell: str) ->
 def test_who_works_in_a_mount_is_found_without_touching_it() -> None:
     # The root file system is mounted everywhere, and this process works in it.
     command = state_command([], ["/"])
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    done = sh(command, check=True)
     assert done.stdout.rsplit("--\n", 1)[1].startswith("/ ")
     assert "(" in done.stdout.rsplit("--\n", 1)[1]

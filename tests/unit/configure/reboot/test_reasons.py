@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from rackproof.configure.reboot.reasons import RebootState, parse_state, reasons, state_command
+from tests.unit.shell import sh
 
 BARE = ["boot 1f", "kernel 6.8.0-51-generic", "installed 6.8.0-51-generic"]
 
@@ -44,5 +43,5 @@ def test_an_invalid_answer_is_refused(lines: list[str]) -> None:
 
 
 def test_the_question_is_asked_for_real() -> None:
-    done = subprocess.run(["sh", "-c", state_command()], capture_output=True, text=True, check=True)
+    done = sh(state_command(), check=True)
     assert len(parse_state(done.stdout.splitlines()).boot_id) == 36

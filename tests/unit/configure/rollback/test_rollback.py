@@ -37,6 +37,7 @@ from rackproof.configure.rollback.journal import (
 )
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.errors import Refused
+from tests.unit.shell import sh
 
 OWNER, GROUP = Path("/").owner(), Path("/").group()
 MEMORY = "/dev/shm"
@@ -66,7 +67,7 @@ class Node:
     def sh(self, script: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         script = script.replace(PENDING, str(self.folder / "pending"))
         env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "LOG": str(self.folder / "log")}
-        done = subprocess.run(["dash", "-c", script], input=stdin, capture_output=True, text=True, env=env, check=False)
+        done = sh(script, stdin=stdin, **env)
         assert not check or done.returncode == 0, done.stderr
         return done
 

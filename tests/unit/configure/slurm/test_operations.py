@@ -19,6 +19,7 @@ from rackproof.parse.slurm import NodeHardware
 from rackproof.remote.pyinfra_recording import RecordingConnector
 from tests.unit.configure.slurm.test_conf import cluster, text
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.shell import sh
 
 SECRET = bytes(range(256)) * 4
 KEY = (hashlib.sha256(SECRET).hexdigest(), "400", "munge")
@@ -231,7 +232,7 @@ def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.Comple
     script = registration.settle_script("gpu-01").replace(CHANGED, str(mark))
     script = script.replace(f"-lt {registration.WAIT_S} ", "-lt 3 ")
     environment = {"PATH": f"{bin_}:/usr/bin:/bin", "LOG": str(log), "STATE": str(now), "TAIL": tail}
-    ended = subprocess.run(["dash", "-c", script], env=environment, capture_output=True, text=True, timeout=30)
+    ended = sh(script, **environment)
     return ended, log.read_text(), mark.exists()
 
 
@@ -264,7 +265,7 @@ def test_settle(tmp_path: Path, state_: str, tail: str, rc: int, resumed: bool, 
 
 
 def test_the_question_runs_on_a_bare_node() -> None:
-    ended = subprocess.run(["dash", "-c", state_command()], capture_output=True, text=True, timeout=30)
+    ended = sh(state_command())
     assert ended.returncode == 0
     from rackproof.configure.slurm.nodes import parse_state
 

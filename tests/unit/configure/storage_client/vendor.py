@@ -15,6 +15,7 @@ from pathlib import Path
 from rackproof.configure.inputs import Download
 from rackproof.configure.storage_client.steps import Step, holding_command, parse_holding, script_of
 from tests.unit.configure.package_managers import stand_ins
+from tests.unit.shell import sh
 
 KERNEL = "6.8.0-60-generic"
 
@@ -127,11 +128,7 @@ class Bench:
         return text
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["dash", "-c", self.at_root(script)],
-            env={"PATH": f"{self.root}/bin:{os.environ['PATH']}", "TMPDIR": str(self.root)},
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        return sh(self.at_root(script), PATH=f"{self.root}/bin:{os.environ['PATH']}", TMPDIR=str(self.root))
 
     def holding(self, steps: Sequence[Step]) -> tuple[bool, ...]:
         return parse_holding(self.run(holding_command(steps)).stdout.splitlines())

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.unit.shell import sh
+
 
 def run_with(folder: Path, script: str, programs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a script; each program is the body of a shell script, which finds the folder in ``$F``."""
@@ -14,14 +16,7 @@ def run_with(folder: Path, script: str, programs: Mapping[str, str]) -> subproce
     for name, body in programs.items():
         (binaries / name).write_text(f"#!/bin/sh\nF={folder}\n{body}\n")
         (binaries / name).chmod(0o755)
-    return subprocess.run(
-        ["sh", "-c", script],
-        env={"PATH": f"{binaries}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return sh(script, programs=binaries)
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
