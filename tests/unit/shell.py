@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
+_DASH = shutil.which("dash") or "dash"
+"""Found by this machine's PATH; a script may have another."""
 
-def program(path: Path, body: str = ":") -> None:
+
+def executable(path: Path, body: str = ":") -> None:
     """Write an executable shell script, and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n")
@@ -25,11 +29,11 @@ def sh(
     """Run a script. ``programs`` come first on PATH; with them or an environment it gets no other variables."""
     env = {"PATH": f"{programs}:/usr/bin:/bin" if programs else "/usr/bin:/bin"} | environment
     return subprocess.run(
-        ["dash", "-c", script, *arguments], input=stdin, cwd=cwd, env=env if programs or environment else None,
+        [_DASH, "-c", script, *arguments], input=stdin, cwd=cwd, env=env if programs or environment else None,
         capture_output=True, text=True, check=check, timeout=300,
     )  # fmt: skip
 
 
 def is_shell(script: str) -> bool:
     """Whether a shell can read it; nothing runs."""
-    return subprocess.run(["dash", "-n", "-c", script], check=False).returncode == 0
+    return subprocess.run([_DASH, "-n", "-c", script], check=False).returncode == 0

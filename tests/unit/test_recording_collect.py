@@ -16,6 +16,7 @@ from rackproof.remote import batch, collect
 from rackproof.remote.batch import script, unpack
 from rackproof.remote.collect import PATIENCE, QuestionsNeeded, RecordingReader, fetch, gather
 from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
+from tests.unit.shell import executable
 
 TOLD = """printf 'a\\0b\\377\\n'; echo complaint >&2; exit 3"""
 
@@ -119,8 +120,7 @@ def test_commands_that_hang_cost_only_their_own_time() -> None:
 
 
 def test_a_program_that_hung_once_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "vendor-smi").write_text("#!/bin/sh\nsleep 600\n")
-    (tmp_path / "vendor-smi").chmod(0o755)
+    executable(tmp_path / "vendor-smi", "sleep 600")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(batch, "MOST_WORKERS", 2)
     hanging = [f"timeout -k 2 300 vendor-smi -q {k}" for k in range(8)]

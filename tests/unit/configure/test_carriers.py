@@ -21,7 +21,7 @@ from rackproof.configure.nic import links, stack
 from rackproof.configure.nic import operations as nic
 from rackproof.parse.bonding import Bond, Member
 from tests.unit.configure.stub import StubHost, run
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 CONFIGURE: Final = Path(carriers.__file__).parent
 
@@ -100,10 +100,8 @@ def test_sessions_are_found_on_every_port_and_over_ipv6(tmp_path: Path) -> None:
         ("ss", f"cat {tmp_path}/sockets"),
         ("ip", f'case "$*" in *address*) cat {tmp_path}/devices;; *"get 10.0.0.9"*) echo "x dev rail0 x";; esac'),
     ):  # fmt: skip
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = sh(carriers.command(), **environment, check=True)
+        executable(tmp_path / name, body)
+    done = sh(carriers.command(), programs=tmp_path, check=True)
     carried = carriers.parse(done.stdout.splitlines())
     assert carried["eno1"].sessions == {"192.0.2.9"}
     assert carried["rail0"].sessions == {"10.0.0.9", "fe80::9%rail0"}

@@ -14,7 +14,7 @@ from rackproof.configure.drives import (
     state_command,
 )
 from rackproof.errors import InventoryError
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/disk/by-id/nvme-*_rplocal", "rp-local")
 BLANK = DriveState(("/dev/nvme0n1",), kind="disk", zero=True)
@@ -68,7 +68,7 @@ def test_a_pattern_must_name_one_whole_drive(state: DriveState, message: str) ->
         needs_mkfs(DRIVE, state)
 
 
-STUB = """#!/bin/sh
+STUB = """\
 case "${0##*/} $*" in
 "lsblk -d"*) echo disk ;;
 "blkid "*) printf "$TYPE" ;;
@@ -80,18 +80,13 @@ esac
 def ask(folder: Path, *, type_: str = "", signature: str = "", content: bytes = bytes(1 << 20)) -> DriveState:
     """Run the command with stand-ins for what needs a block device; two names lead to one drive."""
     for name in ("lsblk", "blkid", "wipefs", "findmnt"):
-        (folder / name).write_text(STUB)
-        (folder / name).chmod(0o755)
+        executable(folder / name, STUB)
     (folder / "nvme0n1").write_bytes(content)
     for link in ("nvme-x_rplocal", "nvme-x_rplocal_1"):
         if not (folder / link).is_symlink():
             (folder / link).symlink_to("nvme0n1")
-    done = sh(
-        state_command(f"{folder}/nvme-*_rplocal*").replace('[ -b "$d" ]', '[ -e "$d" ]'),
-        programs=folder,
-        TYPE=type_,
-        SIGNATURE=signature,
-    )
+    script = state_command(f"{folder}/nvme-*_rplocal*").replace('[ -b "$d" ]', '[ -e "$d" ]')
+    done = sh(script, programs=folder, TYPE=type_, SIGNATURE=signature)
     return parse_state(done.stdout.splitlines())
 
 

@@ -12,7 +12,7 @@ from rackproof.configure.containers import bridge
 from rackproof.configure.render import Templates
 from rackproof.core.architecture import Fabric, LinkProfile
 from rackproof.errors import Refused
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 HOSTILE = "x'$(touch pwned)`touch pwned`\";touch pwned;#"
 
@@ -20,9 +20,7 @@ HOSTILE = "x'$(touch pwned)`touch pwned`\";touch pwned;#"
 def run(command: str, folder: Path, *programs: str) -> list[str]:
     """Runs a command whose programs only print their arguments, one a line."""
     for name in programs:
-        program = folder / name
-        program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-        program.chmod(0o755)
+        executable(folder / name, 'printf "%s\\n" "$@"')
     done = sh(command, cwd=folder, programs=folder)
     assert not (folder / "pwned").exists()
     return done.stdout.splitlines()

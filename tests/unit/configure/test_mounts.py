@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from rackproof.configure.storage_client.plan import files
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
 from rackproof.parse.text import text_from
 from tests.unit.configure.rack import site
-from tests.unit.shell import is_shell, sh
+from tests.unit.shell import executable, is_shell, sh
 
 
 @pytest.mark.parametrize(
@@ -187,18 +186,15 @@ def machine(tmp_path: Path) -> Callable[[str, str], subprocess.CompletedProcess[
 
     def run(script: str, mounted: str, stops: bool = True, active: bool = True) -> subprocess.CompletedProcess[str]:
         (tmp_path / "mounts").write_text(mounted)
-        programs = tmp_path / "bin"
-        programs.mkdir(exist_ok=True)
         gone = f"sed -i '/ \\/mnt\\/old /d' {tmp_path}/mounts" if stops else ":"
-        (programs / "systemctl").write_text(
-            f'#!/bin/sh\necho "$@" >>{tmp_path}/log\ncase "$1" in stop) {gone};; is-active) exit {1 - active};; '
-            'status|--no-pager) echo "x.mount: Consumed 1.350s CPU time.";; esac\n'
+        executable(
+            tmp_path / "bin/systemctl",
+            f'echo "$@" >>{tmp_path}/log\ncase "$1" in stop) {gone};; is-active) exit {1 - active};; '
+            'status|--no-pager) echo "x.mount: Consumed 1.350s CPU time.";; esac',
         )
-        (programs / "systemctl").chmod(0o755)
         script = script.replace("/proc/self/mounts", f"{tmp_path}/mounts")
         script = script.replace("/etc/systemd/system", f"{tmp_path}/units").replace("/run/rackproof", f"{tmp_path}/run")
-        path = f"{programs}:{os.environ['PATH']}"
-        return sh(script, PATH=path)
+        return sh(script, programs=tmp_path / "bin")
 
     return run
 
@@ -235,10 +231,7 @@ def test_who_keeps_a_mount_busy_is_named_and_the_unit_stays(machine: Any, tmp_pa
 @pytest.mark.parametrize("printed", ["unable to parse mount source: -22\n", ""])
 def test_the_last_line_is_what_mount_printed(machine: Any, tmp_path: Path, printed: str) -> None:
     """systemd 252 logs the unit's processor time after the reason."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "journalctl").write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\n")
-    (programs / "journalctl").chmod(0o755)
+    executable(tmp_path / "bin/journalctl", f"printf '%s' '{printed}'")
     wanted = mount("cephfs")
     plan = plan_mounts([wanted], Table())
     done = machine(apply_script(plan), "", active=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.mounts import Mount
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, run
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/nvme0n1", "rp-local")
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
@@ -101,11 +100,8 @@ def test_a_converged_node_is_asked_once_and_sent_nothing(
 @pytest.mark.parametrize(("chronyc", "ends"), [("exit 0", 0), ("exit 1", 1)])
 def test_a_clock_that_follows_nothing_ends_the_run_on_its_node(tmp_path: Path, chronyc: str, ends: int) -> None:
     (script,) = run(operations.time_followed, StubHost({facts.Synchronised: False}))
-    program = tmp_path / "chronyc"
-    program.write_text(f"#!/bin/sh\n[ \"$*\" = 'waitsync 12 0 0 5' ] || exit 7\n{chronyc}\n")
-    program.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = sh(script, PATH=path)
+    executable(tmp_path / "chronyc", f"[ \"$*\" = 'waitsync 12 0 0 5' ] || exit 7\n{chronyc}")
+    done = sh(script, programs=tmp_path)
     assert done.returncode == ends
     assert ("time_upstreams" in done.stderr) is bool(ends)
 

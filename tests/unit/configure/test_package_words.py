@@ -10,6 +10,7 @@ import pytest
 from rackproof.configure.packages import install_script
 from tests.unit.configure.versions.programs import refusal, run_with
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
+from tests.unit.shell import executable
 
 MIRROR = (
     "put them on the mirror (rackproof mirror list), declare versions that it has, or enable the repository that has"
@@ -91,11 +92,8 @@ def test_a_foreign_broken_repository_explains_no_other_failure(apt: RealApt) -> 
 
 @needs_apt
 def test_a_full_disk_is_not_taken_for_a_missing_package(apt: RealApt) -> None:
-    program = apt.root / "bin/apt-get"
-    program.write_text(
-        '#!/bin/sh\necho "E: You don\'t have enough free space in /var/cache/apt/archives/."; exit 100\n'
-    )
-    program.chmod(0o755)
+    words = "E: You don't have enough free space in /var/cache/apt/archives/."
+    executable(apt.root / "bin/apt-get", f'echo "{words}"; exit 100')
     assert install(apt, "fio").startswith("a file system of this node is full: ")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rackproof.configure.packages import declared_packages, install_script
 from tests.unit.configure.rack import architecture, rack
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 
 def test_a_node_gets_what_its_roles_need_once_and_sorted() -> None:
@@ -17,7 +17,7 @@ def test_a_node_gets_what_its_roles_need_once_and_sorted() -> None:
     assert not {"nfs-kernel-server", "ceph-osd"} & set(gpu)
 
 
-STUB = """#!/bin/sh
+STUB = """\
 echo "${0##*/} $*" >>"$LOG"
 case "${0##*/} $*" in
 "apt-get "*update*) touch "$LOG.lists" ;;
@@ -31,8 +31,7 @@ def install(folder: Path, *, lists: bool, dpkg_query: str = STUB) -> tuple[subpr
     """Run the script with stand-ins for apt and dpkg; an installation needs package lists."""
     log = folder / "log"
     for name in ("apt-get", "dpkg", "dpkg-query", "systemctl"):
-        (folder / name).write_text(dpkg_query if name == "dpkg-query" else STUB)
-        (folder / name).chmod(0o755)
+        executable(folder / name, dpkg_query if name == "dpkg-query" else STUB)
     if lists:
         (folder / "log.lists").touch()
     done = sh(install_script(["fio"]), programs=folder, LOG=str(log))

@@ -12,6 +12,7 @@ from rackproof.parse.imex import parse_imex, parse_nodes_config
 from rackproof.parse.nvlink_domain import DOMAIN, parse_compared, parse_gpu_domains
 from rackproof.remote.collect import RecordingReader, fetch
 from rackproof.remote.command import CommandResult
+from tests.unit.shell import executable
 from tests.unit.test_recording_collect import Shell, Shells, Unreachable
 
 ONE: Domain = ("0f1e2d3c-1111-4222-8333-444455556666", "32766")
@@ -39,9 +40,7 @@ class Tray(Shell):
         self.folder = folder / name
         self.folder.mkdir()
         (self.folder / "report").write_text(report)
-        program = self.folder / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\ncat {self.folder}/report\n")
-        program.chmod(0o755)
+        executable(self.folder / "nvidia-smi", f"cat {self.folder}/report")
 
     def run(self, command: str, timeout_s: float, stdin: bytes | None = None) -> CommandResult:
         path = f"PATH={self.folder}:$PATH\nexport PATH\n".encode()

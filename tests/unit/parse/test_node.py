@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from rackproof.parse.accounts import Accounts, accounts_command, parse_accounts
 from rackproof.parse.interrupts import INTERRUPTS, parse_interrupts
 from rackproof.parse.limits import LOGIN_LIMITS, daemon_limits_command, parse_daemon_limits, parse_login_limits
 from rackproof.parse.md_array import md_array_command, parse_md_array
-from tests.unit.shell import sh
+from tests.unit.shell import executable, is_shell, sh
 from tests.unit.validation.checking import ROOT
 
 WRITTEN = {
@@ -68,24 +67,12 @@ def test_a_set_of_processors_is_near_or_far() -> None:
     assert nowhere.numa_node == -1
 
 
-def run(command: str, path: str = "/usr/bin:/bin:/usr/sbin:/sbin") -> str:
-    done = sh(command, PATH=path)
-    return done.stdout
-
-
 @pytest.mark.parametrize(
     "command",
-    [
-        LOGIN_LIMITS,
-        INTERRUPTS,
-        md_array_command("rp-scratch"),
-        accounts_command(NAMES),
-        daemon_limits_command(["a.service"]),
-    ],
+    [LOGIN_LIMITS, INTERRUPTS, md_array_command("x"), accounts_command(NAMES), daemon_limits_command(["a.service"])],
 )
 def test_commands_are_shell(command: str) -> None:
-    done = subprocess.run(["sh", "-n", "-c", command], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert is_shell(command)
 
 
 def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
@@ -93,10 +80,9 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
         "sudo": "echo 'User root may run the following commands on here:'; echo '    (ALL : ALL) ALL'",
         "visudo": "exit 1",
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, body)
     names = ("root", "rp-absent")
-    accounts: Accounts = parse_accounts(run(accounts_command(names), f"{tmp_path}:/usr/bin:/bin"), names)
+    accounts: Accounts = parse_accounts(sh(accounts_command(names), programs=tmp_path).stdout, names)
     root = accounts.by_name["root"]
     assert root is not None
     assert (root.uid, root.may_sudo, "root" in root.groups) == (0, True, True)
@@ -105,14 +91,12 @@ def test_an_account_of_this_machine_is_read(tmp_path: Path) -> None:
 
 
 def test_interrupts_and_arrays_of_this_machine_are_read() -> None:
-    parse_interrupts(run(INTERRUPTS))
-    assert parse_md_array(run(md_array_command("rp-not-there"))) is None
+    path = "/usr/bin:/bin:/usr/sbin:/sbin"
+    parse_interrupts(sh(INTERRUPTS, PATH=path).stdout)
+    assert parse_md_array(sh(md_array_command("rp-not-there"), PATH=path).stdout) is None
 
 
 def test_limits_of_a_process_are_read(tmp_path: Path) -> None:
-    (tmp_path / "systemctl").write_text(
-        '#!/bin/sh\ncase "$*" in *MainPID*) echo 1 ;; *) echo active ;; esac\n',
-    )
-    (tmp_path / "systemctl").chmod(0o755)
-    text = run(daemon_limits_command(["x.service"]), f"{tmp_path}:/usr/bin:/bin")
+    executable(tmp_path / "systemctl", 'case "$*" in *MainPID*) echo 1 ;; *) echo active ;; esac')
+    text = sh(daemon_limits_command(["x.service"]), programs=tmp_path).stdout
     assert set(parse_daemon_limits(text, ("x.service",))["x.service"].limits) == {"memlock", "nofile", "nproc", "stack"}

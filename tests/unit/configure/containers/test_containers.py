@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from rackproof.core.versions import LockedPackage
 from rackproof.errors import DeclarationError
 from tests.unit.configure.rack import architecture, site
 from tests.unit.configure.stub import StubHost, at, run
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 INPUTS = ContainerInputs()
 FOLDERS = ("/mnt/a/rackproof-user",)
@@ -270,8 +271,6 @@ def test_the_question_about_a_user_runs(tmp_path: Path) -> None:
 
 
 def a_download(folder: Path, content: bytes = b"package") -> Download:
-    import hashlib
-
     path = folder / "enroot_3.5.0_amd64.deb"
     path.write_bytes(content)
     return Download(url=f"file://{path}", sha256=hashlib.sha256(b"package").hexdigest())
@@ -279,20 +278,15 @@ def a_download(folder: Path, content: bytes = b"package") -> Download:
 
 def load(folder: Path, wanted: Download) -> subprocess.CompletedProcess[str]:
     bin_ = folder / "bin"
-    bin_.mkdir()
     programs = {
         "apt-get": f'echo "$@" >> {folder}/apt',
         "dpkg-deb": "case $3 in Package) echo enroot;; *) echo 3.5.0;; esac",
         "dpkg-query": "case $* in *enroot*) echo installed 3.5.0;; esac",
         "systemctl": ":",
+        "curl": 'while [ $# -gt 1 ]; do [ "$1" != -o ] || o=$2; shift; done\ncp "${1#file://}" "$o"',
     }
     for name, body in programs.items():
-        (bin_ / name).write_text(f"#!/bin/sh\n{body}\n")
-        (bin_ / name).chmod(0o755)
-    (bin_ / "curl").write_text(
-        '#!/bin/sh\nwhile [ $# -gt 1 ]; do [ "$1" != -o ] || o=$2; shift; done\ncp "${1#file://}" "$o"\n'
-    )
-    (bin_ / "curl").chmod(0o755)
+        executable(bin_ / name, body)
     script = downloads.install_script([wanted], "debian").replace(downloads.DONE, f"{folder}/done")
     script = script.replace(CACHE, f"{folder}/cache")
     return sh(script, programs=bin_)
@@ -336,14 +330,9 @@ def program(
         selinux=selinux,
     )
     bin_ = tmp_path / "bin"
-    bin_.mkdir(exist_ok=True)
-    for name, body in (
-        (runtime, "printf '%s\\n' \"$@\"\n"),
-        ("id", "echo 59500\n"),
-        ("mountpoint", '[ "$3" != /mnt/gone ]\n'),
-    ):
-        (bin_ / name).write_text(f"#!/bin/sh\n{body}")
-        (bin_ / name).chmod(0o755)
+    executable(bin_ / runtime, "printf '%s\\n' \"$@\"")
+    executable(bin_ / "id", "echo 59500")
+    executable(bin_ / "mountpoint", '[ "$3" != /mnt/gone ]')
     return sh(text, "rackproof-container", *arguments, programs=bin_, XDG_RUNTIME_DIR=str(tmp_path))
 
 

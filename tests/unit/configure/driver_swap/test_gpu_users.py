@@ -11,7 +11,7 @@ import pytest
 
 from rackproof.configure.driver_swap.gpu_users import Use, obstacle, parse_use, use_command
 from rackproof.configure.reboot.drain import DrainState
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
 IDLE = DrainState(frozenset({"IDLE"}))
@@ -21,10 +21,8 @@ SHOWN = "NodeName=gpu-01 Arch=x86_64 State=IDLE ThreadsPerCore=1"
 def ask(folder: Path, **programs: str) -> Use:
     """The question, on this machine, with these programs before its own."""
     for name, body in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
-        (folder / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    done = sh(use_command("gpu-01"), **environment)
+        executable(folder / name, body)
+    done = sh(use_command("gpu-01"), programs=folder)
     assert done.stderr == ""
     return parse_use(done.stdout.splitlines())
 

@@ -26,7 +26,7 @@ from tests.unit.configure.gpu.test_install import EMPTY
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
 from tests.unit.configure.stub import StubHost, at, run
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 IDLE = drain.DrainState(frozenset({"IDLE"}))
 OURS = drain.DrainState(frozenset({"IDLE", "DRAIN"}), "rackproof-deploy: reboot (x)")
@@ -125,12 +125,10 @@ def test_a_node_that_cannot_be_read_is_not_touched(swaps: tuple[str, ...] | None
 
 @pytest.mark.parametrize("rc", [0, 1])
 def test_the_mark_is_there_when_slurm_has_drained_the_node(tmp_path: Path, rc: int) -> None:
-    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho no such node >&2; exit {rc}\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    executable(tmp_path / "scontrol", f"echo no such node >&2; exit {rc}")
     mark = tmp_path / "lib/out-of-slurm"
     script = drain.withdraw_script("gpu-01", "x").replace(drain.WITHDRAWN.rpartition("/")[0], str(mark.parent))
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = sh(script, **environment)
+    done = sh(script, programs=tmp_path)
     assert done.returncode == rc
     assert mark.exists() is not rc
     if rc:

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from tests.unit.configure.package_managers import stand_ins
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 PREFIXES = ("/sys/module", "/sys/bus", "/proc/driver", "/run/rackproof", "/var/lib/rackproof", "/etc/", "/dev/nvidia")
 
 PROGRAMS = (
-    *(
-        "awk",
-        "base64",
-        "cat",
-        "chmod",
-        "df",
-        "grep",
-        "head",
-        "ls",
-        "mkdir",
-        "mv",
-        "printf",
-        "readlink",
-        "rm",
-        "sed",
-        "sh",
-    ),
-    *("sha256sum", "sleep", "sort", "stat", "tail", "timeout", "touch", "tr", "uname"),
-)
+    "awk", "base64", "cat", "chmod", "df", "grep", "head", "ls", "mkdir", "mv", "printf", "readlink", "rm", "sed", "sh",
+    "sha256sum", "sleep", "sort", "stat", "tail", "timeout", "touch", "tr", "uname",
+)  # fmt: skip
 
 
 class FakeNode:
@@ -54,8 +37,7 @@ class FakeNode:
     def program(self, name: str, body: str = "") -> None:
         path = self.bin / name
         path.unlink(missing_ok=True)
-        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{self.log}\n{self.rooted(body)}\n')
-        path.chmod(0o755)
+        executable(path, f'echo "{name} $*" >>{self.log}\n{self.rooted(body)}')
 
     def managers(self, offered: str) -> None:
         """apt and dnf that remember what they install; ``offered`` as in ``stand_ins``."""
@@ -78,7 +60,7 @@ class FakeNode:
         return script
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        return sh(self.rooted(script), **{**os.environ, "PATH": str(self.bin)})
+        return sh(self.rooted(script), PATH=str(self.bin))
 
     @property
     def calls(self) -> list[str]:

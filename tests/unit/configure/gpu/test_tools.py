@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from rackproof.configure.gpu import tools
 from rackproof.configure.gpu.inputs import GpuInputs
 from tests.unit.configure.gpu.test_packages import names
+from tests.unit.shell import executable, sh
 
 SHA = "ab" * 32
 STACK = GpuInputs.model_validate(
@@ -35,13 +35,11 @@ MAKE = {
 def build(name: str, folder: Path, make: str, nvcc: bool = True) -> subprocess.CompletedProcess[str]:
     """Run the build with programs of a folder instead of compilers."""
     programs = folder / "programs"
-    programs.mkdir()
     mpicc = "case $1 in *incdirs) echo /mpi/include;; *) echo /mpi/lib;; esac"
     fakes = {"make": make, "cmake": "test -f CMakeLists.txt", "mpicc": mpicc}
     fakes |= {"nvcc": "exit 1"} if nvcc else {}
     for program, text in fakes.items():
-        (programs / program).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / program).chmod(0o755)
+        executable(programs / program, text)
     archive = folder / "sources.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for file, text in {"CMakeLists.txt": "", "autogen.sh": "#!/bin/sh\n", "configure": "#!/bin/sh\n"}.items():
@@ -50,9 +48,7 @@ def build(name: str, folder: Path, make: str, nvcc: bool = True) -> subprocess.C
             tar.addfile(entry, io.BytesIO(text.encode()))
     script = tools.build_script(TOOLS[name], str(archive), str(folder / "tools"), str(folder / "bin"))
     script = script.replace("/var/log/", f"{folder}/").replace("/usr/local/cuda/bin/nvcc", f"{folder}/none/nvcc")
-    environment = {**os.environ, "PATH": f"{programs}:/usr/bin:/bin"}
-    shell = ["sh", "-euc", script]
-    return subprocess.run(shell, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return sh(f"set -eu\n{script}", programs=programs)
 
 
 @pytest.mark.parametrize("name", TOOLS)

@@ -23,7 +23,7 @@ from rackproof.validation.local import own_node, read_rack
 from tests.unit.configure.rack import architecture, rack, site
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.refusals import refuses
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 PROGRAM = "/usr/local/sbin/rackproof-health"
 
@@ -167,24 +167,21 @@ def install(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
         member = tarfile.TarInfo("rackproof/__init__.py")
         tar.addfile(member, io.BytesIO(b""))
     wanted = kit.Kit(buffer.getvalue(), (PINNED,), HealthInputs(directory=str(folder / "kit"), python=python))
-    stdin = kit.standard_input(wanted)
-    return sh(kit.install_script(wanted), stdin=stdin)
+    return sh(kit.install_script(wanted), stdin=kit.standard_input(wanted))
 
 
 def a_python(folder: Path, pip: int = 0, version: int = 0, kit_starts: int = 0) -> str:
     """A python that makes environments of itself; exit statuses of its parts are the test's."""
-    program = folder / "python3"
-    program.write_text(
-        f"""#!/bin/sh
+    executable(
+        folder / "python3",
+        f"""\
 case "$*" in
   *version_info*) exit {version} ;;
   "-m venv "*) mkdir -p "$3/bin"; printf '#!/bin/sh\\nexit {pip}\\n' > "$3/bin/pip"
      printf '#!/bin/sh\\nexit {kit_starts}\\n' > "$3/bin/python"; chmod 755 "$3/bin/pip" "$3/bin/python" ;;
-esac
-"""
+esac""",
     )
-    program.chmod(0o755)
-    return str(program)
+    return str(folder / "python3")
 
 
 def test_installation_leaves_its_stamp_and_is_found(tmp_path: Path) -> None:
@@ -284,7 +281,7 @@ def test_a_virtual_rack_does_without_the_kit_unless_told() -> None:
     assert kit.inputs_of(told.node, True).install is True
 
 
-SCONTROL = """#!/bin/sh
+SCONTROL = """\
 case "$*" in
   *update*) echo "$*" >> "$LOG" ;;
   *) [ -n "$SLURM" ] || exit 1; echo "NodeName=gpu-01 Arch=x86_64 State=$SLURM ThreadsPerCore=1 $TAIL" ;;
@@ -304,24 +301,15 @@ def health(
         arguments=kit.check_arguments(chosen), drain_on=chosen.drain_on if drain_on is None else drain_on,
     )  # fmt: skip
     bin_, log = folder / "bin", folder / "log"
-    bin_.mkdir()
-    (folder / "kit/bin").mkdir(parents=True)
     log.write_text("")
-    for path, body in (
-        (bin_ / "scontrol", SCONTROL),
-        (bin_ / "logger", "#!/bin/sh\n"),
-        (
-            folder / "kit/bin/rackproof",
-            f"#!/bin/sh\nprintf '%s\\n' '{line}'\n[ {status} -ne 3 ] || echo broken >&2\nexit {status}\n",
-        ),
-    ):
-        path.write_text(body)
-        path.chmod(0o755)
+    executable(bin_ / "scontrol", SCONTROL)
+    executable(bin_ / "logger")
+    ending = f"[ {status} -ne 3 ] || echo broken >&2\nexit {status}"
+    executable(folder / "kit/bin/rackproof", f"printf '%s\\n' '{line}'\n{ending}")
     text = text.replace("PATH=/usr/local/sbin", f"PATH={bin_}:/usr/local/sbin").replace(
         "state=/run/rackproof/health", f"state={folder}/state"
     )
-    environment = {"LOG": str(log), "SLURM": slurm, "TAIL": tail}
-    ended = sh(text, "rackproof-health", "--run", **environment)
+    ended = sh(text, "rackproof-health", "--run", LOG=str(log), SLURM=slurm, TAIL=tail)
     return ended, log.read_text()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rackproof.configure.nic import ports
 from tests.unit.configure.loop import SYSTEMCTL, Shell
 from tests.unit.configure.nic.tree import ETHTOOL, MLNX_QOS, RDMA, SETPCI, Tree
-from tests.unit.shell import sh
+from tests.unit.shell import executable
 
 TO_ROOT = ("/usr/local/sbin/", "/usr/sbin/ofed", "/run/rackproof", "/var/lib/rackproof")
 ALSO = ("/sys/", "/proc/sys/kernel/random", "/proc/self/mounts", "/proc/net/bonding")
@@ -17,16 +17,14 @@ ALSO = ("/sys/", "/proc/sys/kernel/random", "/proc/self/mounts", "/proc/net/bond
 
 def node(tmp_path: Path) -> Tree:
     """A node with the kit's own programs for adapters, and no adapter yet."""
-    for name in ("root", "bin", "root/usr/local/sbin", "root/units", "root/var/lib"):
-        (tmp_path / name).mkdir(parents=True, exist_ok=True)
-    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    tree = Tree(tmp_path)
+    for name in ("units", "var/lib"):
+        (tree.root / name).mkdir(parents=True)
     for name, body in (("ethtool", ETHTOOL), ("setpci", SETPCI), ("rdma", RDMA), ("mlnx_qos", MLNX_QOS)):
         tree.program(name, body)
     tree.program("systemctl", SYSTEMCTL.replace("@root@", str(tree.root)))
     for name in ("port", "rdma-names", "acs"):
-        program = tree.root / f"usr/local/sbin/rackproof-{name}"
-        program.write_text(ports.script(name))
-        program.chmod(0o755)
+        executable(tree.root / f"usr/local/sbin/rackproof-{name}", ports.script(name))
     tree.program("ss", "exit 0")  # no user is logged in
     tree.write("/proc/self/mounts", "/dev/vda1 / ext4 rw 0 0\n")
     return tree
@@ -38,10 +36,7 @@ def shell(tree: Tree) -> Shell:
     def run(script: str) -> subprocess.CompletedProcess[str]:
         paths = TO_ROOT if "RACKPROOF_ROOT" in script else (*TO_ROOT, *ALSO)
         script = re.sub("|".join(map(re.escape, paths)), lambda match: f"{tree.root}{match[0]}", script)
-        environment = {
-            "PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root), "RACKPROOF_WAIT_S": "0",
-        }  # fmt: skip
-        done = sh(script, **environment)
+        done = tree.sh(script)
         done.stdout = done.stdout.replace(str(tree.root), "")
         return done
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from rackproof.configure.nic.firmware import (
 )
 from rackproof.configure.nic.inputs import Image
 from tests.unit.refusals import error_of
-from tests.unit.shell import is_shell, sh
+from tests.unit.shell import executable, is_shell, sh
 
 SLOT = "0000:1a:00.0"
 BOOT = "7d2a2d5e-62c1-4c1f-8a53-0c4f6c1d9a10"
@@ -158,10 +157,9 @@ def test_no_image_is_left_behind(tmp_path: Path) -> None:
         "sha256sum": "",
         "flint": "echo 'FW Version:            28.43.2566'",
     }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, body)
     script = script.replace("/run/rackproof", f"{tmp_path}/run")
-    done = sh(script.replace("trap ", ": "), **{**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    done = sh(script.replace("trap ", ": "), programs=tmp_path)  # only what the script does by itself
     assert done.returncode == 0
     assert not list((tmp_path / "images").iterdir())
 

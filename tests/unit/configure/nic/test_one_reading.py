@@ -10,7 +10,6 @@ from rackproof.configure.nic import ports
 from rackproof.parse import dcb
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, Tree
-from tests.unit.shell import sh
 
 SETTINGS = [
     {},
@@ -22,17 +21,15 @@ SETTINGS = [
 
 def by_validators(tree: Tree, nvidia: bool) -> Qos:
     command = "mlnx_qos -i rail0" if nvidia else dcb.command("rail0")
-    environment = {"PATH": f"{tree.programs}:/usr/bin:/bin", "RACKPROOF_ROOT": str(tree.root)}
-    completed = sh(command, check=True, **environment)
+    completed = tree.sh(command)
+    assert completed.returncode == 0
     return parse_mlnx_qos(completed.stdout) if nvidia else dcb.parse_dcb(completed.stdout)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("nvidia", [True, False], ids=["mlnx_qos", "dcb"])
 def test_both_read_the_same(tmp_path: Path, nvidia: bool, settings: dict[str, str]) -> None:
-    (tmp_path / "root").mkdir()
-    (tmp_path / "bin").mkdir()
-    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    tree = Tree(tmp_path)
     tree.port("rail0", "0000:1a:00.0", "mlx5_0", nvidia)
     tree.program("mlnx_qos" if nvidia else "dcb", MLNX_QOS if nvidia else DCB)
     tree.write("/etc/rackproof/ports/rail0", ports.declaration(settings))

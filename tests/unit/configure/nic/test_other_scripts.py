@@ -13,9 +13,7 @@ from tests.unit.configure.nic.tree import RDMA, SETPCI, Tree
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    (tmp_path / "root").mkdir()
-    (tmp_path / "bin").mkdir()
-    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    tree = Tree(tmp_path)
     tree.program("rdma", RDMA)
     tree.program("setpci", SETPCI)
     return tree

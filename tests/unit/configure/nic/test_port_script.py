@@ -21,9 +21,7 @@ STACK = NicInputs(relaxed_ordering=True, ring_rx=8192)
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    (tmp_path / "root").mkdir()
-    (tmp_path / "bin").mkdir()
-    tree = Tree(tmp_path / "root", tmp_path / "bin")
+    tree = Tree(tmp_path)
     tree.program("ethtool", ETHTOOL)
     tree.program("setpci", SETPCI)
     return tree

@@ -26,6 +26,7 @@ from tests.unit.configure.nic.test_firmware import CONFIG, FLINT
 from tests.unit.configure.nic.test_operations import RAILS
 from tests.unit.configure.nic.test_port_script import NIC, wanted
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, UDEVADM_249, Tree
+from tests.unit.shell import executable
 
 SLOT = "0000:1a:00.0"
 
@@ -344,10 +345,7 @@ def test_another_ofed_is_removed_once(tree: Tree) -> None:
     run = shell(tree)
     given = {"source": "inbox", "version": None, "allowed": True}
     drivers(tree, "5.8-4.1.5.0", "updates/dkms", "AAAA", "AAAA")
-    uninstall = tree.root / "usr/sbin/ofed_uninstall.sh"
-    uninstall.parent.mkdir(parents=True)
-    uninstall.write_text(f"#!/bin/sh\nrm {tree.root}/ofed\n")
-    uninstall.chmod(0o755)
+    executable(tree.root / "usr/sbin/ofed_uninstall.sh", f"rm {tree.root}/ofed")
     (command,) = carried_out(operations.remove_drivers, run, **given)
     assert "ofed_uninstall.sh --force" in command
     assert left_alone(operations.remove_drivers, run, **given) == "no other drivers are installed"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.configure.nic.ports import script
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 MLNX_QOS = r"""
 state=$RACKPROOF_ROOT/qos; mkdir -p "$state"
@@ -124,10 +123,10 @@ printf 'DEVPATH=/devices%s\nINTERFACE=%s\nSUBSYSTEM=net\n' "$device" "${device##
 """udevadm as Ubuntu 22.04 has it; what follows may print ID_PATH of ``$device``."""
 
 
-@dataclass(frozen=True, slots=True)
 class Tree:
-    root: Path
-    programs: Path
+    def __init__(self, folder: Path) -> None:
+        self.root, self.programs = folder / "root", folder / "bin"
+        self.root.mkdir()
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")
@@ -138,17 +137,14 @@ class Tree:
         return (self.root / path.lstrip("/")).read_text().strip()
 
     def program(self, name: str, body: str) -> None:
-        file = self.programs / name
-        file.write_text(f"#!/bin/sh\n{body}")
-        file.chmod(0o755)
+        executable(self.programs / name, body)
 
     def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            "PATH": f"{self.programs}:/usr/bin:/bin",
-            "RACKPROOF_ROOT": str(self.root),
-            "RACKPROOF_WAIT_S": "0",
-        }
-        return sh(script(name), f"rackproof-{name}", *arguments, **environment)
+        return self.sh(script(name), f"rackproof-{name}", *arguments)
+
+    def sh(self, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As the kit's own programs run, which find the folder by themselves."""
+        return sh(script, *arguments, programs=self.programs, RACKPROOF_ROOT=str(self.root), RACKPROOF_WAIT_S="0")
 
     def port(self, name: str, slot: str, device: str, nvidia: bool = True) -> None:
         """An Ethernet port, with the files of NVIDIA's drivers or of the kernel's own."""
@@ -165,10 +161,8 @@ class Tree:
         self.write(f"/sys/class/net/{name}/type", "1\n")
         self.write(f"/sys/class/net/{name}/mtu", "9000\n")
         self.write(f"/pci/{slot}-CAP_EXP_8.w", "2937\n")
-        for key in ("default_roce_tos", "default_roce_mode"):
-            self.write(
-                f"/sys/kernel/config/rdma_cm/{device}/ports/1/{key}", "0\n" if key.endswith("tos") else "RoCE v2\n"
-            )
+        for key, value in (("default_roce_tos", "0"), ("default_roce_mode", "RoCE v2")):
+            self.write(f"/sys/kernel/config/rdma_cm/{device}/ports/1/{key}", f"{value}\n")
         if nvidia:
             for point in ("rp", "np"):
                 for priority in range(8):

@@ -12,7 +12,7 @@ from rackproof.configure.node.cmdline import BootLoader, WantedArguments
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine, Pci
 from rackproof.errors import DeclarationError, Refused
-from tests.unit.shell import is_shell, sh
+from tests.unit.shell import executable, is_shell, sh
 
 WANT = WantedArguments(("iommu=pt", "init_on_alloc=0"), ("nouveau.modeset",))
 H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
@@ -134,8 +134,7 @@ def source(text: str, default: str, common: str) -> list[str]:
         f"set -e\nGRUB_CMDLINE_LINUX='{common}'\nGRUB_CMDLINE_LINUX_DEFAULT='{default}'\n{text}\n"
         'echo "$GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"'
     )
-    done = sh(script, check=True)
-    return done.stdout.split()
+    return sh(script, check=True).stdout.split()
 
 
 @pytest.mark.parametrize(
@@ -163,13 +162,13 @@ def test_several_of_a_name_that_may_be_there_several_times_stay() -> None:
     assert sourced == ["console=tty0", "pci=realloc=off", "pci=disable_acs_redir=pci:0:0"]
 
 
-GRUBBY = """#!/bin/sh
+GRUBBY = """\
 echo "grubby $*" >>"$LOG"
 case $1 in
 --info=DEFAULT) echo 'args="ro iommu=pt init_on_alloc=0"' ;;
 esac
 """
-FAILING = """#!/bin/sh
+FAILING = """\
 echo 'no space left on device' >&2
 exit 1
 """
@@ -177,9 +176,7 @@ exit 1
 
 def run(script: str, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
     for name, text in programs.items():
-        path = folder / name.replace("_", "-")
-        path.write_text(text)
-        path.chmod(0o755)
+        executable(folder / name.replace("_", "-"), text)
     local = script
     for path in ("/etc", "/boot", "/run"):
         local = local.replace(f"{path}/", f"{folder}{path}/")

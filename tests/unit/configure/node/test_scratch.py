@@ -10,7 +10,7 @@ import pytest
 from rackproof.configure.drives import ForeignDrive
 from rackproof.configure.node.scratch import Scratch, ScratchState, parse_state, plan, script, state_command
 from tests.unit.refusals import refuses
-from tests.unit.shell import is_shell, sh
+from tests.unit.shell import executable, is_shell, sh
 
 ARRAY = Scratch(("/dev/disk/by-id/nvme-a", "/dev/disk/by-id/nvme-b"), "/scratch")
 
@@ -79,8 +79,7 @@ def test_the_question_is_shell() -> None:
 def test_a_drive_that_was_written_to_since_the_question_stops_the_script(tmp_path: Path) -> None:
     log = tmp_path / "log"
     for name, text in {"wipefs": "echo gpt", "mdadm": f"echo mdadm >>{log}", "udevadm": ":"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, text)
     current = state(BLANK, BLANK, ["array"])
     done = sh(script(ARRAY, ("create", "mkfs"), current), programs=tmp_path)
     assert done.returncode == 1

@@ -13,10 +13,10 @@ import pytest
 from rackproof.configure.node import operations, settings
 from rackproof.configure.node.cmdline import WantedArguments
 from rackproof.configure.node.settings import blacklist_text
-from tests.unit.configure.loop import SYSTEMCTL, Shell, carried_out, left_alone
+from tests.unit.configure.loop import SYSTEMCTL, carried_out, left_alone
 from tests.unit.configure.node.test_cmdline import WANT
 from tests.unit.configure.node.test_settings import ALL
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 PATHS = (
     "/etc/", "/boot/", "/run/rackproof", "/proc/swaps", "/proc/modules", "/proc/cmdline", "/sys/kernel",
@@ -29,7 +29,6 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        (root / "bin").mkdir()
         for path in ("run", "var/lib", "etc/modprobe.d"):
             (root / path).mkdir(parents=True)
 
@@ -45,15 +44,10 @@ class Folder:
         return (self.root / path.lstrip("/")).read_text()
 
     def program(self, name: str, body: str, folder: str = "bin") -> None:
-        self.write(f"{folder}/{name}", f"#!/bin/sh\n{self.local(body)}\n")
-        (self.root / folder / name).chmod(0o755)
+        executable(self.root / folder / name, self.local(body))
 
-    @property
-    def shell(self) -> Shell:
-        def run(script: str) -> subprocess.CompletedProcess[str]:
-            return sh(self.local(script), programs=self.root / "bin")
-
-        return run
+    def shell(self, script: str) -> subprocess.CompletedProcess[str]:
+        return sh(self.local(script), programs=self.root / "bin")
 
 
 @pytest.fixture

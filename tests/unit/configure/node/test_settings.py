@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rackproof.configure.node import settings
 from rackproof.configure.node.settings import Settings, SettingsState, blacklist_text, parse_state, plan
 from rackproof.configure.render import templates
 from rackproof.errors import Refused
-from tests.unit.shell import is_shell
+from tests.unit.shell import executable, is_shell, sh
 
 ALL = Settings(
     swap_off=True,
@@ -90,13 +89,10 @@ def test_a_rebuild_that_fails_is_tried_again_by_the_next_run(
         """Whether anything was left to do."""
         lines = [f"blacklist {line}" for line in file.read_text().splitlines()] if file.exists() else []
         planned = plan(Settings(forbidden=wanted), parse_state(lines))
-        tool.write_text(f"#!/bin/sh\ncp {file} {tmp_path}/seen\nexit {status}\n")
-        tool.chmod(0o755)
+        executable(tool, f"cp {file} {tmp_path}/seen\nexit {status}")
         if planned.lines:
-            environment = {"PATH": f"{tool.parent}:{os.environ['PATH']}"}
             script = planned.script.replace("/run/", f"{tmp_path}/")
-            done = subprocess.run(["sh", "-c", script], check=False, env=environment, capture_output=True)
-            assert done.returncode == status
+            assert sh(script, programs=tool.parent).returncode == status
         return bool(planned.lines)
 
     assert run(1)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from rackproof.configure.node.inputs import NodeInputs, User
 from rackproof.configure.node.users import parse_state, plan, state_command, sudo_text
 from rackproof.errors import InventoryError, Refused
-from tests.unit.shell import is_shell, sh
+from tests.unit.shell import executable, is_shell, sh
 
 HASH = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$X3DX6M94c7o.9agCG9G317fhZg9SqC.5i5rd.RhAtQ7"
 ADA = User(name="ada", uid=2001, groups=("video",), ssh_keys=("ssh-ed25519 AAAA ada",), sudo="ALL=(ALL) NOPASSWD: ALL")
@@ -62,8 +62,7 @@ def test_another_number_is_refused() -> None:
 
 
 def test_a_rule_that_sudo_does_not_read_never_gets_its_name(tmp_path: Path) -> None:
-    (tmp_path / "visudo").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "visudo").chmod(0o755)
+    executable(tmp_path / "visudo", "exit 1")
     script = plan([ADA], {}, parse_state(lines()[:-1])).script.replace("/etc/sudoers.d", str(tmp_path))
     done = sh(script, programs=tmp_path)
     assert done.returncode == 1

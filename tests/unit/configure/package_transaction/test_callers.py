@@ -21,6 +21,7 @@ from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.real_apt import AVAILABLE, PreparedApt, RealApt, fast_folder
+from tests.unit.shell import executable
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")
 
@@ -204,9 +205,7 @@ def test_a_removal_is_refused_unless_the_inventory_allows_it(apt: RealApt, calle
 
 @every_caller
 def test_a_full_disk_is_found_before_anything_is_done(apt: RealApt, caller: Caller) -> None:
-    program = apt.root / "bin/df"
-    program.write_text("#!/bin/sh\necho Filesystem; echo /dev/vda 1000 950 50 95% /usr\n")
-    program.chmod(0o755)
+    executable(apt.root / "bin/df", "echo Filesystem; echo /dev/vda 1000 950 50 95% /usr")
     assert refusal(install(apt, caller)).startswith("/usr: 50 MiB free, 256 wanted before packages are installed; ")
     assert apt.installed() == {}
 

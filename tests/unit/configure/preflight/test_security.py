@@ -15,7 +15,7 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture, Containers, Slurm, Storage
 from rackproof.core.rack import Node
 from tests.unit.configure.preflight import cases
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 QUIET = SecurityState(False, None, {}, False, False)
 PORTS = (Port("rail0", "mlx5_0", "10.61.0.1/24", 9000), Port("rail1", "mlx5_1", "10.61.1.1/24", 9000))
@@ -61,8 +61,7 @@ def test_firewalld_is_asked_where_it_runs(tmp_path: Path) -> None:
         ("systemctl", '[ "$*" = "-q is-active firewalld.service" ]'),
         ("firewall-cmd", 'case "$1" in *default*) echo drop;; *) printf "drop\\n  interfaces: eno1\\n";; esac'),
     ):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, body)
     done = sh(security.COMMAND, programs=tmp_path)
     state = parse_state(done.stdout.splitlines())
     assert (state.default_zone, state.zones) == ("drop", {"drop": Zone(("eno1",))})

@@ -37,7 +37,7 @@ from rackproof.configure.rollback.journal import (
 )
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.errors import Refused
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 OWNER, GROUP = Path("/").owner(), Path("/").group()
 MEMORY = "/dev/shm"
@@ -66,8 +66,8 @@ class Node:
 
     def sh(self, script: str, stdin: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
         script = script.replace(PENDING, str(self.folder / "pending"))
-        env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "LOG": str(self.folder / "log")}
-        done = sh(script, stdin=stdin, **env)
+        path = f"{self.bin}:{os.environ['PATH']}"
+        done = sh(script, stdin=stdin, PATH=path, LOG=str(self.folder / "log"))
         assert not check or done.returncode == 0, done.stderr
         return done
 
@@ -99,8 +99,7 @@ class Node:
         return plan
 
     def program(self, name: str, text: str) -> None:
-        (self.bin / name).write_text(f"#!/bin/sh\n{text}\n")
-        (self.bin / name).chmod(0o755)
+        executable(self.bin / name, text)
 
     def log(self) -> list[str]:
         log = self.folder / "log"

@@ -19,7 +19,7 @@ from rackproof.parse.slurm import NodeHardware
 from rackproof.remote.pyinfra_recording import RecordingConnector
 from tests.unit.configure.slurm.test_conf import cluster, text
 from tests.unit.configure.stub import StubHost, run
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 SECRET = bytes(range(256)) * 4
 KEY = (hashlib.sha256(SECRET).hexdigest(), "400", "munge")
@@ -209,7 +209,7 @@ def test_nothing_changed_asks_nothing() -> None:
     assert run(operations.registered, node, node="gpu-01") == []
 
 
-SCONTROL = """#!/bin/sh
+SCONTROL = """\
 echo "$@" >> "$LOG"
 case "$*" in
   *update*) echo IDLE > "$STATE" ;;
@@ -221,18 +221,14 @@ esac
 def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.CompletedProcess[str], str, bool]:
     """Run the script with a controller that is a file."""
     bin_, log, now, mark = folder / "bin", folder / "log", folder / "state", folder / "mark"
-    bin_.mkdir()
-    (bin_ / "scontrol").write_text(SCONTROL)
-    (bin_ / "scontrol").chmod(0o755)
-    (bin_ / "sleep").write_text("#!/bin/sh\n")
-    (bin_ / "sleep").chmod(0o755)
+    executable(bin_ / "scontrol", SCONTROL)
+    executable(bin_ / "sleep")
     log.write_text("")
     now.write_text(state_)
     mark.write_text("")
     script = registration.settle_script("gpu-01").replace(CHANGED, str(mark))
     script = script.replace(f"-lt {registration.WAIT_S} ", "-lt 3 ")
-    environment = {"PATH": f"{bin_}:/usr/bin:/bin", "LOG": str(log), "STATE": str(now), "TAIL": tail}
-    ended = sh(script, **environment)
+    ended = sh(script, programs=bin_, LOG=str(log), STATE=str(now), TAIL=tail)
     return ended, log.read_text(), mark.exists()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rackproof.configure.inputs import Download
 from rackproof.configure.storage_client.steps import Step, holding_command, parse_holding, script_of
 from tests.unit.configure.package_managers import stand_ins
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 KERNEL = "6.8.0-60-generic"
 
@@ -88,7 +88,6 @@ class Bench:
             if path not in ("/usr/bin/weka",):
                 target.mkdir(parents=True, exist_ok=True)
         (self.root / "etc/apt/sources.list.d").mkdir()
-        (self.root / "bin").mkdir()
         self.file("/proc/locks", "")
         self.program("uname", f'case "$1" in -r) echo {KERNEL};; *) echo gpu-01;; esac')
         self.program("systemctl")
@@ -96,9 +95,7 @@ class Bench:
 
     def program(self, name: str, body: str = ":") -> None:
         """A program that notes how it was called, and then does ``body``."""
-        path = self.root / "bin" / name
-        path.write_text(self.at_root(f'#!/bin/sh\necho "{name} $*" >>{self.root}/log\n{body}\n'))
-        path.chmod(0o755)
+        executable(self.root / "bin" / name, self.at_root(f'echo "{name} $*" >>{self.root}/log\n{body}'))
 
     def managers(self) -> None:
         """apt and dnf that install whatever they are asked for, and remember it."""

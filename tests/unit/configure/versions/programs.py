@@ -6,17 +6,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 
 def run_with(folder: Path, script: str, programs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a script; each program is the body of a shell script, which finds the folder in ``$F``."""
-    binaries = folder / "bin"
-    binaries.mkdir(exist_ok=True)
     for name, body in programs.items():
-        (binaries / name).write_text(f"#!/bin/sh\nF={folder}\n{body}\n")
-        (binaries / name).chmod(0o755)
-    return sh(script, programs=binaries)
+        executable(folder / "bin" / name, f"F={folder}\n{body}")
+    return sh(script, programs=folder / "bin")
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from rackproof.configure.package_transaction.lock import LOCKS
+from tests.unit.shell import executable
 
 AVAILABLE = all(shutil.which(tool) for tool in ("apt-get", "apt-mark", "dpkg-deb", "dpkg-query"))
 
@@ -62,9 +63,7 @@ class RealApt:
             (root / "var/lib/dpkg" / name).touch()
         (root / "apt.conf").write_text(_CONF.format(root=root, architecture=_architecture()))
         (root / "etc/apt/sources.list").write_text(f"deb [trusted=yes] file:{root}/repo ./\n")
-        systemctl = root / "bin/systemctl"
-        systemctl.write_text("#!/bin/sh\n")
-        systemctl.chmod(0o755)
+        executable(root / "bin/systemctl")
 
     def publish(self, name: str, version: str, fields: str = "", postinst: str = "") -> None:
         """Build a package and put it into the repository."""
@@ -77,8 +76,7 @@ class RealApt:
         (folder / "DEBIAN/control").write_text(control)
         self.controls[f"{name}_{version}_all.deb"] = control
         if postinst:
-            (folder / "DEBIAN/postinst").write_text(f"#!/bin/sh\n{postinst}\n")
-            (folder / "DEBIAN/postinst").chmod(0o755)
+            executable(folder / "DEBIAN/postinst", postinst)
         subprocess.run(
             ["dpkg-deb", "-Zgzip", "--root-owner-group", "-b", str(folder), str(self.root / "repo")],
             check=True,

@@ -14,6 +14,7 @@ from rackproof.configure.versions.install import NoRoom, plan_install
 from rackproof.configure.versions.state import PackageState, differences, parse_state, state_command
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
+from tests.unit.shell import executable
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")
 
@@ -87,8 +88,7 @@ def test_a_hold_is_back_after_a_change_that_failed(apt: RealApt) -> None:
 
 def test_a_hold_that_is_not_listed_afterwards_fails(apt: RealApt) -> None:
     install(apt, locked(libnccl2="1.0-1"))
-    (apt.root / "bin/apt-mark").write_text("#!/bin/sh\nexit 0\n")
-    (apt.root / "bin/apt-mark").chmod(0o755)
+    executable(apt.root / "bin/apt-mark", "exit 0")
     done = apt.run(hold_script(locked(libnccl2="1.0-1"), "debian", POLICY))
     assert refusal(done) == "held, and not in the list of holds afterwards: libnccl2"
 
@@ -168,11 +168,8 @@ def test_a_full_disk_is_reported_before_anything_is_done() -> None:
 
 
 def test_a_disk_that_fills_up_on_the_way_is_named(apt: RealApt) -> None:
-    (apt.root / "bin/apt-get").write_text(
-        "#!/bin/sh\ncase \"$*\" in *' -s '*) exit 0;; *install*)"
-        " echo 'E: Write error - write (28: No space left on device)'; exit 100;; esac\n"
-    )
-    (apt.root / "bin/apt-get").chmod(0o755)
+    failing = "echo 'E: Write error - write (28: No space left on device)'; exit 100"
+    executable(apt.root / "bin/apt-get", f"case \"$*\" in *' -s '*) exit 0;; *install*) {failing};; esac")
     apt.run("/usr/bin/apt-get -q update")
     message = refusal(install(apt, locked(libnccl2="1.0-1")))
     assert message.startswith("a file system of this node is full: ")
@@ -180,11 +177,8 @@ def test_a_disk_that_fills_up_on_the_way_is_named(apt: RealApt) -> None:
 
 
 def test_lists_signed_with_another_key_are_refused(apt: RealApt) -> None:
-    (apt.root / "bin/apt-get").write_text(
-        "#!/bin/sh\necho 'W: GPG error: https://x InRelease: The following signatures could not be verified:"
-        " NO_PUBKEY A4B469963BF863CC'; exit 100\n"
-    )
-    (apt.root / "bin/apt-get").chmod(0o755)
+    words = "The following signatures could not be verified: NO_PUBKEY A4B469963BF863CC"
+    executable(apt.root / "bin/apt-get", f"echo 'W: GPG error: https://x InRelease: {words}'; exit 100")
     message = refusal(install(apt, locked(libnccl2="1.0-1")))
     assert "not signed with a key that this node trusts" in message
     assert "A4B469963BF863CC" in message
