@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
-from rackproof.core.architecture import Architecture, CheckpointProfile, Profile, StorageProfile
-from rackproof.core.evidence import Kind, Measurement
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.core.architecture import CheckpointProfile
+from rackproof.core.evidence import Measurement
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import commands, of_storage
 from tests.unit.fakes import Answer as Replies
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.fakes import reply
 from tests.unit.storage_nodes import Document, StorageNodes
 
-RACK = lab_rack(gpu=2)
 SIZES = CheckpointProfile(model="small", ranks=4, block_bytes=1048576, file_bytes=16777216, runs=2)
-
-
-def with_sizes(sizes: CheckpointProfile) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=("nfs-tcp",), checkpoint=sizes))
-    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
-
-
-ARCHITECTURE = with_sizes(SIZES)
+BENCH = of_storage(checkpoint=SIZES)
+ARCHITECTURE = BENCH.architecture
 
 
 def measure(folder: Path, answer: Replies) -> dict[str, Measurement]:
-    with scripted(folder, answer, RACK, ARCHITECTURE) as session:
-        run_steps(session, plan_steps(ARCHITECTURE, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {m.metric: m for m in map(Measurement.model_validate, bodies)}
-
-
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
-    records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
-    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+    return {m.metric: m for m in BENCH.measure(folder, answer)}
 
 
 def slow(document: Document) -> None:
@@ -64,9 +45,9 @@ def test_the_slowest_rank_counts(tmp_path: Path) -> None:
     assert write.labels == {"storage": "nfs-tcp", "model": "small"}
     assert write.conditions["ranks"] == 8
     assert write.companions["dataset_bytes"] == (8 * SIZES.file_bytes,) * 2
-    assert faults(tmp_path) == set()
-    other = with_sizes(SIZES.model_copy(update={"ranks": 2}))
-    assert faults(tmp_path, other) == {"ranks: the profile asks for 2, the run had 4"}
+    assert BENCH.faults(tmp_path) == {}
+    other = of_storage(checkpoint=SIZES.model_copy(update={"ranks": 2}))
+    assert set(other.faults(tmp_path).values()) == {"ranks: the profile asks for 2, the run had 4"}
 
 
 def late(document: Document, share: float = 0.25) -> None:
@@ -94,12 +75,13 @@ def test_a_late_client_lowers_the_rate(tmp_path: Path) -> None:
     measured = measure(tmp_path, StorageNodes(ARCHITECTURE, change=late).answer)
     assert measured["checkpoint.write_bandwidth"].samples[0] == pytest.approx(2 * 0.05 / 1.25, rel=0.01)
     assert measured["checkpoint.read_bandwidth"].samples[0] == pytest.approx(2 * 0.06 / 1.25, rel=0.01)
-    assert faults(tmp_path) == set()
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_a_checkpoint_that_was_not_read_back_is_disproven(tmp_path: Path) -> None:
     measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
-    assert faults(tmp_path, leave_out="-small-read]") == {
+    records = [record for record in read_records(tmp_path) if "-small-read]" not in str(record.body.get("command"))]
+    assert set(BENCH.faults(tmp_path, records).values()) == {
         "its outputs do not give it: fio: expected nfs-tcp-checkpoint-small-read, actual nfs-tcp-checkpoint-small-write"
     }
 
@@ -151,4 +133,4 @@ def test_a_full_file_system_ends_the_step_with_its_words(tmp_path: Path) -> None
     measured = measure(tmp_path, answer)
     assert not any(m.samples for m in measured.values())
     assert "No space left on device" in (measured["checkpoint.read_bandwidth"].reason or "")
-    assert not any("-small-read]" in str(r.body.get("command")) for r in read_records(tmp_path))
+    assert not any("-small-read]" in command for command in commands(tmp_path))

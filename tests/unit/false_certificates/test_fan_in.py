@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rackproof.architectures import load
 from rackproof.bench.links import fan_in
-from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Node, Rack
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import Bench
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import lab_rack, reply, scripted
+from tests.unit.fakes import lab_rack, reply
 from tests.unit.storage_nodes import StorageNodes
 
 ARCHITECTURE = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+BENCH = Bench(ARCHITECTURE, lab_rack())
 ADDRESSES = {"10.77.0.11": "storage-01", "10.77.0.21": "gpu-01", "10.77.0.22": "gpu-02"}
 RATE = 8 * 30_000_000 / 1e9
 """Gb/s that the fabric's iperf3 gives to each client."""
@@ -52,20 +49,9 @@ class Nodes:
 def measured(
     folder: Path, nodes: Nodes, rack: Rack | None = None, dead: set[str] = frozenset(), storage: str = "nfs-tcp"
 ) -> Measurement:  # type: ignore[assignment]
-    architecture = nodes.storage.architecture
-    planned = plan_steps(architecture, "depth", rack or lab_rack())
-    (step,) = [s for s in planned if s.id == f"links/to-storage/{storage}"]
-    with scripted(folder, nodes.answer, rack, architecture) as session:
-        session.fleet.dead |= dead  # type: ignore[attr-defined]
-        run_steps(session, [step], set(), lambda text: None)
-    (record,) = [r for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
-    return Measurement.model_validate(record.body)
-
-
-def again(folder: Path, architecture: Architecture = ARCHITECTURE) -> dict[int, str]:
-    """Contradictions between the number and the outputs that the run left."""
-    infos = node_infos(lab_rack())
-    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", infos)
+    bench = Bench(nodes.storage.architecture, rack or lab_rack())
+    (taken,) = bench.measure(folder, nodes.answer, bench.steps(f"links/to-storage/{storage}"), dead=dead)
+    return taken
 
 
 @pytest.mark.parametrize("storage", ["nfs-tcp", "cephfs"])
@@ -81,7 +67,7 @@ def test_all_clients_send_to_the_address_of_their_mount_at_once(tmp_path: Path, 
         "iperf3 -c 10.77.0.11 -B 10.77.0.21 -p 15201",
         "iperf3 -c 10.77.0.11 -B 10.77.0.22 -p 15202",
     ]
-    assert again(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_a_later_start_lowers_the_figure_and_a_much_later_one_is_measured_again(tmp_path: Path) -> None:
@@ -91,7 +77,7 @@ def test_a_later_start_lowers_the_figure_and_a_much_later_one_is_measured_again(
     assert taken.samples == pytest.approx([2 * RATE * 5 / 5.5, 2 * RATE])
     assert taken.companions["start_lag_s"] == pytest.approx((0.5, 0.0))
     assert taken.conditions["unreliable_runs"] == 1
-    assert again(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_clients_that_never_send_together_give_no_number(tmp_path: Path) -> None:
@@ -102,16 +88,11 @@ def test_clients_that_never_send_together_give_no_number(tmp_path: Path) -> None
     assert "no reliable figure in 3 attempts: the last client began 60 s after the first" in (taken.reason or "")
 
 
-def refused(document: str) -> str:
-    return json.dumps({"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"})
+REFUSED = json.dumps({"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"})
 
 
-def bind_mounted(text: str) -> str:
-    return text.replace(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp ")
-
-
-def other_server(text: str) -> str:
-    return text.replace("10.77.0.11:/srv", "10.99.0.11:/srv")
+def mounts(old: str, new: str) -> Callable[[Nodes], object]:
+    return lambda nodes: setattr(nodes.storage, "mountinfo", lambda text: text.replace(old, new))
 
 
 def slow_clock(nodes: Nodes) -> None:
@@ -127,11 +108,11 @@ def slow_clock(nodes: Nodes) -> None:
 BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
     ("another port", lambda n: setattr(n.fabric, "way", lambda port: "eth0"), "another path"),
     ("iperf3 failed", lambda n: n.fabric.status.update(iperf3=1), "gpu-01"),
-    ("refused", lambda n: setattr(n.fabric, "edit", lambda _, text: refused(text)), "Connection refused"),
+    ("refused", lambda n: setattr(n.fabric, "edit", lambda *_: REFUSED), "Connection refused"),
     ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "unreadable output"),
     ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
-    ("a bind mount", lambda n: setattr(n.storage, "mountinfo", bind_mounted), "bind mount of /local"),
-    ("another server", lambda n: setattr(n.storage, "mountinfo", other_server), "10.99.0.11"),
+    ("a bind mount", mounts(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp "), "bind mount of /local"),
+    ("another server", mounts("10.77.0.11:/srv", "10.99.0.11:/srv"), "10.99.0.11"),
     ("no time of its start", slow_clock, "it does not tell when it began"),
 ]  # fmt: skip
 
@@ -174,7 +155,7 @@ def test_a_client_whose_run_is_cut_from_the_evidence_disproves_the_sum(tmp_path:
     measured(tmp_path, Nodes())
     records = read_records(tmp_path)
     cut = next(r for r in records if r.kind is Kind.COMMAND and "exec iperf3" in r.body["command"])
-    why = disproven([r for r in records if r is not cut], partial(read_raw, tmp_path), ARCHITECTURE, "depth", [])
+    why = BENCH.faults(tmp_path, [r for r in records if r is not cut])
     assert any("its data goes to 10.77.0.11, iperf3 sent to nothing" in text for text in why.values())
 
 

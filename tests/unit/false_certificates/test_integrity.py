@@ -4,47 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.bench.storage.client_runs import StorageClients
-from rackproof.core.architecture import Architecture, Profile, StorageProfile, WholeFile
-from rackproof.core.evidence import Kind, Measurement
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.core.architecture import WholeFile
+from rackproof.core.evidence import Measurement
+from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import Answer as Replies
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.fakes import reply
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
-RACK = lab_rack(gpu=3)
 CLIENTS = ("gpu-01", "gpu-02", "gpu-03")
 FILE = WholeFile(block_bytes=1048576, iodepth=4, file_bytes=33554432)
 EILSEQ = 84
 
 
-def with_profile(file: WholeFile = FILE, storage: str = "nfs-tcp", *, read: bool = False) -> Architecture:
-    jobs = {"read": JOB} if read else {}
-    sizes = StorageProfile(jobs=jobs, storages=(storage,), integrity=file)
-    rack = virtual_rack()
-    return rack.model_copy(update={"profiles": {**rack.profiles, "depth": Profile(storage=sizes)}})
-
-
-NFS = with_profile()
+BENCH = of_storage(3, integrity=FILE)
+NFS = BENCH.architecture
 Change = Callable[[CommandResult], CommandResult]
 
 
-def changed(end: str, change: Change, architecture: Architecture = NFS) -> Replies:
+def changed(end: str, change: Change) -> Replies:
     """Nodes whose answer to one of the runs is another."""
-    nodes = StorageNodes(architecture)
+    nodes = StorageNodes(NFS)
 
     def answer(node: str, command: str) -> CommandResult | None:
         result = nodes.answer(node, command)
@@ -56,38 +45,22 @@ def changed(end: str, change: Change, architecture: Architecture = NFS) -> Repli
 def damaged(reader: str, place: str | None, error: int = EILSEQ, rc: int = 1) -> Change:
     """As fio 3.33 and 3.39 print it for a flipped byte; ``place``: file and offset."""
 
-    def change(result: CommandResult) -> CommandResult:
-        document: Document = json.loads(result.stdout)
-        for entry in document["client_stats"]:
+    def fail(clients: list[Document]) -> None:
+        for entry in clients:
             if entry["hostname"] == socket_of(reader):
                 entry["error"] = error
-        words = (
-            f"<{reader}> crc32c: verify failed at file {place}, length 4096 (requested block: offset=2097152,"
-            " length=1048576, flags=8)\n"
-            f"<{reader}>        Expected CRC: 1010406e\n"
-            if place
-            else ""
-        )
-        return reply(result.node, result.command, f"{words}{json.dumps(document)}\n", rc)
 
-    return change
+    words = (
+        f"<{reader}> crc32c: verify failed at file {place}, length 4096 (requested block: offset=2097152,"
+        f" length=1048576, flags=8)\n<{reader}>        Expected CRC: 1010406e\n"
+    )
+    return edited(fail, words if place else "", rc)
 
 
-def measure(folder: Path, answer: Replies, architecture: Architecture = NFS) -> dict[str, Measurement]:
-    with scripted(folder, answer, RACK, architecture) as session:
-        run_steps(session, plan_steps(architecture, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    every = [Measurement.model_validate(body) for body in bodies]
-    assert faults(folder, architecture) == {}
+def measure(folder: Path, answer: Replies, bench: Bench = BENCH) -> dict[str, Measurement]:
+    every = bench.measure(folder, answer)
+    assert bench.faults(folder) == {}
     return {m.subject: m for m in every if m.metric == "storage.damaged_places"}
-
-
-def faults(folder: Path, architecture: Architecture = NFS) -> dict[int, str]:
-    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", node_infos(RACK))
-
-
-def commands(folder: Path) -> list[str]:
-    return [str(r.body["command"]) for r in read_records(folder) if r.kind is Kind.COMMAND]
 
 
 def test_every_client_reads_its_own_file_and_that_of_another(tmp_path: Path) -> None:
@@ -105,8 +78,8 @@ def test_every_client_reads_its_own_file_and_that_of_another(tmp_path: Path) -> 
 
 
 def test_a_local_drive_is_read_by_its_own_node_only(tmp_path: Path) -> None:
-    local = with_profile(storage="local")
-    measured = measure(tmp_path, StorageNodes(local).answer, local)
+    local = of_storage(3, integrity=FILE, storages=("local",))
+    measured = measure(tmp_path, StorageNodes(local.architecture).answer, local)
     assert measured["rack"].samples == (0.0,)
     assert not any("-integrity-other]" in command for command in commands(tmp_path))
 
@@ -155,33 +128,29 @@ def crashed(result: CommandResult) -> CommandResult:
     return reply(result.node, result.command, result.stdout.decode(), 139, "Segmentation fault")
 
 
-def half(result: CommandResult) -> CommandResult:
-    document: Document = json.loads(result.stdout)
+def edited(change: Callable[[list[Document]], object], before: str = "", rc: int = 0) -> Change:
+    """fio's document with other clients; ``before``: what fio prints before it."""
+
+    def change_result(result: CommandResult) -> CommandResult:
+        document: Document = json.loads(result.stdout)
+        change(document["client_stats"])
+        return reply(result.node, result.command, before + json.dumps(document), rc)
+
+    return change_result
+
+
+def half(clients: list[Document]) -> None:
     for way in ("read", "write"):
-        moved = document["client_stats"][1][way]
         for key in ("io_bytes", "total_ios", "bw_bytes", "iops"):
-            moved[key] = moved[key] // 2
-    return reply(result.node, result.command, json.dumps(document))
+            clients[1][way][key] //= 2
 
 
-def full(result: CommandResult) -> CommandResult:
-    document: Document = json.loads(result.stdout)
-    document["client_stats"][0]["error"] = 28
-    words = "<gpu-01> fio: io_u error on file /mnt/nfs-tcp/x/rackproof.0: No space left on device: write\n"
-    return reply(result.node, result.command, words + json.dumps(document), 1)
-
-
-def unverified(result: CommandResult) -> CommandResult:
-    document: Document = json.loads(result.stdout)
-    for entry in document["client_stats"]:
+def unverified(clients: list[Document]) -> None:
+    for entry in clients:
         entry["job options"].pop("verify")
-    return reply(result.node, result.command, json.dumps(document))
 
 
-def vanished(result: CommandResult) -> CommandResult:
-    document: Document = json.loads(result.stdout)
-    del document["client_stats"][2]
-    return reply(result.node, result.command, json.dumps(document))
+NO_SPACE = "<gpu-01> fio: io_u error on file /mnt/nfs-tcp/x/rackproof.0: No space left on device: write\n"
 
 
 def absent(result: CommandResult) -> CommandResult:
@@ -197,12 +166,12 @@ def hanging(result: CommandResult) -> CommandResult:
     [
         ("own", crashed, "exit status 139"),
         ("other", crashed, "exit status 139"),
-        ("write", half, "expected 33554432 B of gpu-02's files, actual 16777216 B"),
-        ("own", half, "expected 33554432 B of gpu-02's files, actual 16777216 B"),
-        ("write", full, "No space left on device"),
-        ("write", unverified, "expected verify=crc32c, actual not set"),
-        ("other", unverified, "expected verify=crc32c, actual not set"),
-        ("own", vanished, "gpu-03 missing"),
+        ("write", edited(half), "expected 33554432 B of gpu-02's files, actual 16777216 B"),
+        ("own", edited(half), "expected 33554432 B of gpu-02's files, actual 16777216 B"),
+        ("write", edited(lambda clients: clients[0].update(error=28), NO_SPACE, 1), "No space left on device"),
+        ("write", edited(unverified), "expected verify=crc32c, actual not set"),
+        ("other", edited(unverified), "expected verify=crc32c, actual not set"),
+        ("own", edited(lambda clients: clients.pop(2)), "gpu-03 missing"),
         ("write", absent, "fio is not installed"),
         ("other", hanging, "no answer within"),
     ],
@@ -217,7 +186,7 @@ def test_a_read_that_never_ran_is_no_number(tmp_path: Path) -> None:
     """A record without the run of another client."""
     measure(tmp_path, StorageNodes(NFS).answer)
     records = [r for r in read_records(tmp_path) if "-integrity-other]" not in str(r.body.get("command", ""))]
-    why = disproven(records, partial(read_raw, tmp_path), NFS, "depth", node_infos(RACK))
+    why = BENCH.faults(tmp_path, records)
     assert len(why) == 4
     assert all("expected 3 runs, actual 2" in reason for reason in why.values())
 
@@ -229,17 +198,27 @@ def test_a_bind_mount_in_the_mounts_place_is_no_number(tmp_path: Path) -> None:
 
 def test_smaller_files_than_the_profiles_are_disproven(tmp_path: Path) -> None:
     measure(tmp_path, StorageNodes(NFS).answer)
-    larger = with_profile(FILE.model_copy(update={"file_bytes": 67108864}))
-    assert set(faults(tmp_path, larger).values()) == {"file_bytes: the profile asks for 67108864, the run had 33554432"}
+    larger = of_storage(3, integrity=FILE.model_copy(update={"file_bytes": 67108864}))
+    why = "file_bytes: the profile asks for 67108864, the run had 33554432"
+    assert set(larger.faults(tmp_path).values()) == {why}
+
+
+def starved_once(folder: Path) -> None:
+    """A run whose first attempt at each step counts for nothing."""
+    causes = iter([{step.id: "starved" for step in BENCH.steps()}, {}, {}])
+    BENCH.measure(folder, StorageNodes(NFS).answer, starved=lambda: next(causes))
+
+
+def runs_of(folder: Path) -> list[str]:
+    """Which runs of fio were launched, in order."""
+    ends = ("layout", "read", "write", "own", "other")
+    return [next(end for end in ends if f"-{end}]" in c) for c in commands(folder) if "--client=" in c]
 
 
 def test_files_with_checksums_are_written_again_for_the_next_test(tmp_path: Path) -> None:
     """A write that is lost must not leave the blocks of an earlier test, which have good checksums."""
-    with scripted(tmp_path, StorageNodes(NFS).answer, RACK, NFS) as session:
-        steps = plan_steps(NFS, "depth", RACK)
-        causes = iter([{step.id: "starved" for step in steps}, {}, {}])
-        run_steps(session, steps, set(), lambda text: None, starved=lambda: next(causes))
-    assert sum("nfs-tcp-layout]" in command for command in commands(tmp_path)) == 2
+    starved_once(tmp_path)
+    assert runs_of(tmp_path).count("layout") == 2
 
 
 def test_files_are_also_written_again_after_a_write_that_broke_off(
@@ -255,23 +234,14 @@ def test_files_are_also_written_again_after_a_write_that_broke_off(
         return ready
 
     monkeypatch.setattr(StorageClients, "run", breaks_off)
-    with scripted(tmp_path, StorageNodes(NFS).answer, RACK, NFS) as session:
-        steps = plan_steps(NFS, "depth", RACK)
-        causes = iter([{step.id: "starved" for step in steps}, {}, {}])
-        run_steps(session, steps, set(), lambda text: None, starved=lambda: next(causes))
-    launched = [c for c in commands(tmp_path) if "--client=" in c]
-    assert [next(end for end in ("layout", "write", "own", "other") if f"-{end}]" in c) for c in launched] == [
-        "layout", "write", "layout", "write", "own", "other",
-    ]  # fmt: skip
+    starved_once(tmp_path)
+    assert runs_of(tmp_path) == ["layout", "write", "layout", "write", "own", "other"]
 
 
 def test_other_steps_do_not_read_files_with_checksums(tmp_path: Path) -> None:
-    both = with_profile(read=True)
-    measure(tmp_path, StorageNodes(both).answer, both)
-    launched = [c for c in commands(tmp_path) if "--client=" in c]
-    assert [next(end for end in ("layout", "read", "write", "own", "other") if f"-{end}]" in c) for c in launched] == [
-        "layout", "read", "write", "own", "other",
-    ]  # fmt: skip
+    both = of_storage(3, integrity=FILE, jobs={"read": JOB})
+    measure(tmp_path, StorageNodes(both.architecture).answer, both)
+    assert runs_of(tmp_path) == ["layout", "read", "write", "own", "other"]
 
 
 def test_places_are_read_from_every_form_of_fios_words() -> None:

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
-from rackproof.core.architecture import Architecture, KneeProfile, Profile, StorageProfile
-from rackproof.core.evidence import Kind, Measurement
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
-from tests.unit.fakes import lab_rack, scripted, virtual_rack
+from rackproof.core.architecture import KneeProfile
+from rackproof.core.evidence import Measurement
+from tests.unit.benchmarked import Bench, commands, of_storage
+from tests.unit.fakes import virtual_rack
 from tests.unit.storage_nodes import Document, StorageNodes
 
 KNEE = KneeProfile(block_bytes=4096, file_bytes=16777216, processes=4, most_outstanding=256, runtime_s=10)
+BENCH = of_storage(knee=KNEE)
+ARCHITECTURE = BENCH.architecture
 
 
-def rack_with(knee: KneeProfile) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=("nfs-tcp",), knee=knee))
-    rack = virtual_rack()
-    return rack.model_copy(update={"profiles": {**rack.profiles, "depth": profile}})
-
-
-ARCHITECTURE = rack_with(KNEE)
-
-
-def search(folder: Path, nodes: StorageNodes, architecture: Architecture = ARCHITECTURE) -> dict[str, Measurement]:
-    with scripted(folder, nodes.answer, architecture=architecture) as session:
-        run_steps(session, plan_steps(architecture, "depth", lab_rack()), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {m.metric.split("_")[1]: m for m in map(Measurement.model_validate, bodies)}
-
-
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE) -> dict[int, str]:
-    return disproven(
-        read_records(folder), partial(read_raw, folder), architecture, "depth", node_infos(lab_rack())
-    )  # fmt: skip
+def search(folder: Path, nodes: StorageNodes, bench: Bench = BENCH) -> dict[str, Measurement]:
+    return {m.metric.split("_")[1]: m for m in bench.measure(folder, nodes.answer)}
 
 
 @pytest.mark.parametrize("servers", [6, 20, 50])
@@ -56,7 +34,7 @@ def test_the_knee_of_a_rack_is_found_within_20_percent(tmp_path: Path, servers: 
     assert curve["peak_rate"] == pytest.approx(2 * servers / 0.001, rel=0.05)
     assert {step["load"] for step in curve["steps"]} > {1, 4, 16}
     assert knee.conditions["cache"] == "cold"
-    assert faults(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_a_storage_without_a_knee_gives_a_lower_bound_and_no_share(tmp_path: Path) -> None:
@@ -68,14 +46,6 @@ def test_a_storage_without_a_knee_gives_a_lower_bound_and_no_share(tmp_path: Pat
     assert measured["outstanding"].samples == (512.0,)
     assert "lower bound" in measured["outstanding"].conditions["curves"][0]["knee"]
     assert not measured["utilisation"].samples or measured["utilisation"].samples[0] < 100
-
-
-def change_of(**values: Any) -> StorageNodes:
-    def edit(document: Document) -> None:
-        for entry in document["client_stats"]:
-            entry["read"] |= values
-
-    return StorageNodes(ARCHITECTURE, servers=20, change=edit)
 
 
 def without_percentiles(document: Document) -> None:
@@ -105,8 +75,8 @@ def test_a_search_without_proof_has_no_knee(tmp_path: Path, nodes: StorageNodes,
 
 
 def test_too_few_requests_have_no_percentile(tmp_path: Path) -> None:
-    short = rack_with(KNEE.model_copy(update={"runtime_s": 1}))
-    for measurement in search(tmp_path, StorageNodes(short, servers=6), short).values():
+    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1}))
+    for measurement in search(tmp_path, StorageNodes(short.architecture, servers=6), short).values():
         if not measurement.samples:
             assert "too few for a 99th percentile" in (measurement.reason or "")
             break
@@ -123,15 +93,14 @@ def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gat
     measured = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=slow))["outstanding"]
     own = {name: numbers[0] for name, numbers in measured.companions.items()}
     assert own["iops"] * own["latency_s"] / own["outstanding"] == pytest.approx(1.2, rel=0.01)
-    launches = [r.body["command"] for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
-    assert sum("-closed-16of" in command and "fio --eta" in command for command in launches) == 3
+    assert sum("-closed-16of" in command and "fio --eta" in command for command in commands(tmp_path)) == 3
 
 
 def test_another_profile_did_not_ask_for_this_search(tmp_path: Path) -> None:
     search(tmp_path, StorageNodes(ARCHITECTURE, servers=20))
-    other = rack_with(KNEE.model_copy(update={"most_outstanding": 1024}))
-    assert all("most_outstanding: the profile asks for 1024" in why for why in faults(tmp_path, other).values())
-    assert len(faults(tmp_path, other)) == 2
+    faults = of_storage(knee=KNEE.model_copy(update={"most_outstanding": 1024})).faults(tmp_path)
+    assert all("most_outstanding: the profile asks for 1024" in why for why in faults.values())
+    assert len(faults) == 2
 
 
 def test_profiles_without_a_knee_keep_their_digests() -> None:

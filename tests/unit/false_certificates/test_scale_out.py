@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.steps import scale_points
-from rackproof.core.architecture import Architecture, FioJob, Profile, StorageProfile
+from rackproof.core.architecture import FioJob, StorageProfile
 from rackproof.core.evidence import Kind, Measurement, Scope
 from rackproof.core.judging.select import Answer, Index, NoNumber
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import Bench, commands, measurements, of_storage
 from tests.unit.fakes import Answer as Replies
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.fakes import reply
 from tests.unit.false_certificates.edited import chained
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
-RACK = lab_rack(gpu=5)
 CLIENTS = [f"gpu-{k:02d}" for k in range(1, 6)]
 LARGE = FioJob(rw="randread", block_bytes=131072, iodepth=4, file_bytes=33554432, runtime_s=5)
 
 
-def with_profile(large: FioJob = LARGE) -> Architecture:
-    sizes = StorageProfile(jobs={"read": JOB}, storages=("nfs-tcp",), random_reads=(large,), scale_out=("read",))
-    rack = virtual_rack()
-    return rack.model_copy(update={"profiles": {**rack.profiles, "depth": Profile(storage=sizes)}})
+def with_random_reads(large: FioJob) -> Bench:
+    return of_storage(5, jobs={"read": JOB}, random_reads=(large,), scale_out=("read",))
 
 
-ARCHITECTURE = with_profile()
+BENCH = with_random_reads(LARGE)
+ARCHITECTURE = BENCH.architecture
 
 
 def slow(document: Document) -> None:
@@ -48,19 +42,8 @@ def slow(document: Document) -> None:
                 read[key] = read[key] // 2
 
 
-def measure(folder: Path, answer: Replies) -> list[Measurement]:
-    with scripted(folder, answer, RACK, ARCHITECTURE) as session:
-        run_steps(session, plan_steps(ARCHITECTURE, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return [Measurement.model_validate(body) for body in bodies]
-
-
 def of_rack(measurements: list[Measurement], metric: str = "storage.read_bandwidth") -> dict[int, Measurement]:
     return {len(m.members): m for m in measurements if m.metric == metric and m.scope is Scope.RACK}
-
-
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE) -> dict[int, str]:
-    return disproven(read_records(folder), partial(read_raw, folder), architecture, "depth", node_infos(RACK))
 
 
 @pytest.mark.parametrize(("clients", "points"), [(1, ()), (2, (1,)), (4, (1, 2)), (5, (1, 2, 4)), (8, (1, 2, 4))])
@@ -69,7 +52,7 @@ def test_the_points_are_powers_of_two_below_the_number_of_clients(clients: int, 
 
 
 def test_every_point_has_its_sum_and_names_the_slowest_client(tmp_path: Path) -> None:
-    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE, change=slow).answer)
+    measurements = BENCH.measure(tmp_path, StorageNodes(ARCHITECTURE, change=slow).answer)
     sums = of_rack(measurements)
     assert sorted(sums) == [1, 2, 4, 5]
     for count, measurement in sums.items():
@@ -82,19 +65,19 @@ def test_every_point_has_its_sum_and_names_the_slowest_client(tmp_path: Path) ->
     nodes = [m for m in measurements if m.metric == "storage.read_bandwidth" and m.scope is Scope.NODE]
     assert [m.members for m in nodes] == [(name,) for name in CLIENTS]
     assert not any("clients" in m.labels for m in nodes)
-    assert faults(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_random_reads_of_larger_blocks_have_a_bandwidth(tmp_path: Path) -> None:
-    sums = of_rack(measure(tmp_path, StorageNodes(ARCHITECTURE).answer), "storage.random_read_bandwidth")
+    sums = of_rack(BENCH.measure(tmp_path, StorageNodes(ARCHITECTURE).answer), "storage.random_read_bandwidth")
     assert sums[5].labels == {"storage": "nfs-tcp", "block_bytes": "131072"}
     assert sums[5].samples[0] == pytest.approx(5 * 4.0, rel=0.05)
-    other = with_profile(LARGE.model_copy(update={"iodepth": 8}))
-    assert set(faults(tmp_path, other).values()) == {"iodepth: the profile asks for 8, the run had 4"}
+    other = with_random_reads(LARGE.model_copy(update={"iodepth": 8}))
+    assert set(other.faults(tmp_path).values()) == {"iodepth: the profile asks for 8, the run had 4"}
 
 
 def test_a_sum_over_fewer_clients_does_not_stand_for_more(tmp_path: Path) -> None:
-    sums = of_rack(measure(tmp_path, StorageNodes(ARCHITECTURE).answer))
+    sums = of_rack(BENCH.measure(tmp_path, StorageNodes(ARCHITECTURE).answer))
     index = Index(sums.values())
     every = index.find("storage.read_bandwidth", Scope.RACK, CLIENTS, frozenset({("storage", "nfs-tcp")}))
     assert isinstance(every, Answer)
@@ -116,7 +99,7 @@ def test_a_point_that_fails_leaves_the_others(tmp_path: Path) -> None:
             return reply(node, command, "Killed\n", rc=137, err="Killed")
         return nodes.answer(node, command)
 
-    sums = of_rack(measure(tmp_path, answer))
+    sums = of_rack(BENCH.measure(tmp_path, answer))
     assert not sums[1].samples
     assert "killed" in (sums[1].reason or "")
     every = Index(sums.values()).find("storage.read_bandwidth", Scope.RACK, CLIENTS, frozenset())
@@ -125,7 +108,7 @@ def test_a_point_that_fails_leaves_the_others(tmp_path: Path) -> None:
 
 
 def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path) -> None:
-    measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
+    BENCH.measure(tmp_path, StorageNodes(ARCHITECTURE).answer)
     records = read_records(tmp_path)
     (at,) = [
         number
@@ -135,8 +118,9 @@ def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path
     body = {**records[at].body, "labels": {**records[at].body["labels"], "clients": "5"}}
     bodies = [(record.kind, record.body) for record in records]
     edited = chained([*bodies[:at], (bodies[at][0], body), *bodies[at + 1 :]])
-    why = disproven(edited, partial(read_raw, tmp_path), ARCHITECTURE, "depth", node_infos(RACK))
-    assert list(why.values()) == ["its outputs do not give it: fio: expected 5 clients, actual 4"]
+    assert list(BENCH.faults(tmp_path, edited).values()) == [
+        "its outputs do not give it: fio: expected 5 clients, actual 4"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -152,15 +136,12 @@ def test_a_profile_that_contradicts_itself_is_refused(update: dict[str, object],
         StorageProfile.model_validate({"jobs": {"read": JOB}, **update})
 
 
-SHARED = Profile(storage=StorageProfile(jobs={}, storages=("local", "nfs-tcp"), shared_file=JOB))
-OF_ONE = virtual_rack().model_copy(update={"profiles": {"depth": SHARED}})
+SHARED = of_storage(5, storages=("local", "nfs-tcp"), shared_file=JOB)
+OF_ONE = SHARED.architecture
 
 
 def shared(folder: Path, answer: Replies) -> dict[str, Measurement]:
-    with scripted(folder, answer, RACK, OF_ONE) as session:
-        run_steps(session, plan_steps(OF_ONE, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {m.subject: m for m in map(Measurement.model_validate, bodies)}
+    return {m.subject: m for m in SHARED.measure(folder, answer)}
 
 
 def test_all_clients_read_the_file_of_the_first(tmp_path: Path) -> None:
@@ -170,11 +151,10 @@ def test_all_clients_read_the_file_of_the_first(tmp_path: Path) -> None:
     assert rack.metric == "storage.shared_file_read_bandwidth"
     assert rack.samples[0] == pytest.approx(5 * 60.0, rel=0.01)
     assert rack.companions["dataset_bytes"] == (JOB.file_bytes,)
-    runs = [r.body["command"] for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
-    (launch,) = [command for command in runs if "[nfs-tcp-shared]" in command]
+    (launch,) = [command for command in commands(tmp_path) if "[nfs-tcp-shared]" in command]
     assert launch.count("/mnt/nfs-tcp/rackproof-bench/gpu-01") == 5
     assert "/mnt/nfs-tcp/rackproof-bench/gpu-02" not in launch
-    assert faults(tmp_path, OF_ONE) == {}
+    assert SHARED.faults(tmp_path) == {}
 
 
 def test_clients_that_read_their_own_files_did_not_share_one(tmp_path: Path) -> None:
@@ -189,9 +169,7 @@ def test_clients_that_read_their_own_files_did_not_share_one(tmp_path: Path) -> 
                 command = before.replace("rackproof-bench/gpu-01", f"rackproof-bench/{name}") + mark + after
             answers.append(nodes.answer(node, command) or reply(node, command))
     read = read_storage(answers, OF_ONE)
-    place = Measurement.model_validate(
-        next(r.body for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT and r.body["scope"] == "rack")
-    )
+    place = next(m for m in measurements(tmp_path) if m.scope is Scope.RACK)
     with pytest.raises(ParseError, match="expected one file for all clients, actual several"):
         read(place)
 

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackproof.bench.plan import plan_steps
 from rackproof.bench.relay import socket_of
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
-from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, StorageProfile
-from rackproof.core.evidence import Kind, Measurement, Record
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.benchmarked import Bench
+from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
 
 ARCHITECTURE = virtual_rack()
-STEPS = plan_steps(ARCHITECTURE, "lab", lab_rack())
+BENCH = Bench(ARCHITECTURE, lab_rack(), "lab")
+STEPS = {step.id: step for step in BENCH.steps()}
 
 
-def step(name: str) -> Step:
-    (planned,) = [s for s in STEPS if s.id == name]
-    return planned
-
-
-def measure(
-    folder: Path, nodes: StorageNodes, *names: str, steps: list[Step] | None = None, say: Callable[[str], None] = str
-) -> list[Measurement]:
-    with scripted(folder, nodes.answer) as session:
-        run_steps(session, steps or [step(name) for name in names], set(), say)
-    return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+def measure(folder: Path, nodes: StorageNodes, *names: str) -> list[Measurement]:
+    return BENCH.measure(folder, nodes.answer, [STEPS[name] for name in names])
 
 
 def commands(folder: Path) -> list[dict[str, Any]]:
@@ -50,11 +38,6 @@ def commands(folder: Path) -> list[dict[str, Any]]:
 
 def wrote(command: str) -> bool:
     return "-layout]" in command
-
-
-def proofs(folder: Path, records: list[Record] | None = None) -> dict[int, str]:
-    nodes = node_infos(lab_rack())
-    return disproven(records or read_records(folder), partial(read_raw, folder), ARCHITECTURE, "lab", nodes)
 
 
 def reported(**options: str) -> Callable[[Document], None]:
@@ -93,6 +76,11 @@ def smaller_blocks(document: Document) -> None:
 
 def replaced(old: str, new: str) -> Callable[[str], str]:
     return lambda text: text.replace(old, new)
+
+
+def one_connection(text: str) -> str:
+    end = text.index("\n", text.index("xprt:"))
+    return text[:end] + re.sub(r"\n\txprt:.*", "", text[end:])
 
 
 SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
@@ -146,17 +134,8 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
         "after the run: source: expected 10.77.0.11:/srv/nfs, actual 10.77.0.11:/srv/fast",
     ),
     ("another transport", {"mountstats": replaced("xprt:\ttcp", "xprt:\trdma")}, "expected tcp, actual rdma"),
-    ("one connection", {"mountstats": lambda text: _one_connection(text)}, "expected 4, actual 1"),
+    ("one connection", {"mountstats": one_connection}, "expected 4, actual 1"),
 ]
-
-
-def _one_connection(text: str) -> str:
-    kept, seen = [], 0
-    for line in text.splitlines():
-        seen += "xprt:" in line
-        if "xprt:" not in line or seen == 1:
-            kept.append(line)
-    return "\n".join(kept) + "\n"
 
 
 @pytest.mark.parametrize(("fault", "reason"), [case[1:] for case in SOMETHING_ELSE], ids=[c[0] for c in SOMETHING_ELSE])
@@ -172,7 +151,7 @@ def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: 
         assert measurement.samples
         assert measurement.reason is None
         assert measurement.companions["counter_bytes"] == measurement.companions["application_bytes"]
-    assert proofs(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["storage/nfs-tcp/write", "container/nfs-tcp/read"])
@@ -194,23 +173,15 @@ def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: P
     asked = [command["command"] for command in commands(tmp_path)]
     (layout,) = [number for number, command in enumerate(asked) if wrote(command)]
     assert layout < min(number for number, command in enumerate(asked) if "drop_caches" in command)
-    for option in (
-        "rw=write",
-        "iodepth=4",
-        "fallocate=none",
-        "refill_buffers=1",
-        "randrepeat=0",
-        "end_fsync=1",
-        "size=33554432",
-    ):
-        assert option in asked[layout]
+    options = "rw=write iodepth=4 fallocate=none refill_buffers=1 randrepeat=0 end_fsync=1 size=33554432"
+    assert [option for option in options.split() if option not in asked[layout]] == []
     assert "time_based" not in asked[layout]
     folder = "set -- /mnt/nfs-tcp/rackproof-bench/gpu-01\n"
     assert any(folder in command and '-name "$stem.*" -delete' in command for command in asked[:layout])
     measured = [command for command in asked if "fio --eta" in command and not wrote(command)]
     assert len(measured) == 3
     assert all("fallocate=none" in command for command in measured)
-    assert proofs(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 def test_a_profile_that_only_reads_writes_its_files_first(tmp_path: Path) -> None:
@@ -218,7 +189,7 @@ def test_a_profile_that_only_reads_writes_its_files_first(tmp_path: Path) -> Non
     small = FioJob(rw="randread", block_bytes=4096, file_bytes=8192, numjobs=8, runtime_s=5)
     profile = StorageProfile(jobs={"read": job, "randread": small}, storages=("nfs-tcp",))
     planned = storage.plan(ARCHITECTURE, profile, lab_rack())
-    assert all(m.samples for m in measure(tmp_path, StorageNodes(ARCHITECTURE), steps=planned))
+    assert all(m.samples for m in BENCH.measure(tmp_path, StorageNodes(ARCHITECTURE).answer, planned))
     (layout,) = [c for c in commands(tmp_path) if wrote(c["command"])]
     assert "size=3145728" in layout["command"]  # whole blocks
     assert "numjobs=8" in layout["command"]
@@ -246,7 +217,7 @@ def test_files_that_were_not_written_in_this_run_are_not_measured(tmp_path: Path
     measure(tmp_path, StorageNodes(ARCHITECTURE), "storage/nfs-tcp/write", "storage/nfs-tcp/read")
     bodies = [(r.kind, r.body) for r in read_records(tmp_path)]
     without = [(kind, body) for kind, body in bodies if not (kind is Kind.COMMAND and wrote(body["command"]))]
-    faults = proofs(tmp_path, chained(without))
+    faults = BENCH.faults(tmp_path, chained(without))
     assert len(faults) == sum(kind is Kind.MEASUREMENT for kind, _ in without)
     assert all("nothing wrote its files before" in fault for fault in faults.values())
 
@@ -256,7 +227,7 @@ def test_a_number_that_names_another_reader_is_invalid(tmp_path: Path) -> None:
     bodies = [
         (r.kind, r.body | ({"reader": "fio"} if r.kind is Kind.MEASUREMENT else {})) for r in read_records(tmp_path)
     ]
-    faults = proofs(tmp_path, chained(bodies))
+    faults = BENCH.faults(tmp_path, chained(bodies))
     assert set(faults.values()) == {"its reader is 'fio', expected fio-proven"}
 
 
@@ -286,7 +257,7 @@ def test_unknown_text_before_the_document_is_kept_and_shown(tmp_path: Path) -> N
     nodes = StorageNodes(ARCHITECTURE, before="<gpu-01> fio: clock is unstable\nnew warning\n")
     (first, *_) = measure(tmp_path, nodes, "storage/nfs-tcp/read")
     assert first.conditions["fio_said"] == ["gpu-01: clock is unstable", "new warning"]
-    assert proofs(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -334,13 +305,9 @@ def test_a_server_that_did_not_drop_its_cache_is_not_called_cold(tmp_path: Path)
     def answer(node: str, command: str) -> CommandResult | None:
         return reply(node, command, rc=1) if node == "storage-01" else nodes.answer(node, command)
 
-    with scripted(tmp_path, answer) as session:
-        run_steps(session, [step("storage/nfs-tcp/read")], set(), str)
-    (first, *_) = [r.body for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT]
-    assert (first["conditions"]["cache"], first["conditions"]["server_cache"]) == (
-        "cold on clients, unknown on servers",
-        "unknown",
-    )
+    (first, *_) = BENCH.measure(tmp_path, answer, [STEPS["storage/nfs-tcp/read"]])
+    assert first.conditions["cache"] == "cold on clients, unknown on servers"
+    assert first.conditions["server_cache"] == "unknown"
 
 
 def test_a_failed_client_does_not_cost_the_others_theirs(tmp_path: Path) -> None:
@@ -355,7 +322,7 @@ def test_a_failed_client_does_not_cost_the_others_theirs(tmp_path: Path) -> None
     made = {m.members: m for m in measure(tmp_path, nodes, "storage/nfs-tcp/read")}
     assert made[("gpu-01",)].samples
     assert made[("gpu-02",)].reason == "gpu-02: fio error 5"
-    assert proofs(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 CONTAINER = "container/nfs-tcp/read"
@@ -370,7 +337,7 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
     own = (command for command in asked if "fio --output" in command or ": storage-state" in command)
     kinds = [next(word for word in words if word in command) for command in own]
     assert kinds == ["state after", "rackproof-layout", "state before", "fio", "rackproof-container", "state after"]
-    assert proofs(tmp_path) == {}
+    assert BENCH.faults(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
