@@ -64,13 +64,8 @@ class Raw(dict[str, bytes]):
 
 def architecture() -> Architecture:
     def storage(class_: str, fstype: str, mountpoint: str, transport: str | None = None) -> dict[str, Any]:
-        return {
-            "class": class_,
-            "fstype": fstype,
-            "mountpoint": mountpoint,
-            "transport": transport,
-            "source": "/srv/export",
-        }
+        common = {"mountpoint": mountpoint, "transport": transport, "source": "/srv/export"}
+        return {"class": class_, "fstype": fstype, **common}
 
     return Architecture.model_validate(
         {
@@ -124,63 +119,35 @@ def run_info(nodes: Iterable[NodeInfo] | None = None) -> RunInfo:
 
 CHECKS = (
     # id, items, protects, hint, reads, command
-    (
-        "base.sysctl",
-        ("net.core.rmem_max", "net.core.wmem_max", "vm.swappiness"),
-        "TCP buffers that are too small cap one NFS stream far below line rate",
-        "Run the deploy again; if it comes back, look for another file under /etc/sysctl.d",
-        "system.sysctl",
-        "sysctl -n {item}",
-    ),
-    (
-        "base.time_offset",
-        ("",),
-        "Logs of several nodes cannot be put in order, Ceph refuses monitors",
-        "chronyc sources -v; is UDP 123 open between the nodes?",
-        "system.time.max_offset_ms",
-        "chronyc -c tracking",
-    ),
-    (
-        "fabric.mtu",
-        ("",),
-        "One port at 1500 stalls large messages of every collective that it takes part in",
-        "ip link show fabric0; does the switch port agree?",
-        "fabric.mtu",
-        "cat /sys/class/net/fabric0/mtu",
-    ),
-    (
-        "fabric.rdma_active",
-        ("",),
-        "NFS over RDMA falls back to TCP or does not mount",
-        "rdma link show; is the rdma_rxe module loaded?",
-        "fabric.kind",
-        "rdma -j link show",
-    ),
-    (
-        "storage.mounted",
-        ("scratch", "nfs-tcp", "nfs-rdma", "cephfs"),
-        "Jobs read from the wrong place, or write to the root disk until it is full",
-        "findmnt {item}; systemctl status of the mount unit",
-        "storage",
-        "findmnt -J {item}",
-    ),
-    (
-        "gpu.count",
-        ("",),
-        "A job that asks for eight GPUs waits forever",
-        "nvidia-smi -L; dmesg | grep -i nvrm",
-        "gpu.count",
-        "nvidia-smi -L",
-    ),
-    (
-        "tools.present",
-        ("fio", "ib_write_bw"),
-        "The next acceptance test has no number",
-        "Install the package that the architecture names",
-        "tools.programs",
-        "command -v {item}",
-    ),
-)
+    ("base.sysctl", ("net.core.rmem_max", "net.core.wmem_max", "vm.swappiness"),
+     "TCP buffers that are too small cap one NFS stream far below line rate",
+     "Run the deploy again; if it comes back, look for another file under /etc/sysctl.d",
+     "system.sysctl", "sysctl -n {item}"),
+    ("base.time_offset", ("",),
+     "Logs of several nodes cannot be put in order, Ceph refuses monitors",
+     "chronyc sources -v; is UDP 123 open between the nodes?",
+     "system.time.max_offset_ms", "chronyc -c tracking"),
+    ("fabric.mtu", ("",),
+     "One port at 1500 stalls large messages of every collective that it takes part in",
+     "ip link show fabric0; does the switch port agree?",
+     "fabric.mtu", "cat /sys/class/net/fabric0/mtu"),
+    ("fabric.rdma_active", ("",),
+     "NFS over RDMA falls back to TCP or does not mount",
+     "rdma link show; is the rdma_rxe module loaded?",
+     "fabric.kind", "rdma -j link show"),
+    ("storage.mounted", ("scratch", "nfs-tcp", "nfs-rdma", "cephfs"),
+     "Jobs read from the wrong place, or write to the root disk until it is full",
+     "findmnt {item}; systemctl status of the mount unit",
+     "storage", "findmnt -J {item}"),
+    ("gpu.count", ("",),
+     "A job that asks for eight GPUs waits forever",
+     "nvidia-smi -L; dmesg | grep -i nvrm",
+     "gpu.count", "nvidia-smi -L"),
+    ("tools.present", ("fio", "ib_write_bw"),
+     "The next acceptance test has no number",
+     "Install the package that the architecture names",
+     "tools.programs", "command -v {item}"),
+)  # fmt: skip
 
 
 def check_results(raw: Raw) -> list[CheckResult]:
@@ -196,14 +163,9 @@ def check_results(raw: Raw) -> list[CheckResult]:
                 if (check, node, item) == ("base.sysctl", "gpu-02", "vm.swappiness"):
                     outcome, message, stdout = CheckOutcome.FAILED, "expected 1 actual 60", "60\n"
                 if (check, node) == ("base.time_offset", "gpu-02"):
-                    outcome, message, stdout, rc = (
-                        CheckOutcome.UNMEASURED,
-                        "chronyc: 506 Cannot talk to daemon",
-                        "",
-                        1,
-                    )
-                    stderr = b"\x1b[31m506 Cannot talk to daemon\x1b[0m\n"
-                if (check, node) == ("gpu.count", "gpu-01") or (check, node) == ("gpu.count", "gpu-02"):
+                    outcome, message = CheckOutcome.UNMEASURED, "chronyc: 506 Cannot talk to daemon"
+                    stdout, rc, stderr = "", 1, b"\x1b[31m506 Cannot talk to daemon\x1b[0m\n"
+                if check == "gpu.count":
                     stdout = "".join(f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-{i:08x})\n" for i in range(8))
                 sha = raw.add(node, text, stdout, rc, stderr)
                 results.append(
@@ -421,53 +383,42 @@ def _spread(samples: tuple[float, ...]) -> float | None:
     return 100 * stdev(samples) / mean(samples) if len(samples) > 1 else None
 
 
+def _criterion(m: Measurement, identifier: str, **fields: Any) -> Verdict:
+    common = {"kind": "criterion", "required": True, "statistic": "median", "source": "kit"}
+    own = {"subject": subject_of(m.scope, m.members), "metric": m.metric, "labels": m.labels, "raw": m.raw}
+    return Verdict(id=identifier, **{**common, **own, "samples": m.samples, **fields})
+
+
 def _absolute(m: Measurement, identifier: str, bar: float, required: bool = True) -> Verdict:
     value = median(m.samples)
     gap = 100 * (value - bar) / bar
-    status = Status.PASS if gap >= 5 else Status.WARN if gap >= 0 else Status.FAIL
-    return Verdict(
-        id=identifier,
-        kind="criterion",
+    return _criterion(
+        m,
+        identifier,
         title=f"{_spoken(m)} of {m.labels.get('storage', 'the fabric')}",
-        subject=subject_of(m.scope, m.members),
-        status=status,
+        status=Status.PASS if gap >= 5 else Status.WARN if gap >= 0 else Status.FAIL,
         required=required,
         message=f"expected ≥ {bar:g} {m.unit} actual {value:.4g} {m.unit}",
-        metric=m.metric,
-        labels=m.labels,
         value=value,
         unit=m.unit,
         bar=f"≥ {bar:g} {m.unit}",
         bar_value=bar,
         distance_pct=gap,
-        samples=m.samples,
         cv_pct=_spread(m.samples),
-        statistic="median",
-        source="kit",
         reason="Half of what an emulated rack gives on a small machine: slower means misconfigured",
         hint="Look at the host first: is something else running?",
-        raw=m.raw,
     )
 
 
 def _share(m: Measurement, identifier: str, ceiling: float, bar: float) -> Verdict:
     common: dict[str, Any] = {
-        "id": identifier,
-        "kind": "criterion",
         "title": f"{_spoken(m)} of {m.labels['storage']} against the local drive",
-        "subject": subject_of(m.scope, m.members),
-        "required": True,
-        "metric": m.metric,
-        "labels": m.labels,
-        "bar": f"≥ {bar:g} %",
-        "statistic": "median",
-        "source": "kit",
         "reason": "Server and client share one emulated drive model, so the network is what is left to explain a loss",
         "hint": "Compare the link tests of this node; then look at mount options and at the server's threads",
-        "raw": m.raw,
     }
     if not m.samples:
-        return Verdict(**common, status=Status.UNMEASURED, message=m.reason or "")
+        unmeasured = {"status": Status.UNMEASURED, "message": m.reason or "", "bar": f"≥ {bar:g} %"}
+        return _criterion(m, identifier, **common, **unmeasured)
     value = median(m.samples)
     share, spread = 100 * value / ceiling, _spread(m.samples) or 0.0
     # The sample's own bar of 3 % lets one client of NFS over RDMA fail.
@@ -478,11 +429,13 @@ def _share(m: Measurement, identifier: str, ceiling: float, bar: float) -> Verdi
         if status is Status.INVALID
         else f"expected ≥ {limit:g} % actual {share:.3g} %"
     )
-    common["bar"] = f"≥ {limit:g} %"
-    return Verdict(
+    return _criterion(
+        m,
+        identifier,
         **common,
         status=status,
         message=message,
+        bar=f"≥ {limit:g} %",
         value=share,
         unit="percent",
         bar_value=limit,
@@ -491,32 +444,24 @@ def _share(m: Measurement, identifier: str, ceiling: float, bar: float) -> Verdi
         measured=value,
         measured_unit=m.unit,
         distance_pct=100 * (share - limit) / limit,
-        samples=m.samples,
         cv_pct=spread,
     )
 
 
 def _exact(m: Measurement) -> Verdict:
-    return Verdict(
-        id=f"collective-correct[{m.labels['op']},{m.labels['bytes']}]",
-        kind="criterion",
+    return _criterion(
+        m,
+        f"collective-correct[{m.labels['op']},{m.labels['bytes']}]",
         title="Collectives give the right result",
-        subject="rack",
         status=Status.PASS,
-        required=True,
         message="expected = 0 actual 0",
-        metric=m.metric,
-        labels=m.labels,
         value=0.0,
         unit="1",
         bar="= 0",
         bar_value=0.0,
-        samples=m.samples,
         statistic="max",
-        source="kit",
         reason="A fast wrong result is worse than none",
         hint="Run the same operation on fewer nodes until it is right",
-        raw=m.raw,
     )
 
 
