@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import Json, find_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,7 @@ class CephStatus:
 
 def parse_ceph_status(body: str) -> CephStatus:
     """``ceph -s -f json``."""
-    document = find_json("ceph", body, lambda value: isinstance(value, dict) and "health" in value)
-    status = Json("ceph", "", document.value)
+    status = find_object("ceph", body, "health")
     health, osds = status.child("health"), status.child("osdmap")
     listed = health.child("checks") if health.has("checks") else Json("ceph", "", {})
     checks = {code: listed.child(code) for code in listed.values}
@@ -55,6 +54,5 @@ def parse_ceph_status(body: str) -> CephStatus:
 
 def parse_ceph_pool_sizes(output: str) -> dict[str, int]:
     """``ceph osd dump -f json``: number of copies by pool."""
-    document = find_json("ceph", output, lambda value: isinstance(value, dict) and "pools" in value)
-    pools = Json("ceph", "", document.value).children("pools")
+    pools = find_object("ceph", output, "pools").children("pools")
     return {pool.string("pool_name"): pool.integer("size") for pool in pools}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import find_object
 from rackproof.parse.mounts import Mount, parse_mountinfo
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import excerpt, integer, whole_lines
@@ -36,7 +36,7 @@ class Refusal:
 
 def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
     """``docker info`` as JSON, whole or with only the keys that are read here."""
-    document = _document("docker", output, "ServerVersion", "ServerErrors")
+    document = find_object("docker", output, "ServerVersion", "ServerErrors")
     errors = document.values.get("ServerErrors")
     if errors:
         if not isinstance(errors, list) or not all(isinstance(error, str) for error in errors):
@@ -55,8 +55,7 @@ def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
 
 def parse_docker_runtimes(output: str | bytes) -> frozenset[str]:
     """``docker info -f '{{json .Runtimes}}'``: names of the OCI runtimes."""
-    value = find_json("docker", output, lambda value: isinstance(value, dict)).value
-    return frozenset(map(str, value))
+    return frozenset(find_object("docker", output).values)
 
 
 def parse_containerd_runtime(dump: Iterable[str], runtime: str) -> tuple[bool, bool]:
@@ -74,7 +73,7 @@ def parse_containerd_runtime(dump: Iterable[str], runtime: str) -> tuple[bool, b
 
 def parse_podman_info(output: str | bytes) -> Runtime:
     """``podman info`` as JSON, whole or only the keys that are read here. It lists one OCI runtime, the default."""
-    document = _document("podman", output, "host", "store")
+    document = find_object("podman", output, "host", "store")
     host, store = document.child("host"), document.child("store")
     rootless = host.child("security").values.get("rootless")
     if not isinstance(rootless, bool):
@@ -92,7 +91,7 @@ def parse_podman_info(output: str | bytes) -> Runtime:
 
 def parse_crictl_info(output: str | bytes) -> Runtime | Refusal:
     """``crictl info`` of containerd."""
-    document = _document("crictl", output, "status", "config")
+    document = find_object("crictl", output, "status", "config")
     conditions = {c.string("type"): c.values.get("status") for c in document.child("status").children("conditions")}
     if conditions.get("RuntimeReady") is not True:
         if not isinstance(conditions.get("RuntimeReady"), bool):
@@ -145,13 +144,6 @@ def parse_cdi_list(output: str | bytes) -> frozenset[str]:
     if len(names) != announced:
         raise ParseError(tool, f"{announced} devices found, {len(names)} listed")
     return frozenset(names)
-
-
-def _document(tool: str, output: str | bytes, *keys: str) -> Json:
-    def wanted(value: Any) -> bool:
-        return isinstance(value, dict) and any(key in value for key in keys)
-
-    return Json(tool, "", find_json(tool, output, wanted).value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, matched, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, matched, whole_lines
 
 FSCACHE: Final = "cat /proc/fs/fscache/caches"
 _END: Final = "end of descriptors"
@@ -32,9 +32,7 @@ def parse_fscache(output: str) -> tuple[str, ...]:
 
 def parse_cache_daemons(output: str) -> tuple[str, ...]:
     """Output of ``CACHE_DAEMONS``: ``active`` for each daemon that holds a cache."""
-    *lines, last = whole_lines("fscache", output)
-    if last != _END:
-        raise ParseError("fscache", "the answer is cut off")
+    lines = ended_lines("fscache", output, _END)
     for line in lines:
         matched("fscache", r"/proc/\d+/fd/\d+", line, "a descriptor")
     return tuple("active" for _ in lines)

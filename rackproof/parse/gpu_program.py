@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import Json, find_object
 
 TOOL: Final = "GPU program"
 FORMAT: Final = 1
@@ -50,7 +50,7 @@ class GpuRun:
 
 def parse_gpu_run(output: str | bytes) -> GpuRun:
     """Raises ParseError where the line is absent, incomplete or contradicts itself."""
-    document = Json(TOOL, "", find_json(TOOL, output, _is_ours, start=_BEGIN).value)
+    document = find_object(TOOL, output, start=_BEGIN)
     if document.integer("rackproof_gpu") != FORMAT:
         document.refuse("rackproof_gpu", f"is not format {FORMAT}")
     what = document.string("what")
@@ -127,7 +127,3 @@ def _integers(entry: Json, key: str) -> tuple[int, ...]:
         entry.refuse(key, "is not a list of numbers")
     numbers = Json(entry.tool, f"{entry.where}{key}.", {str(index): value for index, value in enumerate(values)})
     return tuple(numbers.integer(name, minimum=1) for name in numbers.values)
-
-
-def _is_ours(value: Any) -> bool:
-    return isinstance(value, dict)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import Json, find_object
 from rackproof.parse.text import excerpt, text_of
 
 _TOOL: Final = "nvidia-imex-ctl"
@@ -38,8 +38,7 @@ class ImexDomain:
 
 def parse_imex(output: str | bytes) -> ImexDomain:
     """``nvidia-imex-ctl -N -j`` (NVIDIA, IMEX guide, IMEX Service Command Service). Raises ParseError."""
-    document = find_json(_TOOL, output, lambda value: isinstance(value, dict) and "nodes" in value)
-    whole = Json(_TOOL, "", document.value)
+    whole = find_object(_TOOL, output, "nodes")
     return ImexDomain(whole.string("status"), tuple(_node(entry) for entry in _entries(whole, "nodes")))
 
 

@@ -129,5 +129,20 @@ def find_json(
     return document
 
 
+def find_object(tool: str, output: str | bytes, *keys: str, start: re.Pattern[str] = LINE_BEGINS_OBJECT) -> Json:
+    """The only JSON object that has one of these keys; any object without keys. Raises ParseError as ``find_json``."""
+
+    def accept(value: Any) -> bool:
+        return isinstance(value, dict) and (not keys or any(key in value for key in keys))
+
+    return Json(tool, "", find_json(tool, output, accept, start=start).value)
+
+
+def find_array(tool: str, output: str | bytes, name: str) -> list[Json]:
+    """Objects of the only JSON array; ``name`` is its name in errors. Raises ParseError."""
+    document = find_json(tool, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
+    return Json(tool, "", {name: document.value}).children(name)
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")

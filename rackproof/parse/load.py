@@ -17,7 +17,7 @@ from rackproof.parse.mounts import Mount, folders_above, parse_proc_mounts, visi
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
 from rackproof.parse.nvme import SmartLog, parse_smart_logs
 from rackproof.parse.sections import sections_of
-from rackproof.parse.text import excerpt, integer, matched, processor_list, real, text_from, whole_lines
+from rackproof.parse.text import excerpt, integer, marked_lines, matched, processor_list, real, text_from, whole_lines
 
 MARK: Final = "rackproof load 1"
 """First line of every answer, and part of the command."""
@@ -44,10 +44,8 @@ _SLOW: Final = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown",
 
 def parse_load_state(output: str | bytes) -> LoadState:
     """Raises ParseError where the answer is incomplete; a single unreadable subject is named in ``unread``."""
-    lines = whole_lines(_TOOL, output)
-    if lines[0] != MARK or lines[-1] != _END:
-        raise ParseError(_TOOL, f"expected a whole answer, it ends with {excerpt(lines[-1])}")
-    state, mounts, kernel, counted, clock, drives, slurm, gpus = sections_of(lines[1:-1], _SECTIONS + 1)[:-1]
+    lines = marked_lines(_TOOL, output, MARK, _END)
+    state, mounts, kernel, counted, clock, drives, slurm, gpus = sections_of(lines, _SECTIONS + 1)[:-1]
     running = [_threads(line) for part in (state, mounts, counted, slurm) for line in part if _RUNNING.fullmatch(line)]
     unread: dict[str, str] = {}
 

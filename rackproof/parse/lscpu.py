@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import find_json
+from rackproof.parse.jsondoc import find_object
 from rackproof.parse.text import integer, processor_list
 
 _TOOL: Final = "lscpu"
@@ -34,7 +34,7 @@ class Processors:
 
 def parse_lscpu(output: str | bytes) -> Processors:
     """``lscpu -J``; fields are a flat list, or nested since util-linux 2.37."""
-    document = find_json(_TOOL, output, lambda value: isinstance(value, dict) and "lscpu" in value).value
+    document = find_object(_TOOL, output, "lscpu").values
     fields: dict[str, str | None] = {}
     for name, data in _fields(document["lscpu"]):
         if name in fields and fields[name] != data and name != "Model name":

@@ -10,7 +10,7 @@ from rackproof.core.programs import Installed, Program
 from rackproof.parse.errors import ParseError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_sha256sum
-from rackproof.parse.text import excerpt, matched, whole_lines
+from rackproof.parse.text import excerpt, marked_lines, matched
 
 MARK: Final = "rackproof programs 1"
 """First line of every answer, and part of the command."""
@@ -22,10 +22,7 @@ _DOCUMENTS: Final = re.compile(r"/usr/share/(?:doc|man|info|locale|lintian|bash-
 
 def parse_programs_found(output: str | bytes) -> Installed:
     """Raises ParseError where the answer is incomplete or unreadable."""
-    lines = whole_lines(_TOOL, output)
-    if lines[0] != MARK or lines[-1] != _END:
-        raise ParseError(_TOOL, f"expected a whole answer, it ends with {excerpt(lines[-1])}")
-    named, sums, owned, verified, _ = sections_of(lines[1:], 5)
+    named, sums, owned, verified, _ = sections_of([*marked_lines(_TOOL, output, MARK, _END), _END], 5)
     paths = dict(_program(line) for line in named)
     known = tuple(dict.fromkeys(path for path in paths.values() if path))
     hashes = parse_sha256sum(list(dict.fromkeys(sums)), known) if known else {}

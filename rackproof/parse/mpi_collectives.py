@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from rackproof.core.collective import OPS, busbw_factor
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import Json, find_object
 
 TOOL: Final = "mpi collectives"
 FORMAT: Final = 1
@@ -49,7 +49,7 @@ class MpiCollectives:
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:
     """Read the engine's line and compare both bandwidths with bytes and time. Raises ParseError where they differ."""
-    document = Json(TOOL, "", find_json(TOOL, output, _is_ours, start=_BEGIN).value)
+    document = find_object(TOOL, output, start=_BEGIN)
     if document.integer("rackproof_collectives") != FORMAT:
         document.refuse("rackproof_collectives", f"is not format {FORMAT}")
     engine = document.string("engine")
@@ -101,7 +101,3 @@ def _samples(entry: Json) -> tuple[float, ...]:
     if not samples or min(samples) <= 0:
         entry.refuse("samples_us", "is empty or has a time of 0")
     return samples
-
-
-def _is_ours(value: Any) -> bool:
-    return isinstance(value, dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import excerpt, marked_lines
 
 MARK: Final = "rackproof mpi 1"
 """First line of every answer, and part of the command."""
@@ -42,12 +42,9 @@ class MpiFound:
 
 def parse_mpi_probe(output: str | bytes) -> MpiFound:
     """Raises ParseError where the answer is incomplete or unreadable."""
-    lines = whole_lines(TOOL, output)
-    if lines[0] != MARK or lines[-1] != _END:
-        raise ParseError(TOOL, f"expected a whole answer, it ends with {excerpt(lines[-1])}")
     launchers: list[Mpirun] = []
     default, library, srun = "", None, ""
-    for line in lines[1:-1]:
+    for line in marked_lines(TOOL, output, MARK, _END):
         word, _, rest = line.partition(" ")
         if word == "default":
             default = rest

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+from rackproof.parse.jsondoc import Json, find_array
 
 TOOL: Final = "ip"
 
@@ -50,8 +50,7 @@ class NetDevice:
 
 def parse_ip(output: str | bytes) -> tuple[NetDevice, ...]:
     """Read either command; devices are in the order of their indices, at least the loopback."""
-    document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
-    entries = Json(TOOL, "", {"devices": document.value}).children("devices")
+    entries = find_array(TOOL, output, "devices")
     devices = tuple(_device(entry) for entry in entries if entry.values)  # ip prints {} for devices that a filter hides
     if not devices:
         raise ParseError(TOOL, "no device listed")

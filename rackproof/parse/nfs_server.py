@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, matched, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_lines
 
 NFSD = (
     "if [ -e /proc/fs/nfsd/threads ]; then cd /proc/fs/nfsd && echo threads $(cat threads) && sed 's/^/port /' portlist"
@@ -70,11 +70,8 @@ class Export:
 
 def parse_exports(output: str) -> tuple[Export, ...]:
     """Output of ``EXPORTS``."""
-    *lines, last = whole_lines("exportfs", output)
-    if last != "end of exports":
-        raise ParseError("exportfs", "the answer is cut off")
     exports = []
-    for line in lines:
+    for line in ended_lines("exportfs", output, "end of exports"):
         match = matched("exportfs", r"(/\S*)\s+(\S+?)\(([^()\s]+)\)", line, "an export")
         exports.append(Export(match[1], match[2], tuple(match[3].split(","))))
     return tuple(exports)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import Json, find_json
+from rackproof.parse.jsondoc import Json, find_object
 from rackproof.parse.text import excerpt, matched, real
 
 TOOL: Final = "nvbandwidth"
@@ -51,8 +51,7 @@ class NvBandwidth:
 
 def parse_nvbandwidth(output: str | bytes) -> NvBandwidth:
     """Raises ParseError without exactly one complete document, with an error in it, or where sums contradict cells."""
-    document = find_json(TOOL, output, lambda value: isinstance(value, dict) and TOOL in value, start=_BEGIN)
-    root = Json(TOOL, "", document.value).child(TOOL)
+    root = find_object(TOOL, output, TOOL, start=_BEGIN).child(TOOL)
     if root.has("error"):
         raise ParseError(TOOL, excerpt(str(root.values["error"]), 140))
     statuses: dict[str, str] = {}

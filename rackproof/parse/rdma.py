@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+from rackproof.parse.jsondoc import find_array
 from rackproof.parse.text import excerpt, integer, last_words, text_of, whole_lines
 
 _LINK: Final = "rdma link"
@@ -70,9 +70,8 @@ def parse_rdma_link(output: str | bytes) -> tuple[RdmaLink, ...]:
 
 
 def _links_of_json(output: str | bytes) -> tuple[RdmaLink, ...]:
-    document = find_json(_LINK, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
     links = []
-    for entry in Json(_LINK, "", {"links": document.value}).children("links"):
+    for entry in find_array(_LINK, output, "links"):
         name, _, port = entry.string("ifname").partition("/")
         links.append(
             RdmaLink(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.jsondoc import LINE_BEGINS_ARRAY, Json, find_json
+from rackproof.parse.jsondoc import find_array
 
 TOOL: Final = "ip"
 MAIN: Final = "main"
@@ -32,7 +32,7 @@ class Route:
 def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
     """Rules by priority. Raises ParseError without rules, which the kernel always has."""
     rules = []
-    for entry in _entries(output):
+    for entry in find_array(TOOL, output, "entries"):
         source = entry.string("src")
         length = entry.values.get("srclen")
         if isinstance(length, int) and source != "all" and length != 32:
@@ -48,10 +48,5 @@ def parse_routes(output: str | bytes) -> tuple[Route, ...]:
     return tuple(
         Route(entry.string("dst"), str(device) if (device := entry.values.get("dev")) else None,
               str(entry.values.get("table", MAIN)))
-        for entry in _entries(output)
+        for entry in find_array(TOOL, output, "entries")
     )  # fmt: skip
-
-
-def _entries(output: str | bytes) -> list[Json]:
-    document = find_json(TOOL, output, lambda value: isinstance(value, list), start=LINE_BEGINS_ARRAY)
-    return Json(TOOL, "", {"entries": document.value}).children("entries")

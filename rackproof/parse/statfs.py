@@ -10,7 +10,7 @@ from typing import Final
 
 from rackproof.parse.answer import Answer
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, integer, whole_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,8 @@ def latency_command(mountpoint: str, timeout_s: float) -> str:
 
 def parse_latency_ms(output: str) -> float | None:
     """Output of ``latency_command``: median minus the shortest process start-up, in ms; None when a call failed."""
-    *lines, last = whole_lines("stat", output)
-    if last != _END:
-        raise ParseError("stat", "the answer is cut off")
     starts, takes = [], []
-    for line in lines:
+    for line in ended_lines("stat", output, _END):
         words = line.split(" ")
         if len(words) != 4:
             raise ParseError("stat", f"expected times, got {excerpt(line)}")
@@ -81,11 +78,8 @@ END_OF_MOUNTS = "end of mounts"
 
 
 def parse_statfs_answers(output: str, points: tuple[str, ...]) -> dict[str, Answer]:
-    *lines, last = whole_lines("stat", output)
-    if last != END_OF_MOUNTS:
-        raise ParseError("stat", "the answer is cut off")
     answers = {}
-    for line in lines:
+    for line in ended_lines("stat", output, END_OF_MOUNTS):
         match = re.fullmatch(r"(/.*?) status (\d{1,3}) ?(.*)", line)
         if match is None or match[1] not in points:
             raise ParseError("stat", f"unexpected line {excerpt(line)}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import ended_lines, excerpt, whole_lines
 
 
 def parse_systemctl_show(output: str | bytes) -> tuple[dict[str, str], ...]:
@@ -53,9 +53,7 @@ def parse_at_boot(output: str, mountpoints: Sequence[str]) -> tuple[str, ...]:
 
     ``systemctl is-enabled`` prints ``disabled`` and fails, so that ``no`` may follow.
     """
-    *lines, last = whole_lines("systemctl", output)
-    if last != _BOOT_END or not lines:
-        raise ParseError("systemctl", "the answer is cut off")
+    lines = ended_lines("systemctl", output, _BOOT_END) or [""]
     units = lines[0].split()
     if len(units) != len(mountpoints) or not all(unit.endswith(".mount") for unit in units):
         raise ParseError("systemctl", f"expected mount units, got {excerpt(lines[0])}")

@@ -55,6 +55,14 @@ def ended_lines(tool: str, output: str | bytes, end: str) -> list[str]:
     return lines
 
 
+def marked_lines(tool: str, output: str | bytes, mark: str, end: str) -> list[str]:
+    """Lines between the first one and the last one, which mark a whole answer of the kit's own script."""
+    lines = whole_lines(tool, output)
+    if lines[0] != mark or lines[-1] != end:
+        raise ParseError(tool, f"expected a whole answer, it ends with {excerpt(lines[-1])}")
+    return lines[1:-1]
+
+
 def matched(tool: str, pattern: str | re.Pattern[str], text: str, what: str) -> re.Match[str]:
     """The match of the whole text. Raises ParseError, ``expected WHAT``, without one."""
     match = re.fullmatch(pattern, text)
