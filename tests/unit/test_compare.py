@@ -21,14 +21,11 @@ from rackproof.core.noise import ONE_SAMPLE_PCT, THRESHOLD_PCT, noise_between
 from rackproof.core.status import Status
 from rackproof.errors import RunError
 from rackproof.report.comparison import lines, show, to_json
-from tests.unit.judging import GPU, NODES, architecture, check, criterion, measurement, run_info, whole
+from tests.unit.judging import GPU, NODES, architecture, bar, check, criterion, measurement, run_info, whole
 
 READ = criterion(id="nfs.read")
 LATENCY = criterion(
-    id="nfs.latency",
-    metric="storage.random_read_latency",
-    severity="advisory",
-    **{"pass": {"op": "le", "value": 900, "unit": "us"}},
+    id="nfs.latency", metric="storage.random_read_latency", severity="advisory", bar=bar("le", 900, "us")
 )
 ARCH = architecture(READ, LATENCY)
 LATENCIES: dict[str, Any] = {"metric": "storage.random_read_latency"}

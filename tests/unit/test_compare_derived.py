@@ -10,13 +10,13 @@ from rackproof.core.compare import compare
 from rackproof.core.comparison import Change, Comparison
 from rackproof.core.derived import UNKNOWN_NOISE
 from rackproof.report.comparison import lines
-from tests.unit.judging import GPU, architecture, criterion, measurement
+from tests.unit.judging import GPU, architecture, bar, criterion, measurement
 from tests.unit.test_compare import reads, records, text_of
 
 
 def fairness(**fields: Any) -> Any:
     bar = {"op": "ge", "value": 80, "unit": "percent"}
-    return criterion(id="local.fairness", reduce="min_over_median", **{"pass": bar}, **fields)
+    return criterion(id="local.fairness", reduce="min_over_median", bar=bar, **fields)
 
 
 def of_two(entry: Any, one: tuple[float, float], other: tuple[float, float]) -> Comparison:
@@ -49,14 +49,14 @@ def test_one_slow_node_is_less_fair() -> None:
 
 def test_a_small_spread_that_grows_a_little_is_the_same() -> None:
     bar = {"op": "le", "value": 20, "unit": "percent"}
-    spread = criterion(id="local.spread", reduce="spread_over_median", **{"pass": bar})
+    spread = criterion(id="local.spread", reduce="spread_over_median", bar=bar)
     assert of_two(spread, (100.0, 101.0), (100.0, 104.0)).values[0].change is Change.SAME
     assert of_two(spread, (100.0, 101.0), (100.0, 140.0)).values[0].change is Change.WORSE
 
 
 def test_a_share_is_compared_as_a_share_with_the_scatter_of_its_samples() -> None:
     link = {"metric": "link.tcp_bandwidth", "where": {"rail": "0"}, "scope": "pair", "reduce": "median"}
-    share = criterion(id="nfs.share", **{"pass": {"op": "ge", "value": 10, "unit": "percent", "of": link}})
+    share = criterion(id="nfs.share", bar=bar("ge", 10, "percent", of=link))
 
     def side(read: float, wire: float) -> list[Any]:
         numbers = [reads(read, read, node=node) for node in GPU]

@@ -30,7 +30,7 @@ RANGE = {"op": "range", "low": 1, "high": 9, "unit": "GB/s"}
 
 @pytest.mark.parametrize("value", [0.25, 12.5, 24.9, 25.0])
 def test_a_bar_between_one_percent_and_the_link_is_plausible(value: float) -> None:
-    assert wrong(criterion(ceiling={"link": "port"}, **{"pass": bar(value)})) == []
+    assert wrong(criterion(ceiling={"link": "port"}, bar=bar(value))) == []
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_bar_between_one_percent_and_the_link_is_plausible(value: float) -> No
     ],
 )
 def test_an_implausible_bar_is_refused_with_the_arithmetic(made: dict[str, Any], message: str) -> None:
-    complaints = wrong(criterion(ceiling={"link": "port"}, **{"pass": made}))
+    complaints = wrong(criterion(ceiling={"link": "port"}, bar=made))
     assert len(complaints) == 1
     assert message in complaints[0]
 
@@ -52,17 +52,13 @@ def test_an_implausible_bar_is_refused_with_the_arithmetic(made: dict[str, Any],
 def test_every_level_must_be_possible() -> None:
     levels = {"op": "ge", "unit": "GB/s", "levels": {"good": 4, "best": 40}}
     assert any(
-        "levels.best: 40 GB/s" in text
-        for text in wrong(criterion(ceiling={"link": "port"}, **{"pass": levels}), level="good")
+        "levels.best: 40 GB/s" in text for text in wrong(criterion(ceiling={"link": "port"}, bar=levels), level="good")
     )
 
 
 def test_more_than_one_link_and_a_reason() -> None:
-    assert (
-        wrong(criterion(ceiling={"link": "port", "times": 1.5, "because": "Half is sent once."}, **{"pass": bar(30)}))
-        == []
-    )
-    made = architecture(criterion(ceiling={"link": "port", "times": 1.5}, **{"pass": bar(30)}), links=LINKS)
+    assert wrong(criterion(ceiling={"link": "port", "times": 1.5, "because": "Half is sent once."}, bar=bar(30))) == []
+    made = architecture(criterion(ceiling={"link": "port", "times": 1.5}, bar=bar(30)), links=LINKS)
     ceiling = ceiling_of(made, made.criteria[0])
     assert ceiling is not None
     assert (ceiling.value, ceiling.unit) == (37500, "MB/s")
@@ -71,12 +67,12 @@ def test_more_than_one_link_and_a_reason() -> None:
 
 @pytest.mark.parametrize(("share", "fine"), [(1, True), (96, True), (100, True), (101, False), (0.5, False)])
 def test_a_share_of_a_link(share: float, fine: bool) -> None:
-    complaints = wrong(criterion(**{"pass": bar(share, "percent", of={"link": "port"})}))
+    complaints = wrong(criterion(bar=bar(share, "percent", of={"link": "port"})))
     assert (complaints == []) is fine, complaints
 
 
 def test_the_fabric_bounds_what_is_measured_between_nodes() -> None:
-    link = criterion(metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", **{"pass": bar(120, "Gb/s")})
+    link = criterion(metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", bar=bar(120, "Gb/s"))
     fabric = {"kind": "roce", "mtu": 9000, "line_rate_gbps": 100}
     assert any("fabric.line_rate_gbps: 100 Gb/s" in text for text in wrong(link, fabric=fabric))
     assert wrong(link, fabric=fabric | {"line_rate_gbps": 200}) == []
@@ -84,7 +80,7 @@ def test_the_fabric_bounds_what_is_measured_between_nodes() -> None:
 
 def test_an_unpublished_rate_bounds_nothing() -> None:
     unknown = {**PORT, "each": {"value": None, "unit": "Gb/s", "source": "us", "note": "not in the data sheet"}}
-    assert wrong(criterion(ceiling={"link": "port"}, **{"pass": bar(5000)}), links={"port": unknown}) == []
+    assert wrong(criterion(ceiling={"link": "port"}, bar=bar(5000)), links={"port": unknown}) == []
     assert carried(Architecture.model_validate(document(links={"port": unknown})).links["port"], 1, "MB/s") is None
 
 
@@ -105,7 +101,7 @@ def test_a_figure_needs_a_unit_a_value_or_a_note_and_a_source(change: dict[str, 
 
 def test_a_link_of_another_kind_or_none_is_no_ceiling() -> None:
     assert any("unknown link 'prot'" in text for text in wrong(criterion(ceiling={"link": "prot"})))
-    iops = criterion(metric="storage.random_read_iops", ceiling={"link": "port"}, **{"pass": bar(5, "kIOPS")})
+    iops = criterion(metric="storage.random_read_iops", ceiling={"link": "port"}, bar=bar(5, "kIOPS"))
     assert any("storage.random_read_iops is in 1/s, the link in Gb/s" in text for text in wrong(iops))
 
 
@@ -126,14 +122,14 @@ class TestBarsThatCannotBeMissed:
         ],
     )
     def test_an_alternative_is_bounded_like_the_criterion(self, made: dict[str, Any], message: str) -> None:
-        complaints = wrong(criterion(ceiling={"link": "port"}, any_of=alternative(made), **{"pass": bar(20)}))
+        complaints = wrong(criterion(ceiling={"link": "port"}, any_of=alternative(made), bar=bar(20)))
         assert len(complaints) == 1
         assert complaints[0].startswith(message)
 
     def test_a_plausible_alternative_and_one_of_another_kind(self) -> None:
         other = alternative({"op": "le", "value": 1, "unit": "ms"}, **LATENCY)
         for any_of in (alternative(bar(10)), other):
-            assert wrong(criterion(ceiling={"link": "port"}, any_of=any_of, **{"pass": bar(20)})) == []
+            assert wrong(criterion(ceiling={"link": "port"}, any_of=any_of, bar=bar(20))) == []
 
     @pytest.mark.parametrize(
         ("fields", "message"),
@@ -201,7 +197,7 @@ class TestScatterAndPeers:
         share = {"pass": bar(90, "percent", of=of)}
         assert wrong(criterion(**share)) == [f"criteria.0.pass.of.{self.MESSAGE}"]
         assert wrong(criterion(min_samples=5, **share)) == []
-        assert wrong(criterion(**{"pass": bar(90, "percent", of=of | {"min_samples": 3})})) == []
+        assert wrong(criterion(bar=bar(90, "percent", of=of | {"min_samples": 3}))) == []
 
     OUTLIER: ClassVar = {
         **{key: value for key, value in criterion(id="odd").items() if key != "pass"},
@@ -296,25 +292,23 @@ class TestLevelsAndAlternatives:
     LEVELS: ClassVar[dict[str, Any]] = {"op": "ge", "unit": "MB/s", "levels": {"good": 10, "best": 40}}
 
     def test_a_level_must_be_chosen_and_known(self) -> None:
-        assert wrong(criterion(**{"pass": self.LEVELS}), level="best") == []
-        assert any("needs a level" in text for text in wrong(criterion(**{"pass": self.LEVELS})))
-        assert any("unknown level 'bad'" in text for text in wrong(criterion(**{"pass": self.LEVELS}), level="bad"))
+        assert wrong(criterion(bar=self.LEVELS), level="best") == []
+        assert any("needs a level" in text for text in wrong(criterion(bar=self.LEVELS)))
+        assert any("unknown level 'bad'" in text for text in wrong(criterion(bar=self.LEVELS), level="bad"))
         assert any("no bar has levels" in text for text in wrong(criterion(), level="best"))
 
     def test_levels_grow_more_demanding(self) -> None:
         falling = self.LEVELS | {"levels": {"good": 40, "best": 10}}
-        assert any(
-            "expected more demanding than good" in t for t in wrong(criterion(**{"pass": falling}), level="best")
-        )
+        assert any("expected more demanding than good" in t for t in wrong(criterion(bar=falling), level="best"))
         both = self.LEVELS | {"value": 3}
-        assert any("levels say what must be reached" in t for t in wrong(criterion(**{"pass": both}), level="best"))
+        assert any("levels say what must be reached" in t for t in wrong(criterion(bar=both), level="best"))
 
     def test_a_percentile_of_the_good_end_is_the_best_of_several_tries(self) -> None:
         assert any("'p99' with 'ge' judges the best" in text for text in wrong(criterion(statistic="p99")))
         assert wrong(criterion(statistic="p1")) == []
         of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each"}
         share = {"op": "ge", "value": 50, "unit": "percent", "of": of | {"statistic": "min"}}
-        assert any("'min' takes a share of the worst" in text for text in wrong(criterion(**{"pass": share})))
+        assert any("'min' takes a share of the worst" in text for text in wrong(criterion(bar=share)))
         assert any("'max' judges the best" in text for text in wrong(curves=[curve(statistic="max")]))
 
     def test_levels_of_an_alternative_need_one_too(self) -> None:

@@ -23,7 +23,7 @@ BAR = {"op": "ge", "value": 10, "unit": "MB/s"}
 
 
 def published(level: str | None = None, **bar: Any) -> Architecture:
-    own = judging.criterion(id="big.read", claim="A1", **{"pass": {"op": "ge", "value": 20, "unit": "GB/s"} | bar})
+    own = judging.criterion(id="big.read", claim="A1", bar={"op": "ge", "value": 20, "unit": "GB/s"} | bar)
     return judging.architecture(own, claims=CLAIMS, **({"level": level} if level else {}))
 
 
@@ -55,7 +55,7 @@ def test_a_bar_that_follows_from_the_published_one() -> None:
         ({"scaled": SCALED | {"value": None}}, {}, "expected a value, as in the bar"),
         ({"pass": BAR | {"tolerance_pct": 5}}, {}, "the tolerance is 5 %: say why it is larger"),
         ({}, {"scale": None}, "the file has no scale"),
-        ({"any_of": [judging.criterion(**{"pass": BAR})]}, {}, "only one bar without alternatives"),
+        ({"any_of": [judging.criterion(bar=BAR)]}, {}, "only one bar without alternatives"),
     ],
 )  # fmt: skip
 def test_a_scaled_criterion_without_its_factors_is_refused(

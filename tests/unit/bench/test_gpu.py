@@ -22,7 +22,7 @@ from rackproof.run import stages
 from tests.unit.false_certificates.edited import certificate, chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
-from tests.unit.judging import GPU, NODES, criterion, document
+from tests.unit.judging import GPU, NODES, bar, criterion, document
 
 PROFILE = {"copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512]}
 STAND_IN = Path(__file__).parents[2] / "data/stand_in_torch"
@@ -52,7 +52,7 @@ class Gpus:
         criteria = [
             criterion(
                 id=metric, metric=metric, where=where, scope="gpu", statistic="max" if op == "eq" else "min",
-                **{"pass": {"op": op, "value": value, "unit": unit}},
+                bar=bar(op, value, unit)
             )
             for metric, (op, value, unit, where) in BARS.items()
         ]  # fmt: skip

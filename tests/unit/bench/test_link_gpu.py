@@ -16,7 +16,7 @@ from rackproof.parse.perftest import GpuMemory, parse_gpu_memory
 from tests.unit.bench.test_bench import LAB, lab_rack, measure, virtual_rack
 from tests.unit.fabric import CUDA, DMABUF, PCI, FabricNodes
 from tests.unit.fakes import reply
-from tests.unit.judging import criterion
+from tests.unit.judging import bar, criterion
 
 METRIC = "link.rdma_write_bandwidth_gpu"
 
@@ -24,7 +24,7 @@ METRIC = "link.rdma_write_bandwidth_gpu"
 def architecture(gpudirect: str | None = None) -> Architecture:
     """The virtual rack with a criterion for GPU memory."""
     made = virtual_rack()
-    entry = criterion(id="gdr", metric=METRIC, scope="nic", **{"pass": {"op": "ge", "value": 0.1, "unit": "Gb/s"}})
+    entry = criterion(id="gdr", metric=METRIC, scope="nic", bar=bar("ge", 0.1, "Gb/s"))
     document = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     asked = Architecture.model_validate(document | {"criteria": [entry], "curves": [], "outliers": []})
     return asked.model_copy(update={"gpu": made.gpu.model_copy(update={"gpudirect": gpudirect})}) if made.gpu else asked

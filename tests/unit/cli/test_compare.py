@@ -16,7 +16,7 @@ from rackproof.core.evidence import Kind, Record
 from rackproof.errors import ArchitectureError, RunError
 from rackproof.evidence.store import EVIDENCE, EvidenceStore
 from tests.unit.false_certificates.edited import Body, copy, edited, example
-from tests.unit.judging import GPU, NODES, check, criterion, document, measurement, run_info, whole
+from tests.unit.judging import GPU, NODES, bar, check, criterion, document, measurement, run_info, whole
 
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
 
@@ -101,9 +101,7 @@ def test_runs_are_found_by_name_path_and_as_latest(reports: Path) -> None:
 
 
 def test_both_are_judged_against_what_the_first_was_made_for(reports: Path) -> None:
-    strict = yaml.safe_dump(
-        document(criterion(**{"pass": {"op": "ge", "value": 100, "unit": "MB/s"}})), sort_keys=False
-    )
+    strict = yaml.safe_dump(document(criterion(bar=bar("ge", 100, "MB/s"))), sort_keys=False)
     record(reports / "a", GOOD)
     record(reports / "b", GOOD, strict)
     result = call("a", "b")

@@ -14,7 +14,7 @@ from rackproof.cli.main import cli
 from rackproof.errors import RackproofError
 from rackproof.evidence.store import EVIDENCE
 from tests.unit.false_certificates.racks import World
-from tests.unit.judging import criterion, document
+from tests.unit.judging import bar, criterion, document
 
 TEXT = yaml.safe_dump(document(criterion(), profiles={"full": {}}), sort_keys=False)
 
@@ -55,7 +55,7 @@ def test_judging_twice_gives_the_same_bytes(here: World) -> None:
 
 def test_a_run_is_judged_against_the_text_that_was_stored_with_it(here: World) -> None:
     record(here)
-    stricter = yaml.safe_dump(document(criterion(**{"pass": {"op": "ge", "value": 90, "unit": "MB/s"}})))
+    stricter = yaml.safe_dump(document(criterion(bar=bar("ge", 90, "MB/s"))))
     (here.folder / "architectures/small.yaml").write_text(stricter)
     result = judge("a")
     assert result.exit_code == 0

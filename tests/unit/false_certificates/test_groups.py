@@ -33,7 +33,7 @@ from tests.unit.false_certificates import racks
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
-from tests.unit.judging import criterion, document, info_of_nodes
+from tests.unit.judging import bar, criterion, document, info_of_nodes
 
 COUNT = 24
 NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]
@@ -494,15 +494,15 @@ def certifying(world: World, monkeypatch: pytest.MonkeyPatch, nodes: GroupNodes)
     rail = {"where": {"rail": ["0", "1"]}, "scope": "pair"}
     criteria = [
         criterion(id="tcp", metric=PAIR, members="gpu",
-                  **{"pass": {"op": "ge", "value": 0.01, "unit": "Gb/s"}}, **rail),
+                  bar=bar("ge", 0.01, "Gb/s"), **rail),
         criterion(id="again", metric="link.tcp_retransmitted", **rail,
-                  **{"pass": {"op": "le", "value": 3, "unit": "percent"}}),
+                  bar=bar("le", 3, "percent")),
         criterion(id="loss", metric="link.loss", members="all", **rail,
-                  **{"pass": {"op": "le", "value": 1, "unit": "percent"}}),
+                  bar=bar("le", 1, "percent")),
         criterion(id="delay", metric="link.round_trip", members="all", **rail,
-                  **{"pass": {"op": "le", "value": 15, "unit": "ms"}}),
+                  bar=bar("le", 15, "ms")),
         criterion(id="groups", metric=METRIC, where={}, members="gpu", scope="node",
-                  **{"pass": {"op": "le", "value": 0, "unit": "1"}}),
+                  bar=bar("le", 0, "1")),
     ]  # fmt: skip
     made = document(
         *criteria,

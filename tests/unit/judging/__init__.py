@@ -34,8 +34,15 @@ GPU = ("gpu-01", "gpu-02")
 NODES = (*GPU, "sto-01")
 
 
-def criterion(**fields: Any) -> dict[str, Any]:
-    """A valid criterion on node reads of the storage ``nfs``, at least 20 MB/s, unless told otherwise."""
+def bar(op: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
+    return {"op": op, "value": value, "unit": unit, **more}
+
+
+def criterion(*, bar: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    """A valid criterion on node reads of the storage ``nfs``, at least 20 MB/s, unless told otherwise.
+
+    ``bar`` is its key ``pass``.
+    """
     return {
         "id": "nfs.read",
         "title": "Reading",
@@ -46,7 +53,7 @@ def criterion(**fields: Any) -> dict[str, Any]:
         "source": "us",
         "reason": "Because it is so.",
         "hint": "Look at it.",
-    } | fields
+    } | fields | ({"pass": bar} if bar else {})
 
 
 def document(*criteria: dict[str, Any], **fields: Any) -> dict[str, Any]:

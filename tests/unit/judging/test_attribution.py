@@ -9,7 +9,7 @@ import pytest
 from rackproof.core.judging.attribution import BETWEEN, UNDETERMINED, attributed
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
-from tests.unit.judging import architecture, criterion, judged, measurement, run_info, verdicts
+from tests.unit.judging import architecture, bar, criterion, judged, measurement, run_info, verdicts
 
 
 def blames(nodes: str, failed: str, unknown: str = "", warned: str = "") -> dict[str, str | None]:
@@ -84,12 +84,7 @@ def test_a_warning_is_good_enough_to_be_known_good() -> None:
 
 def test_the_judge_says_whom_it_blames_and_after_which_test() -> None:
     made = architecture(
-        criterion(
-            metric="link.tcp_bandwidth",
-            where={"rail": 0},
-            scope="pair",
-            **{"pass": {"op": "ge", "value": 5, "unit": "Gb/s"}},
-        )
+        criterion(metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", bar=bar("ge", 5, "Gb/s"))
     )
     names = ("gpu-01", "gpu-02", "gpu-03")
     taken = [

@@ -54,9 +54,7 @@ def test_every_different_condition_is_named() -> None:
 def test_a_number_under_other_conditions_is_invalid_on_either_side_of_the_bar() -> None:
     made = architecture(criterion(conditions={"cache": "cold"}))
     result = judged(
-        made,
-        measurement("gpu-01", 90.0, conditions={"cache": "warm", "runtime_s": 5}),
-        measurement("gpu-02", 1.0),
+        made, measurement("gpu-01", 90.0, conditions={"cache": "warm", "runtime_s": 5}), measurement("gpu-02", 1.0)
     )
     by_subject = verdicts(result)
     assert {v.status for v in by_subject.values()} == {Status.INVALID}

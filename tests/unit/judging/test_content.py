@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rackproof.core.status import Status
-from tests.unit.judging import architecture, criterion, judged, measurement, verdicts
+from tests.unit.judging import architecture, bar, criterion, judged, measurement, verdicts
 
 METRIC = "storage.damaged_places"
-MADE = architecture(criterion(metric=METRIC, scope="node", **{"pass": {"op": "eq", "value": 0, "unit": "1"}}))
+MADE = architecture(criterion(metric=METRIC, scope="node", bar=bar("eq", 0, "1")))
 WHERE = [f"/mnt/nfs/rackproof.0, offset {4096 * n}, written by gpu-02, read by gpu-01" for n in range(4)]
 
 

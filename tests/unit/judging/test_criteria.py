@@ -16,7 +16,7 @@ from rackproof.core.judging.numbers import Number, Numbers, Question
 from rackproof.core.judging.select import Index, NeededConditions, NoNumber
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
-from tests.unit.judging import GPU, NODES, architecture, criterion, judged, measurement, run_info, verdicts
+from tests.unit.judging import GPU, NODES, architecture, bar, criterion, judged, measurement, run_info, verdicts
 
 RACK = Scope.RACK
 SHARE = {
@@ -80,7 +80,7 @@ class TestEveryMember:
                 metric="collective.busbw",
                 where={"op": "all_reduce", "bytes": 1024},
                 scope="rack",
-                **{"pass": {"op": "ge", "value": 1, "unit": "GB/s"}},
+                bar=bar("ge", 1, "GB/s"),
             )
         )
         failed = measurement(GPU, metric="collective.busbw", scope=RACK, op="all_reduce", reason="mpirun: rc 1")
@@ -109,12 +109,7 @@ class TestEveryMember:
 
     def test_every_unordered_pair_has_a_verdict_in_either_direction(self) -> None:
         made = architecture(
-            criterion(
-                metric="link.tcp_bandwidth",
-                where={"rail": 0},
-                scope="pair",
-                **{"pass": {"op": "ge", "value": 1, "unit": "Gb/s"}},
-            )
+            criterion(metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", bar=bar("ge", 1, "Gb/s"))
         )
         result = judged(
             made, link(2.0), link(2.0, pair=("gpu-03", "gpu-01")), run=run_info("gpu-01", "gpu-02", "gpu-03", "sto-01")
@@ -173,9 +168,7 @@ class TestSamples:
         assert verdict.message.startswith("a sample is ")
 
     def test_a_latency_of_nought_was_not_measured_but_a_rate_can_be_nought(self) -> None:
-        latency = architecture(
-            criterion(metric="storage.random_read_latency", **{"pass": {"op": "le", "value": 5, "unit": "ms"}})
-        )
+        latency = architecture(criterion(metric="storage.random_read_latency", bar=bar("le", 5, "ms")))
         result = judged(latency, measurement("gpu-01", 0.0, metric="storage.random_read_latency"))
         assert verdicts(result)["gpu-01"].status is Status.INVALID
         assert statuses(judged(architecture(criterion()), measurement("gpu-01", 0.0)))["gpu-01"] == "FAIL"
@@ -187,7 +180,7 @@ class TestSamples:
                 where={"op": "all_reduce", "bytes": 1024},
                 scope="rack",
                 statistic="max",
-                **{"pass": {"op": "eq", "value": 0, "unit": "1"}},
+                bar=bar("eq", 0, "1"),
             )
         )
 
@@ -237,14 +230,14 @@ class TestSamples:
     @pytest.mark.parametrize(("value", "status"), [(101.9, Status.PASS), (102.1, Status.INVALID)])
     def test_no_share_exceeds_its_whole(self, value: float, status: Status) -> None:
         bar = {"op": "ge", "value": 90, "unit": "percent"}
-        made = architecture(criterion(metric="ingest.cache_hits", where={}, **{"pass": bar}))
+        made = architecture(criterion(metric="ingest.cache_hits", where={}, bar=bar))
         verdict = verdicts(judged(made, measurement("gpu-01", value, metric="ingest.cache_hits")))["gpu-01"]
         assert verdict.status is status
         if status is Status.INVALID:
             assert verdict.message == "a sample is 102 %, which is impossible"
 
     def test_a_warning_says_from_where_on(self) -> None:
-        made = architecture(criterion(**{"pass": {"op": "ge", "value": 20, "warn": 40, "unit": "MB/s"}}))
+        made = architecture(criterion(bar=bar("ge", 20, "MB/s", warn=40)))
         result = judged(made, measurement("gpu-01", 30.0), measurement("gpu-02", 50.0))
         verdict = verdicts(result)["gpu-01"]
         assert verdict.status is Status.WARN
@@ -252,7 +245,7 @@ class TestSamples:
         assert result.outcome is Outcome.CERTIFIED
 
     def test_units_of_evidence_and_bar_may_differ(self) -> None:
-        made = architecture(criterion(**{"pass": {"op": "ge", "value": 0.16, "unit": "Gb/s"}}))
+        made = architecture(criterion(bar=bar("ge", 0.16, "Gb/s")))
         verdict = verdicts(judged(made, measurement("gpu-01", 0.025, unit="GB/s")))["gpu-01"]
         assert (verdict.status, verdict.unit) == (Status.PASS, "Gb/s")
         assert verdict.value == pytest.approx(0.2)
@@ -340,20 +333,13 @@ class TestSeveralMeasurements:
 
     def test_half_an_answer_is_not_taken_for_the_whole(self) -> None:
         """Two rails answer, one of them with a failure: the good rail must not speak for both."""
-        made = architecture(
-            criterion(
-                metric="link.tcp_bandwidth",
-                where={},
-                scope="pair",
-                **{"pass": {"op": "ge", "value": 1, "unit": "Gb/s"}},
-            )
-        )
+        made = architecture(criterion(metric="link.tcp_bandwidth", where={}, scope="pair", bar=bar("ge", 1, "Gb/s")))
         dead = measurement(GPU, metric="link.tcp_bandwidth", rail="1", reason="refused")
         assert verdicts(judged(made, link(9.0), dead))["gpu-01|gpu-02"].status is Status.INVALID
 
 
 class TestShares:
-    MADE = architecture(criterion(scope="rack", **{"pass": SHARE}))
+    MADE = architecture(criterion(scope="rack", bar=SHARE))
 
     def test_a_share_shows_both_numbers(self) -> None:
         verdict = verdicts(judged(self.MADE, measurement(GPU, 84.1, scope=RACK), link(0.944)))["rack"]
@@ -401,7 +387,7 @@ class TestShares:
 
     def test_a_noisy_reference_is_invalid_where_its_scatter_is_limited(self) -> None:
         of = SHARE["of"] | {"max_cv_pct": 10, "min_samples": 2}  # type: ignore[operator]
-        made = architecture(criterion(scope="rack", **{"pass": SHARE | {"of": of}}))
+        made = architecture(criterion(scope="rack", bar=SHARE | {"of": of}))
         taken = measurement(GPU, 84.1, scope=RACK)
         assert verdicts(judged(made, taken, link(0.5, 1.5)))["rack"].status is Status.INVALID
         assert verdicts(judged(self.MADE, taken, link(0.5, 1.5)))["rack"].status is Status.PASS
@@ -415,7 +401,7 @@ class TestShares:
         ],
     )
     def test_a_reference_is_asked_on_the_terms_of_the_criterion(self, rates: tuple[float, ...], status: str) -> None:
-        made = architecture(criterion(scope="rack", warmup=1, min_samples=2, max_cv_pct=10, **{"pass": SHARE}))
+        made = architecture(criterion(scope="rack", warmup=1, min_samples=2, max_cv_pct=10, bar=SHARE))
         taken = measurement(GPU, 84.1, 84.1, 84.1, scope=RACK)
         verdict = verdicts(judged(made, taken, link(*rates)))["rack"]
         assert verdict.status.value == status, verdict.message
@@ -434,7 +420,7 @@ class TestShares:
 
     def asked(self, reference: dict[str, Any], taken: Measurement) -> Number | NoNumber:
         of = Reference.model_validate(SHARE["of"] | reference)  # type: ignore[operator]
-        made = architecture(criterion(scope="rack", **{"pass": SHARE}))
+        made = architecture(criterion(scope="rack", bar=SHARE))
         wanted = NeededConditions(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
         numbers = Numbers(Index([taken], wanted), Members(made, run_info().nodes))
         return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
@@ -469,8 +455,7 @@ class TestShares:
         of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "rack"}
         share = {"op": "ge", "value": 50, "unit": "percent", "of": of}
         made = architecture(
-            criterion(id="a", scope="rack", **{"pass": share}),
-            criterion(id="b", scope="rack", members="all", **{"pass": share}),
+            criterion(id="a", scope="rack", bar=share), criterion(id="b", scope="rack", members="all", bar=share)
         )
         result = judged(
             made,
@@ -493,7 +478,7 @@ class TestShares:
 
     def test_each_member_is_compared_with_its_own_reference(self) -> None:
         of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each"}
-        made = architecture(criterion(**{"pass": {"op": "ge", "value": 0.5, "unit": "ratio", "of": of}}))
+        made = architecture(criterion(bar=bar("ge", 0.5, "ratio", of=of)))
         result = judged(
             made,
             measurement("gpu-01", 40.0),
@@ -530,7 +515,7 @@ class TestReducedMembers:
         assert verdict.status is Status.INVALID
         assert verdict.message == "invalid on gpu-02 (1 of 2): a sample is -1 MB/s, which is impossible"
 
-    FAIR = architecture(criterion(reduce="min_over_median", **{"pass": {"op": "ge", "value": 0.5, "unit": "ratio"}}))
+    FAIR = architecture(criterion(reduce="min_over_median", bar=bar("ge", 0.5, "ratio")))
 
     def test_fairness_names_the_slowest(self) -> None:
         result = judged(
@@ -548,7 +533,7 @@ class TestReducedMembers:
 
     def test_the_spread_names_both_ends(self) -> None:
         bar = {"op": "le", "value": 50, "unit": "percent"}
-        made = architecture(criterion(reduce="spread_over_median", **{"pass": bar}))
+        made = architecture(criterion(reduce="spread_over_median", bar=bar))
         names = ("gpu-01", "gpu-02", "gpu-03")
         taken = [measurement(name, value) for name, value in zip(names, (20.0, 8.0, 24.0), strict=True)]
         verdict = verdicts(judged(made, *taken, run=run_info(*names, "sto-01")))["rack"]
@@ -601,7 +586,7 @@ class TestTheWhole:
         assert not verdicts(judged(architecture(criterion()), measurement("gpu-01", 30.0), run=run))["gpu-01"].simulated
 
     def test_a_simulated_reference_marks_the_share(self) -> None:
-        made = architecture(criterion(scope="rack", **{"pass": SHARE}))
+        made = architecture(criterion(scope="rack", bar=SHARE))
         taken = measurement(GPU, 84.1, scope=RACK), link(0.9).model_copy(update={"simulated": True})
         assert verdicts(judged(made, *taken))["rack"].simulated
 

@@ -11,7 +11,7 @@ from rackproof.core.judging.attribution import attributed
 from rackproof.core.judging.folding import FEWEST, folded
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, outcome_for
-from tests.unit.judging import architecture, criterion, judged, measurement, run_info, verdicts
+from tests.unit.judging import architecture, bar, criterion, judged, measurement, run_info, verdicts
 
 NAMES = ("gpu-01", "gpu-02", "gpu-03", "gpu-04", "gpu-05")
 
@@ -33,7 +33,7 @@ def test_a_node_has_the_verdict_of_its_worst_pair() -> None:
 
 def test_a_sick_node_fails_alone_and_its_partners_pass() -> None:
     link = {"metric": "link.tcp_bandwidth", "where": {"rail": 0}, "scope": "pair"}
-    made = architecture(criterion(**link, **{"pass": {"op": "ge", "value": 5, "unit": "Gb/s"}}))
+    made = architecture(criterion(**link, bar=bar("ge", 5, "Gb/s")))
     taken = [
         measurement(pair, 1.0 if "gpu-02" in pair else 9.0, metric="link.tcp_bandwidth", rail="0")
         for pair in combinations(NAMES, 2)

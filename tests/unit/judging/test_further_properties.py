@@ -17,7 +17,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement, Verdict
-from tests.unit.judging import architecture, check, criterion, judged, measurement, run_info, verdicts
+from tests.unit.judging import architecture, bar, check, criterion, judged, measurement, run_info, verdicts
 
 ORDER = [Status.PASS, Status.WARN, Status.FAIL]
 
@@ -38,14 +38,14 @@ LEVELS = {"op": "ge", "levels": {"good": 30, "better": 60}, "unit": "MB/s"}
 MADE = architecture(
     criterion(id="cold", **NFS, conditions={"cache": "cold", "ranks_min": 2}),
     criterion(id="counted", **NFS, gates=["byte_counters"]),
-    criterion(id="level", **NFS, **{"pass": LEVELS}),
-    criterion(id="ceiling", **NFS, ceiling={"link": "port"}, **{"pass": BAR}),
-    criterion(id="line", **NFS, **{"pass": {"op": "ge", "value": 50, "unit": "percent", "of": {"link": "port"}}}),
-    criterion(id="warm-up", **NFS, warmup=1, **{"pass": BAR}),
-    criterion(id="spread", **NFS, reduce="spread_over_median", **{"pass": {"op": "le", "value": 1, "unit": "ratio"}}),
-    criterion(id="either", **NFS, any_of=[{**LOCAL, "scope": "node", "pass": BAR}], **{"pass": BAR}),
-    criterion(id="pairs", metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", **{"pass": PAIR_BAR}),
-    criterion(id="gpus", metric="gpu.memory_bandwidth", where={}, scope="gpu", **{"pass": BAR | {"unit": "MB/s"}}),
+    criterion(id="level", **NFS, bar=LEVELS),
+    criterion(id="ceiling", **NFS, ceiling={"link": "port"}, bar=BAR),
+    criterion(id="line", **NFS, bar=bar("ge", 50, "percent", of={"link": "port"})),
+    criterion(id="warm-up", **NFS, warmup=1, bar=BAR),
+    criterion(id="spread", **NFS, reduce="spread_over_median", bar=bar("le", 1, "ratio")),
+    criterion(id="either", **NFS, any_of=[{**LOCAL, "scope": "node", "pass": BAR}], bar=BAR),
+    criterion(id="pairs", metric="link.tcp_bandwidth", where={"rail": 0}, scope="pair", bar=PAIR_BAR),
+    criterion(id="gpus", metric="gpu.memory_bandwidth", where={}, scope="gpu", bar=BAR | {"unit": "MB/s"}),
     level="better",
     links=LINKS,
     gpu={"count": 1, "model": "A", "memory_mib": None, "source": "us"},
@@ -233,7 +233,7 @@ def test_a_worse_sample_never_improves_a_verdict(drawn: Drawn, factor: float) ->
 @given(value=bandwidths, best=st.sampled_from(["good", "better"]))
 def test_the_level_reached_agrees_with_the_verdict(value: float, best: str) -> None:
     levels: dict[str, float] = {"good": 30, "better": 60}
-    made: Architecture = architecture(criterion(**{"pass": LEVELS}), level=best)
+    made: Architecture = architecture(criterion(bar=LEVELS), level=best)
     verdict = verdicts(judged(made, measurement("gpu-01", value)))["gpu-01"]
     reached = [name for name, limit in levels.items() if value >= limit]
     assert verdict.level == (reached[-1] if reached else None)

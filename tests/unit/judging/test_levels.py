@@ -30,7 +30,7 @@ PAIRS: dict[str, Any] = {
 
 def of_level(level: str, value: float, **bar: Any) -> Verdict:
     fields = {"op": "ge", "levels": LEVELS, "unit": "MB/s"} | bar
-    made = architecture(criterion(**{"pass": fields}), level=level)
+    made = architecture(criterion(bar=fields), level=level)
     return verdicts(judged(made, measurement("gpu-01", value)))["gpu-01"]
 
 
@@ -57,8 +57,7 @@ def test_the_level_of_the_architecture_decides_and_the_highest_is_named(
 def test_levels_of_a_latency_fall() -> None:
     made = architecture(
         criterion(
-            metric="storage.random_read_latency",
-            **{"pass": {"op": "le", "levels": {"good": 10, "best": 1}, "unit": "ms"}},
+            metric="storage.random_read_latency", bar={"op": "le", "levels": {"good": 10, "best": 1}, "unit": "ms"}
         ),
         level="good",
     )
@@ -70,14 +69,14 @@ def test_levels_of_a_latency_fall() -> None:
 
 
 def test_without_a_number_no_level_is_reached() -> None:
-    made = architecture(criterion(**{"pass": {"op": "ge", "levels": LEVELS, "unit": "MB/s"}}), level="best")
+    made = architecture(criterion(bar={"op": "ge", "levels": LEVELS, "unit": "MB/s"}), level="best")
     for verdict in verdicts(judged(made)).values():
         assert (verdict.status, verdict.level, verdict.bar_value) == (Status.UNMEASURED, None, 80)
 
 
 def of_link(link: str, times: float = 1.0) -> Architecture:
     bar = {"op": "ge", "value": 80, "unit": "percent", "of": {"link": link, "times": times}}
-    return architecture(criterion(**{"pass": bar}), links=LINKS)
+    return architecture(criterion(bar=bar), links=LINKS)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ class TestTheCeilingOfAnAbsoluteBar:
 
     def test_a_ceiling_of_its_own_stands_before_the_line_rate(self) -> None:
         bar = {"op": "ge", "value": 0.5, "unit": "Gb/s"}
-        assert self.pair(90.0, ceiling={"link": "port"}, **{"pass": bar}).status is Status.INVALID
+        assert self.pair(90.0, ceiling={"link": "port"}, bar=bar).status is Status.INVALID
 
     def test_numbers_that_are_compared_with_each_other_are_bound_too(self) -> None:
         bar = {"op": "le", "value": 50, "unit": "percent"}

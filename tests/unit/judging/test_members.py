@@ -10,21 +10,11 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.members import Members
 from rackproof.core.status import Status
-from tests.unit.judging import GPU, architecture, criterion, judged, measurement, run_info, verdicts
+from tests.unit.judging import GPU, architecture, bar, criterion, judged, measurement, run_info, verdicts
 
-GPU_SPEED = criterion(
-    id="gpu.speed",
-    metric="gpu.memory_bandwidth",
-    where={},
-    scope="gpu",
-    **{"pass": {"op": "ge", "value": 100, "unit": "GB/s"}},
-)
+GPU_SPEED = criterion(id="gpu.speed", metric="gpu.memory_bandwidth", where={}, scope="gpu", bar=bar("ge", 100, "GB/s"))
 NIC_SPEED = criterion(
-    id="nic.speed",
-    metric="link.rdma_write_bandwidth",
-    where={},
-    scope="nic",
-    **{"pass": {"op": "ge", "value": 90, "unit": "Gb/s"}},
+    id="nic.speed", metric="link.rdma_write_bandwidth", where={}, scope="nic", bar=bar("ge", 90, "Gb/s")
 )
 FABRIC = {"kind": "soft-roce", "mtu": 9000}
 

@@ -14,7 +14,18 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge
 from rackproof.core.status import Outcome, Status
-from tests.unit.judging import GPU, architecture, check, criterion, document, judged, measurement, run_info, verdicts
+from tests.unit.judging import (
+    GPU,
+    architecture,
+    bar,
+    check,
+    criterion,
+    document,
+    judged,
+    measurement,
+    run_info,
+    verdicts,
+)
 
 bandwidths = st.floats(min_value=0.5, max_value=200).map(lambda value: round(value, 3))
 samples = st.lists(bandwidths, min_size=1, max_size=6)
@@ -33,7 +44,7 @@ ORDER = [Status.PASS, Status.WARN, Status.FAIL]
 def made(op: str = "ge", **fields: Any) -> Architecture:
     if fields.get("max_cv_pct") is not None:
         fields.setdefault("min_samples", 2)  # one sample has no scatter
-    asked = criterion(**{"pass": BARS[op]}, **fields)
+    asked = criterion(bar=BARS[op], **fields)
     # the loader refuses a bandwidth that must be small; the judge only compares
     return Architecture.model_validate(document(asked)) if op == "le" else architecture(asked)
 
@@ -92,11 +103,11 @@ members = st.fixed_dictionaries(
 RACK = run_info(*RACK_GPUS, "sto-01")
 CRITERIA = architecture(
     criterion(id="each", max_cv_pct=40, min_samples=2),
-    criterion(id="share", **{"pass": BARS["share"]}),
-    criterion(id="share-of-all", **{"pass": {**BARS["share"], "of": {**REFERENCE, "reduce": "max"}}}),
+    criterion(id="share", bar=BARS["share"]),
+    criterion(id="share-of-all", bar={**BARS["share"], "of": {**REFERENCE, "reduce": "max"}}),
     criterion(id="least", reduce="min"),
     criterion(id="sum", reduce="sum", min_samples=2),
-    criterion(id="fair", reduce="min_over_median", **{"pass": {"op": "ge", "value": 50, "unit": "percent"}}),
+    criterion(id="fair", reduce="min_over_median", bar=bar("ge", 50, "percent")),
     criterion(id="rack", scope="rack"),
 )
 

@@ -15,6 +15,7 @@ from tests.unit.judging import (
     CHECKED,
     GPU,
     architecture,
+    bar,
     check,
     criterion,
     measurement,
@@ -132,7 +133,7 @@ def test_a_reference_may_ask_how_it_was_measured(cache: str | None, status: Stat
         "metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "each",
         "conditions": {"cache": "cold"},
     }  # fmt: skip
-    made = architecture(criterion(**{"pass": {"op": "ge", "value": 50, "unit": "percent", "of": of}}))
+    made = architecture(criterion(bar=bar("ge", 50, "percent", of=of)))
     local = [measurement(name, 40.0, storage="local", block_bytes="1048576") for name in GPU]
     if cache is not None:
         local = [m.model_copy(update={"conditions": {"cache": cache}}) for m in local]
