@@ -32,9 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
     "evidence": {"architectures", "atomic_write", "core", "errors", "read_file", "remote"},
-    "configure": {
-        *("architectures", "core", "errors", "kit", "parse", "read_file", "remote", "shell", "version_sets"),
-    },
+    "configure": {*("architectures", "core", "errors", "kit", "parse", "read_file", "remote", "shell", "version_sets")},
     "bench": {"configure", "core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {
         *("architectures", "atomic_write", "core", "errors", "evidence", "inventory", "kit", "parse", "remote"),

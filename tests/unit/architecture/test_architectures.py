@@ -53,21 +53,13 @@ def module(path: Path) -> ModuleType:
             "pass: {op: ge, valeu: 20, warn",
             "criteria[local.read].pass.valeu: unknown key; did you mean 'value'?",
         ),
-        (
-            "runs: 2\n",
-            "rnus: 2\n",
-            "profiles.lab.links.rnus: unknown key; did you mean 'runs'?",
-        ),
+        ("runs: 2\n", "rnus: 2\n", "profiles.lab.links.rnus: unknown key; did you mean 'runs'?"),
         (
             "limits_memlock: unlimited",
             "limits_memlock: lots",
             "system.limits_memlock: expected 'unlimited' or an integer, actual 'lots'",
         ),
-        (
-            'vm.swappiness: "1"',
-            "vm.swappiness: 1",
-            "system.sysctl.vm.swappiness: expected text, actual 1 (quote it)",
-        ),
+        ('vm.swappiness: "1"', "vm.swappiness: 1", "system.sysctl.vm.swappiness: expected text, actual 1 (quote it)"),
         (
             "kind: soft-roce",
             "kind: softroce",
@@ -184,11 +176,7 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
         ("[ro, soft]", "[ro, hard]", "options_forbidden[1]: 'hard' is set or required as well"),
         ("[vers=4.2, hard", "[vers=4.2, nconnect=8, hard", "options[1]: connections says 4, this option says 8"),
         ("required_checks:\n  all:\n", "required_checks:\n  al:\n", "required_checks.al: unknown role 'al'; did you"),
-        (
-            "storages: [local, nfs-tcp, nfs-rdma, cephfs]\n",
-            "storages: [nfs]\n",
-            "storages[0]: unknown storage 'nfs'",
-        ),
+        ("storages: [local, nfs-tcp, nfs-rdma, cephfs]\n", "storages: [nfs]\n", "storages[0]: unknown storage 'nfs'"),
         ("max_bytes: 1048576", "max_bytes: 1000", "profiles.lab.collectives.max_bytes: smaller than min_bytes"),
     ],
 )

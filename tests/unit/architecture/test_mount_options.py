@@ -13,46 +13,17 @@ from tests.unit.refusals import error_of
 
 ROOT = Path(__file__).parents[3]
 REQUIRED = {
-    "architectures/dell-isilon-f800-dgx1.yaml": {
-        "isilon": "hard nolock proto=tcp rsize=524288 rw vers=3 wsize=524288",
-    },
-    "architectures/dell-scaling-little.yaml": {
-        "chassis": "hard proto=tcp rw vers=3",
-    },
-    "architectures/h200-single.yaml": {
-        "local": "noatime rw",
-    },
-    "architectures/hgx-h100-roce.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
-    "architectures/hitachi-v225g.yaml": {
-        "staging": "fsc hard proto=tcp rw vers=4.2",
-        "cache": "noatime rw",
-    },
-    "architectures/hpe-apollo6500-weka.yaml": {
-        "matrix": "rw",
-    },
-    "architectures/nvidia-dgx-a100.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
-    "architectures/nvidia-dgx-b200.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
-    "architectures/nvidia-dgx-h100.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
-    "architectures/nvidia-dgx-h200.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
-    "architectures/nvidia-gb200-nvl72.yaml": {
-        "local": "noatime rw",
-        "hps": "noatime rw",
-    },
+    "architectures/dell-isilon-f800-dgx1.yaml": {"isilon": "hard nolock proto=tcp rsize=524288 rw vers=3 wsize=524288"},
+    "architectures/dell-scaling-little.yaml": {"chassis": "hard proto=tcp rw vers=3"},
+    "architectures/h200-single.yaml": {"local": "noatime rw"},
+    "architectures/hgx-h100-roce.yaml": {"local": "noatime rw", "hps": "noatime rw"},
+    "architectures/hitachi-v225g.yaml": {"staging": "fsc hard proto=tcp rw vers=4.2", "cache": "noatime rw"},
+    "architectures/hpe-apollo6500-weka.yaml": {"matrix": "rw"},
+    "architectures/nvidia-dgx-a100.yaml": {"local": "noatime rw", "hps": "noatime rw"},
+    "architectures/nvidia-dgx-b200.yaml": {"local": "noatime rw", "hps": "noatime rw"},
+    "architectures/nvidia-dgx-h100.yaml": {"local": "noatime rw", "hps": "noatime rw"},
+    "architectures/nvidia-dgx-h200.yaml": {"local": "noatime rw", "hps": "noatime rw"},
+    "architectures/nvidia-gb200-nvl72.yaml": {"local": "noatime rw", "hps": "noatime rw"},
     "architectures/virtual-rack.yaml": {
         "local": "noatime rw",
         "nfs-tcp": "hard proto=tcp rw vers=4.2",
@@ -66,27 +37,12 @@ REQUIRED = {
         "dram": "rw",
         "nfs": "hard proto=tcp rw vers=3",
     },
-    "tests/data/plans/a100-rocky9-scale/architecture.yaml": {
-        "scale": "",
-        "daos": "",
-    },
-    "tests/data/plans/debian13-l40s/architecture.yaml": {
-        "cephfs": "noatime rw",
-        "home": "hard proto=tcp rw vers=4.2",
-    },
-    "tests/data/plans/dgx-b200-rocky94-ib/architecture.yaml": {
-        "scratch": "",
-        "lfs": "flock rw",
-    },
-    "tests/data/plans/dgx1-v100-debian12/architecture.yaml": {
-        "isilon": "hard proto=tcp rw vers=3",
-    },
-    "tests/data/plans/hgx-h100-ubuntu2204-weka/architecture.yaml": {
-        "weka": "",
-    },
-    "tests/data/plans/hgx-h200-ubuntu2404-roce/architecture.yaml": {
-        "vast": "hard proto=rdma rw vers=3",
-    },
+    "tests/data/plans/a100-rocky9-scale/architecture.yaml": {"scale": "", "daos": ""},
+    "tests/data/plans/debian13-l40s/architecture.yaml": {"cephfs": "noatime rw", "home": "hard proto=tcp rw vers=4.2"},
+    "tests/data/plans/dgx-b200-rocky94-ib/architecture.yaml": {"scratch": "", "lfs": "flock rw"},
+    "tests/data/plans/dgx1-v100-debian12/architecture.yaml": {"isilon": "hard proto=tcp rw vers=3"},
+    "tests/data/plans/hgx-h100-ubuntu2204-weka/architecture.yaml": {"weka": ""},
+    "tests/data/plans/hgx-h200-ubuntu2404-roce/architecture.yaml": {"vast": "hard proto=rdma rw vers=3"},
     "tests/data/written/hgx-h200-roce/architecture.yaml": {
         "raid": "noatime rw",
         "isilon": "hard proto=rdma rsize=1048576 rw vers=3 wsize=1048576",

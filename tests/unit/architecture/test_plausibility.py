@@ -199,10 +199,7 @@ class TestScatterAndPeers:
         assert wrong(criterion(min_samples=5, **share)) == []
         assert wrong(criterion(bar=bar(90, "percent", of=of | {"min_samples": 3}))) == []
 
-    OUTLIER: ClassVar = {
-        **{key: value for key, value in criterion(id="odd").items() if key != "pass"},
-        "rel_pct": 5,
-    }
+    OUTLIER: ClassVar = {**{key: value for key, value in criterion(id="odd").items() if key != "pass"}, "rel_pct": 5}
 
     def test_of_an_outlier_too(self) -> None:
         assert wrong(outliers=[self.OUTLIER | {"max_cv_pct": 5}]) == [f"outliers.0.{self.MESSAGE}"]

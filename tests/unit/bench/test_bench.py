@@ -150,10 +150,7 @@ def test_job_files_hold_plain_integers_and_a_folder_of_each_client(tmp_path: Pat
     ("result", "reason"),
     [
         (lambda n, c: reply(n, c, rc=127, err="sh: 1: fio: not found"), "is not installed"),
-        (
-            lambda n, c: reply(n, c, "Killed\n", rc=137, err="Killed"),
-            "in time or was killed (exit status 137)",
-        ),
+        (lambda n, c: reply(n, c, "Killed\n", rc=137, err="Killed"), "in time or was killed (exit status 137)"),
         (lambda n, c: reply(n, c, "rubbish\n"), "unreadable output"),
         (lambda n, c: reply(n, c, ""), "unreadable output"),
         (lambda n, c: reply(n, c, fio(n, c).stdout[:900]), "unreadable output"),  # type: ignore[union-attr]

@@ -66,10 +66,7 @@ RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_re
 NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
 
 
-@pytest.mark.parametrize(
-    ("id_", "numbers"),
-    [(RACK, 3 * 3), (RAIL, 1), (NVLS, 2 * 3), (RING, 2 * 3)],
-)
+@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 3), (RAIL, 1), (NVLS, 2 * 3), (RING, 2 * 3)])
 def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, id_: str, numbers: int) -> None:
     made = measured(tmp_path, id_, FabricNodes())
     assert len(made) == numbers

@@ -29,8 +29,7 @@ gpu-02,gpu,192.0.2.2,10.0.0.2/24 10.0.1.2/24,"spare, for now"
 
 
 @pytest.mark.parametrize(
-    ("example", "count"),
-    [("example_csv", 3), ("example_netbox", 3), ("example_slurm", 2), ("example_nodesets", 34)],
+    ("example", "count"), [("example_csv", 3), ("example_netbox", 3), ("example_slurm", 2), ("example_nodesets", 34)]
 )
 def test_the_examples_are_inventories(example: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -43,7 +43,7 @@ def criterion(*, bar: dict[str, Any] | None = None, **fields: Any) -> dict[str, 
 
     ``bar`` is its key ``pass``.
     """
-    return {
+    whole = {
         "id": "nfs.read",
         "title": "Reading",
         "metric": "storage.read_bandwidth",
@@ -53,7 +53,8 @@ def criterion(*, bar: dict[str, Any] | None = None, **fields: Any) -> dict[str, 
         "source": "us",
         "reason": "Because it is so.",
         "hint": "Look at it.",
-    } | fields | ({"pass": bar} if bar else {})
+    } | fields
+    return whole | {"pass": bar} if bar else whole
 
 
 def document(*criteria: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -91,9 +92,7 @@ def run_info(*names: str, simulated: tuple[str, ...] = ()) -> RunInfo:
     """``gpu-…`` nodes are in the group gpu, the others in storage."""
     return info_of_nodes(
         NodeInfo(
-            name=name,
-            groups=("gpu",) if name.startswith("gpu") else ("storage",),
-            simulated_gpus=name in simulated,
+            name=name, groups=("gpu",) if name.startswith("gpu") else ("storage",), simulated_gpus=name in simulated
         )
         for name in names or NODES
     )

@@ -114,11 +114,7 @@ class TestEveryMember:
         result = judged(
             made, link(2.0), link(2.0, pair=("gpu-03", "gpu-01")), run=run_info("gpu-01", "gpu-02", "gpu-03", "sto-01")
         )
-        assert statuses(result) == {
-            "gpu-01|gpu-02": "PASS",
-            "gpu-01|gpu-03": "PASS",
-            "gpu-02|gpu-03": "UNMEASURED",
-        }
+        assert statuses(result) == {"gpu-01|gpu-02": "PASS", "gpu-01|gpu-03": "PASS", "gpu-02|gpu-03": "UNMEASURED"}
         (alone,) = verdicts(judged(made, run=run_info("gpu-01", "sto-01"))).values()
         assert (alone.status, alone.message) == (Status.UNMEASURED, "gpu-01 is the only node, a pair needs two")
 

@@ -97,8 +97,7 @@ def test_a_worse_sample_never_improves_a_percentile(values: list[float], factor:
 
 RACK_GPUS = ("gpu-01", "gpu-02", "gpu-03")
 members = st.fixed_dictionaries(
-    {},
-    optional={(name, storage): st.one_of(st.none(), samples) for name in RACK_GPUS for storage in ("nfs", "local")},
+    {}, optional={(name, storage): st.one_of(st.none(), samples) for name in RACK_GPUS for storage in ("nfs", "local")}
 )
 RACK = run_info(*RACK_GPUS, "sto-01")
 CRITERIA = architecture(

@@ -150,12 +150,7 @@ def test_health_of_nvme_drives() -> None:
     well, silent, worn = logs.values()
     assert silent is None, "it did not answer"
     assert well is not None
-    assert (well.critical_warning, well.warnings, well.used_pct, well.media_errors) == (
-        0,
-        (),
-        1,
-        0,
-    )
+    assert (well.critical_warning, well.warnings, well.used_pct, well.media_errors) == (0, (), 1, 0)
     assert worn is not None
     assert (worn.used_pct, worn.media_errors) == (104, 17)
     assert worn.warnings == ("spare blocks used up", "reliability degraded")

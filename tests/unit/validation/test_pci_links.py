@@ -82,10 +82,7 @@ def test_behind_a_volume_management_device_another_tree_begins() -> None:
         )
     )
     links = degraded(parse_pci_links(f"{text}status 2\n"), parse_pci_tree(tree))
-    assert links == [
-        "10000:01:00.0: expected x4, actual x2",
-        "10000:01:00.0: expected 32 GT/s, actual 16 GT/s",
-    ]
+    assert links == ["10000:01:00.0: expected x4, actual x2", "10000:01:00.0: expected 32 GT/s, actual 16 GT/s"]
 
 
 def test_devices_without_a_link_are_passed_over() -> None:

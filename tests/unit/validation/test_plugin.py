@@ -331,7 +331,7 @@ for record in read_records(Path("run")):
                 "command gpu-02 sh -s None",
                 "command gpu-01 uname -r 0",
                 "command gpu-03 uname -r 0",
-            ],
+            ]
         ),
         ("limit", GOOD, ["planned gpu-03", "show gpu-03 passed ", "results 1", "command gpu-03 uname -r 0"]),
         ("full", GOOD, ["planned gpu-01 gpu-02 gpu-03", "show gpu-01 passed ",

@@ -185,10 +185,7 @@ def test_a_set_that_is_there_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_packages_of_driver_and_network_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
     swaps, _ = asked(monkeypatch, packages(nvidia_utils_580=("580.95.05-1",), doca_ofed=()))
-    assert swaps == (
-        "doca-ofed (not installed) becomes 3.2.1-1",
-        "nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",
-    )
+    assert swaps == ("doca-ofed (not installed) becomes 3.2.1-1", "nvidia-utils-580 580.95.05-1 becomes 580.126.20-1")
 
 
 def test_without_a_set_the_inventorys_driver_is_due(monkeypatch: pytest.MonkeyPatch) -> None:

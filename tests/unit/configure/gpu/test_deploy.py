@@ -121,8 +121,7 @@ def test_drivers_and_services(name: str, label: str, units: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "status"),
-    [(("Completed",) * 8, 0), (("Completed", "In Progress"), 1), (("Not Started",), 1), ((), 1)],
+    ("states", "status"), [(("Completed",) * 8, 0), (("Completed", "In Progress"), 1), (("Not Started",), 1), ((), 1)]
 )
 def test_every_gpu_has_to_be_registered_with_the_fabric(tmp_path: Path, states: tuple[str, ...], status: int) -> None:
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
@@ -229,8 +228,7 @@ def index(root: Path, label: str, packages: dict[str, str]) -> str:
 @pytest.mark.skipif(not real_apt.AVAILABLE, reason="apt and dpkg are not here")
 def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distributions_own(tmp_path: Path) -> None:
     _, made, _, files, _ = plan(
-        "debian13-l40s",
-        gpu={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"},
+        "debian13-l40s", gpu={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"}
     )
     driver = [package.name for package in made.driver]
     further = ["libnvidia-ptxjitcompiler1", "nvidia-kernel-support", "firmware-nvidia-gsp", "libc6"]

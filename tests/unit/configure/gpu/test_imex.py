@@ -10,13 +10,7 @@ from rackproof.configure.gpu import facts, operations
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.settings import NodeSettings
 from rackproof.configure.site import Site
-from rackproof.core.nvlink_domain import (
-    LARGEST_DOMAIN,
-    Domain,
-    declared_domains,
-    domain_problem,
-    imex_addresses,
-)
+from rackproof.core.nvlink_domain import LARGEST_DOMAIN, Domain, declared_domains, domain_problem, imex_addresses
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import DeclarationError
 from rackproof.parse import ParseError

@@ -328,11 +328,7 @@ def test_a_kernel_that_the_next_start_brings_without_modules_is_an_error(node: F
             " versions that it has, or enable the repository that has them (crb or EPEL)",
         ),
         ("dnf", 'case "$*" in *enable*) exit 1;; esac', "no stream 580-open"),
-        (
-            "dnf",
-            'case "$*" in *install*) exit 1;; esac',
-            "dnf could not install kmod-nvidia-open-dkms-580.126.20-*",
-        ),
+        ("dnf", 'case "$*" in *install*) exit 1;; esac', "dnf could not install kmod-nvidia-open-dkms-580.126.20-*"),
         (
             "dnf",
             'case "$*" in *install*) echo "Error: Unable to find a match: nvidia-driver" >&2; exit 1;; esac',

@@ -297,8 +297,7 @@ def containers(root: Path, section: str, options: str) -> GpuNode:
     node.file("/defaults", runc)
     node.program("containerd", f"cat /etc/containerd/config.toml {root}/defaults")
     node.program(
-        "docker",
-        'case "$*" in *Runtimes*) tr -d "\\n" </etc/docker/daemon.json; echo;; *) echo systemd;; esac',
+        "docker", 'case "$*" in *Runtimes*) tr -d "\\n" </etc/docker/daemon.json; echo;; *) echo systemd;; esac'
     )
     node.program(
         "nvidia-ctk",

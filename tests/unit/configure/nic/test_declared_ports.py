@@ -123,14 +123,8 @@ test_contradictions_are_named_with_the_port = refuses(
     (ports(mtu=9000), "mtu: 9000 here, 4200 for its purpose"),
     (ports(max_read_request=512), "max_read_request: 512 here, 4096"),
     (ports(relaxed_ordering=False), "relaxed_ordering: False here, True"),
-    (
-        {"ports": {"stor0": STOR0}},
-        "storage: the architecture has 2 of these ports, named are stor0: name all of them",
-    ),
-    (
-        {},
-        "2 ports are promised to have max_read_request, relaxed_ordering, and none is named: name each with",
-    ),
+    ({"ports": {"stor0": STOR0}}, "storage: the architecture has 2 of these ports, named are stor0: name all of them"),
+    ({}, "2 ports are promised to have max_read_request, relaxed_ordering, and none is named: name each with"),
     (
         {"ports": {**TWO, "stor2": {"purpose": "storage", "path": "p"}}},
         "the architecture has 2 of these ports, named are stor0, stor1, stor2",
@@ -142,10 +136,7 @@ test_contradictions_are_named_with_the_port = refuses(
     (bonded({"lossless": False}), r"bonds\.bond0: lossless is not declared for stor0: declare it for all, or none"),
     (bonded({"path": "pci-0000:30:00.0"}), "its members are of 2 adapters: RoCE runs over a bond of one"),
     (bonded({}, ports=["stor0", "stor9"]), r"bonds\.bond0\.ports: stor9: did you mean"),
-    (
-        {**bonded({}), "bonds": {"bond0": BOND, "bond1": BOND}},
-        r"bonds\.bond1\.ports: stor0 is a member of bond0, too",
-    ),
+    ({**bonded({}), "bonds": {"bond0": BOND, "bond1": BOND}}, r"bonds\.bond1\.ports: stor0 is a member of bond0, too"),
     (
         {**ports(), "bonds": {"bond0": {"paths": ["pci-0000:29:00.0", "pci-0000:31:00.0"]}}},
         r"stor0 of nic\.ports is a member: name the members there",

@@ -28,13 +28,7 @@ from rackproof.configure.files import (
     states_command,
 )
 from rackproof.configure.rollback import restore
-from rackproof.configure.rollback.journal import (
-    Journal,
-    grubby_line,
-    hold_line,
-    unit_line,
-    value_line,
-)
+from rackproof.configure.rollback.journal import Journal, grubby_line, hold_line, unit_line, value_line
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.errors import Refused
 from tests.unit.shell import executable, sh

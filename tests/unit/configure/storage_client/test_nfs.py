@@ -174,10 +174,7 @@ def test_a_secret_is_read_from_where_it_is_and_never_told(tmp_path: Path, monkey
     [
         ({"nsf": {}}, "storage_client.nsf: no such input; did you mean 'nfs'?"),
         ({"nfs": {"bundle": {"url": "http://h/x"}}}, "storage_client.nfs.bundle.sha256: field required"),
-        (
-            {"nfs": {"bundle": {"url": "ftp://h/x", "sha256": "0" * 64}}},
-            "bundle.url: string should match pattern",
-        ),
+        ({"nfs": {"bundle": {"url": "ftp://h/x", "sha256": "0" * 64}}}, "bundle.url: string should match pattern"),
         ({"nfs": {"bundle": {"url": "http://h/x", "sha256": "xyz"}}}, "expected 64 hexadecimal digits"),
         ({"nfs": {"cache": {"bcull": 40}}}, "stop < cull < run"),
         ({"weka": {"net": ["udp"]}}, "net udp must be the only NIC"),

@@ -202,8 +202,7 @@ def vast(bench: Bench, download: Download) -> tuple[Step, ...]:
     bench.managers()
     bench.stand_in("apt-get", 'for last; do :; done; cp "$last" /var/lib/rackproof/package')
     bench.program(
-        "vastnfs-ctl",
-        "d=/sys/module/sunrpc/parameters; mkdir -p $d; echo 4.0.35-vastdata >$d/nfs_bundle_version",
+        "vastnfs-ctl", "d=/sys/module/sunrpc/parameters; mkdir -p $d; echo 4.0.35-vastdata >$d/nfs_bundle_version"
     )
     inputs = Nfs(driver="vastnfs", bundle=download, version="4.0.35", build_options=("--no-ofed",))
     return multipath.steps(inputs, "debian")
@@ -556,8 +555,7 @@ def test_scale_without_rdma_is_found_out(bench: Bench, output: str, holds: bool)
 
 
 @pytest.mark.parametrize(
-    ("provider", "holds"),
-    [("ofi+verbs;ofi_rxm", True), ("ucx+dc_x", True), ("ofi+tcp;ofi_rxm", False), ("", False)],
+    ("provider", "holds"), [("ofi+verbs;ofi_rxm", True), ("ucx+dc_x", True), ("ofi+tcp;ofi_rxm", False), ("", False)]
 )
 def test_daos_over_tcp_is_found_out(bench: Bench, provider: str, holds: bool) -> None:
     bench.program("daos_agent", f"echo 'Provider: {provider}'" if provider else "exit 1")

@@ -73,10 +73,7 @@ def test_a_set_that_fits_together_has_none() -> None:
     assert contradictions(example()) == ()
 
 
-OLD_570 = {
-    "version": "570.172.08",
-    "repository": "cuda",
-}
+OLD_570 = {"version": "570.172.08", "repository": "cuda"}
 
 
 @pytest.mark.parametrize(
