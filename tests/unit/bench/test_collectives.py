@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,19 +15,17 @@ from rackproof.bench.collectives.engines import split_by_rails
 from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.rack import Node, Rack
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import Bench
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import lab_rack, scripted, virtual_rack
+from tests.unit.fakes import lab_rack, virtual_rack
 
 GIB = 1 << 30
 SWEEP = {"min_bytes": 65536, "max_bytes": GIB, "factor": 128, "iterations": 3, "warmup": 1, "ranks_per_node": 1}
@@ -48,16 +46,17 @@ def architecture(engine: str = "nccl-tests") -> Architecture:
 
 
 def step(id_: str, engine: str = "nccl-tests") -> Step:
-    steps = {s.id: s for s in plan_steps(architecture(engine), "lab", lab_rack())}
+    steps = {s.id: s for s in bench(engine).steps()}
     return steps[id_]
+
+
+def bench(engine: str) -> Bench:
+    return Bench(architecture(engine), lab_rack(), "lab")
 
 
 def measured(folder: Path, id_: str, nodes: FabricNodes, engine: str = "nccl-tests") -> dict[str, Measurement]:
     """By metric, size and node."""
-    with scripted(folder, nodes.answer) as session:
-        session.architecture = architecture(engine)
-        run_steps(session, [step(id_, engine)], set(), lambda text: None)
-    made = [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
+    made = bench(engine).measure(folder, nodes.answer, [step(id_, engine)])
     return {f"{m.metric.partition('.')[2]} {m.labels['bytes']} {m.subject}": m for m in made}
 
 
@@ -102,13 +101,11 @@ def test_every_number_is_read_again_from_its_outputs(
     made = measured(tmp_path, id_, FabricNodes(), engine)
     assert all(measurement.samples for measurement in made.values())
     records = read_records(tmp_path)
-    nodes = node_infos(lab_rack())
     samples = {r.seq for r in records if r.kind is Kind.MEASUREMENT}
     assert len(samples) == len(made)
 
     def faults(kept: Sequence[Record]) -> dict[int, str]:
-        every = disproven(kept, partial(read_raw, tmp_path), architecture(engine), "lab", nodes)
-        return {seq: why for seq, why in every.items() if seq in samples}
+        return {seq: why for seq, why in bench(engine).faults(tmp_path, kept).items() if seq in samples}
 
     assert not faults(records)
     doubled = [

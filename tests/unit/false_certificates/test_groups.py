@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import yaml
 
 from rackproof.bench.collectives.groups import places_of
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
 from rackproof.cli import proof, runs
 from rackproof.core.architecture import Architecture, Criterion, LinkProfile, Profile
@@ -26,8 +25,9 @@ from rackproof.core.rack import Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.run import stages
+from tests.unit.benchmarked import Bench, measurements
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.false_certificates import racks
 from tests.unit.false_certificates.edited import chained
@@ -67,28 +67,30 @@ def architecture(engine: str = "mpi", groups: bool = True) -> Architecture:
     )
 
 
+def bench(engine: str = "mpi") -> Bench:
+    return Bench(architecture(engine), rack_of(COUNT), "lab")
+
+
 def measure(
-    folder: Path, nodes: GroupNodes, rack: Rack, only: str = "links/groups", engine: str = "mpi"
+    folder: Path,
+    nodes: GroupNodes,
+    rack: Rack,
+    only: str = "links/groups",
+    engine: str = "mpi",
+    dead: set[str] | None = None,
 ) -> dict[str, Measurement]:
-    """Numbers of group testing by node."""
-    made = architecture(engine)
-    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith(only)]
-    with scripted(folder, nodes.answer, rack, made) as session:
+    """Numbers of group testing by node; ``dead`` nodes do not answer, and more of them may die on the way."""
+    planned = Bench(architecture(engine), rack, "lab")
+    with scripted(folder, nodes.answer, rack, planned.architecture) as session:
+        if dead is not None:
+            session.fleet.dead = dead  # type: ignore[attr-defined]
         session.store.append(Kind.STAGE, {"stage": "bench", "event": "begin"})
-        run_steps(session, steps, set(), lambda text: None)
-    return numbers(folder)
-
-
-def numbers(folder: Path) -> dict[str, Measurement]:
-    bodies = [r.body for r in read_records(folder) if r.kind is Kind.MEASUREMENT and r.body["metric"] == METRIC]
-    return {body["members"][0]: Measurement.model_validate(body) for body in bodies}
+        run_steps(session, planned.steps(only), set(), lambda text: None)
+    return {m.members[0]: m for m in measurements(folder) if m.metric == METRIC}
 
 
 def faults(folder: Path, records: Sequence[Record] | None = None, engine: str = "mpi") -> list[str]:
-    every = disproven(
-        records or read_records(folder), partial(read_raw, folder), architecture(engine), "lab", node_infos(rack_of(24))
-    )
-    return list(every.values())
+    return list(bench(engine).faults(folder, records).values())
 
 
 def named(made: dict[str, Measurement]) -> dict[str, str]:
@@ -202,32 +204,25 @@ def test_traffic_on_another_port_clears_no_node(tmp_path: Path) -> None:
 
 
 def test_a_silent_node_is_left_out_and_the_others_are_searched(tmp_path: Path) -> None:
-    nodes, rack, made = nodes_of(rack_of(COUNT)), rack_of(COUNT), architecture()
-    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
-    with scripted(tmp_path, nodes.answer, rack, made) as session:
-        session.fleet.dead.add("gpu-07")  # type: ignore[attr-defined]
-        run_steps(session, steps, set(), lambda text: None)
-    assert unknown(numbers(tmp_path)) == {"gpu-07"}
+    nodes = nodes_of(rack_of(COUNT))
+    made = measure(tmp_path, nodes, rack_of(COUNT), dead={"gpu-07"})
+    assert unknown(made) == {"gpu-07"}
     assert not any("gpu-07" in job for job in nodes.jobs)
     assert faults(tmp_path) == []
 
 
 def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> None:
-    nodes, rack, made = nodes_of(rack_of(COUNT)), rack_of(COUNT), architecture()
-    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
-    with scripted(tmp_path, nodes.answer, rack, made) as session:
-        dead = session.fleet.dead  # type: ignore[attr-defined]
+    nodes, dead = nodes_of(rack_of(COUNT)), set[str]()
 
-        def lose(number: int) -> None:
-            if number == 1:
-                dead.add("gpu-07")
-                nodes.faults.append(Fault(frozenset({"gpu-07"}), shows=HANG))
+    def lose(number: int) -> None:
+        if number == 1:
+            dead.add("gpu-07")
+            nodes.faults.append(Fault(frozenset({"gpu-07"}), shows=HANG))
 
-        nodes.before_job = lose
-        run_steps(session, steps, set(), lambda text: None)
-    made_numbers = numbers(tmp_path)
-    assert unknown(made_numbers) == {"gpu-07"}
-    assert named(made_numbers) == {}
+    nodes.before_job = lose
+    made = measure(tmp_path, nodes, rack_of(COUNT), dead=dead)
+    assert unknown(made) == {"gpu-07"}
+    assert named(made) == {}
 
 
 def test_a_node_that_stops_answering_does_not_fail_for_the_jobs_of_a_slow_one(tmp_path: Path) -> None:
@@ -259,13 +254,9 @@ def verdicts(measurements: Sequence[Measurement], rack: Rack, made: Architecture
     return [verdict for verdict in judged.verdicts if verdict.id.partition("[")[0] in ("pairs", "groups")]
 
 
-def all_numbers(folder: Path) -> list[Measurement]:
-    return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]
-
-
 def with_links(folder: Path, *faulty: Fault) -> list[Measurement]:
     measure(folder, nodes_of(rack_of(COUNT), faulty), rack_of(COUNT), only="links/")
-    return all_numbers(folder)
+    return measurements(folder)
 
 
 def statuses(made: Sequence[Verdict], id_: str) -> dict[str, Status]:
@@ -420,12 +411,11 @@ def interrupted(folder: Path, nodes: GroupNodes, at: int, lost: str = "") -> Non
             raise KeyboardInterrupt
 
     nodes.before_job = interrupt
-    rack, made = rack_of(COUNT), architecture()
-    steps = [step for step in plan_steps(made, "lab", rack) if step.id.startswith("links/groups")]
-    with scripted(folder, nodes.answer, rack, made) as session:
+    planned = bench()
+    with scripted(folder, nodes.answer, planned.rack, planned.architecture) as session:
         session.store.append(Kind.STAGE, {"stage": "bench", "event": "begin"})
         with pytest.raises(KeyboardInterrupt):
-            run_steps(session, steps, set(), lambda text: None)
+            run_steps(session, planned.steps("links/groups"), set(), lambda text: None)
         if lost:
             session.lose(lost, "connection lost")
     nodes.before_job = lambda number: None

@@ -113,10 +113,12 @@ def test_what_is_missing_is_named_before_anything_is_touched(storage: NamedStora
 # WEKA
 
 
-def weka_steps(server: Vendor, **more: Any) -> tuple[Step, ...]:
-    script = b"echo installed by $WEKA_CGROUPS_MODE >>$0.log\n"
+INSTALL = b"echo installed by $WEKA_CGROUPS_MODE >>$0.log\n"
+
+
+def weka_steps(server: Vendor, script: bytes = INSTALL) -> tuple[Step, ...]:
     installer = server.offer("/dist/v1/install", script)
-    inputs = {"install_port": server.port, "install_sha256": installer.sha256, **more}
+    inputs = {"install_port": server.port, "install_sha256": installer.sha256}
     storage = named("wekafs", "default", servers=("127.0.0.1",))
     return weka.client(storage, a_node(weka=inputs), "debian").install
 
@@ -135,11 +137,8 @@ def test_weka_twice_is_once_and_its_cores_stay_in_every_cpuset(server: Vendor, b
     (bench.root / "usr/bin").mkdir(parents=True, exist_ok=True)
     bench.program("weka")
     target = bench.at_root("/usr/bin/weka")
-    install = f"echo mode=$WEKA_CGROUPS_MODE\nprintf '#!/bin/sh\\n' >{target}\nchmod 755 {target}\n".encode()
-    installer = server.offer("/dist/v1/install", install)
-    storage = named("wekafs", "default", servers=("127.0.0.1",))
-    inputs = {"install_port": server.port, "install_sha256": installer.sha256}
-    steps = weka.client(storage, a_node(weka=inputs), "debian").install
+    install = f"echo mode=$WEKA_CGROUPS_MODE\nprintf '#!/bin/sh\\n' >{target}\nchmod 755 {target}\n"
+    steps = weka_steps(server, install.encode())
     done = bench.carry_out(steps)
     assert (done.returncode, done.stdout) == (0, "mode=force_v2\n")
     assert (bench.root / "etc/wekaio/service.conf").read_text() == "[os]\nisolate_cpusets=false\n"
@@ -178,14 +177,16 @@ def test_weka_without_rdma_is_found_out(bench: Bench, output: str, holds: bool) 
 # VAST and PowerScale
 
 
-def bundle() -> bytes:
-    """What a vendor's source looks like from outside: a folder with build.sh."""
-    script = b"""#!/bin/sh
+BUILD = b"""#!/bin/sh
 [ "$1" = bin ] || exit 1
 mkdir -p dist
 echo "$@" >dist/vastnfs_4.0.35_amd64.deb
 echo built
 """
+
+
+def bundle(script: bytes = BUILD) -> bytes:
+    """What a vendor's source looks like from outside: a folder with build.sh."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
         member = tarfile.TarInfo("vastnfs-4.0.35/build.sh")
@@ -236,20 +237,14 @@ def test_vast_of_another_kernel_is_built_anew(server: Vendor, bench: Bench) -> N
 
 
 def test_a_vast_bundle_that_does_not_build_says_why(server: Vendor, bench: Bench) -> None:
-    content = bundle()
-    broken = io.BytesIO()
-    with tarfile.open(fileobj=broken, mode="w") as tar:
-        member = tarfile.TarInfo("v/build.sh")
-        text = b"#!/bin/sh\necho error: no rule for this kernel; exit 2\n"
-        member.size, member.mode = len(text), 0o755
-        tar.addfile(member, io.BytesIO(text))
-    steps = vast(bench, server.offer("/v.tar", broken.getvalue()))
+    broken = bundle(b"#!/bin/sh\necho error: no rule for this kernel; exit 2\n")
+    steps = vast(bench, server.offer("/v.tar.xz", broken))
     done = bench.carry_out(steps)
     assert done.returncode == 1
     assert "error: no rule for this kernel" in done.stderr
     assert "Client vastnfs: not installed" in done.stderr
     assert bench.left == []
-    assert bench.carry_out(vast(bench, server.offer("/w.tar.xz", content))).returncode == 0
+    assert bench.carry_out(vast(bench, server.offer("/w.tar.xz", bundle()))).returncode == 0
 
 
 def test_vast_without_a_source_is_refused_while_planning() -> None:
