@@ -136,6 +136,7 @@ def edited(change: Callable[[list[Document]], object], before: str = "", rc: int
         change(document["client_stats"])
         return reply(result.node, result.command, before + json.dumps(document), rc)
 
+    change_result.__name__ = change.__name__
     return change_result
 
 
@@ -148,6 +149,14 @@ def half(clients: list[Document]) -> None:
 def unverified(clients: list[Document]) -> None:
     for entry in clients:
         entry["job options"].pop("verify")
+
+
+def full(clients: list[Document]) -> None:
+    clients[0]["error"] = 28
+
+
+def vanished(clients: list[Document]) -> None:
+    del clients[2]
 
 
 NO_SPACE = "<gpu-01> fio: io_u error on file /mnt/nfs-tcp/x/rackproof.0: No space left on device: write\n"
@@ -168,10 +177,10 @@ def hanging(result: CommandResult) -> CommandResult:
         ("other", crashed, "exit status 139"),
         ("write", edited(half), "expected 33554432 B of gpu-02's files, actual 16777216 B"),
         ("own", edited(half), "expected 33554432 B of gpu-02's files, actual 16777216 B"),
-        ("write", edited(lambda clients: clients[0].update(error=28), NO_SPACE, 1), "No space left on device"),
+        ("write", edited(full, NO_SPACE, 1), "No space left on device"),
         ("write", edited(unverified), "expected verify=crc32c, actual not set"),
         ("other", edited(unverified), "expected verify=crc32c, actual not set"),
-        ("own", edited(lambda clients: clients.pop(2)), "gpu-03 missing"),
+        ("own", edited(vanished), "gpu-03 missing"),
         ("write", absent, "fio is not installed"),
         ("other", hanging, "no answer within"),
     ],
