@@ -199,7 +199,7 @@ def _of_storage(target: Target) -> Iterator[MirrorItem]:
     """Packages of clients, and installers that a storage's own servers hand out."""
     site = target.site
     client_node = replace(site.client_node, locked=target.locked("clients"))
-    clients = catalogue.clients_of(site.named_storage(), client_node, target.family, site.own_fsid, lambda _: b"")
+    clients = catalogue.clients_of(site.named_storage(), client_node, target.family, site.own_fsid)
     whole = catalogue.merge_clients(clients)
     locked = target.locked()
     for step in (*whole.install, *whole.ready, *whole.proofs):

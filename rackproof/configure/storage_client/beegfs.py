@@ -11,7 +11,7 @@ import shlex
 from rackproof import shell
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.inputs import BeeGfs
 from rackproof.configure.storage_client.install import kernel_headers, module, software
 from rackproof.configure.storage_client.steps import Step
@@ -30,25 +30,24 @@ def configuration(named: NamedStorage) -> str:
 def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     named.first_servers("BeeGFS is mounted from its management node")
     return (
-        simple_mount(
+        mount_of(
             named,
             what="beegfs_nodev",
-            kind="beegfs",
+            type="beegfs",
             options=(f"cfgFile={configuration(named)}", "nofail", "_netdev"),
             timeout_s=120,
         ),
     )
 
 
-def client(named: NamedStorage, node: ClientNode, family: str, secret: bytes | None = None) -> Client:
+def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     """Raises DeclarationError without a shared secret, unless ``auth_disabled`` is set."""
     inputs = node.inputs.beegfs
     if not inputs.auth and not inputs.auth_disabled:
         raise DeclarationError(f"{named.name}: {KEY}.auth: name the shared secret's source, or set auth_disabled: true")
     entries: list[Entry] = [RemoteDirectory("/etc/beegfs")]
-    steps: list[Step] = []
     if inputs.auth:
-        content = (secret or b"").decode(errors="surrogateescape")
+        content = (node.secret("beegfs") or b"").decode(errors="surrogateescape")
         entries.append(RemoteFile(AUTH, content, mode="400", secret=True))
     # The client reads its configuration while mounting.
     unit = mounts(named, node)[0].unit
@@ -57,19 +56,17 @@ def client(named: NamedStorage, node: ClientNode, family: str, secret: bytes | N
         if names:
             entries.append(RemoteFile(_list(named, kind), "\n".join(names) + "\n", restart=(unit,)))
     wanted = inputs.packages or _packages(inputs.version, named)
-    steps += [
-        kernel_headers(family, "The BeeGFS client", node.policy),
-        *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", node),
-        _arguments(inputs, named.storage.transport == "rdma"),
-        _build(),
-        module("BeeGFS", "beegfs", f"see the log of its build: {LOG}"),
-    ]
     return Client(
         files=tuple(entries),
-        install=tuple(steps),
+        install=(
+            kernel_headers(family, "The BeeGFS client", node.policy),
+            *software("beegfs", wanted, inputs.repository, family, f"{KEY}.packages", node),
+            _arguments(inputs, named.storage.transport == "rdma"),
+            _build(),
+            module("BeeGFS", "beegfs", f"see the log of its build: {LOG}"),
+        ),
         modules=("beegfs",),
         proofs=(_transport(named),) if named.storage.transport else (),
-        downloads=(inputs.repository.key,) if inputs.repository else (),
     )
 
 

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Protocol
 
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage_client import beegfs, cephfs, daos, local, lustre, multipath, nfs, scale, weka
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage
+from rackproof.configure.storage_client import beegfs, cephfs, daos, lustre, multipath, nfs, scale, weka
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.core.architecture import Storage
 from rackproof.errors import DeclarationError
 
-_PARALLEL = {
-    "lustre": lustre.mounts,
-    "beegfs": beegfs.mounts,
-    "gpfs": scale.mounts,
-    "wekafs": weka.mounts,
-    "fuse.daos": daos.mounts,
-}
-VENDORS = tuple(_PARALLEL)
-"""File systems whose software does not come from the distribution."""
 
-Secrets = Callable[[str], bytes | None]
-"""The secret of ``beegfs`` or ``cephfs``."""
+class Vendor(Protocol):
+    """A module of this package: client and mounts of a file system."""
+
+    def mounts(self, named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]: ...
+
+    def client(self, named: NamedStorage, node: ClientNode, family: str) -> Client: ...
+
+
+VENDORS: Mapping[str, Vendor] = {
+    "lustre": lustre,
+    "beegfs": beegfs,
+    "gpfs": scale,
+    "wekafs": weka,
+    "fuse.daos": daos,
+}
+"""File systems whose software does not come from the distribution."""
 
 
 def mounts_of(named: NamedStorage, node: ClientNode, own_fsid: str | None = None) -> tuple[DesiredMount, ...]:
     """Desired mounts of one storage. Raises DeclarationError, one line, for a storage that cannot be mounted."""
     storage = named.storage
     if storage.class_ == "local":
-        return local.mounts(named)
+        what = f"/dev/disk/by-label/{storage.source}"
+        ahead = storage.read_ahead_kib
+        return (
+            mount_of(named, what=what, type=storage.fstype, options=("nofail",), network=False, read_ahead_kib=ahead),
+        )
     if storage.class_ == "nfs":
         return nfs.mounts(named, node)
     if storage.class_ == "parallel" and storage.fstype == "ceph":
         return cephfs.mounts(named, node, own_fsid)
-    if storage.class_ == "parallel" and storage.fstype in _PARALLEL:
-        return _PARALLEL[storage.fstype](named, node)
+    if storage.class_ == "parallel" and storage.fstype in VENDORS:
+        return VENDORS[storage.fstype].mounts(named, node)
     raise DeclarationError(f"{named.name}: no rule to mount storage of class {storage.class_} as {storage.fstype}")
 
 
@@ -45,7 +56,7 @@ def asks_machine(storages: Sequence[Storage], node: ClientNode) -> bool:
 
 
 def clients_of(
-    storages: Sequence[NamedStorage], node: ClientNode, family: str, own_fsid: str | None, secrets: Secrets
+    storages: Sequence[NamedStorage], node: ClientNode, family: str, own_fsid: str | None
 ) -> tuple[Client, ...]:
     """Clients for all storage of a node. ``family`` is used only when ``asks_machine`` is true.
 
@@ -54,40 +65,23 @@ def clients_of(
     clients = []
     of_nfs = [named for named in storages if named.storage.class_ == "nfs"]
     if of_nfs:
-        steps = multipath.steps(node.inputs.nfs, family, node.policy)
-        downloads = (node.inputs.nfs.bundle, node.inputs.nfs.package) if steps else ()
-        clients.append(Client(install=steps, downloads=tuple(d for d in downloads if d)))
+        clients.append(Client(install=multipath.steps(node.inputs.nfs, family, node.policy)))
         clients.append(nfs.client(of_nfs, node))
     for named in storages:
         storage = named.storage
-        if storage.class_ != "parallel":
-            continue
-        if storage.fstype == "ceph":
-            clients.append(cephfs.client(named, node, own_fsid, None if own_fsid else secrets("cephfs")))
-        elif storage.fstype == "beegfs":
-            clients.append(beegfs.client(named, node, family, secrets("beegfs")))
-        elif storage.fstype == "lustre":
-            clients.append(lustre.client(named, node, family))
-        elif storage.fstype == "gpfs":
-            clients.append(scale.client(named, node, family))
-        elif storage.fstype == "wekafs":
-            clients.append(weka.client(named, node, family))
-        elif storage.fstype == "fuse.daos":
-            clients.append(daos.client(named, node, family))
+        if storage.class_ == "parallel" and storage.fstype == "ceph":
+            clients.append(cephfs.client(named, node, own_fsid))
+        elif storage.class_ == "parallel" and storage.fstype in VENDORS:
+            clients.append(VENDORS[storage.fstype].client(named, node, family))
     return tuple(clients)
 
 
 def merge_clients(clients: Sequence[Client]) -> Client:
     """All clients as one. Two file systems of one kind share packages, services and repositories."""
-    files = {entry.path: entry for client in clients for entry in client.files}
-    units = {unit.name: unit for client in clients for unit in client.units}
+    parts = {part.name: [item for client in clients for item in getattr(client, part.name)] for part in fields(Client)}
+    files, units = parts.pop("files"), parts.pop("units")
     return Client(
-        files=tuple(files.values()),
-        guards=tuple(dict.fromkeys(step for client in clients for step in client.guards)),
-        install=tuple(dict.fromkeys(step for client in clients for step in client.install)),
-        modules=tuple(dict.fromkeys(name for client in clients for name in client.modules)),
-        units=tuple(units.values()),
-        ready=tuple(dict.fromkeys(step for client in clients for step in client.ready)),
-        proofs=tuple(dict.fromkeys(step for client in clients for step in client.proofs)),
-        downloads=tuple(dict.fromkeys(download for client in clients for download in client.downloads)),
+        files=tuple({entry.path: entry for entry in files}.values()),
+        units=tuple({unit.name: unit for unit in units}.values()),
+        **{name: tuple(dict.fromkeys(items)) for name, items in parts.items()},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.configure.files import RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET, DesiredMount
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.errors import DeclarationError
 
 PORT = 3300
@@ -38,16 +38,16 @@ def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple
         "recover_session=clean",
         "mount_timeout=20",
     ]
-    return (simple_mount(named, what=what, kind="ceph", options=options),)
+    return (mount_of(named, what=what, type="ceph", options=options),)
 
 
-def client(named: NamedStorage, node: ClientNode, own_fsid: str | None, secret: bytes | None) -> Client:
+def client(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> Client:
     if own_fsid:
         return Client(modules=("ceph",))  # rack_operations.ceph_secret copies its key
     if not node.inputs.cephfs.secret:
         user = node.inputs.cephfs.user
         raise DeclarationError(f"{named.name}: {KEY}.secret is absent; it names the source of the key of {user}")
-    content = (secret or b"").decode().strip() + "\n"
+    content = (node.secret("cephfs") or b"").decode().strip() + "\n"
     return Client(
         modules=("ceph",),
         files=(RemoteDirectory("/etc/ceph"), RemoteFile(CEPH_SECRET, content, mode="600", secret=True)),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rackproof.configure.files import Entry
-from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import STRICT, Policy
 from rackproof.configure.storage_client.inputs import StorageClientInputs
@@ -35,11 +35,13 @@ class ClientNode:
     """Packages of the version set: name to version."""
     policy: Policy = STRICT
     """What the inventory allows the package manager to do."""
+    secret: Callable[[str], bytes | None] = lambda kind: None
+    """The secret of ``beegfs`` or ``cephfs``; None where the inventory names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a kind of client needs besides its mounts. ``downloads`` are for ``rackproof mirror list``."""
+    """What a kind of client needs besides its mounts."""
 
     files: tuple[Entry, ...] = ()
     guards: tuple[Step, ...] = ()
@@ -54,7 +56,6 @@ class Client:
     """After the services, before the mounts."""
     proofs: tuple[Step, ...] = ()
     """After the mounts: checks that they use the declared transport."""
-    downloads: tuple[Download, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +87,20 @@ def mounted_test(mountpoint: str, fstype: str) -> str:
     return f"grep -q {shlex.quote(f' {mountpoint} {fstype} ')} /proc/self/mounts"
 
 
-def simple_mount(
-    named: NamedStorage, *, what: str, kind: str, options: Sequence[str], requires: Sequence[str] = (),
-    timeout_s: int | None = None, source_pattern: str | None = None,
+def mount_of(
+    named: NamedStorage, *, what: str, type: str, options: Sequence[str] = (), **further: Any
 ) -> DesiredMount:  # fmt: skip
-    """A network mount by mount(8). ``source_pattern``: as in ``DesiredMount``."""
+    """A mount of a storage as it declares it. ``options`` give way to declared ones of the same name; ``further``:
+    fields of ``DesiredMount``."""
     storage = named.storage
     keys = {option.split("=")[0] for option in storage.options}
-    return DesiredMount(
-        name=named.name,
-        what=what,
-        where=storage.mountpoint,
-        type=kind,
-        options=(*storage.options, *(o for o in options if o.split("=")[0] not in keys)),
-        fstype=storage.fstype,
-        required=storage.options_required,
-        forbidden=storage.options_forbidden,
-        network=True,
-        requires=tuple(requires),
-        timeout_s=timeout_s,
-        source_pattern=source_pattern,
-    )
+    fields: dict[str, Any] = {
+        "name": named.name,
+        "where": storage.mountpoint,
+        "fstype": storage.fstype,
+        "required": storage.options_required,
+        "forbidden": storage.options_forbidden,
+        "network": True,
+        "options": (*storage.options, *(option for option in options if option.split("=")[0] not in keys)),
+    }
+    return DesiredMount(what=what, type=type, **{**fields, **further})

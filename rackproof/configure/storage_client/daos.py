@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.files import RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.install import software
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
@@ -32,11 +32,9 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
             f"{named.name}: storage.{named.name}.source: expected POOL/CONTAINER, actual {storage.source}"
         )
     return (
-        DesiredMount(
-            name=named.name, what="dfuse", where=storage.mountpoint, type="fuse.daos", options=storage.options,
-            fstype=storage.fstype, required=storage.options_required, forbidden=storage.options_forbidden,
-            network=True, requires=(AGENT,), timeout_s=60, service=service(named), content=_unit(named, node),
-            source_pattern="dfuse",
+        mount_of(
+            named, what="dfuse", type="fuse.daos", requires=(AGENT,), timeout_s=60, service=service(named),
+            content=_unit(named, node), source_pattern="dfuse",
         ),
     )  # fmt: skip
 
@@ -79,31 +77,27 @@ TimeoutSec=60
 
 def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     inputs = node.inputs.daos
-    entries: list[Entry] = []
-    steps: list[Step] = []
     # dfuse serves only its own user by default; this allows others.
-    fuse = "# Managed by rackproof.\nuser_allow_other\n"
-    entries += [
-        RemoteFile(AGENT_CONF, agent(named, node), restart=(AGENT,)),
-        RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", _limits(), restart=(AGENT,)),
-        *([RemoteFile("/etc/fuse.conf", fuse)] if inputs.multi_user else []),
-    ]
-    steps += software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", node)
-    if not inputs.insecure:
-        steps.append(
-            Step(
-                name="Certificates of DAOS",
-                holds=f"cd {CERTIFICATES} && test -s daosCA.crt && test -s agent.crt && test -s agent.key",
-                otherwise=f"{CERTIFICATES} lacks daosCA.crt, agent.crt or agent.key: copy those of the servers' "
-                f"gen_certificates.sh, or set {KEY}.insecure: true",
-            )
-        )
+    fuse = RemoteFile("/etc/fuse.conf", "# Managed by rackproof.\nuser_allow_other\n")
+    limits = "# Managed by rackproof: RDMA pins what it registers.\n[Service]\nLimitMEMLOCK=infinity\n"
+    certificates = Step(
+        name="Certificates of DAOS",
+        holds=f"cd {CERTIFICATES} && test -s daosCA.crt && test -s agent.crt && test -s agent.key",
+        otherwise=f"{CERTIFICATES} lacks daosCA.crt, agent.crt or agent.key: copy those of the servers' "
+        f"gen_certificates.sh, or set {KEY}.insecure: true",
+    )
     return Client(
-        files=tuple(entries),
-        install=tuple(steps),
+        files=(
+            RemoteFile(AGENT_CONF, agent(named, node), restart=(AGENT,)),
+            RemoteFile("/etc/systemd/system/daos_agent.service.d/rackproof.conf", limits, restart=(AGENT,)),
+            *((fuse,) if inputs.multi_user else ()),
+        ),
+        install=(
+            *software("daos", inputs.packages, inputs.repository, family, f"{KEY}.packages", node),
+            *(() if inputs.insecure else (certificates,)),
+        ),
         units=(Unit(AGENT),),
         proofs=(_transport(named),) if named.storage.transport else (),
-        downloads=(inputs.repository.key,) if inputs.repository else (),
     )
 
 
@@ -127,10 +121,6 @@ def agent(named: NamedStorage, node: ClientNode) -> str:
     if inputs.interfaces:
         values["include_fabric_ifaces"] = list(inputs.interfaces)
     return "# Managed by rackproof.\n" + "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
-
-
-def _limits() -> str:
-    return "# Managed by rackproof: RDMA pins what it registers.\n[Service]\nLimitMEMLOCK=infinity\n"
 
 
 def _transport(named: NamedStorage) -> Step:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 
 from rackproof import shell
-from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.files import RemoteFile
 from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import Policy
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.inputs import Lustre
 from rackproof.configure.storage_client.install import (
     fetch,
@@ -66,9 +66,9 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     # Colons separate failover partners of one MGS; commas would separate addresses of one node.
     nids = ":".join(server if "@" in server else f"{server}@{network}" for server in servers)
     return (
-        simple_mount(
-            named, what=f"{nids}:/{named.storage.source}", kind="lustre", options=("nofail", "_netdev"),
-            requires=(LNET,),            timeout_s=120, source_pattern=rf".*:/{named.storage.source}(/.*)?",
+        mount_of(
+            named, what=f"{nids}:/{named.storage.source}", type="lustre", options=("nofail", "_netdev"),
+            requires=(LNET,), timeout_s=120, source_pattern=rf".*:/{named.storage.source}(/.*)?",
         ),
     )  # fmt: skip
 
@@ -82,22 +82,21 @@ def network_name(named: NamedStorage, inputs: Lustre) -> str:
 def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     inputs = node.inputs.lustre
     network = network_name(named, inputs)
-    entries: list[Entry] = []
-    steps: list[Step] = []
-    entries.append(RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, node), restart=(LNET,)))
-    entries.append(RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)))
-    # Empty, so that it cannot contradict the module's options.
-    entries.append(RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"))
-    steps += _software(inputs, family, node)
-    steps.append(module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"))
     return Client(
-        files=tuple(entries),
-        install=tuple(steps),
+        files=(
+            RemoteFile("/etc/modprobe.d/rackproof-lustre.conf", options(network, node), restart=(LNET,)),
+            RemoteFile(DROP_IN, _SERVICE.format(network=network), restart=(LNET,)),
+            # Empty, so that it cannot contradict the module's options.
+            RemoteFile("/etc/lnet.conf", "# Managed by rackproof: LNet is set up by modprobe.d.\n{}\n"),
+        ),
+        install=(
+            *_software(inputs, family, node),
+            module("Lustre", "lustre", f"a client of exactly this kernel, or {KEY}.source to build it from"),
+        ),
         # The module lustre would start LNet before the network is up: the first mount loads it.
         modules=("lnet",),
         units=(Unit(LNET, proof=f"timeout -k 2 15 lctl list_nids | grep -q '@{network}$'"),),
         proofs=(_transport(named, network),) if named.storage.transport else (),
-        downloads=tuple(d for d in (inputs.source, inputs.repository and inputs.repository.key) if d),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, in_turn
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, in_turn, mount_of
 from rackproof.configure.storage_client.inputs import Cache, Nfs
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
@@ -60,17 +60,13 @@ def _mount(named: NamedStorage, node: ClientNode, where: str, server: str, serve
     if storage.local_cache:
         extra.append("fsc")
         required.append("fsc")
-    keys = {option.split("=")[0] for option in storage.options}
-    return DesiredMount(
-        name=named.name,
+    return mount_of(
+        named,
         what=f"{host}:{storage.source}",
         where=where,
         type="nfs",
-        options=(*storage.options, *(option for option in extra if option.split("=")[0] not in keys)),
-        fstype=storage.fstype,
+        options=extra,
         required=tuple(dict.fromkeys(required)),
-        forbidden=storage.options_forbidden,
-        network=True,
         requires=(CACHE_UNIT,) if storage.local_cache else (),
         transport=storage.transport,
         read_ahead_kib=storage.read_ahead_kib,

@@ -79,10 +79,8 @@ def client_of(site: Site, family: str = "debian", locked: Mapping[str, str] | No
 
     Raises DeclarationError when an input is missing; nothing has been changed then.
     """
-    node = replace(site.client_node, locked=dict(locked or {}))
-    return catalogue.merge_clients(
-        catalogue.clients_of(site.named_storage(), node, family, site.own_fsid, partial(_secret, site))
-    )  # fmt: skip
+    node = replace(site.client_node, locked=dict(locked or {}), secret=partial(_secret, site))
+    return catalogue.merge_clients(catalogue.clients_of(site.named_storage(), node, family, site.own_fsid))
 
 
 def _secret(site: Site, kind: str) -> bytes | None:

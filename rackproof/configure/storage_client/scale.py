@@ -10,10 +10,10 @@ import shlex
 
 from rackproof import shell
 from rackproof.configure import mounts as mount_plans
-from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.files import RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
 from rackproof.configure.reboot import drain
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mounted_test
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of, mounted_test
 from rackproof.configure.storage_client.inputs import Scale
 from rackproof.configure.storage_client.install import fetch, installed, kernel_headers, packages, place, software
 from rackproof.configure.storage_client.steps import Step
@@ -24,6 +24,7 @@ from rackproof.shell import Script
 BIN = "/usr/lpp/mmfs/bin"
 KEY = "storage_client.scale"
 ACTIVE = f"timeout -k 2 15 {BIN}/mmgetstate -Y | awk -F: '$3 != \"HEADER\"{{print $9}}' | grep -qx active"
+UNTIL_ACTIVE = f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done"
 
 
 BUILT_STAMP = "/var/lib/rackproof/scale-built"
@@ -40,13 +41,10 @@ def service(named: NamedStorage) -> str:
 
 
 def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
-    storage = named.storage
     return (
-        DesiredMount(
-            name=named.name, what=storage.source, where=storage.mountpoint, type="gpfs", options=storage.options,
-            fstype="gpfs", required=storage.options_required, forbidden=storage.options_forbidden, network=True,
-            requires=("gpfs.service",), timeout_s=120, service=service(named), content=_unit(named),
-            source_pattern=rf"(/dev/)?{storage.source}",
+        mount_of(
+            named, what=named.storage.source, type="gpfs", requires=("gpfs.service",), timeout_s=120,
+            service=service(named), content=_unit(named), source_pattern=rf"(/dev/)?{named.storage.source}",
         ),
     )  # fmt: skip
 
@@ -81,36 +79,30 @@ TimeoutSec=120
 
 def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     inputs = node.inputs.scale
-    entries: list[Entry] = []
-    steps: list[Step] = []
-    entries.append(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"))
     names = inputs.packages if family == "rhel" else [_debian(name) for name in inputs.packages]
     wanted = dict.fromkeys(names, inputs.version)
-    steps += [
-        *software("scale", wanted, inputs.repository, family, f"{KEY}.version", node),
-        kernel_headers(family, "The portability layer of Storage Scale", node.policy),
-        packages("Storage Scale's build", dict.fromkeys(BUILD[family].split(), ""), family, KEY, node.policy),
-        _portability_layer(family),
-        *_membership(named, node),
-    ]
     return Client(
-        files=tuple(entries),
+        files=(RemoteFile("/etc/profile.d/rackproof-scale.sh", f"# Managed by rackproof.\nPATH=$PATH:{BIN}\n"),),
         guards=_not_under_a_daemon({name: node.locked.get(name, version) for name, version in wanted.items()}, family),
-        install=tuple(steps),
+        install=(
+            *software("scale", wanted, inputs.repository, family, f"{KEY}.version", node),
+            kernel_headers(family, "The portability layer of Storage Scale", node.policy),
+            packages("Storage Scale's build", dict.fromkeys(BUILD[family].split(), ""), family, KEY, node.policy),
+            _portability_layer(family),
+            *_membership(named, node),
+        ),
         units=(Unit("gpfs.service"),),
         ready=(
             Step(
                 name="Daemon of Storage Scale",
                 holds=ACTIVE,
-                script=f"timeout 60 {BIN}/mmstartup || :\n"
-                f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+                script=f"timeout 60 {BIN}/mmstartup || :\n{UNTIL_ACTIVE}",
                 otherwise="mmgetstate does not report active: arbitrating means no quorum, down means it has ended; "
                 "see /var/adm/ras/mmfs.log.latest",
             ),
             *_verbs(named, inputs, node.node),
         ),
         proofs=_proofs(named),
-        downloads=tuple(d for d in (inputs.repository and inputs.repository.key, inputs.remote_key) if d),
     )
 
 
@@ -229,7 +221,7 @@ def _verbs(named: NamedStorage, inputs: Scale, node: str) -> tuple[Step, ...]:
             # The daemon reads them at its start.
             script=f"{stop_script(node)}\n"
             f"timeout 120 {BIN}/mmchconfig {shlex.quote(settings)} -N {node}\ntimeout 60 {BIN}/mmstartup -N {node}\n"
-            f"n=0; until {ACTIVE}; do n=$((n + 1)); [ $n -lt 40 ] || break; sleep 3; done",
+            f"{UNTIL_ACTIVE}",
             otherwise="mmdiag --config has other verbs settings than declared; are the ports up (ibstat), and is "
             "this node allowed to change the cluster's configuration?",
         ),

@@ -12,7 +12,7 @@ from rackproof import shell
 from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.package_transaction.transaction import fetch_function
-from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, simple_mount
+from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.inputs import Weka
 from rackproof.configure.storage_client.install import place
 from rackproof.configure.storage_client.steps import Step
@@ -38,10 +38,10 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     options += [f"traces_capacity_mb={inputs.traces_capacity_mb}", "_netdev"]
     name = named.storage.source
     return (
-        simple_mount(
+        mount_of(
             named,
             what=f"{','.join(backends)}/{name}",
-            kind="wekafs",
+            type="wekafs",
             options=options,
             requires=(AGENT,),
             timeout_s=inputs.mount_timeout_s,
@@ -64,7 +64,6 @@ def _net(named: NamedStorage, node: ClientNode) -> tuple[str, ...]:
 def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
     """Raises DeclarationError without the checksum of the installer."""
     inputs = node.inputs.weka
-    download = installer(named, inputs)
     proofs = [
         Step(
             name=f"Client of {named.name}",
@@ -83,12 +82,7 @@ def client(named: NamedStorage, node: ClientNode, family: str) -> Client:
                 "capable, and is RDMA enabled in the cluster (weka cluster processes)?",
             )
         )
-    return Client(
-        install=_install(inputs, download),
-        units=(Unit(AGENT),),
-        proofs=tuple(proofs),
-        downloads=(download,),
-    )
+    return Client(install=_install(inputs, installer(named, inputs)), units=(Unit(AGENT),), proofs=tuple(proofs))
 
 
 def installer(named: NamedStorage, inputs: Weka) -> Download:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def test_a_foreign_ceph_cluster() -> None:
     assert mount.what == "10.0.0.1:3300,10.0.0.2:3300:/"
     assert {"name=train", "fs=fs"} < set(mount.options)
     assert not [option for option in mount.options if option.startswith("mon_addr=")]
-    client = cephfs.client(other, at(**inputs), None, b"AQB==")
+    client = cephfs.client(other, replace(at(**inputs), secret=lambda kind: b"AQB=="), None)
     secret = client.files[-1]
     assert isinstance(secret, RemoteFile)
     assert (secret.path, secret.content, secret.mode, secret.secret) == (

@@ -65,7 +65,7 @@ ALL = [
 @pytest.mark.parametrize("family", ["debian", "rhel"])
 @pytest.mark.parametrize(("storage", "inputs"), ALL)
 def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dict[str, Any], family: str) -> None:
-    (client,) = catalogue.clients_of([storage], a_node(**inputs), family, None, lambda kind: b"s")
+    (client,) = catalogue.clients_of([storage], a_node(**inputs), family, None)
     steps = (*client.install, *client.ready, *client.proofs)
     assert len(steps) >= 3
     for step in steps:
@@ -104,7 +104,7 @@ def test_every_script_and_every_test_is_shell(storage: NamedStorage, inputs: dic
 def test_what_is_missing_is_named_before_anything_is_touched(storage: NamedStorage, inputs: Any, says: str) -> None:
     def plan() -> None:
         catalogue.mounts_of(storage, a_node(**inputs))
-        catalogue.clients_of([storage], a_node(**inputs), "debian", None, lambda kind: None)
+        catalogue.clients_of([storage], a_node(**inputs), "debian", None)
 
     with pytest.raises(DeclarationError, match=says):
         plan()
@@ -285,7 +285,7 @@ def test_what_a_version_set_brings_is_asked_of_no_other_repository(
 ) -> None:
     def steps(names: list[str], version: str = "1.0") -> str:
         node = replace(a_node(**inputs), locked=dict.fromkeys(names, version))
-        (client,) = catalogue.clients_of([storage], node, family, None, lambda kind: b"s")
+        (client,) = catalogue.clients_of([storage], node, family, None)
         return " ".join(step.name for step in client.install)
 
     kind = next(iter(inputs))
@@ -302,7 +302,7 @@ def test_a_version_set_and_the_inventory_that_differ_are_both_named() -> None:
     with pytest.raises(
         DeclarationError, match=r"packages: beegfs-client 8\.2\.0, but the version set has 8\.3\.1: remove one"
     ):
-        catalogue.clients_of([BEEGFS], replace(node, locked={"beegfs-client": "8.3.1"}), "rhel", None, lambda kind: b"")
+        catalogue.clients_of([BEEGFS], replace(node, locked={"beegfs-client": "8.3.1"}), "rhel", None)
 
 
 def test_beegfs_with_rdma_never_falls_back_and_is_marked() -> None:
@@ -317,7 +317,8 @@ def test_beegfs_with_rdma_never_falls_back_and_is_marked() -> None:
 
 def test_the_secret_of_beegfs_is_taken_byte_by_byte_and_never_shown() -> None:
     secret = bytes(range(256))
-    client = beegfs.client(BEEGFS, a_node(beegfs={"auth": {"environment": "X"}}), "debian", secret)
+    node = replace(a_node(beegfs={"auth": {"environment": "X"}}), secret=lambda kind: secret)
+    client = beegfs.client(BEEGFS, node, "debian")
     (file,) = [entry for entry in client.files if entry.path == "/etc/beegfs/conn.auth"]
     assert isinstance(file, RemoteFile)
     assert (file.secret, file.mode) == (True, "400")
