@@ -12,7 +12,7 @@ from rackproof.configure import operations, packages
 from rackproof.configure.base import plan
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.kernel import CLOCK_SOURCE
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import family_here, machine_here
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.reboot.reasons import nothing_waits_for_a_reboot
 from rackproof.configure.settings import read_inputs
@@ -22,7 +22,7 @@ from rackproof.configure.site import here
 @deploy("Base")
 def base() -> None:
     site = here()
-    inputs, family = read_inputs(site.node, NodeInputs), plan.family()
+    inputs, family = read_inputs(site.node, NodeInputs), family_here()
     if plan.frozen(site):
         operations.units(name="Updates", wanted=plan.updates(masked=True, family=family))
     operations.packages(

@@ -13,7 +13,7 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import repositories
 from rackproof.configure import operations
-from rackproof.configure.containers import daemon, plan, toolkit
+from rackproof.configure.containers import daemon, plan
 from rackproof.configure.containers import operations as container_operations
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.deploy import alone, deploy
@@ -22,9 +22,10 @@ from rackproof.configure.gpu import packages, runtimes
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import family_here, machine_here
+from rackproof.configure.repositories import site_repository
 from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site, here
-from rackproof.configure.site_repository import site_repository
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
 from rackproof.configure.versions.stages import stage
@@ -59,7 +60,7 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
     others = [name for name in names if name not in locked]
     plan.check_sources(site, others, family, chosen)
     if family == "rhel" and (repository := chosen.repository):
-        site_repository("containers", "Containers", repository.source, repository.key.url, repository.key.sha256)
+        site_repository("containers", "Containers", repository)
     for component in dict.fromkeys(locked[name] for name in names if name in locked):
         stage(component, "Locked runtime")
     if others:
@@ -69,10 +70,11 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
 @deploy("Container toolkit")
 def container_toolkit() -> None:
     site = here()
-    if not toolkit.applies(site):
+    if not plan.hands_out_gpus(site):
         return
     stack, machine = read_inputs(site.node, GpuInputs), machine_here()
-    handing_out, own = toolkit.handing_out(site, stack), toolkit.owned(site)
+    declared, groups = site.architecture.containers, site.node.groups
+    handing_out, own = runtimes.handing_out(declared, groups, stack), runtimes.owned(declared, groups)
     if machine is None:
         operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
         return
@@ -86,11 +88,9 @@ def container_toolkit() -> None:
             hold=stack.hold,
             _timeout=INSTALL_TIMEOUT_S,
         )
-    operations.files(name="Files", entries=(toolkit.cdi_unit(),))
+    operations.files(name="Files", entries=(rendered(f"/etc/systemd/system/{runtimes.CDI_SERVICE}"),))
     operations.units(name="Services", wanted=(Unit(runtimes.CDI_SERVICE, running=None),))
-    gpu_operations.runtimes(
-        name="Runtimes", wanted=runtimes.with_runtime(site.architecture.containers, handing_out, own), owned=own
-    )
+    gpu_operations.runtimes(name="Runtimes", wanted=runtimes.with_runtime(declared, handing_out, own), owned=own)
 
 
 if alone(__name__, plan.why_nothing):

@@ -49,7 +49,7 @@ def _soft_roce_ports(site: Site) -> None:
     plan.check_soft_roce(site)
     operations.files(name="Files", entries=(*plan.files(site), *soft_roce.files(site)))
     operations.units(name="Services", wanted=plan.units(site.ports))
-    operations.ports(name="Ports", wanted=site.ports)
+    nic_operations.rail_ports(name="Ports", wanted=site.ports)
     operations.kernel_values(name="Kernel values", sysctl=plan.port_sysctl(site.ports), patterns={})
     rdma_in_software()
 

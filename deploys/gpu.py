@@ -61,9 +61,9 @@ def gpu_driver() -> None:
             family=family,
         )
     common.files(name="Files", entries=entries)
-    if planned.headers:
+    if headers := planned.packages.headers:
         operations.installed(
-            name="Kernel headers", packages=planned.headers, family=family, hold=False, _timeout=INSTALL_TIMEOUT_S
+            name="Kernel headers", packages=headers, family=family, hold=False, _timeout=INSTALL_TIMEOUT_S
         )
     if planned.versions:
         stage("driver", "Driver packages")
@@ -72,9 +72,9 @@ def gpu_driver() -> None:
         stage("gpu", "Locked tools")
         if planned.declared.gds:
             stage("gds", "Locked GPUDirect Storage")
-    if planned.tools:
+    if planned.packages.tools:
         operations.installed(
-            name="Tools", packages=planned.tools, family=family, hold=hold, _timeout=INSTALL_TIMEOUT_S
+            name="Tools", packages=planned.packages.tools, family=family, hold=hold, _timeout=INSTALL_TIMEOUT_S
         )  # fmt: skip
     if planned.declared.gpudirect == "dmabuf":
         operations.gpudirect_dmabuf(name="GPUDirect RDMA", target=driver, machine=machine)

@@ -15,7 +15,6 @@ from rackproof.configure import operations as common
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.nic import firmware_operations, links, operations, plan
 from rackproof.configure.nic.declared import Declared, declared_here, firmware_wanted
-from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.site import Site, here
 
 INSTALL_TIMEOUT_S = 1800
@@ -49,7 +48,7 @@ def _drivers(site: Site, declared: Declared) -> None:
         _timeout=INSTALL_TIMEOUT_S,
     )  # fmt: skip
     if declared.source == "inbox":
-        common.packages(name="Packages", names=inbox_packages(declared), family=declared.family)
+        common.packages(name="Packages", names=declared.inbox_packages, family=declared.family)
     else:
         network_stack()
     common.files(name="Driver files", entries=plan.driver_files(site, declared))

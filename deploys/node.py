@@ -20,6 +20,7 @@ from rackproof.configure.site import here
 
 SETTINGS_TIMEOUT_S = 1800
 """Seconds; for the initramfs images of all kernels, emptying swap, and tuned."""
+UNREAD = "the machine (os-release, kernel, PCI devices) could not be read, so nothing was changed"
 
 
 @deploy("Node")
@@ -30,7 +31,7 @@ def node() -> None:
     array = plan.scratch_array(site, inputs)
     machine = machine_here()
     if machine is None:
-        node_operations.unread(name="Machine")
+        operations.refused(name="Machine", reason=UNREAD)
         return
     node_operations.kernel_arguments(name="Kernel arguments", wanted=plan.arguments(site, inputs, machine))
     operations.files(name="Files", entries=(*plan.files(site, inputs), *plan.scratch_files(array)))

@@ -14,8 +14,8 @@ from deploys.reboot import reboot
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
+from rackproof.configure.repositories import site_repository
 from rackproof.configure.site import here
-from rackproof.configure.site_repository import site_repository
 from rackproof.configure.slurm import operations as slurm_operations
 from rackproof.configure.slurm import plan
 from rackproof.configure.slurm.cluster import package_names
@@ -32,9 +32,7 @@ def slurm() -> None:
     family, inputs = family_here(), cluster.inputs
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and inputs.repository:
-        site_repository(
-            plan.REPOSITORY, "Slurm", inputs.repository.source, inputs.repository.key.url, inputs.repository.key.sha256
-        )
+        site_repository("slurm", "Slurm", inputs.repository)
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)

@@ -16,7 +16,7 @@ from rackproof.configure.machine import family_here
 from rackproof.configure.nic import firmware_operations
 from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
-from rackproof.configure.versions import file_operations, operations, plan
+from rackproof.configure.versions import operations, plan
 from rackproof.configure.versions.site import packages_here
 from rackproof.configure.versions.stages import INSTALL_TIMEOUT_S, stage
 
@@ -64,9 +64,7 @@ def rest() -> None:
     stage("others", "Other locked packages")
     lock = plan.lock_here()
     if lock and (files := plan.placed_files(*lock)):
-        file_operations.placed_files(
-            name="Files of the set", wanted=files, proxy=lock[2].proxy, _timeout=INSTALL_TIMEOUT_S
-        )
+        operations.placed_files(name="Files of the set", wanted=files, proxy=lock[2].proxy, _timeout=INSTALL_TIMEOUT_S)
 
 
 @deploy("Versions: hold and read back")
@@ -82,7 +80,7 @@ def hold_and_read_back() -> None:
     if packages:
         operations.read_back(name="Read back", packages=packages, family=machine.family, hold=inputs.hold)
     if files := plan.placed_files(platform, machine, inputs):
-        file_operations.placed_files_read_back(name="Files of the set", wanted=files)
+        operations.placed_files_read_back(name="Files of the set", wanted=files)
     if platform.components.kernel:
         operations.modules_in_force(
             name="Modules of the locked kernel",

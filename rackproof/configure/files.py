@@ -272,7 +272,7 @@ def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
             f" && chmod {directory.mode} -- {path}"
         )
     if plan.writes:
-        new = [_quoted(_beside(file.path)) for file, _ in plan.writes]
+        new = [shlex.quote(_beside(file.path)) for file, _ in plan.writes]
         beside = " ".join(new)
         lines += [
             f"trap {shlex.quote(f'rm -f -- {beside}')} EXIT",
@@ -282,11 +282,11 @@ def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
             " { echo 'the new files could not be written (is the disk full?): none was replaced' >&2; exit 1; }",
             f"sync -- {beside} 2>/dev/null || sync",
         ]
-        lines += [f"mv -fT -- {_quoted(_beside(file.path))} {_quoted(file.path)}" for file, _ in plan.writes]
+        lines += [f"mv -fT -- {shlex.quote(_beside(file.path))} {shlex.quote(file.path)}" for file, _ in plan.writes]
     for file in plan.attributes:
         path = shlex.quote(file.path)
         lines.append(f"chown {file.owner}:{file.group} -- {path} && chmod {file.mode} -- {path}")
-    lines += [f"rm -f -- {_quoted(absent.path)}" for absent in plan.removals]
+    lines += [f"rm -f -- {shlex.quote(absent.path)}" for absent in plan.removals]
     return Script.of(*lines)
 
 
@@ -335,7 +335,3 @@ def _difference(file: RemoteFile, content: str, state: FileState | None) -> tupl
 def _beside(path: str) -> str:
     target = PurePosixPath(path)
     return str(target.with_name(f".{target.name}.rackproof-new"))
-
-
-def _quoted(path: str) -> str:
-    return shlex.quote(path)

@@ -22,7 +22,6 @@ from rackproof.configure.health_check import kit
 from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.nic.declared import declare, network_of, set_means, uses_adapters
 from rackproof.configure.nic.inputs import NicInputs
-from rackproof.configure.nic.packages import inbox_packages
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.settings import read_inputs
@@ -129,7 +128,7 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     if not meant and not uses_adapters(site, stack):
         return
     declared = declare(site, stack, components, target.family, target.machine)
-    yield from target.named(inbox_packages(declared), "nic")
+    yield from target.named(declared.inbox_packages, "nic")
     if declared.nvidia and network_of(components, site, target.machine) is None:
         yield target.unlisted(
             "NVIDIA's network drivers: nic.source declares them, the version set does not name their packages",

@@ -70,7 +70,7 @@ def operation() -> Callable[[Callable[P, Commands | None]], PyinfraOperation[P]]
                 try:
                     yield from body(*args, **kwargs) or ()
                 except (Refused, ParseError) as error:
-                    _keep(_report().model_copy(update={"refused": str(error)}))
+                    _add(refused=str(error))
                     host.log(str(error), logger.error)
                     yield StringCommand("echo", QuoteString(str(error)), ">&2;", "exit 1")
                 finally:
@@ -127,6 +127,11 @@ def _keep(report: Report) -> None:
     _reports.setdefault(host.state, {})[_key()] = report
 
 
+def _add(**fields: object) -> None:
+    """Change fields of the report of this pass."""
+    _keep(_report().model_copy(update=fields))
+
+
 def _publish() -> None:
     """Append the report of this pass to the file that ``rackproof deploy`` reads, if it is set."""
     op_hash = getattr(host, "current_op_hash", None)
@@ -165,8 +170,7 @@ def report_loss(state: State, lost: Host) -> None:
 def record(changes: Iterable[Change]) -> None:
     """Record what the operation changes on this node. ``--debug`` shows each in a line, ``--diff`` the differences."""
     new = tuple(changes)
-    report = _report()
-    _keep(report.model_copy(update={"changes": (*report.changes, *new)}))
+    _add(changes=(*_report().changes, *new))
     for change in new:
         logger.debug("%s: %s", host.name, change.line)
         if host.state.config.DIFF:
@@ -181,22 +185,20 @@ def record_reasons(reasons: Iterable[str]) -> None:
 
 def note(text: str) -> None:
     """Record a warning; the operation goes on."""
-    report = _report()
-    _keep(report.model_copy(update={"notes": (*report.notes, text)}))
+    _add(notes=(*_report().notes, text))
     host.log(text, logger.warning)
 
 
 def record_problems(problems: Iterable[Problem]) -> None:
     """Record problems of preflight, also accepted ones."""
-    report = _report()
-    _keep(report.model_copy(update={"problems": (*report.problems, *problems)}))
+    _add(problems=(*_report().problems, *problems))
 
 
 def record_pending_reboot(reasons: Iterable[str]) -> None:
     """Record why this node needs a reboot that is not allowed in this run."""
-    _keep(_report().model_copy(update={"pending_reboot": tuple(reasons)}))
+    _add(pending_reboot=tuple(reasons))
 
 
 def record_reboot() -> None:
     """Record that the operation has rebooted this node."""
-    _keep(_report().model_copy(update={"rebooted": True}))
+    _add(rebooted=True)

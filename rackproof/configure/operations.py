@@ -181,28 +181,6 @@ def keep_up(touched: Touched, declared: Collection[str]) -> None:
 
 
 @operation()
-def ports(wanted: Sequence[network_plans.Port]) -> Commands:
-    """Set name, MTU and addresses of fabric ports, without a reboot.
-
-    + wanted: ports, by MAC address or path
-
-    **Example:**
-
-    .. code:: python
-
-        operations.ports(name="Ports", wanted=here().ports)
-    """
-    links = ask(facts.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
-    changes = network_plans.plan_ports(wanted, links)
-    if changes:
-        keep_up(network_plans.touched(changes), [port.address for port in wanted])
-        record(port.change for port in changes)
-        yield StringCommand(network_plans.apply_script(changes))
-    else:
-        host.noop("all fabric ports are as declared")
-
-
-@operation()
 def addressed(wanted: Sequence[network_plans.Port]) -> None:
     """Refuse a node on which ports lack their addresses. Changes nothing.
 

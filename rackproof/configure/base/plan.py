@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rackproof.configure.files import Absent, Entry, RemoteFile
 from rackproof.configure.kernel import CLOCK_SOURCE
-from rackproof.configure.machine import machine_here
 from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
@@ -23,12 +22,6 @@ THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 KERNEL_SERVICE = "rackproof-kernel.service"
 SMT_CONTROL = "/sys/devices/system/cpu/smt/control"
 GOVERNOR = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-
-
-def family() -> str:
-    """The family of distributions; Debian's where the node could not be read: every operation refuses it then."""
-    machine = machine_here()
-    return machine.family if machine and machine.family in CHRONY else "debian"
 
 
 def frozen(site: Site) -> bool:

@@ -7,10 +7,12 @@ import shlex
 from pyinfra.context import host
 
 from rackproof.configure import facts
-from rackproof.configure.containers import bridge, daemon, toolkit
+from rackproof.configure.containers import bridge, daemon
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.gpu import runtimes
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
@@ -25,7 +27,16 @@ def applies(site: Site) -> bool:
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if applies(site) or toolkit.applies(site) else "runs no containers by the architecture"
+    return None if applies(site) or hands_out_gpus(site) else "runs no containers by the architecture"
+
+
+def hands_out_gpus(site: Site) -> bool:
+    """Whether the node has real GPUs and hands them out to containers. Raises DeclarationError."""
+    if not site.has_role("gpu"):
+        return False
+    stack = read_inputs(site.node, GpuInputs)
+    runtimes_with_gpus = runtimes.handing_out(site.architecture.containers, site.node.groups, stack)
+    return site.real_gpus is not None and bool(runtimes_with_gpus or stack.container_toolkit is not None)
 
 
 def inputs_here(site: Site) -> ContainerInputs:

@@ -120,6 +120,4 @@ def _target(site: Site, machine: Machine, release: str | None) -> install.Wanted
     except UnsupportedGpu:
         return None  # reported by preflight
     driver_packages = packages.node_packages(machine, choice, inputs, declared, None, release).driver
-    return install.wanted(
-        choice, machine, driver_packages, files=(), options={}, hold=False, modules=(), release=release
-    )
+    return install.WantedDriver(choice, driver_packages, packages.stream(machine, choice), release=release)

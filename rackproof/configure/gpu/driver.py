@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
@@ -18,6 +18,7 @@ from rackproof.core.gpu_generations import (
     support_problem,
 )
 from rackproof.core.machine import Machine
+from rackproof.core.versions.models import Driver as Locked
 
 Source = Literal["distribution", "cuda"]
 Flavour = Literal["open", "proprietary"]
@@ -45,19 +46,6 @@ SUPPORTED: Final = {
     "ol": ("9",),
 }
 """Operating systems whose package names are known; of RHEL and its rebuilds the major version counts."""
-
-
-class Locked(Protocol):
-    """The driver of a version set."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def flavour(self) -> Flavour: ...
-    @property
-    def precompiled(self) -> bool: ...
-    @property
-    def repository(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,13 +310,3 @@ def hardware_problems(machine: Machine, declared: Gpu) -> tuple[str, ...]:
     if declared.nvswitches is not None and len(nvswitches(machine)) != declared.nvswitches:
         problems.append(f"NVSwitches: expected {declared.nvswitches}, actual {len(nvswitches(machine))}")
     return tuple(problems)
-
-
-def preflight(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | None = None) -> tuple[str, ...]:
-    """Everything that would stop the installation of the driver, one line each; empty where nothing does."""
-    try:
-        choice = choose(machine, declared, stack, locked)
-    except UnsupportedGpu as error:
-        return (str(error), *hardware_problems(machine, declared))
-    secure = secure_boot_problem(machine, choice)
-    return (*((secure,) if secure else ()), *hardware_problems(machine, declared))

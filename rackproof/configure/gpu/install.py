@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.configure.files import RemoteFile
-from rackproof.configure.gpu import packages as names
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.gpu.state import FABRIC_UNIT, GpuState
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.versions.kernels import reboot_reason
-from rackproof.core.machine import Machine
 
 NOUVEAU: Final = "nouveau holds the GPUs, its blacklist applies from the next start on"
 OPTIONS: Final = "options of the module nvidia differ from those in force"
@@ -29,12 +27,12 @@ class WantedDriver:
 
     choice: Choice
     packages: tuple[Package, ...]
-    stream: str | None
-    options: Mapping[str, str]
+    stream: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     """Of the module nvidia: ``NVreg_…``: value."""
-    stamp: str
-    hold: bool
-    modules: tuple[str, ...]
+    stamp: str = ""
+    hold: bool = False
+    modules: tuple[str, ...] = ()
     """Loaded now and at every boot."""
     release: str | None = None
     """Kernel of the next boot, where it is not the running one: modules are built for it, none is loaded."""
@@ -53,7 +51,7 @@ class DriverPlan:
     """Reasons that are marked: nothing to do before the reboot."""
     fabric_unit: bool = False
     """The fabric manager's unit must lose its wait for multi-user.target."""
-    reasons: tuple[str, ...] = field(default=())
+    reasons: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(
@@ -61,26 +59,9 @@ class DriverPlan:
         )
 
 
-def wanted(
-    choice: Choice, machine: Machine, packages: Iterable[Package], files: Iterable[RemoteFile], options: Mapping[str,
-    str], hold: bool, modules: Sequence[str], release: str | None = None, streams: bool = True, locked: Sequence[str] =
-    (), ) -> WantedDriver:  # fmt: skip
-    """``locked``: packages of a version set, ``NAME VERSION``, which are installed before the driver."""
-    return WantedDriver(
-        choice=choice,
-        packages=tuple(packages),
-        stream=names.stream(machine, choice) if streams else None,
-        options=dict(options),
-        stamp=stamp(files, locked),
-        hold=hold,
-        modules=tuple(modules),
-        release=release,
-    )
-
-
 def stamp(files: Iterable[RemoteFile], locked: Sequence[str] = ()) -> str:
     """sha256 over what the initial file system must have been built with: the kit's files in modprobe.d, and packages
-    that other operations install."""
+    of a version set, ``NAME VERSION``, which are installed before the driver."""
     digest = hashlib.sha256()
     for file in files:
         if file.path.startswith("/etc/modprobe.d/"):

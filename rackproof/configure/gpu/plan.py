@@ -15,7 +15,6 @@ from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, ha
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import FABRIC_UNIT
 from rackproof.configure.inputs import Repository
-from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import boot_modules, rendered
 from rackproof.configure.site import Site
@@ -44,11 +43,8 @@ class Plan:
     stack: GpuInputs
     choice: Choice
     options: dict[str, str]
-    driver: tuple[Package, ...]
-    """Those of a version set are installed as its stage ``driver``."""
-    headers: tuple[Package, ...]
-    tools: tuple[Package, ...]
-    """Without the version set's packages."""
+    packages: names.NodePackages
+    """Without the version set's, which are installed as its stages."""
     tuning: tuning.Tuning
     versions: bool
     """Whether a version set brings repositories and versions."""
@@ -60,7 +56,7 @@ class Plan:
     @property
     def repository(self) -> Repository | None:
         """NVIDIA's repository, where something comes from it and no version set brings it."""
-        wanted_ = self.choice.source == "cuda" or self.tools or self.toolkit
+        wanted_ = self.choice.source == "cuda" or self.packages.tools or self.toolkit
         return self.stack.repository if wanted_ and not self.versions else None
 
     @property
@@ -92,18 +88,14 @@ def plan_of(site: Site, machine: Machine) -> Plan:
     stack = names.with_dcgm(stack, choice, site.architecture.tools.programs, component is not None)
     kernel = platform.components.kernel if platform else None
     release = kernel.version if kernel and kernel.version != machine.kernel else None
-    node_packages = names.node_packages(
-        machine, choice, stack, declared, _locked(choice, declared) if component else None, release
-    )  # fmt: skip
+    locked = _locked(choice, declared) if component else None
     return Plan(
         machine=machine,
         declared=declared,
         stack=stack,
         choice=choice,
         options=module_options(declared, stack, choice, machine.arch),
-        driver=node_packages.driver,
-        headers=node_packages.headers,
-        tools=node_packages.tools,
+        packages=names.node_packages(machine, choice, stack, declared, locked, release),
         tuning=settings_,
         versions=component is not None,
         release=release,
@@ -161,18 +153,17 @@ def module_options(declared: Gpu, stack: GpuInputs, choice: Choice, arch: str) -
 
 
 def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:
-    return install.wanted(
+    locked = [f"{package.name} {package.version}" for package in packages_here("driver")] if plan.versions else ()
+    return install.WantedDriver(
         choice=plan.choice,
-        machine=plan.machine,
-        packages=plan.driver,
-        locked=[f"{package.name} {package.version}" for package in packages_here("driver")] if plan.versions else (),
-        files=[entry for entry in entries if isinstance(entry, RemoteFile)],
+        packages=plan.packages.driver,
+        # A version set's repositories show every version whatever the stream; a mirror may have no streams.
+        stream=None if plan.versions else names.stream(plan.machine, plan.choice),
         options=plan.options,
+        stamp=install.stamp((entry for entry in entries if isinstance(entry, RemoteFile)), locked),
         hold=plan.stack.hold and not plan.versions,
         modules=modules(plan),
         release=plan.release,
-        # A version set's repositories show every version whatever the stream; a mirror may have no streams.
-        streams=not plan.versions,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host
 
-from rackproof.configure.health_check import facts
-from rackproof.configure.health_check.kit import Kit, install_script, standard_input
+from rackproof.configure.facts import answer
+from rackproof.configure.health_check.kit import Kit, install_script, standard_input, state_command
 from rackproof.configure.operation import Commands, ask, operation, record
 from rackproof.core.plan import Change
+
+InstalledKit = answer("InstalledKit", state_command, lambda lines: lines[0].strip() if lines else "")
+"""Stamp of the installed kit; empty when none is installed or it does not start."""
 
 
 @operation()
@@ -23,7 +26,7 @@ def kit(wanted: Kit) -> Commands:
 
         operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
     """
-    installed = ask(facts.InstalledKit, "the installed kit", directory=wanted.inputs.directory)
+    installed = ask(InstalledKit, "the installed kit", directory=wanted.inputs.directory)
     if installed == wanted.stamp:
         host.noop("the kit is installed")
     else:

@@ -12,7 +12,8 @@ from rackproof.configure.nic.devices import FUNCTIONS, KINDS, NETWORK, OLD, VEND
 from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
-from rackproof.configure.nic.stack import Source
+from rackproof.configure.nic.stack import INBOX, Source
+from rackproof.configure.packages import names_for
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.versions.inputs import VersionInputs
@@ -54,6 +55,13 @@ class Declared:
     def nvidia(self) -> bool:
         """Whether the drivers are NVIDIA's packages, which can do more than the distribution's."""
         return self.source != "inbox"
+
+    @property
+    def inbox_packages(self) -> tuple[str, ...]:
+        """The distribution's own RDMA stack, by the names of the node's family; empty where the drivers are NVIDIA's,
+        which come with the version set, or with the image."""
+        subnet_manager = ("opensm",) if self.stack.subnet_manager else ()
+        return () if self.nvidia else names_for((*INBOX, *subnet_manager), self.family)
 
     def is_infiniband(self, name: str) -> bool:
         """Whether a port is InfiniBand; a bond never is."""

@@ -131,7 +131,9 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool, addresses:
 
 
 @operation()
-def rail_ports(wanted: Sequence[network.Port], manager: links.Manager, addresses: Sequence[str] = ()) -> Commands:
+def rail_ports(
+    wanted: Sequence[network.Port], manager: links.Manager = "networkd", addresses: Sequence[str] = ()
+) -> Commands:
     """Name, size and address the rails and other ports, now and without a reboot.
 
     + wanted: ports as declared
@@ -144,7 +146,7 @@ def rail_ports(wanted: Sequence[network.Port], manager: links.Manager, addresses
 
     .. code:: python
 
-        nic.rail_ports(name="Ports", wanted=site.ports, manager="networkd")
+        nic.rail_ports(name="Ports", wanted=here().ports)
     """
     present = ask(common.Links, "the network interfaces", with_paths=any(port.path for port in wanted))
     try:
@@ -294,7 +296,7 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
         for name, values in wanted.items()
         if (reasons := ports.differences(name, values, states.get(name)))
     }
-    absent = [name for name in wrong if (port_state := states.get(name)) is None or not port_state.present]
+    absent = [name for name in wrong if name not in states or "absent" in states[name]]
     if wrong and state.is_executing and (waiting := reboots(drivers_only=not absent)):
         host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rackproof import shell
@@ -35,25 +34,8 @@ def script(name: str) -> str:
 _SETTING: Final = r"([a-z0-9_]+(?:\.[a-z0-9_]+)*)=(.*)"
 
 
-@dataclass(frozen=True, slots=True)
-class PortState:
-    """State of a port in the vocabulary of the script: ``trust``, ``pfc``, ``dscp.26``, ``max_read_request`` …"""
-
-    name: str
-    values: Mapping[str, str]
-
-    @property
-    def present(self) -> bool:
-        return "absent" not in self.values
-
-    @property
-    def slot(self) -> str | None:
-        """PCI address."""
-        return self.values.get("slot")
-
-    @property
-    def rdma(self) -> str | None:
-        return self.values.get("rdma")
+PortState = Mapping[str, str]
+"""State of a port in the vocabulary of the script: ``trust``, ``pfc``, ``dscp.26``, ``max_read_request`` …"""
 
 
 def state_command(ports: Sequence[str]) -> str:
@@ -69,7 +51,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, PortState]:
         if name in states:
             raise ValueError(f"{name} is reported twice")
         settings = (matched("ports", _SETTING, line, "a setting of a port") for line in body)
-        states[name] = PortState(name, {setting[1]: setting[2] for setting in settings})
+        states[name] = {setting[1]: setting[2] for setting in settings}
     return states
 
 
@@ -194,12 +176,12 @@ def declaration(values: Mapping[str, str]) -> str:
 
 def differences(port: str, wanted: Mapping[str, str], state: PortState | None) -> list[str]:
     """Settings that are not in force, one line each; empty if all are."""
-    if state is None or not state.present:
+    if state is None or "absent" in state:
         return [f"{port}: there is no such port"]
     return [
-        f"{port}: {key}: expected {value}, actual {state.values.get(key, 'nothing')}"
+        f"{port}: {key}: expected {value}, actual {state.get(key, 'nothing')}"
         for key, value in wanted.items()
-        if state.values.get(key) != value
+        if state.get(key) != value
     ]
 
 

@@ -13,7 +13,7 @@ from rackproof.configure.node import scratch as arrays
 from rackproof.configure.node import settings as node_settings
 from rackproof.configure.node import users as accounts
 from rackproof.configure.node.inputs import User
-from rackproof.configure.operation import Commands, Unreadable, ask, operation, record
+from rackproof.configure.operation import Commands, ask, operation, record
 from rackproof.configure.rollback.run import journaled
 from rackproof.core.plan import Change
 
@@ -92,9 +92,3 @@ def users(wanted: Sequence[User], hashes: Mapping[str, str]) -> Commands:
     """
     actual = ask(facts.Accounts, "the accounts", names=[user.name for user in wanted])
     yield from journaled(accounts.plan(wanted, hashes, actual), f"all {len(wanted)} accounts are as declared")
-
-
-@operation()
-def unread() -> Commands:
-    """Refuse a node whose machine could not be read."""
-    raise Unreadable("the machine (os-release, kernel, PCI devices)")

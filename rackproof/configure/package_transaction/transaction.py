@@ -14,7 +14,7 @@ Every installation of the kit is one of these, with the same guarantees for apt 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -130,9 +130,9 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     Ends with exit status 1 and one line on stderr, the last one, when anything is not as declared.
     """
     policy = transaction.policy
-    removals = _patterns(ANYTHING if policy.allow_removal else transaction.removals)
-    downgrades = _patterns(ANYTHING if policy.allow_downgrade else transaction.downgrades)
-    install = f'rp_install {removals} {downgrades} "$@"'
+    removals = " ".join(ANYTHING if policy.allow_removal else transaction.removals)
+    downgrades = " ".join(ANYTHING if policy.allow_downgrade else transaction.downgrades)
+    install = f'rp_install {shlex.quote(removals)} {shlex.quote(downgrades)} "$@"'
     lines = ["(", "set -eu"]
     if policy.proxy is not None:
         proxy = shlex.quote(policy.proxy)
@@ -141,12 +141,12 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     lines += lock_lines(transaction.family, policy.lock_wait_s)
     specs = transaction.specs
     if specs or transaction.first:
-        lines.append("rp_room " + _words(f"{path}={mib}" for path, mib in transaction.room_mib.items()))
+        lines.append("rp_room " + shlex.join(f"{path}={mib}" for path, mib in transaction.room_mib.items()))
         lines.append("rp_repair")
     lines += transaction.prepare
     if transaction.refresh:
         lines.append("rp_refresh")
-    lines += [f"rp_fetch {_words((file.url, file.sha256, file.path))}" for file in transaction.files]
+    lines += [f"rp_fetch {shlex.join((file.url, file.sha256, file.path))}" for file in transaction.files]
     if transaction.first:
         lines += [
             f"set -- {' '.join(word(package.spec) for package in transaction.first)}",
@@ -160,7 +160,7 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     if specs:
         lines.append('rp_read_back "$@"')
     if transaction.hold:
-        lines.append(f"rp_hold {_words(transaction.hold)}")
+        lines.append(f"rp_hold {shlex.join(transaction.hold)}")
     return shell.Script.of(*lines, ")")
 
 
@@ -187,11 +187,3 @@ def _functions(family: str) -> shell.Script:
     manager = "apt" if family == "debian" else "dnf"
     libraries = [shell.script(__name__, name) for name in ("lock", "fetch", "outcome", manager)]
     return shell.Script("\n".join(libraries), "")
-
-
-def _patterns(patterns: Sequence[str]) -> str:
-    return shlex.quote(" ".join(patterns)) if patterns else "''"
-
-
-def _words(values: Iterable[str]) -> str:
-    return " ".join(map(shlex.quote, values))

@@ -3,54 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, ParamSpec
 
-from rackproof.configure.ceph.cluster import CephPlan, CephState, check_drive, is_set_up
-from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
-from rackproof.configure.gpu.driver import Locked as LockedDriver
-from rackproof.configure.gpu.driver import choose, hardware_problems, secure_boot_problem
+from rackproof.configure.gpu.driver import SUPPORTED, choose, hardware_problems, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount, mount_differences
 from rackproof.configure.network import Link, in_use
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_adapters, missing_rails
 from rackproof.configure.nic.links import foreign_problem
-from rackproof.configure.nic.stack import Source, StackProblem, StackState, plan_removal
-from rackproof.configure.node.scratch import Scratch, ScratchState
-from rackproof.configure.node.scratch import plan as plan_scratch
-from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.preflight.problem import (
-    FOREIGN_DRIVE,
     FOREIGN_PORT,
     HELD,
     MISSING_PORT,
-    OTHER_DRIVERS,
     PORT_IN_USE,
-    ROOM,
     PreflightInputs,
 )
 from rackproof.configure.preflight.state import NodeState
 from rackproof.configure.slurm.cluster import CGROUP_V2_SINCE, V1_ARGUMENT, cgroup_problem
-from rackproof.configure.versions.install import NoRoom, plan_install
-from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture, Gpu
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
 from rackproof.core.versions import LockedPackage
-from rackproof.errors import OtherCluster
+from rackproof.core.versions.models import Driver
+from rackproof.errors import Refused
 
-SUPPORTED: Final = {
-    "debian": ("12", "13"),
-    "ubuntu": ("22.04", "24.04"),
-    "rhel": ("9",),
-    "rocky": ("9",),
-    "almalinux": ("9",),
-    "ol": ("9",),
-}
-"""Versions by os-release's ID; for RHEL and its rebuilds the major version."""
+P = ParamSpec("P")
+
 OLDEST_KERNEL: Final = (5, 14)
 """Kernel of RHEL 9, the oldest of the supported systems."""
 ARCHITECTURES: Final = ("x86_64", "aarch64")
@@ -96,7 +78,7 @@ def secure_boot_problems(machine: Machine, architecture: Architecture) -> Iterat
         yield Problem("boot.secure_boot", what, "switch it on in the firmware's setup, or correct system.secure_boot")
 
 
-def gpu_problems(machine: Machine, declared: Gpu, stack: GpuInputs, locked: LockedDriver | None) -> Iterator[Problem]:
+def gpu_problems(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Driver | None) -> Iterator[Problem]:
     """GPUs on the PCI bus without a supported driver, or other than the architecture declares."""
     try:
         choice = choose(machine, declared, stack, locked)
@@ -155,47 +137,12 @@ def slurm_problems(
         yield Problem("slurm.cgroups", what, remedy)
 
 
-def driver_problems(source: Source, version: str | None, state: StackState, allowed: bool) -> Iterator[Problem]:
-    """Another OFED than the declared one, which must be removed first."""
+def refusal(id_: str, plan: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Iterator[Problem]:
+    """The problem for which the planner of a later operation refuses the node; none when it plans."""
     try:
-        plan_removal(source, version, state, allowed)
-    except StackProblem as error:
-        yield Problem(OTHER_DRIVERS, str(error))
-
-
-def room_problems(
-    packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy
-) -> Iterator[Problem]:
-    """Free space for the missing packages of the version set."""
-    try:
-        plan_install(packages, state, family, policy)
-    except NoRoom as error:
-        yield Problem(ROOM, str(error))
-
-
-def drive_problems(drive: Drive, state: DriveState) -> Iterator[Problem]:
-    """A drive that is neither blank nor the kit's own."""
-    try:
-        needs_mkfs(drive, state)
-    except ForeignDrive as error:
-        yield Problem(FOREIGN_DRIVE, str(error))
-
-
-def scratch_problems(array: Scratch, state: ScratchState) -> Iterator[Problem]:
-    """Drives of an array that are neither blank nor the kit's own."""
-    try:
-        plan_scratch(array, state)
-    except ForeignDrive as error:
-        yield Problem(FOREIGN_DRIVE, str(error))
-
-
-def ceph_problems(plan: CephPlan, state: CephState, drive: DriveState | None) -> Iterator[Problem]:
-    """A drive for Ceph that is neither blank nor the kit's own (None: a cluster is set up), or another cluster."""
-    try:
-        if not is_set_up(plan, state) and drive is not None:
-            check_drive(plan, state, drive)
-    except (ForeignDrive, OtherCluster) as error:
-        yield Problem(FOREIGN_DRIVE, str(error))
+        plan(*args, **kwargs)
+    except Refused as error:
+        yield Problem(id_, str(error))
 
 
 def port_problems(foreign: Sequence[tuple[str, str]]) -> Iterator[Problem]:

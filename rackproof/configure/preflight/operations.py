@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import cast
 from weakref import WeakKeyDictionary
 
 from pyinfra.api.inventory import Inventory
@@ -15,7 +14,6 @@ from rackproof.configure import facts
 from rackproof.configure.driver_swap import pending
 from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
-from rackproof.configure.gpu.driver import Locked as LockedDriver
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.machine import machine_here
@@ -24,6 +22,7 @@ from rackproof.configure.nic.declared import declared_here
 from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.stack import StackState as Drivers
+from rackproof.configure.nic.stack import plan_removal
 from rackproof.configure.node.promised import checked_only
 from rackproof.configure.operation import note, operation, record_problems
 from rackproof.configure.preflight import node as node_checks
@@ -31,6 +30,8 @@ from rackproof.configure.preflight import security
 from rackproof.configure.preflight.claims import Claims, claimed, of_ports
 from rackproof.configure.preflight.conflicts import choices_of, conflict_problems, contradiction_problems
 from rackproof.configure.preflight.problem import (
+    OTHER_DRIVERS,
+    ROOM,
     UNREAD,
     PreflightInputs,
     check_accepted,
@@ -46,6 +47,7 @@ from rackproof.configure.site import Site
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.inputs import VersionInputs
+from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.site import packages_here, platform_here, versions_here
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.machine import Machine
@@ -149,17 +151,18 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         problems += (
             [unread("installed packages")]
             if state is None
-            else node_checks.room_problems(packages, state, machine.family, policy)
+            else node_checks.refusal(ROOM, plan_install, packages, state, machine.family, policy)
         )
     if pending.has_adapters(site):
         declared = declared_here()
         problems += of_ports(declared.ports, machine, declared.stack.adapters)
         if declared.drivers:
             drivers = host.get_fact(StackState)
+            old = declared.source, declared.ofed, drivers, declared.stack.remove_old
             problems += (
                 [unread("drivers of the adapters")]
                 if drivers is None
-                else node_checks.driver_problems(declared.source, declared.ofed, drivers, declared.stack.remove_old)
+                else node_checks.refusal(OTHER_DRIVERS, plan_removal, *old)
             )
     if any(problem.id == UNREAD for problem in problems):
         return problems
@@ -205,7 +208,7 @@ def _hardware(site: Site, machine: Machine) -> list[Problem]:
     if declared := site.real_gpus:
         stack = read_inputs(site.node, GpuInputs)
         platform = platform_here()
-        locked = cast("LockedDriver | None", platform.components.driver if platform else None)
+        locked = platform.components.driver if platform else None
         problems += node_checks.gpu_problems(machine, declared, stack, locked)
     if pending.has_adapters(site):
         nic = read_inputs(site.node, NicInputs)

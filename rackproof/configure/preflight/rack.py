@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface
+from typing import TypeVar
 
 from rackproof.configure.known_inputs import misspelled
 from rackproof.core.architecture import Architecture
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node, Rack, fold
+
+T = TypeVar("T", bound=Hashable)
 
 
 def rack_problems(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
@@ -22,12 +25,17 @@ def rack_problems(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
     yield from _keys(rack)
 
 
-def _keys(rack: Rack) -> Iterator[Problem]:
-    holders: dict[tuple[str, str], list[str]] = defaultdict(list)
+def _holders(rack: Rack, values_of: Callable[[Node], Iterable[T]]) -> dict[T, list[str]]:
+    """Names of the nodes by a value that they have."""
+    holders: dict[T, list[str]] = defaultdict(list)
     for node in rack.nodes:
-        for key, meant in misspelled(node.data).items():
-            holders[key, meant].append(node.name)
-    for (key, meant), names in holders.items():
+        for value in values_of(node):
+            holders[value].append(node.name)
+    return holders
+
+
+def _keys(rack: Rack) -> Iterator[Problem]:
+    for (key, meant), names in _holders(rack, lambda node: misspelled(node.data).items()).items():
         what = f"{fold(names)}: {key}: expected a known key, actual one that nothing reads"
         yield Problem("inventory.keys", what, f"did you mean {meant!r}? rackproof inputs lists all")
 
@@ -53,23 +61,20 @@ def _listed(value: object) -> list[object]:
 
 
 def _twice(rack: Rack, key: str, id_: str, remedy: str) -> Iterator[Problem]:
-    holders: dict[str, list[str]] = defaultdict(list)
-    for node in rack.nodes:
-        for value in _values(node, key):
-            holders[value].append(node.name)
-    for value, names in holders.items():
+    for value, names in _holders(rack, lambda node: _values(node, key)).items():
         if len(names) > 1:
             of = fold(names) if len(set(names)) > 1 else f"{names[0]}, {len(names)} times"
             yield Problem(id_, f"{key}, nic: {value} is expected once, actual {of}", remedy)
 
 
+def _reached(node: Node) -> list[tuple[str, str]]:
+    """Name and port for ssh, where the inventory has them."""
+    name = node.data.get("ssh_hostname")
+    return [(str(name).lower(), str(node.data.get("ssh_port") or 22))] if name else []
+
+
 def _reached_twice(rack: Rack) -> Iterator[Problem]:
-    holders: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for node in rack.nodes:
-        reached = node.data.get("ssh_hostname")
-        if reached:
-            holders[str(reached).lower(), str(node.data.get("ssh_port") or 22)].append(node.name)
-    for (name, port), names in holders.items():
+    for (name, port), names in _holders(rack, _reached).items():
         if len(names) > 1:
             what = f"ssh_hostname: {name} port {port} is expected of one node, actual {fold(names)}"
             yield Problem("inventory.address", what, "give each node its own address for ssh")

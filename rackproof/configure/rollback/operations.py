@@ -11,15 +11,17 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 from pyinfra.context import host, state
 
-from rackproof.configure.facts import FileStates
+from rackproof.configure.facts import FileStates, answer
 from rackproof.configure.files import FileState
 from rackproof.configure.operation import Commands, ask, operation, record, required
 from rackproof.configure.rack_operations import ask_node
 from rackproof.configure.rollback import restore as plans
-from rackproof.configure.rollback.facts import Kept
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.rollback.run import journal_here, take_node
 from rackproof.errors import InventoryError, Refused
+
+Kept = answer("Kept", plans.kept_command, plans.parse_kept)
+"""Journals of all runs, oldest first."""
 
 
 def _kept(other: Host) -> tuple[plans.KeptRun, ...] | None:

@@ -21,7 +21,7 @@ from rackproof.configure.operation import Commands, ask, note, operation, record
 from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
 from rackproof.configure.rollback.run import journal_here, journaled
-from rackproof.configure.slurm import conf, facts, registration
+from rackproof.configure.slurm import conf, facts
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, USER, NodeState, node_line, skew_s, user_plan
 from rackproof.core.plan import Change
@@ -31,6 +31,8 @@ from rackproof.parse.slurm_conf import NodeLine, SlurmConf, parse_slurm_conf
 from rackproof.remote.pyinfra_recording import RecordingConnector
 
 GRES = "/etc/slurm/gres.conf"
+REGISTRATION_S = 120
+"""Seconds for slurmd to register; an emulated node takes half a minute."""
 Render = Callable[[list[str], list[str]], str]
 """Takes lines of nodes and of partitions, returns slurm.conf."""
 
@@ -285,4 +287,14 @@ def registered(node: str) -> Commands:
         host.noop("nothing of Slurm was changed")
     else:
         record([Change(what=f"{node} in Slurm", why="its configuration changed; it registers again")])
-        yield StringCommand(registration.settle_script(node))
+        yield StringCommand(settle_script(node))
+
+
+def settle_script(node: str) -> str:
+    """Wait until the node has registered, resume it where Slurm itself put it down, and report its state.
+
+    A node that an operator drained stays drained, and a node that is down for another reason stays down: only what the
+    kit itself may have caused is undone, once, after the change. Fails when it has not registered, or is refused; the
+    mark stays, and the next run tries again.
+    """
+    return shell.script(__name__, "registration", node=node, changed=CHANGED, wait_s=REGISTRATION_S)

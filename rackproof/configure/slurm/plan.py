@@ -12,8 +12,6 @@ from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
 
-REPOSITORY = "slurm"
-
 
 def why_nothing(site: Site) -> str | None:
     """Raises DeclarationError for what this rack cannot have."""

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
+from rackproof.configure.facts import answer
 from rackproof.configure.operation import Commands, Unreadable, ask, operation, record_reasons
 from rackproof.configure.rollback.run import journal_here
-from rackproof.configure.storage_client.facts import Holding
-from rackproof.configure.storage_client.steps import Step, script_of
+from rackproof.configure.storage_client.steps import Step, holding_command, parse_holding, script_of
 from rackproof.errors import Refused
+
+Holding = answer("Holding", holding_command, parse_holding)
+"""Whether the tests of steps succeed, in their order."""
 
 
 @operation()
@@ -26,8 +29,8 @@ def ensured(steps: Sequence[Step]) -> Commands:
 
         storage_client.ensured(name="Client software", steps=client.install)
     """
-    holding = host.get_fact(Holding, steps=list(steps))
-    if holding is None or len(holding) != len(steps):
+    holding = ask(Holding, "the state of the storage clients", steps=list(steps))
+    if len(holding) != len(steps):
         raise Unreadable("the state of the storage clients")
     missing = [step for step, holds in zip(steps, holding, strict=True) if not holds]
     todo = [step for step in missing if step.script]

@@ -1,4 +1,4 @@
-"""Plans the installation of exact package versions in one transaction."""
+"""Plans the installation of exact package versions in one transaction, and their holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.package_transaction.transaction import Package, Policy, Transaction, transaction_script
-from rackproof.configure.versions.state import PackageState, is_installed
+from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import Refused
 from rackproof.parse.packages import held_packages
@@ -70,3 +70,24 @@ def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Pol
 def holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
     """Whether a package is held at any version."""
     return bool(held_packages(state.held, {package.name: None}, family))
+
+
+def to_hold(
+    packages: Sequence[LockedPackage], state: PackageState, family: str, all_there: bool = False
+) -> tuple[LockedPackage, ...]:
+    """Packages that are installed as locked and not held. Missing packages are skipped.
+
+    ``all_there``: assume that all packages are installed as locked, as at the end of a run.
+    """
+    return tuple(
+        package
+        for package in packages
+        if (all_there or is_installed(package, state, family)) and not is_held(package, state, family)
+    )
+
+
+def hold_script(packages: Sequence[LockedPackage], family: str, policy: Policy) -> str:
+    """Shell script that holds packages, reads the holds again, and fails with the names of missing ones: without its
+    hold a fabric manager may be upgraded without its driver."""
+    names = tuple(dict.fromkeys(package.name for package in packages))
+    return transaction_script(Transaction(family, hold=names, policy=policy))

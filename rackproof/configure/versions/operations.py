@@ -13,7 +13,7 @@ from rackproof.configure.machine import machine_here
 from rackproof.configure.operation import Commands, ask, note, operation, record, record_reasons, required
 from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import journal_here, journaled
-from rackproof.configure.versions import facts, holds, install, kernels, repositories
+from rackproof.configure.versions import downloads, facts, install, kernels, repositories
 from rackproof.configure.versions.site import policy_here
 from rackproof.configure.versions.state import differences
 from rackproof.core.plan import Change
@@ -115,11 +115,11 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
     actual = ask(
         facts.PackageStates, "the list of held packages", names=[package.name for package in packages], family=family
     )
-    missing = holds.to_hold(packages, actual, family, all_there=not state.is_executing)
+    missing = install.to_hold(packages, actual, family, all_there=not state.is_executing)
     if missing:
         record_reasons(f"hold {package.name} {package.version}" for package in missing)
         kept = [hold_line(package.name, family) for package in missing]
-        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
+        yield StringCommand(journal_here().before(kept, install.hold_script(missing, family, policy_here())))
     else:
         host.noop("everything that is installed is held")
 
@@ -145,12 +145,12 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
         for name in names
         for version in actual.installed.get(name, () if state.is_executing else ("",))
     ]
-    missing = holds.to_hold(there, actual, family, all_there=True)
+    missing = install.to_hold(there, actual, family, all_there=True)
     if missing:
         unheld = list(dict.fromkeys(package.name for package in missing))
         record_reasons(f"hold {name}" for name in unheld)
         kept = [hold_line(name, family) for name in unheld]
-        yield StringCommand(journal_here().before(kept, holds.hold_script(missing, family, policy_here())))
+        yield StringCommand(journal_here().before(kept, install.hold_script(missing, family, policy_here())))
     absent = [name for name in names if name not in actual.installed]
     if absent and state.is_executing:
         if waiting := sorted(mark for mark in host.get_fact(Marks) or () if mark.startswith(REBOOT)):
@@ -261,3 +261,47 @@ def modules_in_force(modules: Sequence[str], release: str) -> None:
             raise Refused(f"kernel {release} is locked, {actual.running} runs, and no reboot is pending")
     else:
         host.noop(f"{len(modules)} DKMS modules are installed for kernel {release}")
+
+
+@operation()
+def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -> Commands:
+    """Download missing and different files. A download with another digest than the locked one is refused.
+
+    + wanted: files with URL, sha256, path and mode
+    + proxy: URL of a proxy for HTTP and HTTPS
+
+    **Example:**
+
+    .. code:: python
+
+        versions.placed_files(name="Files", wanted=plan.placed_files(platform, machine, inputs))
+    """
+    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    wrong = downloads.differences(wanted, present)
+    if not wrong:
+        host.noop(f"all {len(wanted)} files are the locked ones")
+        return
+    record_reasons(wrong.values())
+    kept = [file_line(file.path, file.sha256) for file in wrong]
+    yield StringCommand(journal_here().before(kept, downloads.script(list(wrong), proxy)))
+
+
+@operation()
+def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> None:
+    """Refuse a node where a file is not the locked one. Changes nothing.
+
+    + wanted: files with URL, sha256, path and mode
+
+    **Example:**
+
+    .. code:: python
+
+        versions.placed_files_read_back(name="Files", wanted=files)
+    """
+    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    wrong = downloads.differences(wanted, present)
+    # While planning, the files may not be installed yet.
+    if wrong and state.is_executing:
+        raise Refused(f"not as the version set says: {'; '.join(wrong.values())}")
+    else:
+        host.noop(f"{len(wanted)} files are as the version set says")

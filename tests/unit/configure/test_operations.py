@@ -15,6 +15,7 @@ from rackproof.configure.drives import Drive, DriveState
 from rackproof.configure.files import FileState, RemoteFile
 from rackproof.configure.mounts import CEPH_SECRET, Table
 from rackproof.configure.network import Link, Port
+from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.mounts import Mount
@@ -31,7 +32,7 @@ EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
     (operations.files, {"entries": [RemoteFile("/etc/a", "x")]}, [facts.FileStates]),
     (operations.kernel_values, {"sysctl": {"vm.swappiness": "1"}, "patterns": {}}, [facts.KernelValues]),
     (operations.units, {"wanted": [Unit("a.service")]}, [facts.UnitStates]),
-    (operations.ports, {"wanted": [PORT]}, [facts.Links]),
+    (nic_operations.rail_ports, {"wanted": [PORT]}, [facts.Links]),
     (operations.time_followed, {}, [facts.Synchronised]),
     (operations.filesystem, {"drive": DRIVE}, [facts.DriveState]),
     (operations.mounted, {"wanted": site().client_mounts()}, [facts.MountTable]),
@@ -70,7 +71,7 @@ CONVERGED: list[tuple[Any, dict[str, Any], dict[type, Any]]] = [
         },
     ),
     (
-        operations.ports,
+        nic_operations.rail_ports,
         {"wanted": [PORT]},
         {facts.Links: (Link("fabric0", "52:54:77:20:00:0b", 9000, True, (PORT.address,)),)},
     ),

@@ -13,13 +13,13 @@ import pytest
 
 from deploys import gpu
 from rackproof import architectures
-from rackproof.configure.containers import toolkit
 from rackproof.configure.files import Absent, RemoteFile
 from rackproof.configure.gpu import install, runtimes
 from rackproof.configure.gpu import plan as planning
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings, read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.core.architecture import Containers
 from rackproof.core.gpu_generations import UnsupportedGpu
@@ -230,7 +230,7 @@ def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distribution
     _, made, _, files, _ = plan(
         "debian13-l40s", gpu={"source": "distribution", "repository": VENDOR, "dcgm": True, "driver": "550.163.01"}
     )
-    driver = [package.name for package in made.driver]
+    driver = [package.name for package in made.packages.driver]
     further = ["libnvidia-ptxjitcompiler1", "nvidia-kernel-support", "firmware-nvidia-gsp", "libc6"]
     apt = real_apt.RealApt(tmp_path)
     own = index(tmp_path, "Debian", dict.fromkeys((*driver, *further), "550.163.01-1"))
@@ -275,7 +275,8 @@ def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_
         monkeypatch.setattr(planning, "platform_here", lambda platform=platform: platform)
         _, made, target, _, _ = plan("hgx-h200-ubuntu2404-roce")
         assert target.release == waited_for
-        assert [package.name for package in made.headers] == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
+        headers = [package.name for package in made.packages.headers]
+        assert headers == ([] if waited_for else ["linux-headers-6.8.0-51-generic"])
 
 
 def test_options_of_the_driver_follow_the_architecture() -> None:
@@ -355,8 +356,8 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
 def test_which_runtimes_hand_out_gpus() -> None:
     site, _, _ = written("dgx-b200-rocky94-ib")
     stack = read_inputs(site.node, GpuInputs)
-    assert toolkit.handing_out(site, stack) == ("podman",)
-    assert "nvidia-ctk cdi generate" in toolkit.cdi_unit().content
+    assert runtimes.handing_out(site.architecture.containers, site.node.groups, stack) == ("podman",)
+    assert "nvidia-ctk cdi generate" in rendered(f"/etc/systemd/system/{runtimes.CDI_SERVICE}").content
 
 
 def test_a_runtime_without_gpus_has_one_writer() -> None:
@@ -396,7 +397,7 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
     # The set's repositories are made with module_hotfixes: no stream is chosen on RHEL, where a mirror may have none.
     assert target.stream is None
     assert "/etc/apt/sources.list.d/rackproof-cuda.sources" not in files
-    assert not {"libnccl2", "nvidia-gds-13-0"} & {package.name for package in made.tools}
+    assert not {"libnccl2", "nvidia-gds-13-0"} & {package.name for package in made.packages.tools}
     packages["driver"][0] = LockedPackage("nvidia-dkms-580-open", "580.126.21-0ubuntu1", "driver", "cuda")
     assert plan("hgx-h200-ubuntu2404-roce")[2].stamp != target.stamp, "another driver: another initial file system"
     packages["driver"] = packages["driver"][:1]

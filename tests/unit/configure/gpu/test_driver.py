@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, preflight, secure_boot_problem
+from rackproof.configure.gpu.driver import Choice, choose, gpudirect_warning, secure_boot_problem
 from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.configure.preflight.node import gpu_problems
 from rackproof.core.gpu_generations import (
     GENERATIONS,
     UnsupportedGpu,
@@ -234,13 +235,13 @@ def test_secure_boot_and_signed_modules() -> None:
 
 def test_preflight_says_everything_at_once() -> None:
     target = machine("ubuntu 24.04", *["2330"] * 7, switches=3, secure_boot=True)
-    problems = preflight(target, promised(8, pci_ids=["2335"], nvswitches=4), stack())
+    problems = [p.what for p in gpu_problems(target, promised(8, pci_ids=["2335"], nvswitches=4), stack(), None)]
     assert len(problems) == 4
     assert "Secure Boot" in problems[0]
     assert problems[1] == "GPUs on the PCI bus: expected 8, actual 7"
     assert problems[2].startswith("GPUs: expected 10de:2335, actual 10de:2330 at 0000:10:00.0")
     assert problems[3] == "NVSwitches: expected 4, actual 3"
-    assert preflight(machine("ubuntu 24.04", "2335"), promised(1), stack()) == ()
+    assert list(gpu_problems(machine("ubuntu 24.04", "2335"), promised(1), stack(), None)) == []
 
 
 def test_adapters_that_cannot_reach_gpu_memory_are_reported() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rackproof.configure.gpu import install, packages
-from rackproof.configure.gpu.driver import choose
+from rackproof.configure.gpu.driver import Choice, choose
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.install import NOUVEAU, OPTIONS, WantedDriver, plan_driver
 from rackproof.configure.gpu.scripts import script
 from rackproof.configure.gpu.state import GpuState
-from rackproof.configure.package_transaction.transaction import STRICT
+from rackproof.configure.package_transaction.transaction import STRICT, Package
 from rackproof.core.machine import Machine
 from rackproof.parse.nvidia_driver import KernelModule
 from tests.unit.configure.gpu.machines import machine, promised
@@ -37,7 +38,18 @@ def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"),
     stack = GpuInputs.model_validate({} if target is DEBIAN else {"driver": VERSION})
     choice = choose(target, promised(1), stack)
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
-    return install.wanted(choice, target, wanted, [], options, hold=True, modules=modules)
+    return goal_of(choice, target, wanted, modules, **options)
+
+
+def goal_of(
+    choice: Choice,
+    target: Machine,
+    wanted: Iterable[Package],
+    modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"),
+    **options: str,
+) -> WantedDriver:
+    stream = packages.stream(target, choice)
+    return WantedDriver(choice, tuple(wanted), stream, options, install.stamp([]), hold=True, modules=modules)
 
 
 def converged(target: WantedDriver) -> GpuState:
@@ -372,7 +384,7 @@ def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
 ) -> None:
     choice = choose(target, promised(1), GpuInputs(driver=driver))
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
-    goal = install.wanted(choice, target, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    goal = goal_of(choice, target, wanted)
     text = script(plan_driver(goal, EMPTY), goal, target, STRICT)
     question = 'case "$*" in *Upstream*|*"--qf %{VERSION} --"*)'
     node.stand_in(program, f"{question} printf 580.159.03; exit;; esac")
@@ -394,7 +406,7 @@ FOLLOWERS = ("nvidia-fabricmanager", "libnvidia-nscq")
 def test_what_has_moved_without_its_driver_is_brought_back(name: str, other: str | None) -> None:
     choice = choose(UBUNTU, promised(1), GpuInputs(driver="580"))
     wanted = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
-    goal = install.wanted(choice, UBUNTU, wanted, [], {}, hold=True, modules=("nvidia", "nvidia_uvm"))
+    goal = goal_of(choice, UBUNTU, wanted)
     there = converged(replace(goal, choice=replace(choice, version=VERSION)))
     same = dict.fromkeys((package.name for package in wanted), f"{VERSION}-0ubuntu1")
     assert not plan_driver(goal, replace(there, packages=same))

@@ -60,7 +60,7 @@ def test_driver_its_services_and_its_tools(tmp_path: Path, name: str) -> None:
     assert carried_out(operations.driver_units, node.run, **services)
     assert left_alone(operations.driver_units, node.run, **services).endswith("units are as declared")
 
-    packages = (*made.tools, *made.headers)
+    packages = (*made.packages.tools, *made.packages.headers)
     node.file(
         "/packages/offered", "".join(f"{package.name} {package.version}\n" for package in packages if package.version)
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.configure.health_check import facts, kit, operations, requirements
+from rackproof.configure.health_check import kit, operations, requirements
 from rackproof.configure.health_check import plan as deploy
 from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.render import templates
@@ -139,8 +139,8 @@ def test_another_python_or_kit_is_another_stamp() -> None:
 
 def test_kit_is_installed_once() -> None:
     wanted = a_kit()
-    assert run(operations.kit, StubHost({facts.InstalledKit: wanted.stamp}), wanted=wanted) == []
-    (script,) = run(operations.kit, StubHost({facts.InstalledKit: "older"}), wanted=wanted)
+    assert run(operations.kit, StubHost({operations.InstalledKit: wanted.stamp}), wanted=wanted) == []
+    (script,) = run(operations.kit, StubHost({operations.InstalledKit: "older"}), wanted=wanted)
     assert wanted.stamp not in script
 
 

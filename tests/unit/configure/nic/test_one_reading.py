@@ -35,7 +35,7 @@ def test_both_read_the_same(tmp_path: Path, nvidia: bool, settings: dict[str, st
     tree.write("/etc/rackproof/ports/rail0", ports.declaration(settings))
     tree.run("port", "apply", "rail0")
 
-    script = ports.parse_states(tree.run("port", "state", "rail0").stdout.splitlines())["rail0"].values
+    script = ports.parse_states(tree.run("port", "state", "rail0").stdout.splitlines())["rail0"]
     read = by_validators(tree, nvidia)
     assert script.get("trust") == read.trust
     assert script.get("pfc") == ",".join("1" if n in read.pfc else "0" for n in range(8))

@@ -34,7 +34,7 @@ SLOTS = {"rail0": "0000:1a:00.0", "mlx5_0": "0000:1a:00.0", "rail1": "0000:3c:00
 
 
 def states(**changed: Mapping[str, str]) -> dict[str, ports.PortState]:
-    return {name: ports.PortState(name, {**values, **changed.get(name, {})}) for name, values in WANTED.items()}
+    return {name: {**values, **changed.get(name, {})} for name, values in WANTED.items()}
 
 
 def host(answers: Mapping[type, Any], executing: bool = True) -> StubHost:

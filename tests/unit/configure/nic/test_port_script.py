@@ -55,8 +55,8 @@ def test_everything_declared_is_set_once_and_reads_back(tree: Tree, nvidia: bool
 
     state = ports.parse_states(tree.run("port", "state", "rail0").stdout.splitlines())
     assert ports.differences("rail0", values, state["rail0"]) == []
-    assert state["rail0"].slot == "0000:1a:00.0"
-    assert state["rail0"].rdma == "mlx5_0"
+    assert state["rail0"]["slot"] == "0000:1a:00.0"
+    assert state["rail0"]["rdma"] == "mlx5_0"
 
     files = {path: path.stat().st_mtime_ns for path in tree.root.rglob("*") if path.is_file()}
     assert tree.run("port", "apply", "rail0").returncode == 0

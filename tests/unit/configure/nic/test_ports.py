@@ -117,7 +117,7 @@ def test_inputs_that_contradict_themselves(inputs: dict[str, object]) -> None:
 
 
 def test_differences_are_for_people() -> None:
-    state = ports.PortState("rail0", {"trust": "pcp"})
+    state = {"trust": "pcp"}
     assert ports.differences("rail0", {"trust": "dscp", "tos": "106"}, state) == [
         "rail0: trust: expected dscp, actual pcp",
         "rail0: tos: expected 106, actual nothing",
@@ -144,7 +144,7 @@ def test_states_survive(declared: dict[str, dict[str, str]]) -> None:
     lines = [
         line for port, values in declared.items() for line in (f"port {port}", *(f"{k}={v}" for k, v in values.items()))
     ]
-    assert {name: dict(state.values) for name, state in ports.parse_states(lines).items()} == declared
+    assert {name: dict(state) for name, state in ports.parse_states(lines).items()} == declared
 
 
 @pytest.mark.parametrize("lines", [["trust=dscp"], ["port a", "trust"], ["port a", "port a"], ["port a", "Trust=x"]])

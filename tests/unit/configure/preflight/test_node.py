@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -12,24 +13,34 @@ import pytest
 
 from rackproof.configure import facts
 from rackproof.configure import operations as common
-from rackproof.configure.ceph.cluster import CephState
+from rackproof.configure.ceph.cluster import CephState, check_drive, is_set_up
 from rackproof.configure.driver_swap.gpu_users import Use
-from rackproof.configure.drives import Drive, DriveState, ForeignDrive
+from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.network import Link, Port
 from rackproof.configure.nic.declared_ports import DeclaredPort
 from rackproof.configure.nic.inputs import NicInputs, NodePort
+from rackproof.configure.nic.stack import plan_removal
 from rackproof.configure.node.scratch import Member, Scratch, ScratchState
 from rackproof.configure.node.scratch import plan as plan_scratch
 from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.preflight import claims, operations
 from rackproof.configure.preflight import node as checks
 from rackproof.configure.preflight.claims import Claims
-from rackproof.configure.preflight.problem import CHECKS, PreflightInputs, Problem, check_accepted
+from rackproof.configure.preflight.problem import (
+    CHECKS,
+    FOREIGN_DRIVE,
+    OTHER_DRIVERS,
+    ROOM,
+    PreflightInputs,
+    Problem,
+    check_accepted,
+)
 from rackproof.configure.run_lock import Holder
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
+from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
@@ -202,7 +213,7 @@ def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
     installed: dict[str, tuple[str, ...]], room: dict[str, int], message: str
 ) -> None:
     state = PackageState(installed, frozenset(), (), room)
-    problems = judged(checks.room_problems(PACKAGES, state, "debian", Policy(free_mib=6144)))
+    problems = judged(checks.refusal(ROOM, plan_install, PACKAGES, state, "debian", Policy(free_mib=6144)))
     assert bool(problems) is bool(message)
     if message:
         assert message in problems["versions.room"]
@@ -211,11 +222,12 @@ def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
 
 def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed() -> None:
     old = stack_state(ofed="5.8-4.1.5.0")
-    line = judged(checks.driver_problems("doca", "25.10", old, allowed=False))["nic.drivers"]
+    line = judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", old, allowed=False))["nic.drivers"]
     assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: both cannot be; say nic")
-    assert judged(checks.driver_problems("doca", "25.10", old, allowed=True)) == {}
-    assert judged(checks.driver_problems("doca", "25.10", stack_state(ofed="25.10-1.7.1"), allowed=False)) == {}
-    assert "nic.drivers" in judged(checks.driver_problems("inbox", None, old, allowed=False))
+    assert judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", old, allowed=True)) == {}
+    declared = stack_state(ofed="25.10-1.7.1")
+    assert judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", declared, allowed=False)) == {}
+    assert "nic.drivers" in judged(checks.refusal(OTHER_DRIVERS, plan_removal, "inbox", None, old, allowed=False))
 
 
 DRIVE = Drive("/dev/nvme1n1", "rp-local")
@@ -226,6 +238,9 @@ ARRAY = Scratch(("/dev/disk/by-id/a", "/dev/disk/by-id/b"), "/scratch")
 CEPH = rack.site("storage-01").ceph_plan(rack.architecture().ceph)  # type: ignore[arg-type]
 RAIL = Port("rail0", "mlx5_0", "10.61.0.1/24", 9000, mac="52:54:00:00:00:01")
 CLAIMS = Claims((DRIVE,), ARRAY, CEPH)
+
+
+foreign = partial(checks.refusal, FOREIGN_DRIVE)
 
 
 def of_operation(operation: Any, answers: dict[type, Any], **arguments: Any) -> str:
@@ -243,31 +258,31 @@ def of_operation(operation: Any, answers: dict[type, Any], **arguments: Any) -> 
     ids=["file system", "no signature", "in use", "partition", "none"],
 )  # fmt: skip
 def test_a_foreign_drive_is_named_in_the_words_of_the_operation(state: DriveState) -> None:
-    (problem,) = checks.drive_problems(DRIVE, state)
+    (problem,) = foreign(needs_mkfs, DRIVE, state)
     assert problem.id == "drives.foreign"
     assert problem.line.startswith(of_operation(common.filesystem, {facts.DriveState: state}, drive=DRIVE))
 
 
 def test_drives_of_the_kits_own_and_blank_ones_are_no_problem() -> None:
-    assert [*checks.drive_problems(DRIVE, BLANK), *checks.drive_problems(DRIVE, OURS)] == []
-    assert list(checks.ceph_problems(CEPH, CephState(None, None), BLANK)) == []
-    assert list(checks.ceph_problems(CEPH, CephState(CEPH.fingerprint, CEPH.osd_uuid), None)) == []
+    assert [*foreign(needs_mkfs, DRIVE, BLANK), *foreign(needs_mkfs, DRIVE, OURS)] == []
+    assert list(foreign(check_drive, CEPH, CephState(None, None), BLANK)) == []
+    assert list(foreign(is_set_up, CEPH, CephState(CEPH.fingerprint, CEPH.osd_uuid))) == []
     second = replace(BLANK, devices=("/dev/nvme2n1",))
     state = ScratchState((Member(ARRAY.drives[0], BLANK), Member(ARRAY.drives[1], second)), False)
-    assert list(checks.scratch_problems(ARRAY, state)) == []
+    assert list(foreign(plan_scratch, ARRAY, state)) == []
 
 
 def test_foreign_drives_of_an_array_and_of_ceph_are_named_in_the_words_of_the_operation() -> None:
     state = ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False)
-    (problem,) = checks.scratch_problems(ARRAY, replace(state, members=(state.members[0],)))
+    (problem,) = foreign(plan_scratch, ARRAY, replace(state, members=(state.members[0],)))
     assert problem.line.startswith(
         error_of(ForeignDrive, plan_scratch, ARRAY, replace(state, members=(state.members[0],)))
     )
     answers = {facts.CephState: CephState(None, None), facts.DriveState: FOREIGN}
-    (problem,) = checks.ceph_problems(CEPH, CephState(None, None), FOREIGN)
+    (problem,) = foreign(check_drive, CEPH, CephState(None, None), FOREIGN)
     assert problem.line.startswith(of_operation(common.ceph_cluster, answers, plan=CEPH))
     other = CephState("another", None)
-    (problem,) = checks.ceph_problems(CEPH, other, None)
+    (problem,) = foreign(is_set_up, CEPH, other)
     assert problem.line.startswith(of_operation(common.ceph_cluster, {facts.CephState: other}, plan=CEPH))
 
 

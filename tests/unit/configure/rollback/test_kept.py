@@ -28,8 +28,8 @@ from rackproof.configure.rollback.journal import INITRAMFS, Journal, file_line, 
 from rackproof.configure.rollback.restore_script import restore_script
 from rackproof.configure.slurm import operations as slurm
 from rackproof.configure.storage_client import operations as storage
-from rackproof.configure.storage_client.facts import Holding
 from rackproof.configure.storage_client.install import repository
+from rackproof.configure.storage_client.operations import Holding
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.versions import facts as version_facts
 from rackproof.configure.versions import operations as versions

@@ -10,7 +10,7 @@ from rackproof.configure import operations as common
 from rackproof.configure.facts import FileStates, KernelValues, UnitStates
 from rackproof.configure.files import FileState, RemoteFile
 from rackproof.configure.rollback import operations
-from rackproof.configure.rollback.facts import Kept
+from rackproof.configure.rollback.operations import Kept
 from rackproof.configure.rollback.restore import Entry, KeptRun
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.errors import InventoryError

@@ -197,9 +197,9 @@ def test_the_former_keys_of_the_repository_still_load() -> None:
 
 
 def test_the_key_of_the_repository_is_a_file_that_was_compared() -> None:
-    entry = dnf_repository(plan.REPOSITORY, "Slurm", "https://mirror.example/slurm")
+    entry = dnf_repository("slurm", "Slurm", "https://mirror.example/slurm")
     assert entry.path == "/etc/yum.repos.d/rackproof-slurm.repo"
-    assert f"gpgkey=file://{key_path(plan.REPOSITORY)}\n" in entry.content
+    assert f"gpgkey=file://{key_path('slurm')}\n" in entry.content
     assert "gpgcheck=1\n" in entry.content
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from rackproof.configure import facts as node_facts
-from rackproof.configure.slurm import conf, facts, operations, registration
+from rackproof.configure.slurm import conf, facts, operations
 from rackproof.configure.slurm.nodes import CHANGED, NodeState, parse_user, state_command
 from rackproof.parse.slurm import NodeHardware
 from rackproof.remote.pyinfra_recording import RecordingConnector
@@ -226,8 +226,8 @@ def settle(folder: Path, state_: str, tail: str = "") -> tuple[subprocess.Comple
     log.write_text("")
     now.write_text(state_)
     mark.write_text("")
-    script = registration.settle_script("gpu-01").replace(CHANGED, str(mark))
-    script = script.replace(f"-lt {registration.WAIT_S} ", "-lt 3 ")
+    script = operations.settle_script("gpu-01").replace(CHANGED, str(mark))
+    script = script.replace(f"-lt {operations.REGISTRATION_S} ", "-lt 3 ")
     ended = sh(script, programs=bin_, LOG=str(log), STATE=str(now), TAIL=tail)
     return ended, log.read_text(), mark.exists()
 

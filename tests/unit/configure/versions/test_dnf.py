@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.package_transaction.transaction import Policy
-from rackproof.configure.versions.holds import hold_script, to_hold
-from rackproof.configure.versions.install import plan_install
+from rackproof.configure.versions.install import hold_script, plan_install, to_hold
 from rackproof.configure.versions.state import PackageState, differences, is_held, is_installed, parse_state
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.programs import refusal, run_with

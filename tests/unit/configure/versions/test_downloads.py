@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rackproof.configure.versions import facts, file_operations
+from rackproof.configure.versions import facts, operations
 from rackproof.configure.versions.downloads import (
     FileDigest,
     Placed,
@@ -112,7 +112,7 @@ def at_node(tmp_path: Path, operation: Any, present: Any, executing: bool = True
 
 def test_operations_place_read_back_and_refuse(tmp_path: Path) -> None:
     wanted = file(tmp_path)
-    place, read_back = file_operations.placed_files, file_operations.placed_files_read_back
+    place, read_back = operations.placed_files, operations.placed_files_read_back
     there = {wanted.path: FileDigest(DIGEST, "600")}
     for operation in (place, read_back):
         commands, stub = at_node(tmp_path, operation, there)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.package_transaction.transaction import Policy
-from rackproof.configure.versions.holds import hold_script, to_hold
-from rackproof.configure.versions.install import NoRoom, plan_install
+from rackproof.configure.versions.install import NoRoom, hold_script, plan_install, to_hold
 from rackproof.configure.versions.state import PackageState, differences, parse_state, state_command
 from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
