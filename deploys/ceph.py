@@ -16,12 +16,10 @@ from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.site import here
 
 
-@deploy("Ceph server")
+@deploy("Ceph server", plan.why_nothing)
 def ceph() -> None:
     site = here()
-    if plan.why_nothing(site):
-        return
-    cluster = plan.cluster_plan(site)
+    cluster = site.ceph_plan()
     operations.files(name="Files", entries=plan.files(cluster))
     operations.ceph_cluster(name="Cluster", plan=cluster)
     operations.units(name="Services", wanted=plan.units(cluster))

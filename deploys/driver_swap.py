@@ -15,11 +15,10 @@ from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.site import here
 
 
-@deploy("Exchange of drivers")
+@deploy("Exchange of drivers", why_nothing)
 def driver_swap() -> None:
     site = here()
-    if not why_nothing(site):
-        operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)
+    operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)
 
 
 if alone(__name__, why_nothing):

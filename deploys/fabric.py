@@ -26,11 +26,9 @@ from rackproof.configure.nic.declared import Declared, declared_here, uses_adapt
 from rackproof.configure.site import Site, here
 
 
-@deploy("Fabric")
+@deploy("Fabric", plan.why_nothing)
 def fabric() -> None:
     site = here()
-    if plan.why_nothing(site):
-        return
     if site.fabric.kind != "soft-roce":
         declared = declared_here()
         if uses_adapters_here(site):

@@ -18,11 +18,9 @@ from rackproof.configure.machine import family_here
 from rackproof.configure.site import here
 
 
-@deploy("Health check")
+@deploy("Health check", plan.why_nothing)
 def health_check() -> None:
     site = here()
-    if plan.why_nothing(site):
-        return
     inputs = kit.inputs_of(site.node, site.settings.virtual)
     if inputs.install:
         family = family_here()

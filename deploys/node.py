@@ -27,7 +27,7 @@ UNREAD = "the machine (os-release, kernel, PCI devices) could not be read, so no
 def node() -> None:
     site = here()
     inputs = plan.accounts(site, read_inputs(site.node, NodeInputs))
-    hashes = plan.password_hashes(site, inputs)
+    hashes = plan.password_hashes(inputs)
     array = plan.scratch_array(site, inputs)
     machine = machine_here()
     if machine is None:

@@ -38,11 +38,9 @@ DEFAULTS = {
 }
 
 
-@deploy("Storage client", data_defaults=DEFAULTS)
+@deploy("Storage client", plan.why_nothing, DEFAULTS)
 def storage_client() -> None:
     site = here()
-    if plan.why_nothing(site):
-        return
     try:
         client = plan.client_here(site)
     except Refused as error:

@@ -19,11 +19,9 @@ from rackproof.configure.storage_client import operations as storage_operations
 from rackproof.configure.storage_server import plan
 
 
-@deploy("NFS server")
+@deploy("NFS server", plan.why_nothing)
 def storage_server() -> None:
     site = here()
-    if plan.why_nothing(site):
-        return
     drive, mount = plan.export_drive(site), plan.export_mount(site)
     operations.filesystem(name="File system", drive=drive)
     operations.files(name="Files", entries=plan.files(site))

@@ -44,6 +44,16 @@ def assignments(**values: str | int) -> str:
     return " ".join(f"{name}={shlex.quote(str(value))}" for name, value in values.items())
 
 
+def or_fail(message: str) -> str:
+    """Shell text behind a command: when the command fails, one line on stderr and exit status 1."""
+    return f"|| {{ echo {shlex.quote(message)} >&2; exit 1; }}"
+
+
+def wait_until(test: str, tries: int, message: str) -> str:
+    """Shell line that repeats a test, once a second at most ``tries`` times, and then fails with one line."""
+    return f"n=0; until {test}; do n=$((n + 1)); [ $n -lt {tries} ] {or_fail(message)}; sleep 1; done"
+
+
 @cache
 def _text(package: str, name: str) -> str:
     return files(package).joinpath(f"{name}.sh").read_text(encoding="utf-8")

@@ -20,15 +20,19 @@ EXECUTED = "builtins"
 
 
 def deploy(
-    name: str, data_defaults: dict[str, Any] | None = None
+    name: str, why_nothing: Callable[[Site], str | None] | None = None, data_defaults: dict[str, Any] | None = None
 ) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
-    """pyinfra's ``@deploy`` for a function that may raise errors of the kit."""
+    """pyinfra's ``@deploy`` for a function that may raise errors of the kit.
+
+    ``why_nothing``: as in ``alone``; a deploy that does not apply to a node adds no operations to it.
+    """
 
     def decorator(body: Callable[[], None]) -> PyinfraOperation[[]]:
         @wraps(body)
         def framed() -> None:
             with one_line():
-                body()
+                if why_nothing is None or why_nothing(here()) is None:
+                    body()
 
         return pyinfra_deploy(name, data_defaults=data_defaults)(framed)
 

@@ -15,7 +15,7 @@ from rackproof.errors import DeclarationError, Refused
 from rackproof.parse.sections import keyed_lines
 
 _LABEL_LIMIT = {"ext4": 16, "xfs": 12}
-_BLANK_BYTES = 1 << 20
+BLANK_BYTES = 1 << 20
 
 # No lazy initialisation: the kernel would do it in the background of the first benchmark.
 _MKFS = {
@@ -63,7 +63,7 @@ class DriveState:
 
 def functions() -> str:
     """Shell function ``drive_state PATTERN``."""
-    return shell.script(__name__, "drives", blank_bytes=_BLANK_BYTES)
+    return shell.script(__name__, "drives", blank_bytes=BLANK_BYTES)
 
 
 def state_command(device: str) -> str:
@@ -140,17 +140,21 @@ def needs_mkfs(drive: Drive, state: DriveState) -> bool:
     )
 
 
+def mkfs(fstype: str, label: str, device: str) -> str:
+    """Shell command that makes a file system."""
+    return _MKFS[fstype].format(label=shlex.quote(label), device=shlex.quote(device))
+
+
 def mkfs_script(drive: Drive, device: str) -> str:
     """Shell script that checks again that the drive is blank, then formats it."""
     quoted = shlex.quote(device)
-    mkfs = _MKFS[drive.fstype].format(label=shlex.quote(drive.label), device=quoted)
     return "\n".join(
         (
             "set -eu",
             f'[ -z "$(wipefs --no-act --noheadings --output TYPE -- {quoted})" ]'
-            f" && cmp -s -n {_BLANK_BYTES} -- {quoted} /dev/zero"
+            f" && cmp -s -n {BLANK_BYTES} -- {quoted} /dev/zero"
             f" || {{ echo {quoted}: no longer blank >&2; exit 1; }}",
-            mkfs,
+            mkfs(drive.fstype, drive.label, device),
             "udevadm settle --timeout=30",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 from rackproof.configure.carriers import Touched
 from rackproof.configure.settings import NodeSettings
@@ -15,6 +16,9 @@ from rackproof.errors import Refused
 from rackproof.parse.netdev import parse_ip
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
+from rackproof.shell import wait_until
+
+Manager = Literal["networkd", "NetworkManager"]
 
 ADDRESS_WAIT_S = 30
 GUID_LENGTH = 23
@@ -222,10 +226,26 @@ def same_mac(actual: str, wanted: str) -> bool:
     return actual == wanted or (len(actual) > len(wanted) == GUID_LENGTH and actual.endswith(f":{wanted}"))
 
 
-def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> str:
+RELOAD: Final[Mapping[Manager, str]] = {"networkd": "networkctl reload", "NetworkManager": "nmcli connection reload"}
+"""By network service of a node: the command that reads its files again."""
+
+
+def connection_id(name: str) -> str:
+    """NetworkManager's name of an interface's connection."""
+    return f"rackproof-{name}"
+
+
+def bring_up(interface: str, manager: Manager) -> str:
+    """Shell line with which the network service configures an interface from its file."""
+    if manager == "NetworkManager":
+        return f"nmcli --wait 60 connection up {shlex.quote(connection_id(interface))} >/dev/null"
+    return f"networkctl reconfigure {shlex.quote(interface)}"
+
+
+def apply_script(changes: Sequence[PortChange], manager: Manager = "networkd") -> str:
     """Shell script that renames and configures ports and waits until the kernel shows their addresses.
 
-    The configuration files must already exist: ``manager`` (networkd, NetworkManager) reads them now, udev at boot.
+    The configuration files must already exist: ``manager`` reads them now, udev at boot.
     """
     tool = "nmcli device show" if manager == "NetworkManager" else "networkctl status"
     lines = ["set -eu"]
@@ -235,28 +255,19 @@ def apply_script(changes: Sequence[PortChange], manager: str = "networkd") -> st
             old = shlex.quote(change.link.name)
             lines += [f"ip link set dev {old} down", f"ip link set dev {old} name {name}"]
     lines.append("udevadm settle --timeout=30")
-    lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
+    lines.append(RELOAD[manager])
     for change in changes:
         name = shlex.quote(change.port.name)
-        if change.port.mtu is not None:
-            lines.append(f"ip link set dev {name} mtu {change.port.mtu} up")
-        else:
-            lines.append(f"ip link set dev {name} up")
-        if change.port.bond:
-            continue
-        if manager == "NetworkManager":
-            lines.append(f"nmcli --wait 60 connection up {shlex.quote(f'rackproof-{change.port.name}')} >/dev/null")
-        else:
-            lines.append(f"networkctl reconfigure {name}")
+        mtu = "" if change.port.mtu is None else f"mtu {change.port.mtu} "
+        lines.append(f"ip link set dev {name} {mtu}up")
+        if not change.port.bond:
+            lines.append(bring_up(change.port.name, manager))
     for change in changes:
         if not change.port.address:
             continue
         name, address = shlex.quote(change.port.name), shlex.quote(f"inet {change.port.address} ")
-        message = shlex.quote(f"{change.port.name}: {change.port.address} did not appear; see: {tool}")
-        lines.append(
-            f"n=0; until ip -4 -o addr show dev {name} | grep -qF {address}; do n=$((n + 1)); "
-            f"[ $n -lt {ADDRESS_WAIT_S} ] || {{ echo {message} >&2; exit 1; }}; sleep 1; done"
-        )
+        message = f"{change.port.name}: {change.port.address} did not appear; see: {tool}"
+        lines.append(wait_until(f"ip -4 -o addr show dev {name} | grep -qF {address}", ADDRESS_WAIT_S, message))
     return "\n".join(lines)
 
 

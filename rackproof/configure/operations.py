@@ -26,7 +26,7 @@ from rackproof.configure.ceph import cluster as ceph
 from rackproof.configure.declarations import Declared
 from rackproof.configure.operation import Commands, ask, note, operation, operation_here, record
 from rackproof.configure.rollback.journal import file_line, unit_line
-from rackproof.configure.rollback.run import journal_here, journaled
+from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.plan import Change
 from rackproof.core.programs import PACKAGED
@@ -68,11 +68,9 @@ def packages(names: Sequence[str], family: str = "debian") -> Commands:
     """
     installed = ask(facts.InstalledPackages, "the list of installed packages", packages=names, family=family)
     missing = [name for name in names if name not in installed]
-    if missing:
-        record(Change(what=name, why="not installed") for name in missing)
-        yield StringCommand(package_plans.install_script(missing, family, policy_here()))
-    else:
-        host.noop(f"all {len(names)} packages are installed")
+    script = package_plans.install_script(missing, family, policy_here()) if missing else ""
+    changes = [Change(what=name, why="not installed") for name in missing]
+    yield from carried_out(script, changes, f"all {len(names)} packages are installed")
 
 
 @operation()
@@ -164,10 +162,8 @@ def time_followed() -> Commands:
 
         operations.time_followed(name="Clock")
     """
-    if ask(facts.Synchronised, "the state of chrony"):
-        host.noop("the clock follows a time source")
-    else:
-        yield StringCommand(clock.wait_script())
+    script = "" if ask(facts.Synchronised, "the state of chrony") else clock.wait_script()
+    yield from carried_out(script, (), "the clock follows a time source")
 
 
 def keep_up(touched: Touched, declared: Collection[str]) -> None:
@@ -213,12 +209,11 @@ def filesystem(drive: drive_plans.Drive) -> Commands:
         operations.filesystem(name="Scratch", drive=Drive("/dev/nvme0n1", "scratch", "xfs"))
     """
     actual = ask(facts.DriveState, f"the drive {drive.device}", device=drive.device)
-    if drive_plans.needs_mkfs(drive, actual):
-        device = drive_plans.usable_device(drive.device, actual)
-        record([Change(what=device, why=f"blank, becomes {drive.fstype} '{drive.label}'")])
-        yield StringCommand(drive_plans.mkfs_script(drive, device))
-    else:
-        host.noop(f"{actual.devices[0]} carries {drive.fstype} '{drive.label}'")
+    script = drive_plans.mkfs_script(drive, actual.devices[0]) if drive_plans.needs_mkfs(drive, actual) else ""
+    device, content = actual.devices[0], f"{drive.fstype} '{drive.label}'"
+    yield from carried_out(
+        script, [Change(what=device, why=f"blank, becomes {content}")], f"{device} carries {content}"
+    )
 
 
 def _change_mounts(plan: mount_plans.MountPlan) -> Commands:

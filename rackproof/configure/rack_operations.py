@@ -143,15 +143,20 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
     yield from write_files(entries, states)
 
 
-def _secret(server: Host) -> str | None:
-    """Read over sftp: pyinfra may print the output of commands, but not the content of files."""
+def read_file(other: Host, path: str) -> bytes | None:
+    """Content of a file with a secret, None without any. Over sftp: pyinfra may print the output of commands, but not
+    the content of files."""
     buffer = BytesIO()
     try:
-        if not server.get_file(mounts.CEPH_SECRET, buffer):
-            return None
+        found = other.get_file(path, buffer)
     except OSError:
         return None
-    return buffer.getvalue().decode() or None
+    return buffer.getvalue() or None if found else None
+
+
+def _secret(server: Host) -> str | None:
+    content = read_file(server, mounts.CEPH_SECRET)
+    return content.decode() if content else None
 
 
 @operation()

@@ -10,27 +10,25 @@ from rackproof.configure.render import templates
 
 
 def rendered(
-    path: str,
-    *,
-    mode: str = "644",
-    restart: tuple[str, ...] = (),
-    reload: tuple[str, ...] = (),
-    **values: object,
-) -> RemoteFile:
-    """The file whose template is at its own path, with the template's values."""
-    return RemoteFile(path, templates.text(path, **values), mode=mode, restart=restart, reload=reload)
+    path: str, *, template: str | None = None, mode: str = "644", restart: tuple[str, ...] = (),
+    reload: tuple[str, ...] = (), **values: object,
+) -> RemoteFile:  # fmt: skip
+    """A file from a template with its values; the template is at the path of ``template``, by default at its own."""
+    return RemoteFile(path, templates.text(template or path, **values), mode=mode, restart=restart, reload=reload)
 
 
 def drive_unit(mount: DesiredMount, description: str) -> RemoteFile:
     """Unit that mounts a local drive; a change remounts it."""
-    text = templates.text("/etc/systemd/system/drive.mount", description=description, mount=mount)
-    return RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,))
+    folder = "/etc/systemd/system"
+    return rendered(
+        f"{folder}/{mount.unit}", template=f"{folder}/drive.mount", restart=(mount.unit,), description=description,
+        mount=mount,
+    )  # fmt: skip
 
 
 def boot_modules(name: str, purpose: str, modules: Sequence[str], *, load_now: bool = False) -> RemoteFile:
     """Modules to load at boot, in ``/etc/modules-load.d/rackproof-NAME.conf``. ``load_now``: a change loads them."""
-    return RemoteFile(
-        f"/etc/modules-load.d/rackproof-{name}.conf",
-        templates.text("/etc/modules-load.d/rackproof.conf", purpose=purpose, modules=modules),
-        restart=("systemd-modules-load.service",) if load_now else (),
-    )
+    return rendered(
+        f"/etc/modules-load.d/rackproof-{name}.conf", template="/etc/modules-load.d/rackproof.conf", purpose=purpose,
+        modules=modules, restart=("systemd-modules-load.service",) if load_now else (),
+    )  # fmt: skip

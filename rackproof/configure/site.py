@@ -21,7 +21,7 @@ from rackproof.configure.storage_client import inputs as storage_inputs
 from rackproof.configure.storage_client.client import ClientNode, NamedStorage
 from rackproof.configure.storage_client.nfs import shared_transport
 from rackproof.configure.versions.inputs import VersionInputs
-from rackproof.core.architecture import Architecture, Ceph, Fabric, Gpu, Storage
+from rackproof.core.architecture import Architecture, Fabric, Gpu, Storage
 from rackproof.core.architecture.expectations import on_fabric
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import DeclarationError
@@ -167,22 +167,23 @@ class Site:
         """Networks of the fabric's ports, in the order of rails."""
         return tuple(dict.fromkeys(str(address.network) for address in self.settings.fabric_addresses))
 
-    def ceph_plan(self, cluster: Ceph) -> ceph.CephPlan:
-        """Raises DeclarationError when the inventory names no drive or no fabric address for Ceph."""
+    def ceph_plan(self) -> ceph.CephPlan:
+        """Raises DeclarationError when the architecture has no Ceph, the inventory no drive or no address for it."""
+        cluster = self.architecture.ceph
+        if cluster is None:
+            raise DeclarationError("the architecture has no section ceph")
         if not self.settings.fabric_addresses:
             raise DeclarationError("fabric_addresses: Ceph is reached on rail 0, the inventory has none")
         address = self.settings.fabric_addresses[0]
         if self.settings.ceph_drive is None:
             raise DeclarationError("ceph_drive: the architecture has Ceph, the inventory no drive")
-        fsid = ceph.cluster_fsid(cluster, self.node.name, str(address.ip))
         return ceph.CephPlan(
             node=self.node.name,
             address=str(address.ip),
             network=str(address.network),
             drive=self.settings.ceph_drive,
             cluster=cluster,
-            fsid=fsid,
-            osd_uuid=ceph.osd_uuid(fsid),
+            fsid=ceph.cluster_fsid(cluster, self.node.name, str(address.ip)),
         )
 
 

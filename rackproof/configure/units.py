@@ -16,6 +16,7 @@ from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.parse.sections import sections_of
 from rackproof.parse.systemctl import parse_unit_lines
+from rackproof.shell import or_fail, wait_until
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 PROOF_TRIES = 20
@@ -179,14 +180,11 @@ def _verification(unit: Unit) -> list[str]:
     if unit.masked or unit.running is not True:
         return []
     name = shlex.quote(unit.name)
-    message = shlex.quote(f"{unit.name} is not active after it was started; see: journalctl -u {unit.name}")
-    lines = [f"systemctl is-active --quiet -- {name} || {{ echo {message} >&2; exit 1; }}"]
+    message = f"{unit.name} is not active after it was started; see: journalctl -u {unit.name}"
+    lines = [f"systemctl is-active --quiet -- {name} {or_fail(message)}"]
     if unit.proof:
-        message = shlex.quote(f"{unit.name} is active and this does not hold: {unit.proof}")
-        lines += [
-            f"n=0; until {{ {unit.proof}; }} >/dev/null 2>&1; do n=$((n + 1)); "
-            f"[ $n -lt {PROOF_TRIES} ] || {{ echo {message} >&2; exit 1; }}; sleep 1; done"
-        ]
+        message = f"{unit.name} is active and this does not hold: {unit.proof}"
+        lines.append(wait_until(f"{{ {unit.proof}; }} >/dev/null 2>&1", PROOF_TRIES, message))
     return lines
 
 

@@ -43,7 +43,7 @@ def entries(here: Site) -> list[Entry]:
     if here.served("nfs"):
         planned += storage_server.files(here)
     if here.served("parallel"):
-        planned += ceph.files(ceph.cluster_plan(here))
+        planned += ceph.files(here.ceph_plan())
     if here.client_storage():
         planned += storage_client.files(here)
     if here.has_role("gpu") and here.architecture.gpu:
@@ -80,7 +80,7 @@ def test_every_unit_that_a_file_restarts_is_managed(here: Site) -> None:
     managed = {unit.name for unit in (*base.units(here), *soft_roce.units(here))}
     if here.served("nfs"):
         managed |= {unit.name for unit in storage_server.units(here)}
-        managed |= {unit.name for unit in ceph.units(ceph.cluster_plan(here))}
+        managed |= {unit.name for unit in ceph.units(here.ceph_plan())}
     if here.client_storage():
         managed |= {
             unit.name
@@ -122,7 +122,7 @@ def test_the_bootstrap_is_a_valid_program_that_names_no_key() -> None:
     text = content(STORAGE, "/usr/local/sbin/rackproof-ceph-bootstrap")
     compile(text, "rackproof-ceph-bootstrap", "exec")
     assert text.startswith("#!/usr/bin/python3\n")
-    assert f'FSID = "{ceph.cluster_plan(STORAGE).fsid}"' in text
+    assert f'FSID = "{STORAGE.ceph_plan().fsid}"' in text
     assert "AQ" not in text
 
 
@@ -306,7 +306,7 @@ def test_a_server_without_an_address_that_clients_reach_is_an_error_before_anyth
     with pytest.raises(DeclarationError, match="fabric_addresses: NFS is exported to the networks of its rails"):
         storage_server.files(here)
     with pytest.raises(DeclarationError, match="fabric_addresses: Ceph is reached on rail 0"):
-        ceph.cluster_plan(here)
+        here.ceph_plan()
     client = site("gpu-01", arch, here.rack)
     with pytest.raises(DeclarationError, match="a server_role with nodes that have fabric_addresses"):
         client.client_mounts()
@@ -401,7 +401,7 @@ def test_rendering_twice_gives_the_same_bytes(here: Site) -> None:
 
 def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
     declared: dict[str, Unit] = {}
-    for unit in (*base.units(STORAGE), *storage_server.units(STORAGE), *ceph.units(ceph.cluster_plan(STORAGE))):
+    for unit in (*base.units(STORAGE), *storage_server.units(STORAGE), *ceph.units(STORAGE.ceph_plan())):
         assert declared.setdefault(unit.name, unit).running == unit.running
     assert len(declared) > 6
 

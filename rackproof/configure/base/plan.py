@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.files import Absent, Entry
 from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.node import promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -47,8 +46,10 @@ def time_files(site: Site, family: str, machine: Machine | None) -> tuple[Entry,
     if server is None and not upstreams:
         return ()
     alone = {node.name for node in site.rack.nodes if not node.fabric_address()}
-    text = templates.text(
-        "/etc/chrony/chrony.conf",
+    conf = rendered(
+        path,
+        template=CHRONY["debian"][0],
+        restart=(service,),
         serves=server == site.node,
         # By name, which the site resolves, where one of the two has no rail.
         server=server and (server.name if alone & {server.name, site.node.name} else server.fabric_address()),
@@ -57,7 +58,7 @@ def time_files(site: Site, family: str, machine: Machine | None) -> tuple[Entry,
         virtual=site.settings.virtual,
         leap_seconds=leap_seconds(machine),
     )
-    return (RemoteFile(path, text, restart=(service,)),)
+    return (conf,)
 
 
 def files(

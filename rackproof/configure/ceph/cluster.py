@@ -34,7 +34,10 @@ class CephPlan:
     drive: str
     cluster: Ceph
     fsid: str
-    osd_uuid: str
+
+    @property
+    def osd_uuid(self) -> str:
+        return str(uuid5(_NAMESPACE, f"{self.fsid}/osd.0"))
 
     @property
     def fingerprint(self) -> str:
@@ -50,10 +53,6 @@ class CephPlan:
 def cluster_fsid(cluster: Ceph, server: str, address: str) -> str:
     """The same on every run and in every process; different for every server."""
     return str(uuid5(_NAMESPACE, f"{cluster.filesystem}@{server}/{address}"))
-
-
-def osd_uuid(fsid: str) -> str:
-    return str(uuid5(_NAMESPACE, f"{fsid}/osd.0"))
 
 
 @dataclass(frozen=True, slots=True)

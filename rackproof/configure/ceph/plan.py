@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from rackproof.configure.ceph import cluster as ceph
-from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
+from rackproof.configure.files import Entry, RemoteDirectory
 from rackproof.configure.mounts import CEPH_CLIENT, CEPH_SECRET
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
-from rackproof.errors import DeclarationError
 
 
 def serves_ceph(site: Site) -> bool:
@@ -18,12 +16,6 @@ def serves_ceph(site: Site) -> bool:
 
 def why_nothing(site: Site) -> str | None:
     return None if serves_ceph(site) else "serves no Ceph by the architecture"
-
-
-def cluster_plan(site: Site) -> ceph.CephPlan:
-    if site.architecture.ceph is None:
-        raise DeclarationError("the architecture has no section ceph")
-    return site.ceph_plan(site.architecture.ceph)
 
 
 def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
@@ -38,22 +30,19 @@ def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:
             plan=plan,
             no_modules=ceph.NO_MODULES,
         ),
-        RemoteFile(
+        rendered(
             ceph.BOOTSTRAP,
-            templates.text(
-                ceph.BOOTSTRAP,
-                plan=plan,
-                client=CEPH_CLIENT,
-                client_keyring=ceph.CLIENT_KEYRING,
-                secret=CEPH_SECRET,
-                osd_directory=ceph.OSD_DIRECTORY,
-                done=ceph.DONE,
-            ),
             mode="755",
+            plan=plan,
+            client=CEPH_CLIENT,
+            client_keyring=ceph.CLIENT_KEYRING,
+            secret=CEPH_SECRET,
+            osd_directory=ceph.OSD_DIRECTORY,
+            done=ceph.DONE,
         ),
         rendered(osd),
         *(
-            RemoteFile(f"/etc/systemd/system/ceph-{daemon}@.service.d/rackproof.conf", templates.text(patient))
+            rendered(f"/etc/systemd/system/ceph-{daemon}@.service.d/rackproof.conf", template=patient)
             for daemon in ("mon", "mgr", "mds")
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import (
@@ -20,10 +20,6 @@ DONE = "/var/lib/rackproof/downloads"
 
 def state_command() -> str:
     return f'for f in {DONE}/*; do [ ! -e "$f" ] || echo "${{f##*/}}"; done; '
-
-
-def missing(downloads: Sequence[Download], installed: Collection[str]) -> tuple[Download, ...]:
-    return tuple(download for download in downloads if download.sha256 not in installed)
 
 
 def install_script(downloads: Sequence[Download], family: str, policy: Policy = STRICT) -> str:

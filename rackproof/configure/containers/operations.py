@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyinfra.api.command import StringCommand
-from pyinfra.context import host
-
 from rackproof.configure.containers import bridge, facts, user
 from rackproof.configure.containers import downloads as plans
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.inputs import Download
-from rackproof.configure.operation import Commands, ask, operation, record
-from rackproof.configure.rollback.run import journaled
+from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.rollback.run import carried_out, journaled
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.plan import Change
 
@@ -33,12 +30,10 @@ def downloads(wanted: Sequence[Download], family: str) -> Commands:
         )
     """
     installed = ask(facts.Installed, "the list of installed downloads")
-    missing = plans.missing(wanted, installed)
-    if missing:
-        record(Change(what=download.url, why="not installed") for download in missing)
-        yield StringCommand(plans.install_script(missing, family, policy_here()))
-    else:
-        host.noop(f"all {len(wanted)} downloads are installed")
+    missing = [download for download in wanted if download.sha256 not in installed]
+    script = plans.install_script(missing, family, policy_here()) if missing else ""
+    changes = [Change(what=download.url, why="not installed") for download in missing]
+    yield from carried_out(script, changes, f"all {len(wanted)} downloads are installed")
 
 
 @operation()
@@ -72,8 +67,5 @@ def host_root(mountpoints: tuple[str, ...]) -> Commands:
         containers.host_root(name="Root of containers", mountpoints=plan.mountpoints(site))
     """
     complete = ask(facts.HostRoot, f"the state of {bridge.ROOT}", mountpoints=mountpoints)
-    if complete:
-        host.noop("the root is there")
-    else:
-        record([Change(what=bridge.ROOT, why="absent or incomplete")])
-        yield StringCommand(bridge.root_script(mountpoints))
+    script = "" if complete else bridge.root_script(mountpoints)
+    yield from carried_out(script, [Change(what=bridge.ROOT, why="absent or incomplete")], "the root is there")

@@ -13,8 +13,8 @@ from rackproof.configure.containers.user import FOLDER
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.gpu import runtimes
 from rackproof.configure.gpu.inputs import GpuInputs
-from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Containers
@@ -142,15 +142,15 @@ def files(
 
 
 def program(site: Site, declared: Containers, family: str = "debian") -> RemoteFile:
-    text = templates.text(
+    return rendered(
         bridge.PROGRAM,
+        mode="755",
         runtime=declared.runtime,
         host_root=bridge.ROOT,
         shared=bridge.SHARED,
         mountpoints=[shlex.quote(path) for path in mountpoints(site)],
         selinux=family == "rhel",
     )
-    return RemoteFile(bridge.PROGRAM, text, mode="755")
 
 
 def units(site: Site, declared: Containers) -> tuple[Unit, ...]:

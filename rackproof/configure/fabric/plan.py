@@ -8,7 +8,6 @@ from rackproof.configure.nic import link_files
 from rackproof.configure.nic.declared import Declared
 from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.links import RailRoute, rail_routes, vlans_of
-from rackproof.configure.render import templates
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
@@ -93,8 +92,8 @@ def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
 
 
 def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
-    text = templates.text(f"/etc/systemd/network/10-fabric.{kind}", port=port, **values)
-    return RemoteFile(f"/etc/systemd/network/10-{port.name}.{kind}", text)
+    folder = "/etc/systemd/network"
+    return rendered(f"{folder}/10-{port.name}.{kind}", template=f"{folder}/10-fabric.{kind}", port=port, **values)
 
 
 def port_sysctl(ports: tuple[Port, ...]) -> dict[str, str]:

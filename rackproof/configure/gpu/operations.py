@@ -20,7 +20,7 @@ from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.rollback.journal import file_line
-from rackproof.configure.rollback.run import journal_here, journaled
+from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import policy_here
 from rackproof.core.architecture import Gpu
@@ -50,10 +50,7 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
         )
     """
     present = ask(shared_facts.FileStates, "the key of the repository", paths=[path], texts=[])
-    if path in present and present[path].sha256 == sha256:
-        host.noop(f"{path} is the declared key")
-        return
-    record([Change(what=path, why="another key" if path in present else "absent")])
+    there = path in present and present[path].sha256 == sha256
     new = shlex.quote(f"{path}.new")
     if family == "debian":
         fetch = f"/usr/lib/apt/apt-helper download-file {shlex.quote(url)} {new} SHA256:{sha256} >&2"
@@ -65,7 +62,9 @@ def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
         f"{fetch} && echo {sha256}'  '{new} | sha256sum -c --quiet - >&2 "
         f"|| {{ rm -f -- {new}; echo {message} >&2; exit 1; }}; chmod 644 {new}; mv -f -- {new} {shlex.quote(path)}"
     )
-    yield StringCommand(journal_here().before([file_line(path, sha256)], script))
+    changes = [Change(what=path, why="another key" if path in present else "absent")]
+    kept = [file_line(path, sha256)]
+    yield from carried_out("" if there else script, changes, f"{path} is the declared key", kept)
 
 
 @operation()
@@ -90,24 +89,13 @@ def installed(packages: Sequence[Package], family: str, hold: bool) -> Commands:
     unheld = [
         package.name for package in packages if hold and package.version is not None and package.name not in actual.held
     ]
-    if missing or unheld:
-        record(
-            Change(
-                what=package.spec,
-                why=f"installed: {actual.packages[package.name]}"
-                if package.name in actual.packages
-                else "not installed",
-            )
-            for package in missing
-        )
-        record_reasons(f"hold {name}" for name in unheld)
-        kept = scripts.kept_packages(missing, unheld, family)
-        hold_again = scripts.held_by(missing, unheld, family, hold)
-        yield StringCommand(
-            journal_here().before(kept, scripts.transaction(missing, hold_again, family, policy_here()))
-        )
-    else:
-        host.noop(f"all {len(packages)} packages are installed")
+    have = {name: f"installed: {version}" for name, version in actual.packages.items()}
+    changes = [Change(what=package.spec, why=have.get(package.name, "not installed")) for package in missing]
+    changes += [Change(what=f"hold {name}") for name in unheld]
+    hold_again = scripts.held_by(missing, unheld, family, hold)
+    script = scripts.transaction(missing, hold_again, family, policy_here()) if changes else ""
+    kept = scripts.kept_packages(missing, unheld, family)
+    yield from carried_out(script, changes, f"all {len(packages)} packages are installed", kept)
 
 
 @operation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.inputs import Repository
-from rackproof.configure.render import templates
+from rackproof.configure.shared_files import rendered
 from rackproof.core.machine import Machine
 
 KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
@@ -41,14 +41,14 @@ def entries(machine: Machine, choice: Choice, repository: Repository | None) -> 
     if repository:
         path = SOURCES[family]
         url, suite, components = repository.deb
-        text = templates.text(path, url=url, suite=suite, components=" ".join(components), key=KEYS[family])
-        entries_.append(RemoteFile(path, text))
+        entries_.append(rendered(path, url=url, suite=suite, components=" ".join(components), key=KEYS[family]))
     if family == "debian":
         own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
         beside = repository is not None and not cuda
-        text = templates.text(
-            PINS, unwanted=own if cuda else "l=NVIDIA CUDA", pinned=pinned(choice), own_first=beside,
-            driver=OWN_DRIVER_PACKAGES if beside else DRIVER_PACKAGES,
+        entries_.append(
+            rendered(
+                PINS, unwanted=own if cuda else "l=NVIDIA CUDA", pinned=pinned(choice), own_first=beside,
+                driver=OWN_DRIVER_PACKAGES if beside else DRIVER_PACKAGES,
+            )
         )  # fmt: skip
-        entries_.append(RemoteFile(PINS, text))
     return tuple(entries_)

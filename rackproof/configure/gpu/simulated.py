@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
-from rackproof.configure.files import Entry, RemoteFile
-from rackproof.configure.render import templates
+from rackproof.configure.files import Entry
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -119,12 +118,10 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
         rendered(f"{RECORDINGS}/{name}", **values)
         for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
     ]
-    program = templates.text(PROGRAM, recordings=RECORDINGS)
-    devices = templates.text(DEVICES, device=DEVICE, count=declared.count)
     return (
         *answers,
-        RemoteFile(PROGRAM, program, mode="755"),
-        RemoteFile(DEVICES, devices, restart=(DEVICES_UNIT,)),
+        rendered(PROGRAM, mode="755", recordings=RECORDINGS),
+        rendered(DEVICES, restart=(DEVICES_UNIT,), device=DEVICE, count=declared.count),
     )
 
 

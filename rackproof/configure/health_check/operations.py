@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pyinfra.api.command import StringCommand
-from pyinfra.context import host
-
 from rackproof.configure.facts import answer
 from rackproof.configure.health_check.kit import Kit, install_script, standard_input, state_command
-from rackproof.configure.operation import Commands, ask, operation, record
+from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.rollback.run import carried_out
 from rackproof.core.plan import Change
 
 InstalledKit = answer("InstalledKit", state_command, lambda lines: lines[0].strip() if lines else "")
@@ -27,9 +25,7 @@ def kit(wanted: Kit) -> Commands:
         operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
     """
     installed = ask(InstalledKit, "the installed kit", directory=wanted.inputs.directory)
-    if installed == wanted.stamp:
-        host.noop("the kit is installed")
-    else:
-        record([Change(what=wanted.inputs.directory, why="another version" if installed else "not installed")])
-        # pip may take many minutes on a slow node; the script limits it.
-        yield StringCommand(install_script(wanted), _stdin=standard_input(wanted), _timeout=1900)
+    script = "" if installed == wanted.stamp else install_script(wanted)
+    changes = [Change(what=wanted.inputs.directory, why="another version" if installed else "not installed")]
+    # pip may take many minutes on a slow node; the script limits it.
+    yield from carried_out(script, changes, "the kit is installed", _stdin=standard_input(wanted), _timeout=1900)

@@ -8,7 +8,6 @@ from rackproof import architectures
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.health_check import kit
 from rackproof.configure.health_check.inputs import HealthInputs
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 
@@ -30,19 +29,19 @@ def with_python_of(inputs: HealthInputs, family: str) -> HealthInputs:
 
 def files(site: Site, chosen: HealthInputs, architecture: str) -> tuple[Entry, ...]:
     unit = f"/etc/systemd/system/{SERVICE}"
-    program = templates.text(
-        PROGRAM,
-        node=site.node.name,
-        directory=chosen.directory,
-        time_limit=chosen.time_limit_s,
-        arguments=kit.check_arguments(chosen),
-        drain_on=chosen.drain_on,
-    )
     return (
         RemoteDirectory("/etc/rackproof"),
         RemoteFile("/etc/rackproof/rack.yaml", kit.rack_file(site.rack, ARCHITECTURE)),
         RemoteFile(f"/etc/rackproof/{ARCHITECTURE}", architecture),
-        RemoteFile(PROGRAM, program, mode="755"),
+        rendered(
+            PROGRAM,
+            mode="755",
+            node=site.node.name,
+            directory=chosen.directory,
+            time_limit=chosen.time_limit_s,
+            arguments=kit.check_arguments(chosen),
+            drain_on=chosen.drain_on,
+        ),
         rendered(unit, time_limit=chosen.time_limit_s),
     )
 

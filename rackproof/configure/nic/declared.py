@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackproof.configure.machine import machine_here
-from rackproof.configure.network import Port
+from rackproof.configure.network import Manager, Port
 from rackproof.configure.nic.declared_ports import DeclaredPort, declared_ports
 from rackproof.configure.nic.devices import FUNCTIONS, KINDS, NETWORK, OLD, VENDOR
 from rackproof.configure.nic.inputs import Image, NicInputs
-from rackproof.configure.nic.links import Manager
 from rackproof.configure.nic.locked_firmware import Locked, known_models, may_be_meant, unknown_models
 from rackproof.configure.nic.stack import INBOX, Source
 from rackproof.configure.packages import names_for

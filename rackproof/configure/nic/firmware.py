@@ -15,10 +15,11 @@ from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.flint import parse_flint_query
-from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
+from rackproof.parse.mlxconfig import Setting, parse_mlxconfig, same_value
 from rackproof.parse.pci_links import SLOT
 from rackproof.parse.sections import blocks_of, sections_of
 from rackproof.parse.text import text_from, version_numbers
+from rackproof.shell import or_fail
 
 MEMORY: Final = "/var/lib/rackproof/nic"
 """One file an adapter, with the boot in which its settings were written: tells a reboot that had no effect."""
@@ -72,12 +73,6 @@ def stricter(first: str | None, other: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    current: str | None
-    next_boot: str
-
-
-@dataclass(frozen=True, slots=True)
 class AdapterState:
     slot: str
     running: str | None = None
@@ -85,7 +80,7 @@ class AdapterState:
     stored: str | None = None
     """Version in the flash, which runs after the next reset."""
     psid: str | None = None
-    values: Mapping[str, Value] | None = None
+    values: Mapping[str, Setting] | None = None
     """None where mlxconfig does not report them."""
     output: str = ""
     """Output of the tools that could not be read."""
@@ -139,12 +134,11 @@ def _adapter(slot: str, memory: Sequence[str], flint: Sequence[str], settings: S
         firmware = parse_flint_query(text_from(flint))
     except ParseError:
         firmware = None
-    values: dict[str, Value] | None = None
+    values: dict[str, Setting] | None = None
     answer = ""
     if settings:
         try:
-            parsed = parse_mlxconfig("\n".join(settings) + "\n").settings
-            values = {name: Value(setting.current, setting.next_boot) for name, setting in parsed.items()}
+            values = parse_mlxconfig("\n".join(settings) + "\n").settings
         except ParseError:
             answer = " ".join(settings)[:200]
     if firmware is None and flint:
@@ -238,8 +232,8 @@ def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) 
     """Download the image to a temporary file, verify it, write it, and read the flash back."""
     slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
     through = f"--proxy {shlex.quote(proxy)} " if proxy else ""
-    wrong = shlex.quote(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
-    failed = shlex.quote(f"{name}: the flash does not have {image.version} after flint burned it")
+    wrong = or_fail(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
+    failed = or_fail(f"{name}: the flash does not have {image.version} after flint burned it")
     burned = f"^FW Version:[[:space:]]+{re.escape(image.version)}[[:space:]]*$"
     return "\n".join(
         (
@@ -247,9 +241,9 @@ def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) 
             "f=$(mktemp /var/tmp/rackproof-firmware.XXXXXX)",
             "trap 'rm -f \"$f\"' EXIT",
             f'curl -fsSL --retry 3 --max-time 300 {through}-o "$f" -- {url}',
-            f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status || {{ echo {wrong} >&2; exit 1; }}',
+            f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status {wrong}',
             f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
-            f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} || {{ echo {failed} >&2; exit 1; }}',
+            f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} {failed}',
             'rm -f -- "$f"',  # the next adapter's image reuses the name
             reboot_mark(reason),
         )

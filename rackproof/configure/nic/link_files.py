@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rackproof.configure.files import Entry, RemoteFile
+from rackproof.configure.network import connection_id
 from rackproof.configure.nic import links, ports
 from rackproof.configure.nic.declared import Declared
 from rackproof.configure.nic.declared_ports import DeclaredPort
-from rackproof.configure.render import templates
+from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.errors import DeclarationError
 
@@ -26,23 +27,23 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
     entries: list[Entry] = []
     for name, bond in stack.bonds.items():
         entries += [
-            RemoteFile(
-                f"{folder}/20-{name}.{kind}",
-                templates.text(f"{folder}/20-bond.{kind}", name=name, bond=bond, vlans=links.vlans_of(stack, name)),
+            rendered(
+                f"{folder}/20-{name}.{kind}", template=f"{folder}/20-bond.{kind}", name=name, bond=bond,
+                vlans=links.vlans_of(stack, name),
             )
             for kind in ("netdev", "network")
-        ]
+        ]  # fmt: skip
         entries += [
-            RemoteFile(
+            rendered(
                 # Sorts before the bond's and every rail's file: systemd-networkd applies the first that matches.
-                f"{folder}/09-{name}-{k}.network",
-                templates.text(f"{folder}/20-member.network", mac=mac, id_path=path, bond=name, mtu=bond.mtu),
+                f"{folder}/09-{name}-{k}.network", template=f"{folder}/20-member.network", mac=mac, id_path=path,
+                bond=name, mtu=bond.mtu,
             )
             for k, (mac, path) in enumerate(stack.members(name), 1)
-        ]
+        ]  # fmt: skip
     for name, vlan in stack.vlans.items():
         entries += [
-            RemoteFile(f"{folder}/20-{name}.{kind}", templates.text(f"{folder}/20-vlan.{kind}", name=name, vlan=vlan))
+            rendered(f"{folder}/20-{name}.{kind}", template=f"{folder}/20-vlan.{kind}", name=name, vlan=vlan)
             for kind in ("netdev", "network")
         ]
     return entries
@@ -89,9 +90,9 @@ def _children(site: Site, declared: Declared) -> list[Entry]:
                 key["transport-mode"] = ports.ipoib_mode(declared.stack, declared.rail_nic)
                 entries.append(keyfile(name, "infiniband", {"infiniband": key}, interface=name, address=str(address)))
             else:
-                path = f"/etc/systemd/network/20-{name}.network"
-                text = templates.text("/etc/systemd/network/20-child.network", name=name, address=address)
-                entries.append(RemoteFile(path, text))
+                folder = "/etc/systemd/network"
+                path, template = f"{folder}/20-{name}.network", f"{folder}/20-child.network"
+                entries.append(rendered(path, template=template, name=name, address=address))
     return entries
 
 
@@ -118,10 +119,9 @@ def keyfile(
     bond: str | None = None,
     route: links.RailRoute | None = None,
 ) -> RemoteFile:
-    text = templates.text(
-        "/etc/NetworkManager/system-connections/rackproof.nmconnection",
-        id=links.connection_id(name), uuid=links.connection_uuid(name), type=kind, interface=interface,
+    return rendered(
+        links.keyfile(name), template="/etc/NetworkManager/system-connections/rackproof.nmconnection",
+        mode="600",  # NetworkManager ignores files that others can read
+        id=connection_id(name), uuid=links.connection_uuid(name), type=kind, interface=interface,
         sections=sections, address=address, bond=bond, route=route,
     )  # fmt: skip
-    # NetworkManager ignores files that others can read.
-    return RemoteFile(links.keyfile(name), text, mode="600")

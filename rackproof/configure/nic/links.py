@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import reduce
 from ipaddress import IPv4Interface
 from operator import or_
-from typing import Final, Literal
+from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from rackproof.configure.carriers import Touched
-from rackproof.configure.network import Link, Port, PortProblem, find_link
+from rackproof.configure.network import RELOAD, Link, Manager, Port, PortProblem, bring_up, connection_id, find_link
 from rackproof.configure.nic.inputs import NO_INFINIBAND_BONDS, Bond, NicInputs
 from rackproof.errors import DeclarationError
 from rackproof.parse.bonding import Bond as BondState
 from rackproof.parse.routes import Route, Rule
-
-Manager = Literal["networkd", "NetworkManager"]
+from rackproof.shell import wait_until
 
 FOREIGN: Final = (
     "/etc/netplan/*", "/run/netplan/*", "/etc/NetworkManager/system-connections/*",
@@ -110,12 +109,7 @@ def missing_routes(wanted: Mapping[str, RailRoute], rules: Sequence[Rule], route
 
 def apply_routes(missing: Mapping[str, str], wanted: Mapping[str, RailRoute], manager: Manager) -> str:
     """Reconfigure ports from their files, and wait for their rules."""
-    lines = ["set -eu", "nmcli connection reload" if manager == "NetworkManager" else "networkctl reload"]
-    for port in missing:
-        if manager == "NetworkManager":
-            lines.append(f"nmcli --wait 60 connection up {shlex.quote(connection_id(port))} >/dev/null")
-        else:
-            lines.append(f"networkctl reconfigure {shlex.quote(port)}")
+    lines = ["set -eu", RELOAD[manager], *(bring_up(port, manager) for port in missing)]
     for port in missing:
         route = wanted[port]
         rule = f"ip -4 rule show from {route.source} table {route.table} | grep -q ."
@@ -123,10 +117,6 @@ def apply_routes(missing: Mapping[str, str], wanted: Mapping[str, RailRoute], ma
         table = f"ip -4 route show table {route.table} | grep -qF {shlex.quote(f'{route.subnet} dev {port}')}"
         lines.append(_wait(table, port, f"has no route to {route.subnet} in table {route.table}"))
     return "\n".join(lines)
-
-
-def connection_id(name: str) -> str:
-    return f"rackproof-{name}"
 
 
 def connection_uuid(name: str) -> str:
@@ -302,11 +292,11 @@ def _other_settings(upper: Upper, bond: BondState) -> list[str]:
 def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
     """Bring bonds and VLANs up from existing files, and wait until the kernel has them."""
     lines = ["set -eu", *(f"ip link delete dev {shlex.quote(change.upper.name)}" for change in changes if change.anew)]
-    lines.append("nmcli connection reload" if manager == "NetworkManager" else "networkctl reload")
+    lines.append(RELOAD[manager])
     for change in changes:
         name = shlex.quote(change.upper.name)
         if manager == "NetworkManager":
-            lines.append(f"nmcli --wait 60 connection up {shlex.quote(connection_id(change.upper.name))} >/dev/null")
+            lines.append(bring_up(change.upper.name, manager))
             for k, member in enumerate(change.members, 1):
                 if member not in change.joining:
                     continue
@@ -315,11 +305,8 @@ def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
         else:
             for member in change.joining:
                 # The bonding driver takes no port that is up.
-                lines += [
-                    f"ip link set dev {shlex.quote(member)} down",
-                    f"networkctl reconfigure {shlex.quote(member)}",
-                ]
-            lines.append(f"[ ! -e /sys/class/net/{name} ] || networkctl reconfigure {name}")
+                lines += [f"ip link set dev {shlex.quote(member)} down", bring_up(member, manager)]
+            lines.append(f"[ ! -e /sys/class/net/{name} ] || {bring_up(change.upper.name, manager)}")
     for change in changes:
         lines.append(
             _wait(f"test -e /sys/class/net/{shlex.quote(change.upper.name)}", change.upper.name, "is not there")
@@ -346,11 +333,8 @@ def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
 
 
 def _wait(test: str, name: str, problem: str) -> str:
-    message = shlex.quote(f"{name} {problem} after {WAIT_S} s; see: journalctl -u systemd-networkd -u NetworkManager")
-    return (
-        f"n=0; until {test} 2>/dev/null; do n=$((n + 1)); [ $n -lt {WAIT_S} ] || {{ echo {message} >&2; exit 1; }};"
-        " sleep 1; done"
-    )
+    message = f"{name} {problem} after {WAIT_S} s; see: journalctl -u systemd-networkd -u NetworkManager"
+    return wait_until(f"{test} 2>/dev/null", WAIT_S, message)
 
 
 def foreign_command(names: Mapping[str, Sequence[str]]) -> str:

@@ -15,8 +15,8 @@ from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import baseline, devices, facts, links, ports, stack
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
-from rackproof.configure.operation import Commands, ask, operation, record, record_reasons, required
-from rackproof.configure.rollback.run import journaled
+from rackproof.configure.operation import Commands, ask, operation, record, required
+from rackproof.configure.rollback.run import carried_out, journaled
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
 
@@ -132,7 +132,7 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool, addresses:
 
 @operation()
 def rail_ports(
-    wanted: Sequence[network.Port], manager: links.Manager = "networkd", addresses: Sequence[str] = ()
+    wanted: Sequence[network.Port], manager: network.Manager = "networkd", addresses: Sequence[str] = ()
 ) -> Commands:
     """Name, size and address the rails and other ports, now and without a reboot.
 
@@ -152,16 +152,12 @@ def rail_ports(
     try:
         changes = network.plan_ports(wanted, present)
     except network.PortProblem as error:
-        if not (waiting := reboots()):
+        if not _waits(f"{error}; the ports"):
             raise
-        host.noop(f"{error}; the ports wait for the reboot ({', '.join(waiting)})")
         return
-    if changes:
-        operations.keep_up(network.touched(changes), [*addresses, *(port.address for port in wanted)])
-        record(port.change for port in changes)
-        yield StringCommand(network.apply_script(changes, manager))
-    else:
-        host.noop("all ports are as declared")
+    operations.keep_up(network.touched(changes), [*addresses, *(port.address for port in wanted)])
+    script = network.apply_script(changes, manager) if changes else ""
+    yield from carried_out(script, [port.change for port in changes], "all ports are as declared")
 
 
 @operation()
@@ -178,12 +174,8 @@ def rail_sysctl(wanted: Mapping[str, str]) -> Commands:
     """
     actual = ask(common.KernelValues, "the kernel's values", sysctl=list(wanted), patterns=[])
     plan = kernel.plan_values(wanted, {}, actual)
-    if not plan:
-        host.noop("the kernel has all values")
-    elif state.is_executing and (waiting := reboots()):
-        host.noop(f"values of ports wait for the reboot ({', '.join(waiting)})")
-    else:
-        yield from journaled(kernel.write_plan(plan), "")
+    if not (plan and state.is_executing and _waits("values of ports")):
+        yield from journaled(kernel.write_plan(plan), "the kernel has all values")
 
 
 def reboots(drivers_only: bool = False) -> tuple[str, ...]:
@@ -193,8 +185,15 @@ def reboots(drivers_only: bool = False) -> tuple[str, ...]:
     return tuple(sorted(mark.removeprefix(REBOOT) for mark in marks if mark.startswith(about)))
 
 
+def _waits(what: str, drivers_only: bool = False) -> bool:
+    """Whether a reboot that concerns adapters comes first; it is logged."""
+    if waiting := reboots(drivers_only):
+        host.noop(f"{what} wait for the reboot ({', '.join(waiting)})")
+    return bool(waiting)
+
+
 @operation()
-def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -> Commands:
+def rail_tables(wanted: Mapping[str, links.RailRoute], manager: network.Manager) -> Commands:
     """Give each rail its routing table and its rule.
 
     + wanted: route by port name
@@ -208,18 +207,16 @@ def rail_tables(wanted: Mapping[str, links.RailRoute], manager: links.Manager) -
     """
     tables = ask(facts.RailTables, "the routing tables")
     missing = links.missing_routes(wanted, *tables)
-    if not missing:
-        host.noop(f"all {len(wanted)} rails have their tables")
-    elif state.is_executing and (waiting := reboots()):
-        host.noop(f"tables of rails wait for the reboot ({', '.join(waiting)})")
-    else:
-        operations.keep_up(Touched(reconfigured=frozenset(missing)), ())
-        record(Change(what=port, why=reason) for port, reason in missing.items())
-        yield StringCommand(links.apply_routes(missing, wanted, manager))
+    if missing and state.is_executing and _waits("tables of rails"):
+        return
+    operations.keep_up(Touched(reconfigured=frozenset(missing)), ())
+    script = links.apply_routes(missing, wanted, manager) if missing else ""
+    changes = [Change(what=port, why=reason) for port, reason in missing.items()]
+    yield from carried_out(script, changes, f"all {len(wanted)} rails have their tables")
 
 
 @operation()
-def upper_links(wanted: Sequence[links.Upper], manager: links.Manager, addresses: Sequence[str] = ()) -> Commands:
+def upper_links(wanted: Sequence[links.Upper], manager: network.Manager, addresses: Sequence[str] = ()) -> Commands:
     """Bring bonds and VLANs up from files that an earlier operation wrote.
 
     + wanted: bonds and VLANs as declared
@@ -237,17 +234,13 @@ def upper_links(wanted: Sequence[links.Upper], manager: links.Manager, addresses
     try:
         changes = links.plan_uppers(wanted, present, bonds)
     except network.PortProblem as error:
-        if not (waiting := reboots()):
+        if not _waits(f"{error}; bonds and VLANs"):
             raise
-        host.noop(f"{error}; bonds and VLANs wait for the reboot ({', '.join(waiting)})")
         return
-    if changes:
-        own = [upper.address for upper in wanted if upper.address]
-        operations.keep_up(links.touched(changes), [*addresses, *own])
-        record(Change(what=change.upper.name, why="; ".join(change.reasons)) for change in changes)
-        yield StringCommand(links.apply_uppers(changes, manager))
-    else:
-        host.noop("all bonds and VLANs are as declared")
+    operations.keep_up(links.touched(changes), [*addresses, *(upper.address for upper in wanted if upper.address)])
+    script = links.apply_uppers(changes, manager) if changes else ""
+    shown = [Change(what=change.upper.name, why="; ".join(change.reasons)) for change in changes]
+    yield from carried_out(script, shown, "all bonds and VLANs are as declared")
 
 
 @operation()
@@ -264,17 +257,14 @@ def rdma_devices(wanted: Sequence[network.Port]) -> Commands:
     """
     slots = ask(facts.Slots, "the RDMA devices")
     wrong = [port for port in wanted if slots.get(port.name) is None or slots.get(port.rdma) != slots.get(port.name)]
-    if not wrong:
-        host.noop(f"all {len(wanted)} RDMA devices have their names")
+    if wrong and state.is_executing and _waits("RDMA devices"):
         return
-    if state.is_executing and (waiting := reboots()):
-        host.noop(f"RDMA devices wait for the reboot ({', '.join(waiting)})")
-        return
-    record(Change(what=port.name, why=f"its RDMA device becomes {port.rdma}") for port in wrong)
-    yield StringCommand(
+    script = (
         "systemctl reset-failed rackproof-rdma-names.service 2>/dev/null; "
         "timeout 240 systemctl restart rackproof-rdma-names.service; /usr/local/sbin/rackproof-rdma-names check"
     )
+    changes = [Change(what=port.name, why=f"its RDMA device becomes {port.rdma}") for port in wrong]
+    yield from carried_out(script if wrong else "", changes, f"all {len(wanted)} RDMA devices have their names")
 
 
 @operation()
@@ -297,17 +287,14 @@ def port_settings(wanted: Mapping[str, Mapping[str, str]], infiniband: bool = Fa
         if (reasons := ports.differences(name, values, states.get(name)))
     }
     absent = [name for name in wrong if name not in states or "absent" in states[name]]
-    if wrong and state.is_executing and (waiting := reboots(drivers_only=not absent)):
-        host.noop(f"{', '.join(wrong)}: settings wait for the reboot ({', '.join(waiting)})")
+    if wrong and state.is_executing and _waits(f"{', '.join(wrong)}: settings", drivers_only=not absent):
         return
     marks = ask(common.Marks, "what waits for a restart")
     stale = [name for name in wanted if f"restart:{ports.unit_of(name, infiniband)}" in marks]
     chosen = [name for name in wanted if name in wrong or name in stale]
-    if not chosen:
-        host.noop(f"all {len(wanted)} ports have their settings")
-        return
-    record_reasons(reason for reasons in wrong.values() for reason in reasons)
-    yield StringCommand(ports.apply_script(chosen, infiniband))
+    script = ports.apply_script(chosen, infiniband) if chosen else ""
+    changes = [Change(what=reason) for reasons in wrong.values() for reason in reasons]
+    yield from carried_out(script, changes, f"all {len(wanted)} ports have their settings")
 
 
 @operation()
@@ -323,8 +310,6 @@ def zero_link_counters(names: Sequence[str]) -> Commands:
         nic.zero_link_counters(name="Link counters", names=["rail0", "rail1"])
     """
     baseline_kept = ask(facts.LinkBaseline, "the baseline of link counters")
-    if baseline_kept:
-        host.noop("link counters began at zero in this boot")
-    else:
-        record([Change(what="baseline of link counters", why="none since boot")])
-        yield StringCommand(baseline.script(names))
+    script = "" if baseline_kept else baseline.script(names)
+    changes = [Change(what="baseline of link counters", why="none since boot")]
+    yield from carried_out(script, changes, "link counters began at zero in this boot")

@@ -8,7 +8,6 @@ from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.network import Port
 from rackproof.configure.nic import declared_ports, infiniband, link_files, links, ports, stack
 from rackproof.configure.nic.declared import Declared, uses_adapters_here
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import boot_modules, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -106,10 +105,9 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     if settings:
         entries.append(RemoteFile(ports.SCRIPT, ports.script("port"), mode="755"))
         for is_infiniband in sorted({declared.is_infiniband(name) for name in settings}):
-            text = templates.text(
-                "/etc/systemd/system/rackproof-port@.service", what="InfiniBand" if is_infiniband else "RoCE"
-            )
-            entries.append(RemoteFile(f"/etc/systemd/system/{ports.unit_of('', is_infiniband)}", text))
+            template, what = "/etc/systemd/system/rackproof-port@.service", "InfiniBand" if is_infiniband else "RoCE"
+            unit = f"/etc/systemd/system/{ports.unit_of('', is_infiniband)}"
+            entries.append(rendered(unit, template=template, what=what))
         entries += [
             RemoteFile(
                 f"{ports.DECLARED}/{name}",

@@ -4,7 +4,6 @@ ones."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -131,13 +130,13 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
             f"OFED {state.ofed} cannot be removed while {', '.join(state.users)} may use it: unmount there first"
         )
     remove = "/usr/sbin/ofed_uninstall.sh"
-    missing = shlex.quote(f"{remove} is missing; remove OFED {state.ofed} with the tool that installed it")
-    left = shlex.quote(f"OFED {state.ofed} is still there after {remove}")
+    missing = shell.or_fail(f"{remove} is missing; remove OFED {state.ofed} with the tool that installed it")
+    left = shell.or_fail(f"OFED {state.ofed} is still there after {remove}")
     return ScriptPlan(
         (
-            f"[ -x {remove} ] || {{ echo {missing} >&2; exit 1; }}",
+            f"[ -x {remove} ] {missing}",
             f"timeout 850 {remove} --force",
-            f"! ofed_info -n >/dev/null 2>&1 || {{ echo {left} >&2; exit 1; }}",
+            f"! ofed_info -n >/dev/null 2>&1 {left}",
             reboot_mark(REASON),
         ),
         (Change(what=f"OFED {state.ofed} is removed", reboot=REASON),),
@@ -197,11 +196,9 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
                 f"{named}: openibd cannot be restarted while {', '.join(state.users)} may use RDMA: unmount there, or"
                 " say nic: {drivers_by: reboot}"
             )
-        message = shlex.quote("openibd did not come up with the new drivers; see: journalctl -u openibd")
-        return ScriptPlan(
-            (f"timeout 600 systemctl restart openibd.service || {{ echo {message} >&2; exit 1; }}",),
-            (Change(what=named, why="openibd is restarted"),),
-        )
+        failed = shell.or_fail("openibd did not come up with the new drivers; see: journalctl -u openibd")
+        change = Change(what=named, why="openibd is restarted")
+        return ScriptPlan((f"timeout 600 systemctl restart openibd.service {failed}",), (change,))
     if f"{REBOOT}{REASON}" in state.pending:
         return ScriptPlan()
     return ScriptPlan((reboot_mark(REASON),), (Change(what=named, why="in use from before", reboot=REASON),))

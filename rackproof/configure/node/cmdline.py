@@ -291,8 +291,8 @@ def _grub(want: WantedArguments) -> list[str]:
     lines.append(f"timeout 600 update-grub >{log} 2>&1 || {{ tail -n 3 {log} >&2; back; exit 1; }}")
     lines.append(f"rm -f {old} {log}")
     for argument in want.required:
-        message = shlex.quote(f"update-grub ended well and no entry of /boot/grub/grub.cfg has {argument}")
-        lines.append(f"grep -qF -- {shlex.quote(argument)} /boot/grub/grub.cfg || {{ echo {message} >&2; exit 1; }}")
+        failed = shell.or_fail(f"update-grub ended well and no entry of /boot/grub/grub.cfg has {argument}")
+        lines.append(f"grep -qF -- {shlex.quote(argument)} /boot/grub/grub.cfg {failed}")
     return lines
 
 
@@ -310,8 +310,6 @@ def _grubby(want: WantedArguments, loader: BootLoader) -> list[str]:
     note = shlex.quote(" ".join(want.required))
     lines.append(f"mkdir -p {folder} && printf '%s\\n' {note} >{NOTE}.new && mv -f {NOTE}.new {NOTE}")
     for argument in want.required:
-        message = shlex.quote(f"grubby ended well and the default kernel would start without {argument}")
-        lines.append(
-            f"grubby --info=DEFAULT | grep -qF -- {shlex.quote(argument)} || {{ echo {message} >&2; exit 1; }}"
-        )
+        failed = shell.or_fail(f"grubby ended well and the default kernel would start without {argument}")
+        lines.append(f"grubby --info=DEFAULT | grep -qF -- {shlex.quote(argument)} {failed}")
     return lines

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyinfra.api.command import StringCommand
-from pyinfra.context import host
-
 from rackproof.configure.node import cmdline as cmdlines
 from rackproof.configure.node import facts
 from rackproof.configure.node import scratch as arrays
 from rackproof.configure.node import settings as node_settings
 from rackproof.configure.node import users as accounts
 from rackproof.configure.node.inputs import User
-from rackproof.configure.operation import Commands, ask, operation, record
-from rackproof.configure.rollback.run import journaled
+from rackproof.configure.operation import Commands, ask, operation
+from rackproof.configure.rollback.run import carried_out, journaled
 from rackproof.core.plan import Change
 
 
@@ -70,11 +67,9 @@ def scratch(array: arrays.Scratch) -> Commands:
     """
     drives = ask(facts.ScratchArray, "the scratch drives", scratch=array)
     steps = arrays.plan(array, drives)
-    if steps:
-        record([Change(what=array.array, why=", ".join(steps))])
-        yield StringCommand(arrays.script(array, steps, drives))
-    else:
-        host.noop(f"{array.array} carries {array.fstype} '{array.label}'")
+    script = arrays.script(array, steps, drives) if steps else ""
+    changes = [Change(what=array.array, why=", ".join(steps))]
+    yield from carried_out(script, changes, f"{array.array} carries {array.fstype} '{array.label}'")
 
 
 @operation()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rackproof.configure.base.plan import service_limits
-from rackproof.configure.files import Absent, Entry, RemoteFile
+from rackproof.configure.files import Absent, Entry
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.node import cmdline, promised
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import boot_modules, drive_unit, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
@@ -32,7 +31,7 @@ def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
     return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
 
 
-def password_hashes(site: Site, inputs: NodeInputs) -> dict[str, str]:
+def password_hashes(inputs: NodeInputs) -> dict[str, str]:
     """Password hashes by user. Raises DeclarationError when one cannot be read."""
     hashes = {user.name: user.password_hash() for user in inputs.users}
     return {name: value for name, value in hashes.items() if value is not None}
@@ -77,15 +76,14 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
         entries.append(boot_modules("node", "node", system.modules))
     else:
         entries.append(Absent(MODULES_LOAD))
-    profile = templates.text(
-        "/etc/tuned/rackproof.conf",
-        base=inputs.tuned_base,
-        governor=system.cpu_governor,
-        hugepages=system.transparent_hugepages,
-        sysctl=system.sysctl,
-    )
     if system.tuned_profile == OWN_PROFILE:
-        entries += [RemoteFile(path, profile, restart=("tuned.service",)) for path in TUNED]
+        entries += [
+            rendered(
+                path, template="/etc/tuned/rackproof.conf", restart=("tuned.service",), base=inputs.tuned_base,
+                governor=system.cpu_governor, hugepages=system.transparent_hugepages, sysctl=system.sysctl,
+            )
+            for path in TUNED
+        ]  # fmt: skip
     entries += _services(moves_interrupts(site, inputs), IRQ_SERVICE, IRQ_SCRIPT, {"root": ""}, {}) + _services(
         inputs.idle_limit == "latency",
         IDLE_SERVICE,
@@ -94,11 +92,9 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
         {"latency_us": inputs.idle_latency_us},
     )
     limits = {f"Limit{name}": value for name, value in service_limits(site, inputs).items()}
+    folder = "/etc/systemd/system"
     entries += [
-        RemoteFile(
-            f"/etc/systemd/system/{service}.d/60-rackproof-limits.conf",
-            templates.text("/etc/systemd/system/limits.conf", limits=limits),
-        )
+        rendered(f"{folder}/{service}.d/60-rackproof-limits.conf", template=f"{folder}/limits.conf", limits=limits)
         for service in promised.limited_services(system, inputs)
     ]
     return tuple(entries)
@@ -170,6 +166,4 @@ def scratch_units(array: Scratch | None) -> tuple[Unit, ...]:
 
 
 def scratch_files(array: Scratch | None) -> tuple[Entry, ...]:
-    if array is None:
-        return ()
-    return (drive_unit(scratch_mount(array), "Scratch array"),)
+    return (drive_unit(scratch_mount(array), "Scratch array"),) if array else ()

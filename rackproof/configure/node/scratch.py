@@ -15,8 +15,6 @@ from rackproof.configure import drives
 from rackproof.configure.drives import ForeignDrive
 from rackproof.parse.sections import blocks_of, keyed_lines
 
-_BLANK_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
@@ -28,7 +26,6 @@ class Scratch:
     label: str = "rp-scratch"
     fstype: str = "xfs"
     chunk_kib: int = 512
-    options: tuple[str, ...] = ("noatime", "nofail")
 
     @property
     def array(self) -> str:
@@ -59,7 +56,7 @@ class ScratchState:
 def state_command(scratch: Scratch) -> str:
     """Command that reads every drive, the array and its file system."""
     members = "\n".join(f"echo member {drive}\ndrive_state {drive}" for drive in map(shlex.quote, scratch.drives))
-    array = shell.script(__name__, "scratch_state", array=scratch.array, blank_bytes=_BLANK_BYTES)
+    array = shell.script(__name__, "scratch_state", array=scratch.array, blank_bytes=drives.BLANK_BYTES)
     return f"export LC_ALL=C\n{drives.functions()}\n{members}\n{array}"
 
 
@@ -97,9 +94,8 @@ def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
         raise ForeignDrive(f"{doubled}: named twice among the scratch drives")
     ours = [member.array == scratch.label for member in state.members]
     if all(ours):
-        steps = () if state.active else ("assemble",)
         if not state.active:
-            return (*steps, "mkfs-if-blank")
+            return ("assemble", "mkfs-if-blank")
         if (state.type, state.label) == (scratch.fstype, scratch.label):
             return ()
         if not state.type and state.zero and not state.mounted:
@@ -129,16 +125,13 @@ def script(scratch: Scratch, steps: Sequence[str], state: ScratchState) -> str:
     """Shell script for the steps. It checks every drive again before it writes."""
     array, label = shlex.quote(scratch.array), shlex.quote(scratch.label)
     members = " ".join(shlex.quote(member.state.devices[0]) for member in state.members)
-    fstype = {
-        "xfs": f"mkfs.xfs -q -L {label} -- {array}",
-        "ext4": f"mkfs.ext4 -q -m 0 -E lazy_itable_init=0,lazy_journal_init=0 -L {label} -- {array}",
-    }[scratch.fstype]
+    mkfs = drives.mkfs(scratch.fstype, scratch.label, scratch.array)
     lines = ["set -eu", "export LC_ALL=C"]
     if "create" in steps:
         lines += [
             f"for d in {members}; do "
             '[ -z "$(wipefs --no-act --noheadings --output TYPE -- "$d")" ]'
-            f' && cmp -s -n {_BLANK_BYTES} -- "$d" /dev/zero'
+            f' && cmp -s -n {drives.BLANK_BYTES} -- "$d" /dev/zero'
             ' || { echo "$d: no longer blank" >&2; exit 1; }; done',
             f"mdadm --create {array} --run --level=0 --chunk={scratch.chunk_kib}K --metadata=1.2"
             f" --homehost=any --name={label} --raid-devices={len(state.members)} {members} >&2",
@@ -148,11 +141,11 @@ def script(scratch: Scratch, steps: Sequence[str], state: ScratchState) -> str:
     lines.append("udevadm settle --timeout=60")
     lines.append(f"[ -b {array} ] || {{ echo {array}: the array was made and is not there >&2; exit 1; }}")
     if "mkfs" in steps:
-        lines.append(fstype)
+        lines.append(mkfs)
     elif "mkfs-if-blank" in steps:
         lines.append(
-            f'[ -n "$(blkid -p -s TYPE -o value -- {array})" ] || ! cmp -s -n {_BLANK_BYTES} -- {array} /dev/zero'
-            f" || {fstype}"
+            f'[ -n "$(blkid -p -s TYPE -o value -- {array})" ] || ! cmp -s -n {drives.BLANK_BYTES} -- {array} /dev/zero'
+            f" || {mkfs}"
         )
     expected = shlex.quote(f"{scratch.fstype} {scratch.label}")
     lines += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rackproof.configure.ceph.plan import cluster_plan, serves_ceph
+from rackproof.configure.ceph.plan import serves_ceph
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.plan import scratch_array
 from rackproof.configure.preflight import operations
@@ -40,5 +40,5 @@ def claims_of(site: Site) -> Claims:
     drives = [export_drive(site)] if site.served("nfs") else []
     if local := local_drive(site):
         drives.append(local)
-    ceph = cluster_plan(site) if serves_ceph(site) else None
+    ceph = site.ceph_plan() if serves_ceph(site) else None
     return Claims(tuple(drives), scratch_array(site, read_inputs(site.node, NodeInputs)), ceph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,9 +16,10 @@ from pyinfra.context import ctx_state, host
 
 from rackproof.configure.fact_prefetch import Aside
 from rackproof.configure.operation import Commands, record
-from rackproof.configure.rollback.journal import KEEP, Journal
+from rackproof.configure.rollback.journal import KEEP, Journal, Later
 from rackproof.configure.run_lock import LEFT_S, Holder, holder_here, is_left, take_script
 from rackproof.configure.script_plan import ScriptPlan
+from rackproof.core.plan import Change
 from rackproof.errors import DeclarationError, InventoryError
 
 TAKE_OVER = "take_over"
@@ -48,14 +50,23 @@ def journal_here() -> Journal:
     return Journal(this_run(), keep, holder=_holder(), take_over=take_over_of(data.get(TAKE_OVER)))
 
 
-def journaled(plan: ScriptPlan, otherwise: str) -> Commands:
-    """Record a plan's changes, save what a rollback restores, and run the script. ``otherwise``: why there is none."""
-    if not plan:
+def carried_out(
+    script: str, changes: Iterable[Change], otherwise: str, kept: Sequence[str] | None = None,
+    later: Sequence[Later] = (), **arguments: Any,
+) -> Commands:  # fmt: skip
+    """Record the changes, save what a rollback restores (journal lines ``kept`` and ``later``; None: nothing), and run
+    the script. ``otherwise``: why there is none."""
+    if not script:
         host.noop(otherwise)
         return
-    record(plan.changes)
-    script = plan.script if plan.kept is None else journal_here().before(plan.kept, plan.script, plan.later)
-    yield StringCommand(script) if plan.stdin is None else StringCommand(script, _stdin=plan.stdin)
+    record(changes)
+    yield StringCommand(script if kept is None else journal_here().before(kept, script, later), **arguments)
+
+
+def journaled(plan: ScriptPlan, otherwise: str) -> Commands:
+    """``carried_out`` for a plan."""
+    stdin = {} if plan.stdin is None else {"_stdin": plan.stdin}
+    yield from carried_out(plan.script, plan.changes, otherwise, plan.kept, plan.later, **stdin)
 
 
 def this_run() -> str:

@@ -8,7 +8,6 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
@@ -20,7 +19,7 @@ from rackproof.configure.files import PENDING, Entry, RemoteFile
 from rackproof.configure.operation import Commands, ask, note, operation, record, required
 from rackproof.configure.operations import write_files
 from rackproof.configure.rollback.journal import directory_line, file_line, later, mark_lines
-from rackproof.configure.rollback.run import journal_here, journaled
+from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.slurm import conf, facts
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import CHANGED, CONF, KEY, USER, NodeState, node_line, skew_s, user_plan
@@ -57,14 +56,9 @@ def ask_state(name: str) -> TimedState | None:
 
 
 def _read_key(other: Host) -> Secret | None:
-    """The key in base64. Over sftp: verbosity may show the output of a command, never a file."""
-    buffer = BytesIO()
-    try:
-        if not other.get_file(KEY, buffer):
-            return None
-    except OSError:
-        return None
-    return Secret(base64.b64encode(buffer.getvalue()).decode()) if buffer.getvalue() else None
+    """The key in base64."""
+    key = rack_operations.read_file(other, KEY)
+    return Secret(base64.b64encode(key).decode()) if key else None
 
 
 def _mark(*marks: str) -> str:
@@ -283,11 +277,9 @@ def registered(node: str) -> Commands:
 
         slurm.registered(name="Registered", node="gpu-01")
     """
-    if not ask(facts.SlurmChanged, "the mark of a changed Slurm"):
-        host.noop("nothing of Slurm was changed")
-    else:
-        record([Change(what=f"{node} in Slurm", why="its configuration changed; it registers again")])
-        yield StringCommand(settle_script(node))
+    script = settle_script(node) if ask(facts.SlurmChanged, "the mark of a changed Slurm") else ""
+    changes = [Change(what=f"{node} in Slurm", why="its configuration changed; it registers again")]
+    yield from carried_out(script, changes, "nothing of Slurm was changed")
 
 
 def settle_script(node: str) -> str:

@@ -15,7 +15,6 @@ from rackproof.configure.files import REBOOT, Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.stack import REASON as DRIVERS
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import boot_modules, drive_unit, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.storage_client import catalogue
@@ -142,15 +141,13 @@ def _unit_file(mount: DesiredMount, timeout_s: int) -> RemoteFile:
     description = f"Storage {mount.name}"
     if mount.content is None and not mount.network:
         return drive_unit(mount, description)
-    text = mount.content
-    if text is None:
-        text = templates.text(
-            "/etc/systemd/system/network.mount",
-            description=description,
-            mount=mount,
-            timeout_s=mount.timeout_s or timeout_s,
-        )
-    return RemoteFile(f"/etc/systemd/system/{mount.unit}", text, restart=(mount.unit,))
+    path, restart = f"/etc/systemd/system/{mount.unit}", (mount.unit,)
+    if mount.content is not None:
+        return RemoteFile(path, mount.content, restart=restart)
+    return rendered(
+        path, template="/etc/systemd/system/network.mount", restart=restart, description=description, mount=mount,
+        timeout_s=mount.timeout_s or timeout_s,
+    )  # fmt: skip
 
 
 def early_units(client: Client) -> tuple[Unit, ...]:

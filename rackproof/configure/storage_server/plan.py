@@ -7,7 +7,6 @@ import shlex
 from rackproof.configure.drives import Drive
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.mounts import DesiredMount, systemd_escape
-from rackproof.configure.render import templates
 from rackproof.configure.shared_files import boot_modules, drive_unit, rendered
 from rackproof.configure.site import Site
 from rackproof.configure.storage_client.steps import Step
@@ -113,17 +112,14 @@ def files(site: Site) -> tuple[Entry, ...]:
             rdma_port=rdma_port(site),
             version_3=version_3(site),
         ),
-        RemoteFile(
+        rendered(
             "/etc/exports.d/rackproof.exports",
-            templates.text(
-                "/etc/exports.d/rackproof.exports",
-                paths=paths,
-                subnets=export_subnets(site),
-                options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
-                # Part of every file handle, so it must survive a replaced drive.
-                fsids={path: number for number, path in enumerate(paths, start=1)},
-            ),
             reload=("nfs-server.service",),
+            paths=paths,
+            subnets=export_subnets(site),
+            options=f"{OPTIONS}={mount.where}" if len(paths) > 1 else OPTIONS,
+            # Part of every file handle, so it must survive a replaced drive.
+            fsids={path: number for number, path in enumerate(paths, start=1)},
         ),
         rendered("/etc/systemd/system/nfs-server.service.d/rackproof.conf", paths=[mount.where]),
         *(

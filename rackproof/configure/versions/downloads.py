@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.versions.repositories import fetch, mirrored
+from rackproof.configure.versions.repositories import downloader, mirrored
 from rackproof.core.versions import Component
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import sections_of
@@ -77,10 +77,7 @@ def script(wanted: Sequence[Placed], proxy: str | None = None) -> str:
 
     A file with another digest than the locked one replaces nothing.
     """
-    lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
-    if proxy:
-        lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
-    lines += fetch(FETCH_TIMEOUT_S)
+    lines = list(downloader(FETCH_TIMEOUT_S, proxy))
     for file in wanted:
         path, url, new = shlex.quote(file.path), shlex.quote(file.url), shlex.quote(f"{file.path}.rackproof-new")
         lost = shlex.quote(

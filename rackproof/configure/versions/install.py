@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rackproof.configure.package_transaction.transaction import Package, Policy, Transaction, transaction_script
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
+from rackproof.core.plan import Change
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import Refused
 from rackproof.parse.packages import held_packages
@@ -25,25 +25,17 @@ class NoRoom(Refused):
     """There is not enough free space; nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class InstallPlan:
-    """Packages to install, with the script; empty when nothing is missing."""
-
-    packages: tuple[LockedPackage, ...] = ()
-    script: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.packages)
-
-
-def plan_install(packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy) -> InstallPlan:
-    """One transaction with all packages that are not installed at their versions.
+def plan_install(
+    packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy
+) -> tuple[str, list[Change]]:
+    """Script with one transaction for all packages that are not installed at their versions, empty when all are; and
+    its changes.
 
     Raises NoRoom, one line, when a file system lacks space.
     """
     missing = tuple(package for package in packages if not is_installed(package, state, family))
     if not missing and not state.broken:
-        return InstallPlan()
+        return "", []
     if not missing:
         missing = tuple(packages)  # the transaction repairs half-configured packages and verifies all
     room = room_mib(missing, state, policy)
@@ -56,9 +48,8 @@ def plan_install(packages: Sequence[LockedPackage], state: PackageState, family:
     exact = {package: Package(package.name, package.version) for package in missing}
     first = tuple(package for package in exact.values() if package.name.startswith(FIRST))
     rest = tuple(package for package in exact.values() if package not in first)
-    return InstallPlan(
-        missing, transaction_script(Transaction(family, rest, first=first, room_mib=room, policy=policy))
-    )
+    script = transaction_script(Transaction(family, rest, first=first, room_mib=room, policy=policy))
+    return script, [Change(what=p.name, why=f"{_actual(p, state, family)} -> {p.version}") for p in missing]
 
 
 def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Policy) -> Mapping[str, int]:
@@ -67,9 +58,10 @@ def room_mib(packages: Sequence[LockedPackage], state: PackageState, policy: Pol
     return {path: policy.free_mib // boot if path == "/boot" else policy.free_mib for path in state.free_mib}
 
 
-def holds_some_version(package: LockedPackage, state: PackageState, family: str) -> bool:
-    """Whether a package is held at any version."""
-    return bool(held_packages(state.held, {package.name: None}, family))
+def _actual(package: LockedPackage, state: PackageState, family: str) -> str:
+    """Installed versions, and whether the package is held at any version."""
+    held = held_packages(state.held, {package.name: None}, family)
+    return (", ".join(state.installed.get(package.name, ())) or "not installed") + (", held" if held else "")
 
 
 def to_hold(

@@ -10,9 +10,9 @@ from pyinfra.context import host, state
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT
 from rackproof.configure.machine import machine_here
-from rackproof.configure.operation import Commands, ask, note, operation, record, record_reasons, required
+from rackproof.configure.operation import Commands, ask, note, operation, record_reasons, required
 from rackproof.configure.rollback.journal import file_line, hold_line
-from rackproof.configure.rollback.run import journal_here, journaled
+from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.versions import downloads, facts, install, kernels, repositories
 from rackproof.configure.versions.site import policy_here
 from rackproof.configure.versions.state import differences
@@ -56,16 +56,8 @@ def exact_packages(packages: Sequence[LockedPackage], family: str, earlier: Sequ
     if not due:
         host.noop(f"earlier operations install all {len(packages)} packages")
         return
-    plan = install.plan_install(due, present, family, policy_here())
-    if not plan:
-        host.noop(f"all {len(due)} packages are at their locked versions")
-        return
-    for package in plan.packages:
-        actual = ", ".join(present.installed.get(package.name, ())) or "not installed"
-        if install.holds_some_version(package, present, family):
-            actual += ", held"
-        record([Change(what=package.name, why=f"{actual} -> {package.version}")])
-    yield StringCommand(plan.script)
+    script, changes = install.plan_install(due, present, family, policy_here())
+    yield from carried_out(script, changes, f"all {len(due)} packages are at their locked versions")
 
 
 @operation()
@@ -86,15 +78,13 @@ def signing_keys(wanted: Sequence[repositories.Key], family: str, proxy: str | N
     """
     present = ask(facts.KeyDigests, "the repositories' keys", wanted=list(wanted))
     missing = [key for key in wanted if present.get(key.path) != key.sha256]
-    if missing:
-        for key in missing:
-            digest = present.get(key.path)
-            actual = f"sha256 {digest}" if digest else "not there"
-            record([Change(what=f"key of {key.repository}", why=f"{actual} -> sha256 {key.sha256}")])
-        kept = [file_line(key.path, key.sha256) for key in missing]
-        yield StringCommand(journal_here().before(kept, repositories.keys_script(missing, family, proxy)))
-    else:
-        host.noop(f"all {len(wanted)} repository keys are the locked ones")
+    changes = []
+    for key in missing:
+        actual = f"sha256 {present[key.path]}" if key.path in present else "not there"
+        changes.append(Change(what=f"key of {key.repository}", why=f"{actual} -> sha256 {key.sha256}"))
+    script = repositories.keys_script(missing, family, proxy) if missing else ""
+    kept = [file_line(key.path, key.sha256) for key in missing]
+    yield from carried_out(script, changes, f"all {len(wanted)} repository keys are the locked ones", kept)
 
 
 @operation()
@@ -116,12 +106,10 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
         facts.PackageStates, "the list of held packages", names=[package.name for package in packages], family=family
     )
     missing = install.to_hold(packages, actual, family, all_there=not state.is_executing)
-    if missing:
-        record_reasons(f"hold {package.name} {package.version}" for package in missing)
-        kept = [hold_line(package.name, family) for package in missing]
-        yield StringCommand(journal_here().before(kept, install.hold_script(missing, family, policy_here())))
-    else:
-        host.noop("everything that is installed is held")
+    script = install.hold_script(missing, family, policy_here()) if missing else ""
+    changes = [Change(what=f"hold {package.name} {package.version}") for package in missing]
+    kept = [hold_line(package.name, family) for package in missing]
+    yield from carried_out(script, changes, "everything that is installed is held", kept)
 
 
 @operation()
@@ -278,12 +266,10 @@ def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -
     """
     present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
     wrong = downloads.differences(wanted, present)
-    if not wrong:
-        host.noop(f"all {len(wanted)} files are the locked ones")
-        return
-    record_reasons(wrong.values())
+    script = downloads.script(list(wrong), proxy) if wrong else ""
+    changes = [Change(what=reason) for reason in wrong.values()]
     kept = [file_line(file.path, file.sha256) for file in wrong]
-    yield StringCommand(journal_here().before(kept, downloads.script(list(wrong), proxy)))
+    yield from carried_out(script, changes, f"all {len(wanted)} files are the locked ones", kept)
 
 
 @operation()

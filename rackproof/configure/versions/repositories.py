@@ -220,9 +220,15 @@ def parse_keys(lines: Sequence[str]) -> dict[str, str]:
     return parse_digests(digests)
 
 
-def fetch(timeout_s: int) -> tuple[str, ...]:
-    """The shell function ``get URL PATH``, which uses any downloader that a bare node has."""
+def downloader(timeout_s: int, proxy: str | None) -> tuple[str, ...]:
+    """First lines of a script that downloads: the shell function ``get URL PATH`` uses any downloader that a bare node
+    has."""
+    through = shlex.quote(proxy) if proxy else ""
     return (
+        "set -eu",
+        "umask 022",
+        "export LC_ALL=C.UTF-8",
+        *((f"export http_proxy={through} https_proxy={through}",) if through else ()),
         'get() { case "$1" in file://*) cp -- "${1#file://}" "$2" ;; *)',
         f'  if command -v curl >/dev/null; then curl -fsSL --max-time {timeout_s} -o "$2" -- "$1"',
         f'  elif command -v wget >/dev/null; then wget -q -T {timeout_s} -O "$2" -- "$1"',
@@ -236,10 +242,7 @@ def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) ->
 
     A key with another digest than the locked one ends the script with both digests in one line; nothing is replaced.
     """
-    lines = ["set -eu", "umask 022", "export LC_ALL=C.UTF-8"]
-    if proxy:
-        lines.append(f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}")
-    lines += fetch(60)
+    lines = list(downloader(60, proxy))
     for key in wanted:
         path, url = shlex.quote(key.path), shlex.quote(key.url)
         new = shlex.quote(f"{key.path}.rackproof-new")

@@ -107,7 +107,7 @@ def _unit_responses(name: str) -> dict[str, list[str]]:
     own = node.units(here, read_inputs(here.node, NodeInputs))
     sets = [base.units(here), base.updates(masked=True), own, fabric.units(here.ports), soft_roce.units(here)]
     if name.startswith("storage"):
-        plan = ceph.cluster_plan(here)
+        plan = here.ceph_plan()
         sets += [storage_server.units(here), ceph.units(plan), slurm.controller_units()]
     else:
         sets += [storage_client.units(here), slurm.node_units(), gpu.units(here.architecture.gpu)]

@@ -13,16 +13,14 @@ from rackproof.configure.ceph.cluster import (
 )
 from rackproof.configure.drives import DriveState, ForeignDrive
 from rackproof.errors import OtherCluster
-from tests.unit.configure.rack import architecture, site
+from tests.unit.configure.rack import site
 
 BLANK = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", zero=True)
 BLUESTORE = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", "ceph_bluestore")
 
 
 def plan() -> CephPlan:
-    cluster = architecture().ceph
-    assert cluster is not None
-    return site("storage-01").ceph_plan(cluster)
+    return site("storage-01").ceph_plan()
 
 
 def test_identifiers_are_stable_and_belong_to_one_server() -> None:

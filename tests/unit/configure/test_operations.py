@@ -19,13 +19,13 @@ from rackproof.configure.nic import operations as nic_operations
 from rackproof.configure.trust import AUTHORIZED_KEYS, KNOWN_HOSTS, Identity
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.mounts import Mount
-from tests.unit.configure.rack import architecture, site
+from tests.unit.configure.rack import site
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/nvme0n1", "rp-local")
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
-CEPH_PLAN = site("storage-01").ceph_plan(architecture().ceph)  # type: ignore[arg-type]
+CEPH_PLAN = site("storage-01").ceph_plan()
 
 EVERY: list[tuple[Any, dict[str, Any], list[type]]] = [
     (operations.packages, {"names": ["fio"]}, [facts.InstalledPackages]),

@@ -41,7 +41,7 @@ def of_versions(apt: RealApt, version: str, policy: Policy) -> str:
     free = dict.fromkeys(("/usr", "/var"), 10**6)
     state = PackageState({}, frozenset(), (), free)
     policy = replace(policy, free_mib=256)
-    return plan_install([LockedPackage(TOOL, version, "driver")], state, "debian", policy).script
+    return plan_install([LockedPackage(TOOL, version, "driver")], state, "debian", policy)[0]
 
 
 def of_storage(apt: RealApt, version: str, policy: Policy) -> str:

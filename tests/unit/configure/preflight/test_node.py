@@ -235,7 +235,7 @@ BLANK = DriveState(("/dev/nvme1n1",), kind="disk", zero=True)
 FOREIGN = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="data")
 OURS = DriveState(("/dev/nvme1n1",), kind="disk", type="ext4", label="rp-local")
 ARRAY = Scratch(("/dev/disk/by-id/a", "/dev/disk/by-id/b"), "/scratch")
-CEPH = rack.site("storage-01").ceph_plan(rack.architecture().ceph)  # type: ignore[arg-type]
+CEPH = rack.site("storage-01").ceph_plan()
 RAIL = Port("rail0", "mlx5_0", "10.61.0.1/24", 9000, mac="52:54:00:00:00:01")
 CLAIMS = Claims((DRIVE,), ARRAY, CEPH)
 

@@ -32,7 +32,7 @@ FINE = "Installing:\\n nvidia-open x86_64 3:580.126.20-1.el9 cuda 1 k\\nOperatio
 
 
 def script(policy: Policy = POLICY, state: PackageState = EMPTY) -> str:
-    return plan_install((DRIVER,), state, "rhel", policy).script
+    return plan_install((DRIVER,), state, "rhel", policy)[0]
 
 
 def test_exactly_the_locked_version_is_asked_for_and_proven(tmp_path: Path) -> None:

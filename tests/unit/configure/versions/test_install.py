@@ -41,7 +41,7 @@ def state_of(apt: RealApt, packages: tuple[LockedPackage, ...]) -> PackageState:
 def install(
     apt: RealApt, packages: tuple[LockedPackage, ...], policy: Policy = POLICY
 ) -> subprocess.CompletedProcess[str]:
-    return apt.run(plan_install(packages, state_of(apt, packages), "debian", policy).script)
+    return apt.run(plan_install(packages, state_of(apt, packages), "debian", policy)[0])
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
@@ -59,7 +59,7 @@ def test_the_locked_version_is_installed_though_a_newer_one_is_offered(apt: Real
 def test_what_is_as_locked_needs_nothing(apt: RealApt) -> None:
     wanted = locked(libnccl2="1.0-1")
     install(apt, wanted)
-    assert not plan_install(wanted, state_of(apt, wanted), "debian", POLICY)
+    assert plan_install(wanted, state_of(apt, wanted), "debian", POLICY) == ("", [])
     assert differences(wanted, state_of(apt, wanted), "debian", held=False) == ()
 
 
@@ -149,14 +149,14 @@ def test_a_half_configured_package_that_cannot_be_mended_is_named(apt: RealApt) 
 
 def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealApt) -> None:
     apt.publish("nvidia-driver-pinning-2.0", "1")
-    plan = plan_install(
+    planned, _ = plan_install(
         locked(nvidia_open="2.0-1", **{"nvidia_driver_pinning_2.0": "1"}),
         PackageState({}, frozenset(), (), {}),
         "debian",
         POLICY,
     )
-    assert plan.script.index("set -- nvidia-driver-pinning-2.0=1") < plan.script.index("set -- nvidia-open=2.0-1")
-    done = apt.run(plan.script)
+    assert planned.index("set -- nvidia-driver-pinning-2.0=1") < planned.index("set -- nvidia-open=2.0-1")
+    done = apt.run(planned)
     assert done.returncode == 0, done.stderr
 
 
