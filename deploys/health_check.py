@@ -28,7 +28,8 @@ def health_check() -> None:
         if packages := kit.packages(inputs, family):
             operations.packages(name="Packages", names=packages, family=family)
         health_operations.kit(name="Kit", wanted=plan.wanted_kit(inputs))
-    operations.files(name="Files", entries=plan.files(site, inputs, plan.architecture_text(plan.architecture_id(site))))
+    architecture = plan.architecture_text(str(site.node.data.get("architecture") or site.architecture.metadata.id))
+    operations.files(name="Files", entries=plan.files(site, inputs, architecture))
 
 
 if alone(__name__, plan.why_nothing):

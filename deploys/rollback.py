@@ -28,7 +28,7 @@ from rackproof.configure.rollback import operations
 
 @deploy("Rollback")
 def rollback() -> None:
-    run, force = operations.inputs({"run": host.data.get("run"), "force": host.data.get("force")})
+    run, force = operations.inputs(host.data.get("run"), host.data.get("force"))
     operations.restore(name="Files, units, values, holds and kernel arguments", run=run, force=force)
 
 

@@ -46,7 +46,7 @@ def pending_command() -> str:
 BEGIN = "# BEGIN rackproof"
 END = "# END rackproof"
 
-_SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
+SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class FilePlan:
         changed: list[RemoteFile | Absent] = [*(file for file, _ in self.writes), *self.removals]
         marks += [f"{REBOOT}{entry.reboot}" for entry in changed if entry.reboot]
         touched = [file.path for file, _ in self.writes] + [absent.path for absent in self.removals]
-        if any(path.startswith(_SYSTEMD) for path in touched):
+        if any(path.startswith(SYSTEMD) for path in touched):
             marks.append("daemon-reload")
         return tuple(dict.fromkeys(marks))
 
@@ -272,17 +272,17 @@ def apply_script(plan: FilePlan, journal: Journal | None = None) -> str:
             f" && chmod {directory.mode} -- {path}"
         )
     if plan.writes:
-        new = [shlex.quote(_beside(file.path)) for file, _ in plan.writes]
-        beside = " ".join(new)
+        new = [shlex.quote(beside(file.path)) for file, _ in plan.writes]
+        listed = " ".join(new)
         lines += [
-            f"trap {shlex.quote(f'rm -f -- {beside}')} EXIT",
+            f"trap {shlex.quote(f'rm -f -- {listed}')} EXIT",
             "trap 'exit 143' TERM HUP INT",
             # A truncated archive may end between two files: check for each file.
             f"base64 -d | tar -x -p -m -f - -C / && {' && '.join(f'[ -f {path} ]' for path in new)} ||"
             " { echo 'the new files could not be written (is the disk full?): none was replaced' >&2; exit 1; }",
-            f"sync -- {beside} 2>/dev/null || sync",
+            f"sync -- {listed} 2>/dev/null || sync",
         ]
-        lines += [f"mv -fT -- {shlex.quote(_beside(file.path))} {shlex.quote(file.path)}" for file, _ in plan.writes]
+        lines += [f"mv -fT -- {shlex.quote(beside(file.path))} {shlex.quote(file.path)}" for file, _ in plan.writes]
     for file in plan.attributes:
         path = shlex.quote(file.path)
         lines.append(f"chown {file.owner}:{file.group} -- {path} && chmod {file.mode} -- {path}")
@@ -300,7 +300,7 @@ def archive(plan: FilePlan) -> str:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for file, content in plan.writes:
             data = content.encode(errors="surrogateescape")  # a secret may be binary
-            member = tarfile.TarInfo(_beside(file.path).lstrip("/"))
+            member = tarfile.TarInfo(beside(file.path).lstrip("/"))
             member.size = len(data)
             member.mode = int(file.mode, 8)
             member.uname, member.gname = file.owner, file.group
@@ -332,6 +332,7 @@ def _difference(file: RemoteFile, content: str, state: FileState | None) -> tupl
     return tuple(difflib.unified_diff(old, content.splitlines(), file.path, file.path, lineterm="", n=2))
 
 
-def _beside(path: str) -> str:
+def beside(path: str) -> str:
+    """Temporary name of a file's new content, in the same folder."""
     target = PurePosixPath(path)
     return str(target.with_name(f".{target.name}.rackproof-new"))

@@ -18,9 +18,12 @@ CLOCK_SOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_cloc
 """The kernel accepts any name here, and silently keeps its own choice when it lacks or distrusts the named source."""
 
 
+_SWAPPED: Final = str.maketrans("./", "/.")
+
+
 def sysctl_path(key: str) -> str:
     """File of a sysctl key, e.g. ``net.core.rmem_max``; a ``/`` in a key stands for a dot in a name (``eth0/100``)."""
-    return "/proc/sys/" + key.replace(".", "\0").replace("/", ".").replace("\0", "/")
+    return "/proc/sys/" + key.translate(_SWAPPED)
 
 
 def normal(value: str) -> str:
@@ -63,7 +66,7 @@ class Setting:
     def change(self) -> Change:
         key = self.path.removeprefix("/proc/sys/")
         if key != self.path:
-            key = key.replace(".", "\0").replace("/", ".").replace("\0", "/")
+            key = key.translate(_SWAPPED)
         return Change(what=key, why=f"{self.actual or 'absent'} becomes {self.expected}")
 
 

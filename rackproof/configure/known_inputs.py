@@ -115,7 +115,7 @@ def _of_model(prefix: str, model: type[BaseModel]) -> Iterator[Described]:
         key = f"{prefix}.{name}" if prefix else name
         place, inner = _inside(field.annotation)
         text = field.description or (inner.__doc__ if inner else None) or ""
-        yield Described(key, _type(field), _default(field), inspect.cleandoc(text))
+        yield Described(key, _named(field.annotation), _default(field), inspect.cleandoc(text))
         if inner:
             yield from _of_model(f"{key}{place}", inner)
 
@@ -136,10 +136,6 @@ def _inside(annotation: Any) -> tuple[str, type[BaseModel] | None]:
     if origin is Annotated:
         return _inside(inside[0])
     return next((inner for argument in inside if (inner := _inside(argument))[1]), ("", None))
-
-
-def _type(field: FieldInfo) -> str:
-    return _named(field.annotation)
 
 
 def _named(annotation: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -87,37 +87,18 @@ class Target:
 
 
 Contributor = Callable[[Target], Iterable[MirrorItem]]
-CONTRIBUTORS: Final[dict[str, Contributor]] = {}
-"""By domain: lists what a node installs and downloads beyond the URLs of its inputs; see ``contributes``."""
 
 
-def contributes(key: str) -> Callable[[Contributor], Contributor]:
-    """Register a function that lists what a node installs.
-
-    The function may read the node's groups, the architecture, the machine, and the keys of ``INPUTS`` and ``FURTHER``
-    in the inventory's data, but nothing else of the node: it is called once for all nodes that agree in these.
-    """
-
-    def register(function: Contributor) -> Contributor:
-        CONTRIBUTORS[key] = function
-        return function
-
-    return register
-
-
-@contributes("base")
 def _of_base(target: Target) -> Iterator[MirrorItem]:
     site = target.site
     yield from target.named(declared_packages(site.architecture, site.node, target.family), "base")
 
 
-@contributes("versions")
 def _of_versions(target: Target) -> Iterator[MirrorItem]:
     if target.versions is not None and target.family == "rhel" and read_inputs(target.site.node, VersionInputs).hold:
         yield from target.named(VERSION_LOCK, "holds")
 
 
-@contributes("nic")
 def _of_adapters(target: Target) -> Iterator[MirrorItem]:
     site, fabric = target.site, target.site.architecture.fabric
     if fabric is None or fabric.kind == "soft-roce":
@@ -136,7 +117,6 @@ def _of_adapters(target: Target) -> Iterator[MirrorItem]:
         )
 
 
-@contributes("gpu")
 def _of_gpus(target: Target) -> Iterator[MirrorItem]:
     site, machine = target.site, target.machine
     declared = site.architecture.gpu
@@ -193,7 +173,6 @@ def _listed(target: Target, packages: Iterable[Package]) -> Iterator[MirrorItem]
             )  # fmt: skip
 
 
-@contributes("storage_client")
 def _of_storage(target: Target) -> Iterator[MirrorItem]:
     """Packages of clients, and installers that a storage's own servers hand out."""
     site = target.site
@@ -228,7 +207,6 @@ def _of_kernel(text: str, release: str | None) -> str | None:
     return text.replace(KERNEL, re.sub(r"(\.el\d\w*)\.\w+$", r"\1", release)) if release else None
 
 
-@contributes("slurm")
 def _of_slurm(target: Target) -> Iterator[MirrorItem]:
     site = target.site
     cluster = cluster_of(site.architecture, site.rack, read_inputs(site.node, SlurmInputs))
@@ -238,7 +216,6 @@ def _of_slurm(target: Target) -> Iterator[MirrorItem]:
         yield from target.named(package_names(cluster, site.node, target.family), "slurm", where)
 
 
-@contributes("containers")
 def _of_containers(target: Target) -> Iterator[MirrorItem]:
     declared = target.site.architecture.containers
     if declared is not None and set(declared.roles) & set(target.site.node.groups):
@@ -247,7 +224,6 @@ def _of_containers(target: Target) -> Iterator[MirrorItem]:
             yield from target.named((name,), "containers", where)
 
 
-@contributes("health_check")
 def _of_health_check(target: Target) -> Iterator[MirrorItem]:
     """Python, and every wheel that the kit needs on nodes."""
     site = target.site
@@ -261,6 +237,23 @@ def _of_health_check(target: Target) -> Iterator[MirrorItem]:
             yield MirrorItem(
                 "wheel", file, "", requirement.version, where, given.index_url or "", sha256, "health_check"
             )
+
+
+CONTRIBUTORS: Final[Mapping[str, Contributor]] = {
+    "base": _of_base,
+    "versions": _of_versions,
+    "nic": _of_adapters,
+    "gpu": _of_gpus,
+    "storage_client": _of_storage,
+    "slurm": _of_slurm,
+    "containers": _of_containers,
+    "health_check": _of_health_check,
+}
+"""By domain: lists what a node installs and downloads beyond the URLs of its inputs.
+
+A contributor may read the node's groups, the architecture, the machine, and the keys of ``INPUTS`` and ``FURTHER`` in
+the inventory's data, but nothing else of the node: it is called once for all nodes that agree in these.
+"""
 
 
 def items_of(

@@ -92,13 +92,11 @@ def table_command() -> str:
 
 def parse_table(lines: Sequence[str]) -> Table:
     """Answer of ``table_command``. Raises ValueError on anything else."""
-    sections = sections_of(lines, 4)
-    mounted, pending, units, stats = sections
-    named = dict(line.split(" ", 1) for line in units)
+    mounted, pending, units, stats = sections_of(lines, 4)
     return Table(
         visible_mounts(parse_proc_mounts(text_from(mounted))),
         frozenset(pending),
-        named,
+        dict(line.split(" ", 1) for line in units),
         parse_transports(text_from(stats)),
     )
 

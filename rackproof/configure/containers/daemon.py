@@ -7,23 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from rackproof.configure.containers.inputs import ContainerInputs
+from rackproof.configure.packages import DOWNLOADS, names_for
 from rackproof.core.architecture import Containers
 
 PACKAGES = {
-    "debian": {
-        "docker": ("docker.io",),
-        "containerd": ("containerd",),
-        "podman": ("crun", "fuse-overlayfs", "podman", "uidmap"),
-        "enroot": ("ca-certificates", "curl", "fuse-overlayfs", "jq", "parallel", "squashfs-tools", "uidmap", "zstd"),
-    },
-    "rhel": {
-        "docker": ("docker-ce",),
-        "containerd": ("containerd.io",),
-        "podman": ("crun", "fuse-overlayfs", "podman", "shadow-utils"),
-        "enroot": ("jq", "squashfs-tools", "parallel", "zstd", "fuse-overlayfs", "shadow-utils"),
-    },
+    "docker": ("docker.io",),
+    "containerd": ("containerd",),
+    "podman": ("crun", "fuse-overlayfs", "podman", "uidmap"),
+    "enroot": (*DOWNLOADS, "fuse-overlayfs", "jq", "parallel", "squashfs-tools", "uidmap", "zstd"),
 }
-"""By family and runtime. enroot's own packages are downloads; here is what they need. RHEL always has curl."""
+"""By runtime, with Debian's names. enroot's own packages are downloads; here is what they need."""
 FOREIGN = {"rhel": ("docker-ce", "containerd.io")}
 """By family: packages that its own repositories do not have."""
 ENROOT_RUNTIME = "/run/enroot"
@@ -32,7 +25,8 @@ NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 
 
 def packages(runtime: str, family: str) -> tuple[str, ...]:
-    return tuple(sorted(PACKAGES[family][runtime]))
+    """By the family's names. RHEL always has what downloads need."""
+    return names_for((name for name in PACKAGES[runtime] if family == "debian" or name not in DOWNLOADS), family)
 
 
 def without_source(names: Iterable[str], family: str, inputs: ContainerInputs) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.configure.containers.inputs import ContainerInputs
@@ -27,8 +27,8 @@ class UserState:
     subuid: tuple[str, ...]
     """The user's lines of /etc/subuid."""
     subgid: tuple[str, ...]
-    folders: tuple[tuple[str, str], ...]
-    """Path and owner's UID of existing folders."""
+    folders: Mapping[str, str]
+    """Owner's UID of existing folders, by path."""
 
 
 def state_command(inputs: ContainerInputs, folders: Sequence[str]) -> str:
@@ -43,15 +43,13 @@ def state_command(inputs: ContainerInputs, folders: Sequence[str]) -> str:
 
 def parse_state(lines: Sequence[str]) -> UserState:
     """Raises ValueError."""
-    sections = sections_of(lines, 5)
-    uid, holder, subuid, subgid, folders = sections
-    pairs = [line.rsplit("|", 1) for line in folders]
+    uid, holder, subuid, subgid, folders = sections_of(lines, 5)
     return UserState(
         uid=int(uid[0]) if uid else None,
         holder=holder[0] if holder else None,
         subuid=tuple(subuid),
         subgid=tuple(subgid),
-        folders=tuple((path, owner) for path, owner in pairs),
+        folders=dict(line.rsplit("|", 1) for line in folders),
     )
 
 
@@ -82,12 +80,11 @@ def plan(inputs: ContainerInputs, folders: Sequence[str], state: UserState) -> S
             f" echo {_range(inputs)}; }} > {file}.rackproof-new"
             f" && chmod 644 {file}.rackproof-new && mv -f {file}.rackproof-new {file}"
         )
-    owners = dict(state.folders)
     for folder in folders:
-        if owners.get(folder) != str(inputs.uid):
+        owner = state.folders.get(folder)
+        if owner != str(inputs.uid):
             path = shlex.quote(folder)
-            why = f"owner {owners[folder]} becomes {inputs.uid}" if folder in owners else "absent"
-            changes.append(Change(what=folder, why=why))
+            changes.append(Change(what=folder, why=f"owner {owner} becomes {inputs.uid}" if owner else "absent"))
             lines.append(
                 f"timeout -k 2 60 install -d -m 755 -o {inputs.uid} -g {inputs.uid} -- {path} || "
                 f"{{ echo {shlex.quote(f'{folder}: cannot be given to {inputs.user}; does the server squash root?')}"

@@ -92,7 +92,8 @@ def choose(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | N
         )
     kinds = generations(devices, stack.generations)
     switches = nvswitches(machine)
-    source = _source(machine, stack, locked, declared, bool(switches) or _nvlink5(found_devices=kinds))
+    nvlink5 = any(device in NVLINK5_GPUS for device in kinds)
+    source = _source(machine, stack, locked, declared, bool(switches) or nvlink5)
     branch, version = _branch(machine, declared, stack, locked, source)
     for device, generation in kinds.items():
         if problem := support_problem(generation, device, branch):
@@ -102,7 +103,6 @@ def choose(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | N
     if precompiled:
         _check_precompiled(machine, source, flavour)
     grace = any(generation.name == "Grace Blackwell" for generation in kinds.values())
-    nvlink5 = _nvlink5(found_devices=kinds)
     fabric_manager = stack.fabric_manager if stack.fabric_manager is not None else bool(switches) or nvlink5
     if fabric_manager and source == "distribution" and (machine.os_id == "debian" or nvlink5):
         raise UnsupportedGpu(
@@ -122,10 +122,6 @@ def choose(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | N
         imex=grace,
         peermem=declared.gpudirect == "peermem",
     )
-
-
-def _nvlink5(found_devices: dict[str, Generation]) -> bool:
-    return any(device in NVLINK5_GPUS for device in found_devices)
 
 
 def _check_os(machine: Machine) -> None:
@@ -169,7 +165,7 @@ def _branch(
         requested = promised if promised.split(".")[0] == requested else requested
     own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
     oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
-    branch = int(requested.split(".")[0]) if requested else own or max(DEFAULT_BRANCH, _major(oldest) or 0)
+    branch = int(requested.split(".")[0]) if requested else own or max(DEFAULT_BRANCH, *_numbers(oldest)[:1])
     if own is not None and branch != own:
         raise UnsupportedGpu(
             f"{machine.label} has drivers of branch {own} only, {branch} is asked for; inventory: gpu.source: cuda"
@@ -177,11 +173,6 @@ def _branch(
     if oldest and _numbers(oldest)[:1] > (branch,):
         raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
     return branch, requested if requested and "." in requested else None
-
-
-def _major(version: str) -> int | None:
-    numbers = _numbers(version)
-    return numbers[0] if numbers else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -51,10 +51,6 @@ def wanted_kit(chosen: HealthInputs) -> kit.Kit:
     return kit.Kit(kit.archive(), kit.requirements(), chosen)
 
 
-def architecture_id(site: Site) -> str:
-    return str(site.node.data.get("architecture") or site.architecture.metadata.id)
-
-
 @lru_cache(maxsize=4)
 def architecture_text(identifier: str) -> str:
     """The architecture with everything that it extends, as one file."""

@@ -273,14 +273,14 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
         for name, value in wanted.settings.items()
         if (read := adapter.values[name]).current is not None and not same_value(read.current, value)
     ]
+    memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
+    remember = f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}"
     if changes:
         arguments = " ".join(shlex.quote(f"{name}={value}") for name, value in changes.items())
-        slot = shlex.quote(wanted.slot)
-        memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
         lines = (
             "config=$(command -v mlxconfig || command -v mstconfig)",
-            f'timeout 120 "$config" -d {slot} -y set {arguments}',
-            f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",
+            f'timeout 120 "$config" -d {shlex.quote(wanted.slot)} -y set {arguments}',
+            remember,
             reboot_mark(reason),
         )
         shown = ", ".join(f"{name} {adapter.values[name].next_boot} becomes {value}" for name, value in changes.items())
@@ -294,12 +294,8 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
         )
     if f"{REBOOT}{reason}" in state.pending:
         return ScriptPlan()
-    remember: tuple[str, ...] = ()
-    if adapter.written_in is None:
-        memory = shlex.quote(f"{MEMORY}/{wanted.slot}")
-        remember = (f"mkdir -p {MEMORY} && cat /proc/sys/kernel/random/boot_id >{memory}",)
     change = Change(what=who, why="; ".join(waiting), reboot=reason)
-    return ScriptPlan((*remember, reboot_mark(reason)), (change,))
+    return ScriptPlan((*(() if adapter.written_in else (remember,)), reboot_mark(reason)), (change,))
 
 
 def not_taken(wanted: Sequence[WantedFirmware], state: FirmwareState | None) -> list[str]:

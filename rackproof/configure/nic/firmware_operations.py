@@ -11,6 +11,7 @@ from rackproof.configure import facts as common
 from rackproof.configure import network
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic import devices, facts, firmware, locked_firmware
+from rackproof.configure.nic.declared import FirmwareWanted
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.nic.operations import reboots
 from rackproof.configure.operation import Commands, ask, operation, record
@@ -20,11 +21,7 @@ from rackproof.parse.pci_links import SLOT
 
 
 @operation()
-def adapter_firmware(
-    wanted: Sequence[tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]],
-    rails: Sequence[network.Port],
-    locked: Locked,
-) -> Commands:
+def adapter_firmware(wanted: Sequence[FirmwareWanted], rails: Sequence[network.Port], locked: Locked) -> Commands:
     """Compare firmware and its settings with what is declared, write what may be written, and read it back.
 
     + wanted: purpose, names or PCI addresses of its ports, version, settings
@@ -80,7 +77,7 @@ def adapter_firmware(
 
 
 def _slots_of(
-    wanted: Sequence[tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]],
+    wanted: Sequence[FirmwareWanted],
     rails: Sequence[network.Port],
     slots: Mapping[str, str],
     present: Sequence[network.Link],

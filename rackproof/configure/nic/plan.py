@@ -76,12 +76,12 @@ def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
         boot_modules("rdma", "RDMA", modules)
     ]
     if declared.nvidia:
-        conf = stack.openibd_conf(is_infiniband)
+        load = "yes" if is_infiniband else "no"  # IPoIB only where there is InfiniBand
         entries += [
             RemoteDirectory("/etc/systemd/system/openibd.service.d"),
             rendered(stack.OPENIBD),
             RemoteDirectory("/etc/infiniband"),
-            RemoteFile(stack.OPENIB, "".join(f"{key}={value}\n" for key, value in conf.items()), block=True),
+            RemoteFile(stack.OPENIB, f"IPOIB_LOAD={load}\n", block=True),
         ]
     if any(
         declared_port.infiniband and ports.ipoib_mode(declared.stack, declared_port.nic) == "connected"

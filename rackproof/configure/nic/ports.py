@@ -102,20 +102,14 @@ def lossless_settings(lossless: Lossless | None, stack: NicInputs, nvidia: bool)
                     " version set, or leave it to programs (NCCL_IB_TC) and take the key out of the architecture"
                 )
             values["traffic_class"] = str(lossless.traffic_class)
-    if stack.prio2buffer:
-        if not nvidia:
+    for key, numbers in (("prio2buffer", stack.prio2buffer), ("buffer_size", stack.buffer_size)):
+        if numbers and not nvidia:
             raise DeclarationError(
-                "nic.prio2buffer: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
+                f"nic.{key}: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
                 " version set, or take the key out of the inventory"
             )
-        values["prio2buffer"] = ",".join(map(str, stack.prio2buffer))
-    if stack.buffer_size:
-        if not nvidia:
-            raise DeclarationError(
-                "nic.buffer_size: needs mlnx_qos, which only NVIDIA's driver packages have; put DOCA into the"
-                " version set, or take the key out of the inventory"
-            )
-        values["buffer_size"] = ",".join(map(str, stack.buffer_size))
+        if numbers:
+            values[key] = ",".join(map(str, numbers))
     return values
 
 

@@ -225,8 +225,3 @@ def unbuilt(names: Sequence[str], state: StackState) -> tuple[str, ...]:
     built = {module.name: module.state for module in state.dkms}
     required = dict.fromkeys((*names, *(name for name in DKMS if name in built)))
     return tuple(f"{name} ({built.get(name, 'not added')})" for name in required if built.get(name) != "installed")
-
-
-def openibd_conf(infiniband: bool) -> dict[str, str]:
-    """Keys of ``openib.conf``: IPoIB is loaded only where there is InfiniBand."""
-    return {"IPOIB_LOAD": "yes" if infiniband else "no"}

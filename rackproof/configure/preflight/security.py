@@ -174,11 +174,6 @@ def _trusted(state: SecurityState, interface: str, network: str) -> bool:
 
 def _within(network: str, source: str) -> bool:
     try:
-        inner, outer = ipaddress.ip_network(network), ipaddress.ip_network(source, strict=False)
-    except ValueError:
-        return False  # a MAC address or an ipset
-    if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):
-        return inner.subnet_of(outer)
-    if isinstance(inner, ipaddress.IPv6Network) and isinstance(outer, ipaddress.IPv6Network):
-        return inner.subnet_of(outer)
-    return False
+        return ipaddress.ip_network(network).subnet_of(ipaddress.ip_network(source, strict=False))  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        return False  # a MAC address, an ipset, or a network of the other version of IP

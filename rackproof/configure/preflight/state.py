@@ -19,7 +19,6 @@ from rackproof.parse.text import text_from
 
 BUSY_SHOWN = 5
 """Maximum number of processes that are listed for a mount."""
-_SECTIONS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +63,7 @@ def state_command(paths: Sequence[str], mountpoints: Sequence[str]) -> str:
 
 def parse_state(lines: Sequence[str]) -> NodeState:
     """Answer of ``state_command``. Raises ValueError on anything that is not such an answer."""
-    sections = sections_of(lines, _SECTIONS)
-    node, space, lock, packages, system, mounted, users = sections
+    node, space, lock, packages, system, mounted, users = sections_of(lines, 7)
     if len(node) < 2 or not node[0] or not system or not system[0] or not mounted:
         raise ValueError("no name, clock, system state or mount table in the answer")
     used = {}

@@ -19,7 +19,7 @@ from pyinfra.context import host, state
 
 from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.gpu_users import REBOOTS, obstacle
-from rackproof.configure.fact_prefetch import MayDisconnect
+from rackproof.configure.fact_prefetch import END, MayDisconnect
 from rackproof.configure.facts import answer, complete
 from rackproof.configure.machine import forget_machine
 from rackproof.configure.operation import Commands, ask, note, operation, record, record_pending_reboot, record_reboot
@@ -182,7 +182,7 @@ class PyinfraLine:
     def state(self) -> reasons.RebootState | None:
         good, output = self.ask(complete(reasons.state_command()), 180)
         lines = output.splitlines()
-        if not good or not lines or lines[-1] != "rackproof-end":
+        if not good or not lines or lines[-1] != END:
             return None
         try:
             return reasons.parse_state(lines[:-1])

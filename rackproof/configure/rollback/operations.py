@@ -93,9 +93,8 @@ def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> di
     return differences
 
 
-def inputs(data: Mapping[str, object]) -> tuple[str | None, tuple[str, ...]]:
-    """``run`` and ``force`` of the command line. Raises DeclarationError."""
-    run, force = data.get("run"), data.get("force")
+def inputs(run: object, force: object) -> tuple[str | None, tuple[str, ...]]:
+    """``run`` and ``force`` of the command line, checked. Raises InventoryError."""
     if run is not None and not isinstance(run, str):
         raise InventoryError(f"run: expected the name of a run, actual {run!r}")
     paths = force.split(",") if isinstance(force, str) else list(force) if isinstance(force, list | tuple) else []

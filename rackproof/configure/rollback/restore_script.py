@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Sequence
 
 from rackproof import shell
-from rackproof.configure.files import PENDING, REBOOT
+from rackproof.configure.files import PENDING, REBOOT, SYSTEMD, beside
 from rackproof.configure.rollback.journal import (
     GRUB,
     INITRAMFS,
@@ -26,7 +26,6 @@ from rackproof.configure.rollback.journal import (
 )
 from rackproof.configure.rollback.restore import Entry, RestorePlan
 
-_SYSTEMD = ("/etc/systemd/system/", "/usr/local/lib/systemd/system/")
 _MANAGER = "/etc/systemd/system.conf.d/"
 STOP_S = 90
 """Seconds that a unit may take to stop."""
@@ -84,7 +83,7 @@ def _stops(plan: RestorePlan) -> list[str]:
 def _added_units(plan: RestorePlan) -> tuple[str, ...]:
     """Units whose file did not exist before."""
     absent = (entry.path.rpartition("/") for entry in plan.files if entry.state == "absent")
-    return tuple(name for folder, _, name in absent if f"{folder}/" in _SYSTEMD and "." in name)
+    return tuple(name for folder, _, name in absent if f"{folder}/" in SYSTEMD and "." in name)
 
 
 def _marks(marks: Sequence[str]) -> list[str]:
@@ -100,11 +99,11 @@ def _directories(directories: Sequence[Entry]) -> list[str]:
 
 def _files(files: Sequence[Entry]) -> list[str]:
     """Write all contents to the disk before the first rename."""
-    back = [(entry, _beside(entry.path)) for entry in files if entry.state != "absent"]
+    back = [(entry, beside(entry.path)) for entry in files if entry.state != "absent"]
     lines = []
     if back:
-        beside = [new for _, new in back]
-        lines += [f"trap {_quoted('rm -f -- ' + _quoted(*beside))} EXIT", "trap 'exit 143' TERM HUP INT"]
+        news = [new for _, new in back]
+        lines += [f"trap {_quoted('rm -f -- ' + _quoted(*news))} EXIT", "trap 'exit 143' TERM HUP INT"]
         for entry, new in back:
             words = _quoted(entry.data, entry.path.rpartition("/")[0] or "/", new)
             attributes = _quoted(entry.mode, entry.owner)
@@ -113,11 +112,6 @@ def _files(files: Sequence[Entry]) -> list[str]:
         lines += [f"sync -- {_quoted(*written)} 2>/dev/null || sync"] if written else []
         lines += [f"mv -fT -- {_quoted(new, entry.path)}" for entry, new in back]
     return lines + [f"rm -f -- {_quoted(entry.path)}" for entry in files if entry.state == "absent"]
-
-
-def _beside(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.rackproof-new"
 
 
 def _units(plan: RestorePlan) -> list[str]:
@@ -131,7 +125,7 @@ def _units(plan: RestorePlan) -> list[str]:
             lines.append(f"systemctl unmask --no-reload -- {unit} && systemctl {verb} --no-reload -- {unit}")
         else:
             lines.append(f"back_unmask {unit}")
-    if plan.units or any(entry.path.startswith(_SYSTEMD) for entry in plan.files):
+    if plan.units or any(entry.path.startswith(SYSTEMD) for entry in plan.files):
         lines += ["systemctl daemon-reload", f"rm -f -- {PENDING}/daemon-reload"]
     if any(entry.path.startswith(_MANAGER) for entry in plan.files):
         lines.append("systemctl daemon-reexec")

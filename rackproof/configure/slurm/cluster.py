@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.configure.packages import names_for
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.machine import Machine
@@ -142,11 +143,9 @@ def _older(version: str, than: str) -> bool:
 
 def package_names(cluster: Cluster, node: Node, family: str) -> tuple[str, ...]:
     """Packages of a node, by the names of its distribution's family (``debian`` or ``rhel``)."""
-    controller, worker = node.name == cluster.controller, node.name in cluster.nodes
-    debian = family == "debian"
-    names = ["munge", "slurm-client"] if debian else ["munge", "slurm"]
-    if controller:
-        names.append("slurmctld" if debian else "slurm-slurmctld")
-    if worker:
-        names.append("slurmd" if debian else "slurm-slurmd")
-    return tuple(sorted(names))
+    names = ["slurm-client"]
+    if node.name == cluster.controller:
+        names.append("slurmctld")
+    if node.name in cluster.nodes:
+        names.append("slurmd")
+    return ("munge", *names_for(names, family))

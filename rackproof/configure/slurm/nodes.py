@@ -77,8 +77,7 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> NodeState:
     """Answer of ``state_command``. Raises ValueError."""
-    sections = sections_of(lines, 6)
-    clock, hardware, key, conf, nvml, changed = sections
+    clock, hardware, key, conf, nvml, changed = sections_of(lines, 6)
     try:
         text = base64.b64decode(conf[0], validate=True).decode(errors="replace") if conf else None
     except binascii.Error as error:

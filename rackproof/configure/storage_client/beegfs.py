@@ -88,12 +88,12 @@ def text(named: NamedStorage, node: ClientNode) -> str:
     values: dict[str, object] = {
         "sysMgmtdHost": host,
         "connAuthFile": AUTH if inputs.auth else "",
-        "connDisableAuthentication": _boolean(not inputs.auth),
+        "connDisableAuthentication": str(not inputs.auth).lower(),
         ("connClientPort" if inputs.version >= 8 else "connClientPortUDP"): inputs.client_port,
         ("connMgmtdPort" if inputs.version >= 8 else "connMgmtdPortTCP"): inputs.mgmtd_port,
         **({} if inputs.version >= 8 else {"connMgmtdPortUDP": inputs.mgmtd_port}),
-        "connUseRDMA": _boolean(rdma),
-        "connTCPFallbackEnabled": _boolean(not rdma),
+        "connUseRDMA": str(rdma).lower(),
+        "connTCPFallbackEnabled": str(not rdma).lower(),
         "connRDMATypeOfService": tos,
         "connRDMABufNum": inputs.rdma_buf_num,
         "connRDMABufSize": inputs.rdma_buf_size,
@@ -105,12 +105,7 @@ def text(named: NamedStorage, node: ClientNode) -> str:
     return "# Managed by rackproof.\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _rebuild() -> str:
-    return shell.script(__name__, "beegfs_rebuild", log=LOG)
+REBUILD = shell.script(__name__, "beegfs_rebuild", log=LOG)
 
 
 def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
@@ -126,7 +121,7 @@ def _arguments(inputs: BeeGfs, rdma: bool) -> Step:
         holds=f'[ "$(grep ^buildArgs= {AUTOBUILD})" = {wanted} ]',
         script=(
             f"printf '%s\\n' '# Managed by rackproof.' buildEnabled=true {wanted} >{AUTOBUILD}.new\n"
-            f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{_rebuild()}"
+            f"mv -f {AUTOBUILD}.new {AUTOBUILD}\n{REBUILD}"
         ),
         otherwise=f"{AUTOBUILD} could not be written, or the client could not be built with it; see {LOG} on the node",
         writes=(AUTOBUILD,),
@@ -137,7 +132,7 @@ def _build() -> Step:
     return Step(
         name="Build of the BeeGFS client",
         holds='test -n "$(modinfo -k "$(uname -r)" -n beegfs)"',
-        script=_rebuild(),
+        script=REBUILD,
         otherwise=f"not built for the running kernel; see {LOG} on the node",
     )
 

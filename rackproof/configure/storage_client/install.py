@@ -123,11 +123,6 @@ def install_built(paths: str, family: str, policy: Policy = STRICT) -> str:
     return transaction_script(Transaction(family, built=paths, policy=policy))
 
 
-def of_running_kernel(name: str, policy: Policy = STRICT) -> str:
-    """Shell lines that install ``NAME-RELEASE`` of the running kernel from apt's repositories."""
-    return transaction_script(Transaction("debian", (Package(f"{name}-{RUNNING_KERNEL}"),), policy=policy))
-
-
 def kernel_headers(family: str, why: str, policy: Policy = STRICT) -> Step:
     """Step that installs the headers of exactly the running kernel, which every build needs."""
     if family == "rhel":

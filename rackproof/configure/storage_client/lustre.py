@@ -8,7 +8,13 @@ from rackproof import shell
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.package_transaction.transaction import Policy
+from rackproof.configure.package_transaction.transaction import (
+    RUNNING_KERNEL,
+    Package,
+    Policy,
+    Transaction,
+    transaction_script,
+)
 from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.inputs import Lustre
 from rackproof.configure.storage_client.install import (
@@ -16,7 +22,6 @@ from rackproof.configure.storage_client.install import (
     install_built,
     kernel_headers,
     module,
-    of_running_kernel,
     packages,
     place,
     repository,
@@ -163,13 +168,14 @@ def stamp(source: Download, ofed: str) -> str:
 
 
 def _modules_package(policy: Policy) -> Step:
+    name = f"lustre-client-modules-{RUNNING_KERNEL}"
     return Step(
         name="Modules of Lustre",
-        holds='[ "$(dpkg-query -W -f=\'${db:Status-Status}\' "lustre-client-modules-$(uname -r)")" = installed ]',
-        script=of_running_kernel("lustre-client-modules", policy),
+        holds=f'[ "$(dpkg-query -W -f=\'${{db:Status-Status}}\' "{name}")" = installed ]',
+        script=transaction_script(Transaction("debian", (Package(name),), policy=policy)),
         otherwise="no lustre-client-modules of the running kernel: boot a kernel that the repository has, or give "
         f"{KEY}.source",
-        brings=(("lustre-client-modules-$(uname -r)", ""),),
+        brings=((name, ""),),
     )
 
 

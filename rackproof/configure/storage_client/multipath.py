@@ -31,7 +31,7 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         raise DeclarationError(
             f"{KEY}: driver {driver} needs either bundle (sources) or package, each with url and sha256"
         )
-    built = _built(driver, download)
+    built = f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {download.sha256[:12]}" ] && command -v {driver}-ctl'
     unused = shell.script(__name__, "nfs_unused")
     loaded = f"grep -q {shlex.quote(f'^{inputs.version}')} {VERSION}"
     steps_ = [
@@ -62,10 +62,6 @@ def steps(inputs: Nfs, family: str, policy: Policy = STRICT) -> tuple[Step, ...]
         ),
     ]
     return (kernel_headers(family, driver, policy), *steps_) if inputs.bundle else tuple(steps_)
-
-
-def _built(driver: str, download: Download) -> str:
-    return f'[ "$(cat {STAMP}/{driver})" = "$(uname -r) {download.sha256[:12]}" ] && command -v {driver}-ctl'
 
 
 def _install(inputs: Nfs, download: Download, family: str, policy: Policy) -> str:

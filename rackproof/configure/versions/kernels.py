@@ -42,19 +42,19 @@ def kernel_command(release: str) -> str:
 
 def parse_kernel(lines: Sequence[str]) -> KernelState:
     """Answer of ``kernel_command``. Raises ValueError on anything else."""
-    sections = sections_of(lines, 6)
-    if len(sections[0]) != 1 or not sections[4]:
+    running, installed, default, headers, dkms, pending = sections_of(lines, 6)
+    if len(running) != 1 or not dkms:
         raise ValueError("no running kernel, or no status of DKMS")
-    *built, status = sections[4]
+    *built, status = dkms
     if status not in ("status 0", "status 127"):
         raise ValueError(f"dkms ended with {status}")
     return KernelState(
-        running=sections[0][0],
-        installed=tuple(sections[1]),
-        default="".join(sections[2][:1]).removeprefix("/boot/vmlinuz-"),
-        headers=sections[3] == ["headers"],
+        running=running[0],
+        installed=tuple(installed),
+        default="".join(default[:1]).removeprefix("/boot/vmlinuz-"),
+        headers=headers == ["headers"],
         dkms=parse_dkms_status(built),
-        pending=frozenset(sections[5]),
+        pending=frozenset(pending),
     )
 
 

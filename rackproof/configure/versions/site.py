@@ -9,7 +9,7 @@ Deploys of other domains use it so::
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from pyinfra.api.state import State
@@ -21,7 +21,6 @@ from rackproof.configure.package_transaction.transaction import STRICT, Policy
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import here
 from rackproof.configure.versions.inputs import VersionInputs
-from rackproof.core.machine import Machine
 from rackproof.core.versions import STAGES, LockedPackage, Platform, VersionSet, platform_of, stage_packages
 from rackproof.core.versions.select import component_packages
 
@@ -43,9 +42,8 @@ def platform_here() -> Platform | None:
 
     Raises DeclarationError when the set lacks the operating system.
     """
-    versions, machine = versions_here(), None
-    if versions is not None:
-        machine = machine_here()
+    versions = versions_here()
+    machine = machine_here() if versions is not None else None
     if versions is None or machine is None:
         return None
     return platform_of(versions, machine)
@@ -81,12 +79,5 @@ def packages_here(part: str) -> tuple[LockedPackage, ...]:
     machine = machine_here() if versions is not None else None
     if versions is None or machine is None:
         return ()
-    return locked_of(versions, machine, part, here().node.groups)
-
-
-def locked_of(
-    versions: VersionSet, machine: Machine, part: str, groups: Collection[str] | None = None
-) -> tuple[LockedPackage, ...]:
-    """Packages of a stage or component. Raises DeclarationError when the set lacks the operating system."""
     chosen = stage_packages if part in STAGES or part == "all" else component_packages
-    return chosen(versions, machine, part, groups)
+    return chosen(versions, machine, part, here().node.groups)

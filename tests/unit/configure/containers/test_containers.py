@@ -33,7 +33,7 @@ from tests.unit.shell import executable, sh
 INPUTS = ContainerInputs()
 FOLDERS = ("/mnt/a/rackproof-user",)
 WHOLE = user.UserState(
-    59500, "rackproof", ("rackproof:2000000000:65536",), ("rackproof:2000000000:65536",), ((FOLDERS[0], "59500"),)
+    59500, "rackproof", ("rackproof:2000000000:65536",), ("rackproof:2000000000:65536",), {FOLDERS[0]: "59500"}
 )
 
 
@@ -95,7 +95,7 @@ MADE_BY_OTHERS = {"/run/pyxis", "/run/user"}
 """pyxis makes its folder in slurmd, logind those of sessions."""
 
 
-@pytest.mark.parametrize("runtime", sorted(daemon.PACKAGES["debian"]))
+@pytest.mark.parametrize("runtime", sorted(daemon.PACKAGES))
 def test_a_folder_below_run_is_there_after_every_boot(runtime: str) -> None:
     here = with_(runtime=runtime)
     entries = plan.files(here, declared(runtime=runtime), INPUTS)
@@ -237,9 +237,9 @@ def test_the_user_that_is_there() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (user.UserState(None, None, (), (), ()), ("useradd -u 59500", "/etc/subuid", "/etc/subgid", "install -d")),
+        (user.UserState(None, None, (), (), {}), ("useradd -u 59500", "/etc/subuid", "/etc/subgid", "install -d")),
         (user.UserState(59500, "rackproof", (), WHOLE.subgid, WHOLE.folders), ("/etc/subuid",)),
-        (user.UserState(59500, "rackproof", WHOLE.subuid, WHOLE.subgid, ((FOLDERS[0], "0"),)), ("install -d",)),
+        (user.UserState(59500, "rackproof", WHOLE.subuid, WHOLE.subgid, {FOLDERS[0]: "0"}), ("install -d",)),
     ],
 )
 def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -> None:
@@ -252,8 +252,8 @@ def test_what_the_user_lacks(state: user.UserState, expected: tuple[str, ...]) -
 @pytest.mark.parametrize(
     ("state", "complaint"),
     [
-        (user.UserState(1001, None, (), (), ()), "has the number 1001 here, expected 59500"),
-        (user.UserState(None, "jane", (), (), ()), "belongs to jane here"),
+        (user.UserState(1001, None, (), (), {}), "has the number 1001 here, expected 59500"),
+        (user.UserState(None, "jane", (), (), {}), "belongs to jane here"),
     ],
 )
 def test_a_user_with_another_uid_is_refused(state: user.UserState, complaint: str) -> None:

@@ -371,7 +371,7 @@ def test_subordinate_numbers_come_back(node: Rooted) -> None:
     node.write("etc/subuid", "ada:100000:65536\n")
     inputs = ContainerInputs()
     wanted_range = (f"{inputs.user}:{inputs.subordinate_start}:{inputs.subordinate_count}",)
-    state = UserState(inputs.uid, inputs.user, (), wanted_range, ())
+    state = UserState(inputs.uid, inputs.user, (), wanted_range, {})
     done = node.does(containers.container_user, {container_facts.ContainerUser: state}, inputs=inputs, folders=())
     assert wanted_range[0] in (node.text("etc/subuid") or "")
     node.back(done)

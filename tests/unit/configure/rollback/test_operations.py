@@ -93,13 +93,13 @@ def test_a_foreign_change_is_refused() -> None:
     ],
 )
 def test_inputs(data: dict[str, object], expected: tuple[object, ...]) -> None:
-    assert operations.inputs(data) == expected
+    assert operations.inputs(data.get("run"), data.get("force")) == expected
 
 
 @pytest.mark.parametrize("data", [{"run": 7}, {"force": True}, {"force": "all"}, {"force": ""}])
 def test_bad_inputs(data: dict[str, object]) -> None:
     with pytest.raises(InventoryError):
-        operations.inputs(data)
+        operations.inputs(data.get("run"), data.get("force"))
 
 
 def test_operations_keep_what_they_change() -> None:
