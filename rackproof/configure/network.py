@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -172,20 +173,24 @@ def plan_ports(wanted: Sequence[Port], links: Sequence[Link]) -> tuple[PortChang
 
 def in_use(wanted: Sequence[Port], links: Sequence[Link]) -> str | None:
     """Why ports may not be renamed, in one line: the deploy itself may use an address that is not declared."""
-    problems = []
-    for port in wanted:
-        try:
-            link = find_link(port, links)
-        except PortProblem:
-            continue  # reported by plan_ports
-        if link.name != port.name and link.addresses:
-            problems.append(f"{port.name}: {link.name} is in use with {', '.join(link.addresses)}")
+    problems = [
+        f"{port.name}: {link.name} is in use with {', '.join(link.addresses)}"
+        for port, link in _known(wanted, links)
+        if link.name != port.name and link.addresses
+    ]
     if not problems:
         return None
     return (
         f"{'; '.join(problems)}: only a port without addresses is renamed; remove its addresses, or remove the port"
         " from nic.ports"
     )
+
+
+def _known(ports: Sequence[Port], links: Sequence[Link]) -> Iterator[tuple[Port, Link]]:
+    """Ports and their interfaces; ``plan_ports`` reports those without one."""
+    for port in ports:
+        with suppress(PortProblem):
+            yield port, find_link(port, links)
 
 
 def find_link(port: Port, links: Sequence[Link]) -> Link:
@@ -209,14 +214,9 @@ def find_link(port: Port, links: Sequence[Link]) -> Link:
 
 def words_of(ports: Sequence[Port], links: Sequence[Link]) -> dict[str, list[str]]:
     """By port: the words that configuration files may name it by (declared name, current name, MAC address)."""
-    words: dict[str, list[str]] = {}
-    for port in ports:
-        words[port.name] = [port.name]
-        try:
-            link = find_link(port, links)
-        except PortProblem:
-            continue  # reported by plan_ports
-        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word not in words[port.name]]
+    words = {port.name: [port.name] for port in ports}
+    for port, link in _known(ports, links):
+        words[port.name] += [word for word in (link.name, port.mac or link.mac) if word != port.name]
     return words
 
 

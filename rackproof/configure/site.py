@@ -116,7 +116,6 @@ class Site:
         return ClientNode(
             node=self.node.name,
             index=self.rack.group(role).index(self.node) if role else 0,
-            addresses=tuple(str(address.ip) for address in self.settings.fabric_addresses),
             interfaces=tuple(port.name for port in self.ports),
             roce_tos=lossless.tos if lossless else None,
             inputs=read_inputs(self.node, storage_inputs.StorageClientInputs),

@@ -165,7 +165,7 @@ def _branch(
         requested = promised if promised.split(".")[0] == requested else requested
     own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
     oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
-    branch = int(requested.split(".")[0]) if requested else own or max(DEFAULT_BRANCH, *_numbers(oldest)[:1])
+    branch = int(requested.split(".")[0]) if requested else own or max((DEFAULT_BRANCH, *_numbers(oldest)[:1]))
     if own is not None and branch != own:
         raise UnsupportedGpu(
             f"{machine.label} has drivers of branch {own} only, {branch} is asked for; inventory: gpu.source: cuda"

@@ -73,8 +73,6 @@ class RuntimeState:
     """Driver that the CDI specification was written for; empty where there is none."""
     driver: str
     """Driver in force."""
-    toolkit: bool
-    """nvidia-ctk is on PATH."""
 
 
 def state_command() -> str:
@@ -84,7 +82,7 @@ def state_command() -> str:
 
 def parse_state(lines: Sequence[str]) -> RuntimeState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    docker, containerd, cdi, driver, toolkit = sections_of([line.strip() for line in lines], 5)
+    docker, containerd, cdi, driver, _ = sections_of([line.strip() for line in lines], 5)
     known = parse_docker_runtimes(docker[0]) if docker and docker[0].startswith("{") else frozenset()
     handed_out, by_systemd = parse_containerd_runtime(containerd[1:], RUNTIME)
     return RuntimeState(
@@ -93,7 +91,6 @@ def parse_state(lines: Sequence[str]) -> RuntimeState:
         containerd_systemd=by_systemd,
         cdi_version=cdi[0].removeprefix("libcuda.so.") if cdi else "",
         driver=driver[0] if driver else "",
-        toolkit=bool(toolkit),
     )
 
 

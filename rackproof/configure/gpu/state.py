@@ -53,8 +53,6 @@ class GpuState:
     """Enabled stream of RHEL's module nvidia-driver."""
     dmabuf: bool
     """The kernel's RDMA core has DMA-BUF."""
-    devices: tuple[str, ...]
-    """Below /dev: ``nvidia0``, ``nvidia-nvswitch0`` …"""
     drivers: Mapping[str, str]
     """PCI address of NVIDIA's devices: its kernel driver, empty without one."""
     stamp: str
@@ -111,7 +109,6 @@ def parse_state(lines: Sequence[str], packages: Sequence[str], family: str) -> G
         held=held_packages(parts[5], dict.fromkeys(packages), family),
         stream=parts[6][0].strip() if parts[6] and parts[6][0].strip() else None,
         dmabuf="dmabuf" in parts[7],
-        devices=tuple(parts[8]),
         drivers={address: driver for address, _, driver in (line.partition(" ") for line in parts[9])},
         stamp="".join(parts[10]).strip(),
         key_enrolled=any("is already enrolled" in line for line in parts[11]) if parts[11] else None,

@@ -11,8 +11,11 @@ PARTITIONS = {"debian": "/etc/opensm/partitions.conf", "rhel": "/etc/rdma/partit
 """Path of opensm's partitions by family. NVIDIA's opensm reads /etc/opensm on both."""
 MTU_CODES = {2048: 4, 4096: 5}
 """Code of opensm by bytes, from the InfiniBand specification."""
-ALTERNATIVES = ("opensmd.service",)
-"""Names of the service in NVIDIA's packages."""
+
+
+def service(vendor: bool) -> str:
+    """The subnet manager of NVIDIA's packages (``vendor``) or the distribution's."""
+    return "opensmd.service" if vendor else "opensm.service"
 
 
 def partitions(declared: Mapping[str, Partition]) -> str:
@@ -34,9 +37,6 @@ def partitions(declared: Mapping[str, Partition]) -> str:
 
 def subnet_manager_units(wanted: bool, vendor: bool) -> tuple[Unit, ...]:
     """The installed stack's subnet manager runs where it is declared; elsewhere every possible one is masked."""
-    name = "opensmd.service" if vendor else "opensm.service"
     if wanted:
-        return (Unit(name, proof="pgrep -x opensm"),)
-    return tuple(
-        Unit(service, enabled=None, running=None, masked=True) for service in ("opensm.service", *ALTERNATIVES)
-    )
+        return (Unit(service(vendor), proof="pgrep -x opensm"),)
+    return tuple(Unit(service(of), enabled=None, running=None, masked=True) for of in (False, True))

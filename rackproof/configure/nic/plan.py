@@ -130,9 +130,9 @@ def files(site: Site, declared: Declared) -> tuple[Entry, ...]:
         ]
     if declared.stack.subnet_manager:
         path = "/etc/opensm/partitions.conf" if declared.nvidia else infiniband.PARTITIONS[declared.family]
-        service = "opensmd.service" if declared.nvidia else "opensm.service"
+        restart = (infiniband.service(declared.nvidia),)
         content = infiniband.partitions(declared.stack.partitions)
-        entries += [RemoteDirectory(path.rpartition("/")[0]), RemoteFile(path, content, restart=(service,))]
+        entries += [RemoteDirectory(path.rpartition("/")[0]), RemoteFile(path, content, restart=restart)]
     return (*entries, *link_files.link_files(site, declared))
 
 

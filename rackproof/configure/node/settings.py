@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
@@ -112,45 +112,38 @@ def module_reason(name: str) -> str:
 
 
 def plan(wanted: Settings, actual: SettingsState) -> ScriptPlan:
-    """Differences. Raises Refused when a setting is impossible on this node."""
+    """Differences. A rollback leaves the time zone. Raises Refused when a setting is impossible on this node."""
     lines: list[str] = []
     changes: list[Change] = []
 
-    def do(what: str, *commands: str, reboot: str | None = None) -> None:
+    kept: list[str] = []
+    unknown: list[Later] = []
+
+    def do(
+        what: str, *commands: str, reboot: str | None = None, keeps: Iterable[str] = (), later: Iterable[Later] = ()
+    ) -> None:
+        """``keeps``, ``later``: what a rollback restores of it."""
         changes.append(Change(what=what, reboot=reboot))
         lines.extend(commands)
+        kept.extend(keeps)
+        unknown.extend(later)
 
     if wanted.swap_off and (actual.swap or not actual.swap_masked):
         # fstab, partitions and zram all start swap through this target at boot.
         gone = "[ \"$(wc -l </proc/swaps)\" -le 1 ] || { echo 'swap is still in use after swapoff' >&2; exit 1; }"
-        do("swap off", "systemctl mask swap.target", "timeout 600 swapoff -a", gone)
+        off = ("systemctl mask swap.target", "timeout 600 swapoff -a", gone)
+        do("swap off", *off, keeps=[unit_line("swap.target")])
     if wanted.timezone and actual.timezone != wanted.timezone:
         do(f"time zone {wanted.timezone}", f"timedatectl set-timezone -- {shlex.quote(wanted.timezone)}")
     if wanted.tuned and actual.tuned != wanted.tuned:
-        do(f"tuned profile {wanted.tuned}", *_tuned(wanted.tuned))
+        keeps = (*mark_lines(("restart:tuned.service",)), unit_line("tuned.service"))
+        do(f"tuned profile {wanted.tuned}", *_tuned(wanted.tuned), keeps=keeps, later=map(later, TUNED))
     _modules(wanted, actual, do)
     for size, count in wanted.hugepages.items():
         _hugepages(size, count, actual, do)
     if wanted.irq_affinity and actual.irq_strays:
         do(f"{len(actual.irq_strays)} interrupts", IRQ_SCRIPT)
-    kept, unknown = _kept({change.what for change in changes})
     return ScriptPlan(tuple(lines), tuple(changes), tuple(kept), tuple(unknown), head=("export LC_ALL=C",))
-
-
-def _kept(changed: Collection[str]) -> tuple[list[str], list[Later]]:
-    """What a rollback restores. The time zone stays."""
-    kept: list[str] = []
-    unknown: list[Later] = []
-    if "swap off" in changed:
-        kept.append(unit_line("swap.target"))
-    if any(what.startswith("tuned profile") for what in changed):
-        kept += [*mark_lines(("restart:tuned.service",)), unit_line("tuned.service")]
-        unknown += [later(path) for path in TUNED]
-    if FORBIDDEN in changed:
-        kept += mark_lines((INITRAMFS,))
-        # Until the initial file systems are made again the list has a line more, and stays so where that fails.
-        unknown.append(later(BLACKLIST))
-    return kept, unknown
 
 
 def _tuned(profile: str) -> list[str]:
@@ -174,7 +167,8 @@ def blacklist_text(forbidden: Sequence[str]) -> str:
 def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
     text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
     if actual.blacklist != text:
-        record(FORBIDDEN, *_blacklist(text))
+        # Until the initial file systems are made again the list has a line more, and stays so where that fails.
+        record(FORBIDDEN, *_blacklist(text), keeps=mark_lines((INITRAMFS,)), later=[later(BLACKLIST)])
     for name in wanted.forbidden:
         plain = name.replace("-", "_")
         if plain in actual.loaded and f"{REBOOT}{module_reason(name)}" not in actual.marks:

@@ -24,8 +24,6 @@ class ClientNode:
     node: str
     index: int = 0
     """Position among the nodes that mount the same storage, which spreads them over its servers."""
-    addresses: tuple[str, ...] = ()
-    """The node's addresses on the fabric, in the order of rails."""
     interfaces: tuple[str, ...] = ()
     """Names of the fabric's ports."""
     roce_tos: int | None = None

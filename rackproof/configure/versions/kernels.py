@@ -28,8 +28,6 @@ class KernelState:
     """Releases with an image below /boot, oldest first."""
     default: str
     """Release that the boot loader starts next; empty when it starts the newest."""
-    headers: bool
-    """Headers of the locked release are installed."""
     dkms: tuple[Dkms, ...]
     pending: frozenset[str]
 
@@ -42,7 +40,7 @@ def kernel_command(release: str) -> str:
 
 def parse_kernel(lines: Sequence[str]) -> KernelState:
     """Answer of ``kernel_command``. Raises ValueError on anything else."""
-    running, installed, default, headers, dkms, pending = sections_of(lines, 6)
+    running, installed, default, _, dkms, pending = sections_of(lines, 6)
     if len(running) != 1 or not dkms:
         raise ValueError("no running kernel, or no status of DKMS")
     *built, status = dkms
@@ -52,7 +50,6 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
         running=running[0],
         installed=tuple(installed),
         default="".join(default[:1]).removeprefix("/boot/vmlinuz-"),
-        headers=headers == ["headers"],
         dkms=parse_dkms_status(built),
         pending=frozenset(pending),
     )

@@ -96,7 +96,7 @@ def test_p2pdma_asks_for_its_own_line() -> None:
 
 
 V = "580.126.20"
-GOOD = RuntimeState(True, True, True, V, V, True)
+GOOD = RuntimeState(True, True, True, V, V)
 
 
 def test_runtimes_that_hand_out_gpus() -> None:
@@ -149,4 +149,4 @@ def test_runtimes_are_asked_by_a_real_shell(tmp_path: Path) -> None:
     for name in ("docker", "containerd", "nvidia-ctk"):
         (node.bin / name).unlink()
     actual = runtimes.parse_state(node.run(runtimes.state_command()).stdout.splitlines())
-    assert (actual.docker, actual.containerd, actual.toolkit) == (None, None, False)
+    assert (actual.docker, actual.containerd) == (None, None)

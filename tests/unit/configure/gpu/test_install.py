@@ -29,7 +29,7 @@ UBUNTU, ROCKY, DEBIAN = (
 )
 EMPTY = GpuState(
     modules={}, loaded=None, parameters={}, available=None, packages={}, held=frozenset(), stream=None, dmabuf=True,
-    devices=(), drivers={}, stamp="", key_enrolled=None, fabric_after_multi_user=False, pending=frozenset(), smi=None,
+    drivers={}, stamp="", key_enrolled=None, fabric_after_multi_user=False, pending=frozenset(), smi=None,
     smi_problem="", listed=(),
 )  # fmt: skip
 

@@ -73,7 +73,6 @@ def test_a_converged_node(node: FakeNode) -> None:
     assert actual.parameters == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1"}
     assert actual.packages == {"nvidia-utils-580": "570.172.08-0ubuntu1"}
     assert actual.held == {"nvidia-utils-580"}
-    assert set(actual.devices) == {"nvidia0", "nvidia-nvswitch0"}
     assert actual.drivers == {"0000:19:00.0": "nvidia"}
     assert actual.stamp == "abc"
     assert actual.fabric_after_multi_user

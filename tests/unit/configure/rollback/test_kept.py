@@ -131,7 +131,7 @@ def test_two_changes_by_scripts_are_one_chain(node: Rooted) -> None:
         node.plan_back("r1")
 
 
-KERNELS = KernelState(K, (K, OLD), "", True, (), frozenset())
+KERNELS = KernelState(K, (K, OLD), "", (), frozenset())
 
 
 def test_grubs_choice_of_a_kernel_comes_back(node: Rooted) -> None:
@@ -172,7 +172,7 @@ def test_a_kernel_that_is_gone_does_not_keep_the_rest_from_coming_back(node: Roo
 
 
 def test_a_marked_kernel_alone_is_nothing_to_keep() -> None:
-    host = StubHost({version_facts.Kernels: KernelState(OLD, (OLD, K), K, True, (), frozenset())})
+    host = StubHost({version_facts.Kernels: KernelState(OLD, (OLD, K), K, (), frozenset())})
     (script,) = run(versions.boot_kernel, host, release=K, family="debian")
     assert "rp_open" not in script
 

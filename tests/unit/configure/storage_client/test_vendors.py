@@ -33,7 +33,7 @@ def named(fstype: str, source: str, **more: Any) -> NamedStorage:
 
 def a_node(**inputs: Any) -> ClientNode:
     plain = StorageClientInputs.model_validate(inputs)
-    return ClientNode("gpu-01", 0, ("10.0.0.21",), ("rail0", "rail1"), roce_tos=106, inputs=plain)
+    return ClientNode("gpu-01", 0, ("rail0", "rail1"), roce_tos=106, inputs=plain)
 
 
 WEKA = named("wekafs", "default", transport="rdma")

@@ -18,7 +18,7 @@ from tests.unit.configure.versions.programs import refusal, run_with
 
 K = "6.8.0-87-generic"
 MARK = f"reboot:kernel {K} is locked and another one runs"
-RUNS = KernelState(K, (K,), "", True, (Dkms("nvidia", "580.126.20", K, "installed"),), frozenset())
+RUNS = KernelState(K, (K,), "", (Dkms("nvidia", "580.126.20", K, "installed"),), frozenset())
 
 
 def test_the_locked_kernel_that_runs_needs_nothing() -> None:
