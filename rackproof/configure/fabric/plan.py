@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rackproof.configure.files import Entry, RemoteFile
 from rackproof.configure.network import Port, hosts_block
 from rackproof.configure.nic import link_files
@@ -91,7 +93,7 @@ def rail_tables(site: Site, declared: Declared) -> dict[str, RailRoute]:
     return rail_routes(site.ports, declared.stack, bool(site.fabric.rail_tables), others)
 
 
-def _network_file(port: Port, kind: str, **values: object) -> RemoteFile:
+def _network_file(port: Port, kind: str, **values: Any) -> RemoteFile:
     folder = "/etc/systemd/network"
     return rendered(f"{folder}/10-{port.name}.{kind}", template=f"{folder}/10-fabric.{kind}", port=port, **values)
 

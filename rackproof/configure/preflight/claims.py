@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from pyinfra.context import host
 
@@ -21,6 +20,7 @@ from rackproof.configure.node.facts import ScratchArray
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.scratch import plan as plan_scratch
 from rackproof.configure.preflight import node as checks
+from rackproof.configure.preflight.node import refusal
 from rackproof.configure.preflight.problem import FOREIGN_DRIVE, unread
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
@@ -47,16 +47,17 @@ def claimed(claims: Claims) -> list[Problem]:
     problems: list[Problem] = []
     for drive in claims.drives:
         state = host.get_fact(DriveAhead, device=drive.device)
-        problems += [unread(f"drive {drive.device}")] if state is None else _foreign(needs_mkfs, drive, state)
+        problems += (
+            [unread(f"drive {drive.device}")] if state is None else refusal(FOREIGN_DRIVE, needs_mkfs, drive, state)
+        )
     if array := claims.scratch:
         members = host.get_fact(ScratchAhead, scratch=array)
-        problems += [unread("scratch drives")] if members is None else _foreign(plan_scratch, array, members)
+        problems += (
+            [unread("scratch drives")] if members is None else refusal(FOREIGN_DRIVE, plan_scratch, array, members)
+        )
     if plan := claims.ceph:
         problems += _of_ceph(plan)
     return problems
-
-
-_foreign = partial(checks.refusal, FOREIGN_DRIVE)
 
 
 def _of_ceph(plan: CephPlan) -> list[Problem]:
@@ -64,9 +65,13 @@ def _of_ceph(plan: CephPlan) -> list[Problem]:
     if cluster is None:
         return [unread("state of Ceph")]
     if cluster.fingerprint is not None:  # its drive is in use and need not be read
-        return list(_foreign(is_set_up, plan, cluster))
+        return list(refusal(FOREIGN_DRIVE, is_set_up, plan, cluster))
     drive = host.get_fact(DriveAhead, device=plan.drive)
-    return [unread(f"drive {plan.drive}")] if drive is None else list(_foreign(check_drive, plan, cluster, drive))
+    return (
+        [unread(f"drive {plan.drive}")]
+        if drive is None
+        else list(refusal(FOREIGN_DRIVE, check_drive, plan, cluster, drive))
+    )
 
 
 def of_ports(declared: Sequence[DeclaredPort], machine: Machine, named: Mapping[str, str]) -> list[Problem]:

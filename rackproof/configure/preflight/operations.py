@@ -158,11 +158,11 @@ def _in_the_way(site: Site, machine: Machine | None, claims: Claims) -> list[Pro
         problems += of_ports(declared.ports, machine, declared.stack.adapters)
         if declared.drivers:
             drivers = host.get_fact(StackState)
-            old = declared.source, declared.ofed, drivers, declared.stack.remove_old
+            source, ofed, allowed = declared.source, declared.ofed, declared.stack.remove_old
             problems += (
                 [unread("drivers of the adapters")]
                 if drivers is None
-                else node_checks.refusal(OTHER_DRIVERS, plan_removal, *old)
+                else node_checks.refusal(OTHER_DRIVERS, plan_removal, source, ofed, drivers, allowed)
             )
     if any(problem.id == UNREAD for problem in problems):
         return problems
