@@ -148,10 +148,11 @@ def read_file(other: Host, path: str) -> bytes | None:
     the content of files."""
     buffer = BytesIO()
     try:
-        found = other.get_file(path, buffer)
+        if not other.get_file(path, buffer):
+            return None
     except OSError:
         return None
-    return buffer.getvalue() or None if found else None
+    return buffer.getvalue() or None
 
 
 def _secret(server: Host) -> str | None:

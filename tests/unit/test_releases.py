@@ -136,7 +136,7 @@ def test_every_package_exists_on_every_release() -> None:
     table = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
     models = [architectures.load(entry.id).model for entry in architectures.available()]
     names = {name for model in models for name in (*model.system.packages, *model.tools.packages)}
-    names |= {name for runtime in daemon.PACKAGES["debian"].values() for name in runtime}
+    names |= {name for runtime in daemon.PACKAGES.values() for name in runtime}
     names |= {name for group in (packages.BASE, packages.SOFT_ROCE, packages.DOWNLOADS) for name in group}
     names |= {*packages.NFS_CLIENT, *packages.NFS_SERVER, *packages.CEPH_CLIENT, *packages.FILESYSTEMS.values()}
     assert names - set(table) == set()

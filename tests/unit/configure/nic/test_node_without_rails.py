@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from deploys import fabric, nic, versions
-from rackproof.configure import mirror
+from rackproof.configure import deploy, mirror
 from rackproof.configure.driver_swap import pending
 from rackproof.configure.fabric import plan as fabric_plan
 from rackproof.configure.nic import declared as nic_declared
@@ -169,6 +169,7 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
         versions.firmware_operations, "locked_firmware_in_force", lambda name, **given: steps.append(name)
     )
     monkeypatch.setattr(fabric, "here", lambda: here)
+    monkeypatch.setattr(deploy, "here", lambda: here)
     monkeypatch.setattr(fabric, "_adapter_ports", lambda site, declared: steps.append("adapters"))
     monkeypatch.setattr(fabric, "rack_operations", Mock())
     with at(StubHost({}, "storage-01")):
