@@ -30,7 +30,8 @@ from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.evidence.store import lost_outputs, read_raw
 from rackproof.read_file import read_json_text
 from rackproof.remote.redaction import redact_bytes, redact_json
-from rackproof.report.certificate import Certificate, build_certificate, stage_times, to_json
+from rackproof.report.certificate import Certificate, build_certificate, document_of, stage_times
+from rackproof.report.document import plain, to_json
 from rackproof.report.junit import render_junit
 from rackproof.report.page import render_page
 from rackproof.report.prometheus import render_metrics
@@ -183,9 +184,9 @@ def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
 
     ``whole``: with a certificate; False for a run of one stage. Evidence of other kits may hold what this one redacts.
     """
-    plain = certificate.model_dump(mode="json", by_alias=True)
-    if (hidden := redact_json(plain)) is not plain:
-        certificate = Certificate.model_validate(hidden)
+    document = document_of(certificate)
+    if (hidden := redact_json(document)) is not document:
+        document, certificate = hidden, Certificate.model_validate(plain(hidden))
     verdicts = Judgement(
         architecture=certificate.architecture.id,
         architecture_version=certificate.architecture.version,
@@ -193,13 +194,13 @@ def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
         verdicts=certificate.verdicts,
     )
     files = {
-        VERDICTS: verdicts.model_dump_json(indent=2, by_alias=True).encode() + b"\n",
+        VERDICTS: to_json(document_of(verdicts)),
         JUNIT: render_junit(certificate).encode(),
     }
     if whole:
         raw = _outputs(folder, certificate)
         files |= {
-            CERTIFICATE: to_json(certificate),
+            CERTIFICATE: to_json(document),
             METRICS: render_metrics(certificate).encode(),
             PAGE: render_page(certificate, raw).encode(),
         }

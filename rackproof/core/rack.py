@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, NodeSetParseError
@@ -234,9 +235,12 @@ def _count(piece: str) -> int:
 
 def fold(names: Iterable[str]) -> str:
     """``gpu-01, gpu-02, gpu-03`` as ``gpu-[01-03]``; an empty collection is ``no node``."""
-    names = list(names)
-    if not names:
-        return "no node"
+    return _folded(tuple(names)) or "no node"
+
+
+@lru_cache(maxsize=512)
+def _folded(names: tuple[str, ...]) -> str:
+    """Cached: a thousand checks of a large rack have the same nodes."""
     try:
         return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
     except NodeSetParseError:  # a name that is no plain host name, such as pyinfra's @local/…

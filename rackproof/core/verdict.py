@@ -20,7 +20,7 @@ SERVER: Final = "mount.server"
 EVIDENCE: Final = f"{RUN}evidence"
 """INVALID if the evidence is not intact: then it proves nothing."""
 
-SCHEMA: Literal["rackproof.verdicts/v1"] = "rackproof.verdicts/v1"
+SCHEMA: Literal["rackproof.verdicts/v2"] = "rackproof.verdicts/v2"
 
 
 class Verdict(BaseModel):
@@ -153,7 +153,7 @@ class Judgement(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
-    schema_: Literal["rackproof.verdicts/v1"] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["rackproof.verdicts/v2"] = Field(default=SCHEMA, alias="schema")
     architecture: str
     architecture_version: str
     outcome: Outcome

@@ -25,8 +25,10 @@ from rackproof.core.evidence import (
 )
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
-from rackproof.core.verdict import Judgement, Verdict
+from rackproof.core.verdict import Judgement, Verdict, amended
+from rackproof.report.brevity import DETAILED, LISTED, brief_measurements, brief_verdicts, by_need, listed
 from rackproof.report.claims import claim_by_claim
+from rackproof.report.document import plain, written
 from rackproof.report.schema import (
     ArchitectureSummary,
     Attested,
@@ -61,7 +63,7 @@ from rackproof.report.statements import (
 )
 from rackproof.report.versions import versions_seen
 
-__all__ = ["Certificate", "StageTime", "build_certificate", "from_json", "json_schema", "stage_times", "to_json"]
+__all__ = ["Certificate", "StageTime", "build_certificate", "document_of", "from_json", "json_schema", "stage_times"]
 
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
@@ -101,7 +103,19 @@ def build_certificate(
             f"The run was made for {run.architecture} (sha256 {run.architecture_sha256[:12]}) "
             f"and judged against {architecture.metadata.id} (sha256 {(sha256 or 'not given')[:12]})."
         )
-    verdicts = tuple(sorted(judgement.verdicts, key=lambda v: (v.kind, v.id, v.subject)))
+    every = sorted(judgement.verdicts, key=lambda v: (v.kind, v.id, v.subject))
+    verdicts = brief_verdicts(every)
+    numbers = [_measurement(m) for m in measurements]
+    summaries = brief_measurements(numbers)
+    if verdicts != every or summaries != numbers:
+        remarks.append(f"Of more than {DETAILED} numbers of a kind the worst have their samples and conditions here.")
+    done = tuple(_deploy(d) for d in deploys)
+    outputs = _raw_index(commands)
+    if len(counted := {output.sha256 for output in outputs}) > LISTED:
+        kept = listed(outputs, by_need(verdicts, summaries, done))
+        outputs = tuple(output for output in outputs if output.sha256 in kept)
+        verdicts = [amended(v, raw=tuple(sha for sha in v.raw if sha in kept)) for v in verdicts]
+        remarks.append(f"Of {len(counted)} outputs the certificate lists {len(kept)}, those of findings first.")
     broken = broken_evidence(verdicts)
     statement = (
         part_statement(part, judgement.outcome, verdicts)
@@ -122,11 +136,11 @@ def build_certificate(
         architecture=_architecture(architecture, judgement.architecture_version, sha256),
         profile=run.profile,
         counts=Counts(required=_counts(verdicts, True), advisory=_counts(verdicts, False)),
-        verdicts=verdicts,
+        verdicts=tuple(verdicts),
         checks=_checks(checks),
-        measurements=tuple(_measurement(m) for m in measurements),
+        measurements=tuple(summaries),
         stages=tuple(stages),
-        deploys=tuple(_deploy(d) for d in deploys),
+        deploys=done,
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
         simulated=(
@@ -141,29 +155,29 @@ def build_certificate(
         evidence=EvidenceSummary(
             chain_head=chain_head,
             records=records_count,
-            raw=_raw_index(commands),
+            raw=outputs,
             attested=tuple(attested),
             stated=STATED,
         ),
     )
 
 
-def to_json(certificate: Certificate) -> bytes:
-    """Bytes of ``certificate.json``: sorted keys, indented by two, newline at the end; an infinite number is null."""
-    document = json.loads(certificate.model_dump_json(by_alias=True))
-    return (json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+def document_of(model: Certificate | Judgement) -> dict[str, Any]:
+    """The written form, see ``document``; an infinite number is null."""
+    return written(json.loads(model.model_dump_json(by_alias=True)))
 
 
 def from_json(text: bytes | str) -> Certificate:
     """Parse ``certificate.json``.
 
-    Raises ``pydantic.ValidationError`` for a malformed document, or an outcome better than the verdicts allow.
+    Raises ValueError for another document, ``pydantic.ValidationError`` for a malformed one, or for an outcome better
+    than the verdicts allow.
     """
-    return Certificate.model_validate_json(text)
+    return Certificate.model_validate(plain(json.loads(text)))
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of ``certificate.json``."""
+    """JSON Schema of ``certificate.json`` after ``document.plain``."""
     return Certificate.model_json_schema(by_alias=True, mode="serialization")
 
 
@@ -297,4 +311,4 @@ def _raw_index(commands: Iterable[CommandRecord]) -> tuple[RawOutput, ...]:
                     which=stream,
                 )
             )
-    return tuple(sorted(outputs, key=lambda r: (r.node, r.command, r.which, r.sha256, r.elapsed_s)))
+    return tuple(sorted(outputs, key=lambda r: (r.command, r.which, r.node, r.sha256, r.elapsed_s)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rackproof.core.grouping import grouped
-from rackproof.core.status import Status
+from rackproof.report.brevity import LISTED, by_need
 from rackproof.report.certificate import EMPTY_SHA256
 from rackproof.report.schema import Certificate, RawOutput
 from rackproof.report.statements import fold_subjects
@@ -16,10 +16,8 @@ from rackproof.report.text import decoded
 
 SHOWN_BYTES = 16 * 1024
 """Maximum bytes shown of one output; the file has the rest."""
-PAGE_BYTES = 4 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 """Maximum bytes shown of all outputs, so that the page of a large rack opens on a phone."""
-PAGE_OUTPUTS = 2000
-"""Maximum number of outputs on the page; the others are linked as files."""
 
 TITLE_LENGTH = 120
 """Maximum length of a command in a link's title: a table may have thousands of links."""
@@ -80,11 +78,11 @@ class OutputIndex:
 
     def __init__(self, certificate: Certificate, raw: Mapping[str, bytes]) -> None:
         self._seen = grouped((entry.sha256, entry) for entry in certificate.evidence.raw)
-        by_need = _by_need(certificate)
-        self._anchors = _anchors([*by_need, *(sha for sha in self._seen if sha not in by_need)])
+        needed = by_need(certificate.verdicts, certificate.measurements, certificate.deploys)
+        self._anchors = _anchors([*needed, *(sha for sha in self._seen if sha not in needed)])
         budget = PAGE_BYTES
         shown: dict[str, Output] = {}
-        for sha in list(self._anchors)[:PAGE_OUTPUTS]:
+        for sha in list(self._anchors)[:LISTED]:
             output = self._output(sha, raw, budget)
             budget -= min(output.size, SHOWN_BYTES) if output.text else 0
             shown[sha] = output
@@ -146,20 +144,6 @@ def shortened(command: str, length: int) -> str:
 
 def _file(sha: str) -> str | None:
     return f"raw/{sha}" if _SHA256.fullmatch(sha) else None
-
-
-def _by_need(certificate: Certificate) -> dict[str, None]:
-    """Names of outputs in the order of their priority on the page: verdicts other than PASS first."""
-    needed: dict[str, None] = {}
-    for passed in (False, True):
-        for verdict in certificate.verdicts:
-            if (verdict.status is Status.PASS) is passed:
-                needed.update(dict.fromkeys(verdict.raw))
-    for measurement in certificate.measurements:
-        needed.update(dict.fromkeys(measurement.raw))
-    for deploy in certificate.deploys:
-        needed.update(dict.fromkeys(deploy.raw))
-    return needed
 
 
 def _anchors(names: Iterable[str]) -> dict[str, str]:

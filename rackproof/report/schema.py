@@ -1,4 +1,4 @@
-"""Models of ``certificate.json``, schema ``rackproof.certificate/v1``."""
+"""Models of ``certificate.json``, schema ``rackproof.certificate/v2``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Verdict, outcome_for
 from rackproof.report.versions import VersionSeen
 
-SCHEMA: Literal["rackproof.certificate/v1"] = "rackproof.certificate/v1"
+SCHEMA: Literal["rackproof.certificate/v2"] = "rackproof.certificate/v2"
 
 _BEST_FIRST = (Outcome.CERTIFIED, Outcome.PASSED, Outcome.INCOMPLETE, Outcome.NOT_CERTIFIED)
 
@@ -236,7 +236,7 @@ class ClaimSummary(Model):
 class Certificate(Model):
     """All data of page, JUnit, metrics and terminal."""
 
-    schema_: Literal["rackproof.certificate/v1"] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["rackproof.certificate/v2"] = Field(default=SCHEMA, alias="schema")
     run: str
     started: str
     finished: str

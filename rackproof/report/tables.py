@@ -12,6 +12,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
+from rackproof.report.brevity import DETAILED
 from rackproof.report.certificate import natural
 from rackproof.report.findings import verdicts_about, worst
 from rackproof.report.quantities import ABSENT, significant, size
@@ -21,7 +22,7 @@ from rackproof.report.statements import fold_subjects, subject_text
 T = TypeVar("T")
 
 ROWS = 250
-"""Maximum number of rows of one table, the worst; a line below the table counts the others."""
+"""Maximum number of rows of one table with a finding, the worst; a line below the table counts the others."""
 
 _SHORT = {
     "storage.read_bandwidth": "read",
@@ -38,6 +39,8 @@ _SHORT = {
     "storage.knee_utilisation": "knee, share of the highest rate",
     "link.rdma_write_bandwidth": "RDMA write",
     "link.rdma_write_latency": "RDMA latency",
+    "link.rdma_write_bandwidth_both": "RDMA write, both ways",
+    "link.rdma_read_latency": "RDMA read latency",
     "link.tcp_bandwidth": "TCP",
     "link.tcp_retransmitted": "TCP sent again",
     "link.rdma_retries": "RDMA retries",
@@ -270,8 +273,10 @@ def _order(nodes: Sequence[str]) -> Callable[[str], tuple[bool, int, str]]:
 
 
 def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[list[T], str]:
-    """The worst ``ROWS`` rows in order, and a phrase about omitted ones, or an empty one."""
-    if len(rows) <= ROWS:
+    """The worst ``DETAILED`` rows, or up to ``ROWS`` with a finding, in order, and a phrase about the others."""
+    bad = sum(status(row) not in (None, Status.PASS) for row in rows)
+    most = min(max(bad, DETAILED), ROWS)
+    if len(rows) <= most:
         return list(rows), ""
 
     def rank(position: int) -> tuple[int, int]:
@@ -279,7 +284,5 @@ def limited(rows: Sequence[T], status: Callable[[T], Status | None]) -> tuple[li
         return (-(row_status.rank if row_status else 0), position)
 
     ranked = sorted(range(len(rows)), key=rank)
-    omitted = [status(rows[i]) for i in ranked[ROWS:]]
-    bad = sum(s not in (None, Status.PASS) for s in omitted)
-    phrase = f"{len(omitted)} more rows, {bad if bad else 'none'} of them with a finding,"
-    return [rows[i] for i in sorted(ranked[:ROWS])], phrase
+    phrase = f"{len(rows) - most} more rows, {bad - most if bad > most else 'none'} of them with a finding,"
+    return [rows[i] for i in sorted(ranked[:most])], phrase

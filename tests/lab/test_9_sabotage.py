@@ -24,6 +24,7 @@ import yaml
 
 from rackproof.core.rack import Rack
 from rackproof.remote.fleet import Fleet
+from rackproof.report.document import plain
 from tests.lab.conftest import INVENTORY, ROOT, Command, ask
 
 pytestmark = pytest.mark.long
@@ -121,7 +122,7 @@ class Certify:
         return status
 
     def certificate(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.run / "certificate.json").read_text())
+        document = plain(json.loads((self.run / "certificate.json").read_text()))
         return document
 
     def stop(self) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from rackproof.cli.main import cli
 from rackproof.errors import RackproofError
 from rackproof.evidence.store import EVIDENCE
+from rackproof.report.document import plain
 from tests.unit.false_certificates.racks import World
 from tests.unit.judging import bar, criterion, document
 
@@ -88,7 +89,7 @@ def test_evidence_that_was_changed_makes_the_run_invalid(here: World, kind: str,
     (folder / EVIDENCE).write_text("\n".join(lines) + "\n")
     document = answer("a")
     assert document["outcome"] == "INCOMPLETE"
-    verdicts = {v["id"]: v for v in json.loads((folder / "verdicts.json").read_text())["verdicts"]}
+    verdicts = {v["id"]: v for v in plain(json.loads((folder / "verdicts.json").read_text()))["verdicts"]}
     assert verdicts["run.evidence"]["status"] == "INVALID"
     assert verdicts["run.evidence"]["message"].startswith(f"record {position} was changed after it was written")
 

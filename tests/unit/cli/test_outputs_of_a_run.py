@@ -11,6 +11,7 @@ from rackproof.cli.main import cli
 from rackproof.cli.outputs import CERTIFICATE
 from rackproof.core.evidence import Kind, Record
 from rackproof.evidence.store import RAW, read_records
+from rackproof.report.document import plain
 from tests.unit.cli.test_judge import here, record
 from tests.unit.false_certificates.edited import edited, write
 from tests.unit.false_certificates.racks import World
@@ -32,7 +33,7 @@ def judged(here: World) -> tuple[str, list[str]]:
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     folder = here.folder / "reports/a"
     assert (folder / "certificate.html").stat().st_size > 0
-    document = json.loads((folder / "certificate.json").read_text())
+    document = plain(json.loads((folder / "certificate.json").read_text()))
     verdicts = [v for v in document["verdicts"] if v["id"] == "run.evidence"]
     assert all((v["status"], v["required"]) == ("INVALID", True) for v in verdicts)
     return document["outcome"], [v["message"] for v in verdicts]

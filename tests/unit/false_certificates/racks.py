@@ -26,6 +26,7 @@ from rackproof.evidence.session import Session
 from rackproof.evidence.store import read_records
 from rackproof.parse.identity import IDENTITY_COMMAND
 from rackproof.remote.command import CommandResult
+from rackproof.report.document import plain
 from rackproof.run import stages
 from rackproof.run.converge import Converged
 from rackproof.validation.reread import Reread
@@ -155,8 +156,7 @@ class World:
         return read_records(self.runs[-1])
 
     def certificate(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.runs[-1] / "certificate.json").read_text())
-        return document
+        return plain(json.loads((self.runs[-1] / "certificate.json").read_text()))
 
     def page(self) -> str:
         return (self.runs[-1] / "certificate.html").read_text()

@@ -595,7 +595,7 @@ class TestTheWhole:
         assert keys == sorted(keys)
         assert len(set(keys)) == len(keys)
         text = result.model_dump_json()
-        assert '"schema":"rackproof.verdicts/v1"' in text
+        assert '"schema":"rackproof.verdicts/v2"' in text
         assert Judgement.model_validate_json(text) == result
 
     def test_one_kind_alone_has_an_outcome_of_its_own(self) -> None:

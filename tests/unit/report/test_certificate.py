@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from rackproof.core.evidence import Kind, Record
+from rackproof.core.evidence import CommandRecord, Kind, Record, Scope
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import Judgement
-from rackproof.report.certificate import build_certificate, from_json, json_schema, stage_times, to_json
+from rackproof.report.brevity import DETAILED, LISTED, brief_verdicts
+from rackproof.report.certificate import build_certificate, document_of, from_json, json_schema, stage_times
+from rackproof.report.document import to_json
 from rackproof.report.schema import Certificate
 
 from .sample import (
@@ -74,7 +79,7 @@ def test_no_certificate_is_better_than_its_verdicts(claimed: Outcome) -> None:
 
 def test_changed_certificate_is_refused() -> None:
     certificate, _ = sample()
-    document = json.loads(to_json(certificate))
+    document = json.loads(to_json(document_of(certificate)))
     document["outcome"], document["exit_status"] = "CERTIFIED", 0
     with pytest.raises(ValidationError, match="its verdicts say NOT CERTIFIED"):
         from_json(json.dumps(document))
@@ -82,7 +87,99 @@ def test_changed_certificate_is_refused() -> None:
 
 def test_json_survives_the_round_trip() -> None:
     certificate, _ = sample()
-    assert from_json(to_json(certificate)) == certificate
+    assert from_json(to_json(document_of(certificate))) == certificate
+
+
+def _one_command() -> list[CommandRecord]:
+    raw = Raw()
+    raw.add("gpu-01", "uname -r", "6.12")
+    return raw.commands
+
+
+def large(nodes: int) -> Certificate:
+    """A rack of many nodes, whose checks pass with an output of their own each, and a number of each node and pair."""
+    certificate, _ = passing()
+    names = [f"gpu-{number:03d}" for number in range(nodes)]
+    shas = {name: [f"{number:032x}{index:032x}" for number in range(20)] for index, name in enumerate(names)}
+    check = next(v for v in certificate.verdicts if v.kind == "check")
+    verdicts = [
+        check.model_copy(update={"id": f"made.up{number}", "subject": name, "records": (index,), "raw": (sha,)})
+        for index, name in enumerate(names)
+        for number, sha in enumerate(shas[name])
+    ]
+    number = next(m for m in measurements(Raw()) if m.scope is Scope.NODE and m.samples)
+    pair = number.model_copy(update={"metric": "link.tcp_bandwidth", "scope": Scope.PAIR, "labels": {"rail": "0"}})
+    criterion = next(v for v in certificate.verdicts if v.kind == "criterion" and v.status is Status.PASS)
+    numbers = [number.model_copy(update={"members": (name,)}) for name in names]
+    numbers += [
+        pair.model_copy(update={"members": ends, "samples": (100.0 + index,)})
+        for index, ends in enumerate(combinations(names, 2))
+    ]
+    verdicts += [
+        criterion.model_copy(update={"subject": name, "distance_pct": float(index), "value": index / 7})
+        for index, name in enumerate(names)
+    ]
+    commands = [
+        command.model_copy(update={"node": name, "stdout": sha, "stdout_bytes": 9, "stderr": ""})
+        for command in _one_command()
+        for name in names
+        for sha in shas[name]
+    ]
+    return build_certificate(
+        run_info(), architecture(), judged(verdicts), numbers, [], stages(), [], commands, HEAD, 1,
+        "2026-11-21T10:10:17Z",
+    )  # fmt: skip
+
+
+def test_written_form_is_read_back_whole() -> None:
+    certificate = large(12)
+    document = document_of(certificate)
+    assert from_json(to_json(document)) == certificate
+    (first, *_) = [v for v in document["verdicts"] if v["id"] == "made.up0"]
+    assert first["each"]["subject"] == "gpu-[000-011]"
+    assert len(document["verdicts"]) == 21
+
+
+def test_large_rack_is_brief_and_keeps_every_number_and_the_worst_in_detail() -> None:
+    certificate = large(300)
+    assert from_json(to_json(document_of(certificate))) == certificate
+    values = [v for v in certificate.verdicts if v.kind == "criterion"]
+    assert [v.value for v in values] == [index / 7 for index in range(300)]
+    detailed = [v for v in values if v.samples]
+    assert [v.distance_pct for v in detailed] == [float(index) for index in range(DETAILED)]
+    pairs = [m for m in certificate.measurements if m.scope is Scope.PAIR]
+    assert len(pairs) == 300 * 299 // 2
+    assert sorted(m.median or 0 for m in pairs if m.samples) == [100.0 + index for index in range(DETAILED)]
+    assert len({output.sha256 for output in certificate.evidence.raw}) == LISTED
+    assert any("the worst have their samples" in note for note in certificate.notes)
+    assert any(note.startswith("Of 6000 outputs the certificate lists 500") for note in certificate.notes)
+
+
+def test_findings_of_a_large_rack_lose_nothing() -> None:
+    certificate = large(300)
+    failing = [
+        v.model_copy(update={"status": Status.FAIL, "distance_pct": 1e9}) if v.subject == "gpu-299" else v
+        for v in certificate.verdicts
+        if v.kind == "criterion"
+    ]
+    (brief,) = [v for v in brief_verdicts(failing) if v.status is Status.FAIL]
+    assert brief == next(v for v in failing if v.status is Status.FAIL)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["verdicts"][0]["each"]["records"].pop(),
+        lambda d: d["verdicts"][0].update(each={"subject": 5}),
+        lambda d: d.update(verdicts=None),
+        lambda d: d["measurements"][0].pop("scope"),
+    ],
+)
+def test_other_documents_are_refused(change: Callable[[dict[str, Any]], object]) -> None:
+    document = document_of(large(12))
+    change(document)
+    with pytest.raises(ValueError, match=r"no certificate|argument|valid"):
+        from_json(to_json(document))
 
 
 def test_json_is_the_same_whatever_order_the_evidence_came_in() -> None:
@@ -95,21 +192,20 @@ def test_json_is_the_same_whatever_order_the_evidence_came_in() -> None:
         shuffled = [list(things) for things in (numbers, checks, verdicts, commands)]
         for things in shuffled:
             Random(seed).shuffle(things)  # noqa: S311
-        return to_json(
-            build_certificate(
-                run_info(), architecture(), judged(shuffled[2]), shuffled[0], shuffled[1], stages(), done,
-                shuffled[3], HEAD, 1204, finished="2026-11-21T10:10:17Z",
-            )
+        certificate = build_certificate(
+            run_info(), architecture(), judged(shuffled[2]), shuffled[0], shuffled[1], stages(), done,
+            shuffled[3], HEAD, 1204, finished="2026-11-21T10:10:17Z",
         )  # fmt: skip
+        return to_json(document_of(certificate))
 
     assert once(1) == once(2)
 
 
 def test_json_form() -> None:
-    text = to_json(sample()[0]).decode()
+    text = to_json(document_of(sample()[0])).decode()
     document = json.loads(text)
     assert text.endswith("}\n")
-    assert document["schema"] == "rackproof.certificate/v1"
+    assert document["schema"] == "rackproof.certificate/v2"
     assert list(document) == sorted(document)
     assert document["architecture"]["storages"][0]["class"] == "local"
 
@@ -117,13 +213,13 @@ def test_json_form() -> None:
 def test_infinite_numbers_become_null() -> None:
     certificate, _ = passing()
     odd = certificate.verdicts[-1].model_copy(update={"distance_pct": float("inf")})
-    document = json.loads(to_json(rejudged(certificate, [odd])))
+    document = json.loads(to_json(document_of(rejudged(certificate, [odd]))))
     assert document["verdicts"][0]["distance_pct"] is None
 
 
 def test_schema_describes_what_is_written() -> None:
     schema = json_schema()
-    document = json.loads(to_json(sample()[0]))
+    document = json.loads(to_json(document_of(sample()[0])))
     only_of_scaled_racks = {"claims", "scaled_from"}
     assert set(schema["properties"]) == set(document) | only_of_scaled_racks
     assert schema["additionalProperties"] is False
@@ -211,6 +307,6 @@ def test_stage_times_of_a_run_that_was_cut_and_resumed() -> None:
 
 
 def test_models_refuse_unknown_keys() -> None:
-    document = json.loads(to_json(sample()[0])) | {"surprise": 1}
+    document = json.loads(to_json(document_of(sample()[0]))) | {"surprise": 1}
     with pytest.raises(ValidationError, match="surprise"):
         Certificate.model_validate(document)

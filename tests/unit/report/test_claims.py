@@ -12,8 +12,9 @@ from rich.console import Console
 from rackproof.core.architecture import Architecture
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
-from rackproof.report.certificate import to_json
+from rackproof.report.certificate import document_of
 from rackproof.report.claims import claim_by_claim
+from rackproof.report.document import to_json
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate
 from rackproof.report.terminal import summary
@@ -115,6 +116,6 @@ def test_the_terminal_and_the_json_show_them_too() -> None:
     shown = console.export_text().replace("\u00a0", " ")
     assert "A1" in shown
     assert "12 MB/s on gpu-01, bar ≥ 10 MB/s" in shown
-    document = json.loads(to_json(certificate))
+    document = json.loads(to_json(document_of(certificate)))
     assert document["claims"][0]["ways"][0]["scaled"][0]["times"] == 0.001
-    assert "claims" not in json.loads(to_json(sample()[0]))
+    assert "claims" not in json.loads(to_json(document_of(sample()[0])))
