@@ -31,6 +31,9 @@ BUSY: Final = 0.7
 """Share of all nodes that are busy in a round; otherwise the idle ones run a job of their own."""
 TRIES: Final = 4
 """Fruitless searches for intermittent faults."""
+REPEATS: Final = 3
+"""Repetitions of the last job, which all sound nodes pass together, if several faults were named: an intermittent one
+may have passed."""
 LOOSE_ROUNDS: Final = 40
 """Rounds in search of one fault that does not always show."""
 
@@ -58,7 +61,7 @@ class _Search:
         self.rounds: list[int] = []
         self.unlocated: list[frozenset[str]] = []
         self.rows = places.rows()
-        self.tries = 0
+        self.tries = self.repeats = 0
 
     def result(self) -> Result:
         with suppress(_TooManyJobs):
@@ -98,6 +101,9 @@ class _Search:
                 self._search_links(failed[-1])
             elif missing := self._unverified():
                 self._round([missing[0]])
+            elif self.repeats < REPEATS and len(self.faults) > 1 and any(fault.intermittent for fault in self.faults):
+                self.repeats += 1
+                self._round(self._last_jobs()[:1])
             else:
                 return
 
@@ -169,6 +175,16 @@ class _Search:
         return self.rails - bad
 
     def _unverified(self) -> list[Job]:
+        """Of the last jobs those that have not passed yet."""
+        passed = [job for job, good in self.history if good]
+        return [
+            job
+            for job in self._last_jobs()
+            if not any(job.nodes <= p.nodes and job.rails <= p.rails for p in passed)
+            if not any(nodes & job.nodes for nodes in self.unlocated)
+        ]
+
+    def _last_jobs(self) -> list[Job]:
         """Jobs that must pass at the end: all sound nodes together, and the sound rails of the others."""
         sound = {name: self._sound(name) for name in self.places.names}
         whole = frozenset(name for name in sound if sound[name] == self.rails)
@@ -178,13 +194,7 @@ class _Search:
         for rails in dict.fromkeys(sound[name] for name in self.places.names if sound[name] != self.rails):
             if rails:
                 needed.append(Job(base | {name for name in sound if sound[name] == rails}, rails))
-        passed = [job for job, good in self.history if good]
-        return [
-            job
-            for job in needed
-            if len(job.nodes) > 1 and not any(job.nodes <= p.nodes and job.rails <= p.rails for p in passed)
-            if not any(nodes & job.nodes for nodes in self.unlocated)
-        ]
+        return [job for job in needed if len(job.nodes) > 1]
 
     # solid faults: suspects that no job clears
 
