@@ -227,7 +227,7 @@ def test_dcgm(host: Host, arch: Architecture) -> None:
     bad = [
         f"{result.test}{f' on GPU {result.gpus}' if result.gpus else ''}: {result.status} {result.says}".rstrip()
         for result in results
-        if result.status in ("Fail", "Warn")
+        if result.bad
     ]
     beside = f"; dcgmi also printed: {diagnosis.before}" if diagnosis.before else ""
     if bad:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from rackproof.bench.gpu.reader import TESTS, WHAT
+from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
 from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
@@ -103,6 +103,7 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
     tools: dict[str, dict[str, Any]] = {
         "ib_write_bw": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
         "ib_write_lat": {"-n": sizes.latency_iterations},
+        "ib_read_lat": {"-n": sizes.latency_iterations},
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
     if metric == GPU_BANDWIDTH:
@@ -111,6 +112,8 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
 
 
 def _of_gpu(metric: str, labels: Mapping[str, str], sizes: GpuProfile) -> dict[str, Any]:
+    if metric == DIAGNOSED:
+        return {"tests": ",".join(sizes.diagnoses)}
     if metric in TESTS:
         return {"runs": sizes.copy_runs, "copy_samples": sizes.copy_samples}
     triad = TRIAD in (labels.get("op"), WHAT.get(metric))

@@ -22,7 +22,8 @@ _PATH: Final = ("link.loss", "link.round_trip")
 _STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "mpi": ("link.tcp_bandwidth", "link.tcp_retransmitted", *_PATH),
     "nccl-tests": (
-        "link.rdma_write_bandwidth", "link.rdma_write_bandwidth_gpu", "link.rdma_write_latency", "link.rdma_retries",
+        "link.rdma_write_bandwidth", "link.rdma_write_bandwidth_both", "link.rdma_write_bandwidth_gpu",
+        "link.rdma_write_latency", "link.rdma_read_latency", "link.rdma_retries",
         *_PATH,
     ),
 }  # fmt: skip

@@ -23,18 +23,22 @@ _BY_METRIC: Final = {
     "sizing": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
     "link.rdma_write_bandwidth_gpu": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_both": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
+    "link.rdma_read_latency": ("ib_read_lat",),
     "link.tcp_bandwidth": ("iperf3",),
     "link.tcp_bandwidth_to_storage": ("iperf3",),
     "gpu.host_to_device_bandwidth": ("nvbandwidth",),
     "gpu.device_to_host_bandwidth": ("nvbandwidth",),
     "gpu.peer_read_bandwidth": ("nvbandwidth",),
+    "gpu.diagnosed_faults": ("dcgmi",),
     "gpu": ("python3",),
 }
 PACKAGED: Final = frozenset(
     [
         "dcgmi",
         "fio",
+        "ib_read_lat",
         "ib_write_bw",
         "ib_write_lat",
         "ibstat",

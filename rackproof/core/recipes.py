@@ -100,7 +100,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("ping-pairs",
                "ping -n -q -c 200 -i 0.005 -W 2 -I <port of the rail> between every pair of nodes, each node in one "
                "pair at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),
-        Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat",
+        Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat; "
+               "where a criterion asks, ib_write_bw -b and ib_read_lat",
                "perftest; NGC-Ready multinode", "links"),
         Recipe("rdma-write-gpu",
                "ib_write_bw -s 8388608 -D <seconds> --use_cuda_bus_id <GPU nearest to the adapter> [--use_cuda_dmabuf] "
@@ -116,7 +117,8 @@ RECIPES: dict[str, Recipe] = {
                "CUDA_DEVICE_ORDER=PCI_BUS_ID nvbandwidth -j -i 3 -t host_to_device_memcpy_ce device_to_host_memcpy_ce "
                "device_to_device_memcpy_read_ce, ten times; the GPU's cell, between GPUs the smallest cell of its row",
                "NVIDIA nvbandwidth", "gpu"),
-        Recipe("dcgm-diag", "dcgmi diag -r memory_bandwidth,targeted_stress", "NVIDIA DCGM", NOT_YET),
+        Recipe("dcgm-diag", "dcgmi diag -r memory_bandwidth,targeted_stress,… -j with the tests of the profile, each "
+               "as long as DCGM's own default", "NVIDIA DCGM", "gpu"),
         Recipe("stream-triad",
                "a = b + q c of three arrays of 2 GiB on all GPUs of a node at once (torch.add), bytes of the arrays "
                "over the time of each repetition; DCGM's memory_bandwidth runs the same and prints no figure",

@@ -1,4 +1,4 @@
-"""DCGM: ``dcgmi diag -r 1 -j`` of versions 2, 3 and 4."""
+"""DCGM: ``dcgmi diag -j`` of versions 2, 3 and 4."""
 
 from __future__ import annotations
 
@@ -22,9 +22,21 @@ class DiagResult:
     status: str
     """Pass, Fail, Warn, Skip, an unknown word as printed, or ``unreadable``."""
     gpus: str
-    """Comma-separated GPU ids; empty for a result of the whole node."""
+    """Comma-separated GPU ids; empty for a result of the whole node, or of another device."""
     says: str
     """The tool's message."""
+    warned: bool = False
+    """Whether the message is a warning, which version 4 also prints beside Pass."""
+
+    @property
+    def named(self) -> str:
+        """The test as ``-r`` and version 4 name it: ``Memory Bandwidth`` is ``memory_bandwidth``."""
+        return self.test.lower().replace(" ", "_")
+
+    @property
+    def bad(self) -> bool:
+        """A warning, too: DCGM fails a test for what it knows to be broken, and warns of the rest."""
+        return self.status in ("Fail", "Warn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +78,10 @@ def _result(name: str, entry: dict[str, Any] | None) -> DiagResult:
     if entry is None or not isinstance(status, str) or not status.strip():
         return DiagResult(name, UNREADABLE, "", "")
     gpus = entry.get("gpu_ids", entry.get("gpu_id", entry.get("entity_id", "")))
-    words = _words(entry.get("warnings", entry.get("info", "")))
-    return DiagResult(name, _STATUS.get(status.lower(), status), str(gpus), words)
+    if entry.get("entity_group", "GPU") != "GPU":
+        gpus = ""
+    words, warned = _words(entry.get("warnings", entry.get("info", ""))), bool(_words(entry.get("warnings", "")))
+    return DiagResult(name, _STATUS.get(status.lower(), status), str(gpus), words, warned)
 
 
 def _words(value: Any) -> str:

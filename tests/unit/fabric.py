@@ -67,6 +67,8 @@ class FabricNodes:
     gpu_memory: str = CUDA
     """What perftest prints about GPU memory."""
     pci: str = PCI
+    one_way: bool = False
+    """Whether the server of a test in both directions sends nothing."""
     retries: int = 0
     """Of every RDMA test."""
     slow: dict[str, float] = field(default_factory=dict)
@@ -105,7 +107,7 @@ class FabricNodes:
             return reply(node, command, self._log(node))
         if launcher_of(command):
             return self._finish(node, command, self._collective(node, command))
-        if (program == "iperf3" and " -c " in command) or (program.startswith("ib_write") and self._peer(command)):
+        if (program == "iperf3" and " -c " in command) or (program.startswith("ib_") and self._peer(command)):
             return self._finish(node, command, self._link(node, command, program))
         return None
 
@@ -144,11 +146,16 @@ class FabricNodes:
             self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 20 * 8388608
         elif program == "ib_write_bw":
             text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
+            if "-b" in words:
+                text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test")
+                if not self.one_way:
+                    self.pass_(peer, node, port, 1300 * 65536, 1300)
             self.pass_(node, peer, port, 1300 * 65536, 1300)
             self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 1300 * 65600
             self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 1300 * 65600
         else:
             text = (DATA / "perftest-write-lat.txt").read_text().replace("1000          1.54", "200           1.54")
+            text = text.replace("RDMA_Write Latency", f"RDMA_{'Read' if program == 'ib_read_lat' else 'Write'} Latency")
             self.pass_(node, peer, port, 200 * 70, 200)
         self.counts[node, device]["duplicate_request"] += self.retries
         return text.replace(": rdma0", f": {device}").replace("5f21c6", f"{next(self.serial):06x}")

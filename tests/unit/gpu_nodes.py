@@ -49,6 +49,8 @@ class GpuNodes:
             return reply(node, command, self.samples, rc=143)
         if program(command) == "nvbandwidth":
             return self._reply(node, command, "copies", self.copies(command))
+        if command.startswith("dcgmi diag "):
+            return self._reply(node, command, "diagnosis", self.diagnosis(command))
         if is_program(command):
             return self._reply(node, command, "program", self.program(command))
         return None
@@ -87,6 +89,17 @@ class GpuNodes:
         devices = [f"{k}: {NAME} ({BUSES[k]}): (gpu-01)" for k in range(self.count)]
         head = {"CUDA Runtime Version": 12080, "Driver Version": "580.126.20", "GPU Device list": devices}
         return {"nvbandwidth": head | {"testcases": entries}}
+
+    def diagnosis(self, command: str) -> dict[str, Any]:
+        """As DCGM 4 prints it."""
+
+        def test(name: str) -> dict[str, Any]:
+            results = [{"entity_group": "GPU", "entity_id": k, "status": "Pass"} for k in range(self.count)]
+            return {"name": name, "results": results, "test_summary": {"status": "Pass"}}
+
+        tests = [test(name) for name in shlex.split(command)[3].split(",")]
+        categories = [{"category": "Deployment", "tests": [test("software")]}, {"category": "Stress", "tests": tests}]
+        return {"DCGM Diagnostic": {"test_categories": categories}, "metadata": {"version": "4.2.3"}}
 
     def program(self, command: str) -> dict[str, Any]:
         what, precision, runs, seconds, listed, _, *uuids = shlex.split(command)[3:]

@@ -13,6 +13,8 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
 from rackproof.core.gpu_links import LinkSample
 from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.dcgm import TOOL as DCGM
+from rackproof.parse.dcgm import Diagnosis, parse_dcgm_diag
 from rackproof.parse.gpu_list import LIST, ListedGpu, parse_gpu_list
 from rackproof.parse.gpu_load import parse_gpu_links
 from rackproof.parse.gpu_program import PRODUCT, TRIAD, GpuRun, parse_gpu_run
@@ -26,6 +28,7 @@ NAME: Final = "gpus-proven"
 TO_DEVICE, TO_HOST = "gpu.host_to_device_bandwidth", "gpu.device_to_host_bandwidth"
 PEER_READ: Final = "gpu.peer_read_bandwidth"
 MEMORY, PRODUCTS, WRONG = "gpu.memory_bandwidth", "gpu.matmul_rate", "gpu.wrong_values"
+DIAGNOSED: Final = "gpu.diagnosed_faults"
 TESTS: Final = {
     TO_DEVICE: "host_to_device_memcpy_ce",
     TO_HOST: "device_to_host_memcpy_ce",
@@ -44,6 +47,7 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
     for answer in answers:
         by_node.setdefault(answer.node, []).append(answer)
     copied = cache(lambda answer: parse_nvbandwidth(answer.stdout))
+    diagnosed = cache(lambda answer: parse_dcgm_diag(answer.stdout))
     computed = cache(lambda answer: parse_gpu_run(answer.stdout))
 
     @cache
@@ -64,16 +68,17 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
             raise Mismatch(NVBANDWIDTH, f"{node} has {len(gpus)} GPUs, none is gpu{device}")
         index = int(device)
         about: dict[str, Any] = {"uuid": gpus[index].uuid, "bus_id": gpus[index].bus_id, "gpu": gpus[index].name}
+        if measurement.metric == DIAGNOSED:
+            run = _only(DCGM, _runs(own, DCGM, lambda command: command.startswith("dcgmi diag "), may_fail=True))
+            return _diagnosis(measurement.labels["test"], index, run, diagnosed(run), about)
         if measurement.metric in TESTS:
             runs = _runs(own, NVBANDWIDTH, lambda command: program(command) == NVBANDWIDTH)
             results = [copied(answer) for answer in runs]
             return _copies(measurement.metric, index, gpus, runs, results, about)
         samples = next((loads(answer) for answer in own if is_sampler(answer.command)), ())
         about |= load_conditions(samples, gpus[index].bus_id)
-        runs = _runs(own, PROGRAM, is_program)
-        if len(runs) != 1:
-            raise Mismatch(PROGRAM, f"expected one run of it, actual {len(runs)}")
-        return _program(measurement, index, gpus, runs[0], computed(runs[0]), about)
+        run = _only(PROGRAM, _runs(own, PROGRAM, is_program))
+        return _program(measurement, index, gpus, run, computed(run), about)
 
     return read
 
@@ -95,16 +100,24 @@ def _listed(answers: Sequence[CommandResult], architecture: Architecture) -> tup
     return gpus
 
 
-def _runs(answers: Sequence[CommandResult], tool: str, is_run: Callable[[str], bool]) -> list[CommandResult]:
-    """All runs, with equal parameters. Raises ParseError for a failed one."""
+def _runs(
+    answers: Sequence[CommandResult], tool: str, is_run: Callable[[str], bool], may_fail: bool = False
+) -> list[CommandResult]:
+    """All runs, with equal parameters. Raises ParseError for a failed one, with ``may_fail`` for one without an end."""
     runs = [answer for answer in answers if is_run(answer.command)]
     if not runs:
         raise ParseError(tool, "no run of it")
-    if failed := [answer for answer in runs if not answer.ok]:
+    if failed := [answer for answer in runs if not answer.ok and not (may_fail and answer.rc is not None)]:
         raise ParseError(tool, failed[0].why)
     if len({answer.command for answer in runs}) > 1:
         raise Mismatch(tool, "its runs have different parameters")
     return runs
+
+
+def _only(tool: str, runs: Sequence[CommandResult]) -> CommandResult:
+    if len(runs) != 1:
+        raise Mismatch(tool, f"expected one run of it, actual {len(runs)}")
+    return runs[0]
 
 
 def _copies(
@@ -138,6 +151,34 @@ def _copies(
     if metric == PEER_READ:
         conditions["slowest_peer"] = f"gpu{slowest[samples.index(min(samples))]}"
     return Reading(tuple(samples), tuple(runs), conditions)
+
+
+def _diagnosis(test: str, index: int, run: CommandResult, diagnosis: Diagnosis, about: Mapping[str, Any]) -> Reading:
+    """Raises ParseError unless the test ran on this GPU, and Mismatch if the tool's exit status has another reason."""
+    tests = shlex.split(run.command)[3]
+    if test not in tests.split(","):
+        raise Mismatch(DCGM, f"{test} was not asked for: {tests}")
+    if diagnosis.before:
+        raise ParseError(DCGM, f"it also printed: {diagnosis.before}")
+    own = [result for result in diagnosis.results if result.named == test and str(index) in _ids(result.gpus)]
+    bad = [result for result in own if result.bad]
+    open_ = [result for result in own if not result.bad and (result.status != "Pass" or result.warned)]
+    if not bad and (open_ or not own):
+        cause = next(
+            (result for result in [*open_, *diagnosis.results] if result.status != "Pass" or result.warned), None
+        )
+        why = f"{cause.test}: {cause.status} {cause.says}".rstrip() if cause else "it printed no such result"
+        raise ParseError(DCGM, f"no result of {test} on GPU {index}: {why}")
+    if not bad and run.rc and all(result.status == "Pass" for result in diagnosis.results):
+        raise Mismatch(DCGM, f"every test passes, but it ended otherwise: {run.why}")
+    conditions = {**about, "command": run.command, "tests": tests}
+    if bad:
+        conditions["complaint"] = "; ".join(f"{result.status}: {result.says}" for result in bad)
+    return Reading((float(len(bad)),), (run,), conditions)
+
+
+def _ids(gpus: str) -> set[str]:
+    return {gpu.strip() for gpu in gpus.split(",")}
 
 
 def cells_of(test: str, matrix: Matrix, index: int, count: int, *, peers: bool) -> dict[int, float]:

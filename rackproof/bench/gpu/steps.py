@@ -1,4 +1,4 @@
-"""GPUs, each by itself: copies (nvbandwidth), memory and matrix products (the kit's program on PyTorch).
+"""GPUs, each by itself: copies (nvbandwidth), memory and matrix products (the kit's program on PyTorch), DCGM's tests.
 
 All nodes are measured at once. nvbandwidth loads one GPU or pair after the other, the kit's program all GPUs of a node
 at once, because power and cooling are shared.
@@ -12,6 +12,7 @@ from importlib.resources import files
 
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.reader import (
+    DIAGNOSED,
     MEMORY,
     NAME,
     PAYLOAD,
@@ -26,6 +27,7 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmea
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.gpu_links import LOADS
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -76,6 +78,13 @@ def plan(architecture: Architecture, profile: GpuProfile, rack: Rack, group: str
             _step(f"gpu/{PRODUCT}/{precision}", f"matrix products of GPUs, {precision}", nodes, count,
                   [(PRODUCTS, labels), (WRONG, {"op": PRODUCT} | labels)],
                   timed + SHAPE_S * len(profile.sides) ** 3, commands)
+        )  # fmt: skip
+    if profile.diagnoses:
+        steps.append(
+            _step("gpu/diagnosis", "DCGM's tests of GPUs", nodes, count,
+                  [(DIAGNOSED, {"test": test}) for test in profile.diagnoses],
+                  START_S + sum(profile.diagnoses.values()),
+                  lambda node, uuids: [f"dcgmi diag -r {','.join(profile.diagnoses)} -j"])
         )  # fmt: skip
     return steps
 
@@ -129,7 +138,7 @@ def _step(
         answers = {name: [answer] for name, answer in lists.items()}
         uuids = {name: _uuids(answer) for name, answer in lists.items()}
         ready = [name for name in uuids if uuids[name]]
-        loads = not id_.startswith("gpu/copies")
+        loads = id_.startswith(LOADS)
         limit = 2 * seconds + MARGIN_S
 
         def run(name: str) -> None:
@@ -157,7 +166,8 @@ def _step(
                     yield unmeasured(place, f"{name}: {error}", outputs_of(answers[name]))
 
     expects = tuple(place for several in places.values() for place in several)
-    return Step(id_, f"{title}, {len(nodes)} nodes at once", seconds, expects, execute)
+    shown = tuple(dict.fromkeys(commands(nodes[0], ["UUID"])))
+    return Step(id_, f"{title}, {len(nodes)} nodes at once", seconds, expects, execute, commands=shown)
 
 
 def payload() -> bytes:

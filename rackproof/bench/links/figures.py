@@ -21,6 +21,8 @@ ATTEMPTS: Final = 3
 RDMA_BANDWIDTH, RDMA_LATENCY, RDMA_RETRIES = (
     "link.rdma_write_bandwidth", "link.rdma_write_latency", "link.rdma_retries",
 )  # fmt: skip
+RDMA_BOTH, RDMA_READ_LATENCY = "link.rdma_write_bandwidth_both", "link.rdma_read_latency"
+BOTH_WAYS: Final = "-b"
 GPU_BANDWIDTH: Final = "link.rdma_write_bandwidth_gpu"
 GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
@@ -32,7 +34,9 @@ PROGRAMS: Final = {
     RDMA_BANDWIDTH: "ib_write_bw",
     GPU_BANDWIDTH: "ib_write_bw",
     RDMA_RETRIES: "ib_write_bw",
+    RDMA_BOTH: "ib_write_bw",
     RDMA_LATENCY: "ib_write_lat",
+    RDMA_READ_LATENCY: "ib_read_lat",
     TCP_BANDWIDTH: "iperf3",
     TCP_RETRANSMITTED: "iperf3",
     TO_STORAGE: "iperf3",
@@ -54,6 +58,8 @@ class Figure:
     packets: int
     """Sent and received by both, at least."""
     rdma: bool
+    both: bool = False
+    """Whether the server sends and the client receives as many bytes."""
     companions: Mapping[str, float] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,25 +84,28 @@ def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
 def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     report = perftest.parse_bandwidth(text)
     row = _only(words[0], report.rows)
-    conditions = _conditions(words, report.conditions, fabric, "RDMA_Write BW")
+    both = BOTH_WAYS in words
+    conditions = _conditions(words, report.conditions, fabric, f"RDMA_Write {'Bidirectional ' if both else ''}BW")
     _compare(words[0], ("message size in B", _number(words, "-s"), row.bytes))
-    _duration(words, row)
+    _duration(words, row, directions=2 if both else 1)
     moved = row.iterations * row.bytes
     memory = perftest.parse_gpu_memory(text)
     wanted = "host" if USE_GPU not in words else "DMA-BUF" if USE_DMABUF in words else "peer memory"
     _compare(words[0], ("memory", wanted, memory.path if memory else "host"))
-    metric = GPU_BANDWIDTH if memory else RDMA_BANDWIDTH
+    metric = GPU_BANDWIDTH if memory else RDMA_BOTH if both else RDMA_BANDWIDTH
     if memory:
         conditions |= {"memory": memory.path, "gpu": memory.gpu}
-    return Figure({metric: row.average_bits_per_s / 1e9}, moved, 0, True, {}, conditions)
+    return Figure({metric: row.average_bits_per_s / 1e9 / (2 if both else 1)}, moved, 0, True, both, {}, conditions)
 
 
-def _duration(words: Sequence[str], row: BandwidthRow) -> None:
+def _duration(words: Sequence[str], row: BandwidthRow, directions: int) -> None:
     """Raises Unreliable if iterations and rate contradict the requested duration.
 
-    perftest excludes up to a quarter at each end; a late alarm on a busy node extends the run.
+    Iterations are of one direction, the rate is of both. perftest excludes up to a quarter at each end; a late alarm on
+    a busy node extends the run.
     """
-    seconds, moved, digit = _number(words, "-D"), row.iterations * row.bytes, 0.005 * row.unit.bytes_per_s
+    seconds, digit = _number(words, "-D"), 0.005 * row.unit.bytes_per_s
+    moved = directions * row.iterations * row.bytes
     rate = row.average * row.unit.bytes_per_s
     least, most = moved / (rate + digit), moved / max(rate - digit, 1e-9)
     if least > 2 * seconds + 2 or most < 0.45 * seconds:
@@ -110,12 +119,13 @@ def _duration(words: Sequence[str], row: BandwidthRow) -> None:
 def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     report = perftest.parse_latency(text)
     row = _only(words[0], report.rows)
-    conditions = _conditions(words, report.conditions, fabric, "RDMA_Write Latency")
+    verb, metric = ("Read", RDMA_READ_LATENCY) if words[0] == "ib_read_lat" else ("Write", RDMA_LATENCY)
+    conditions = _conditions(words, report.conditions, fabric, f"RDMA_{verb} Latency")
     _compare(words[0], ("iterations", _number(words, "-n"), row.iterations))
     if row.typical_us is None:
         raise ParseError(words[0], "the row has no typical latency")
     payload = row.iterations * row.bytes
-    return Figure({RDMA_LATENCY: row.typical_us}, payload, row.iterations, True, {}, conditions)
+    return Figure({metric: row.typical_us}, payload, row.iterations, True, conditions=conditions)
 
 
 def _conditions(
@@ -163,12 +173,13 @@ def _tcp(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
         companions["retransmits"] = float(result.retransmits)
         if result.mss_bytes and result.sent_bytes:
             values[TCP_RETRANSMITTED] = 100 * result.retransmits * result.mss_bytes / result.sent_bytes
-    return Figure(values, result.received_bytes, 0, False, companions)
+    return Figure(values, result.received_bytes, 0, False, companions=companions)
 
 
 _READERS: Final[dict[str, Callable[[Sequence[str], str, Fabric], Figure]]] = {
     "ib_write_bw": _bandwidth,
     "ib_write_lat": _latency,
+    "ib_read_lat": _latency,
     "iperf3": _tcp,
 }
 

@@ -18,7 +18,7 @@ from rackproof.bench.links.steps import RDMA_PORT, START_S, End, Tool, end_of, m
 from rackproof.bench.step import BenchContext, Step, expected, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, LinkProfile
-from rackproof.core.architecture.coverage import asks_for_gpu_memory
+from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import rounds
 from rackproof.core.rack import Rack
@@ -33,7 +33,7 @@ _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """Steps where a criterion asks for GPU memory: every node sends once on each rail; the nodes of a round at once."""
     fabric = architecture.fabric
-    if fabric is None or not asks_for_gpu_memory(architecture):
+    if fabric is None or not asks_for(architecture, GPU_BANDWIDTH):
         return []
     names = [node.name for node in rack.group(group)]
     sends = _sends(names)

@@ -12,6 +12,7 @@ from rackproof.bench.links.figures import (
     GPU_BANDWIDTH,
     PROGRAMS,
     RDMA_BANDWIDTH,
+    RDMA_BOTH,
     RDMA_RETRIES,
     TO_STORAGE,
     Figure,
@@ -171,13 +172,16 @@ def _proven(
     ports = [f"{name} of {member}" for member in nodes]
     prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
     prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
+    if figure.both:
+        prove(program, ports[0], "sent", figure.payload_bytes, at_server.sent_bytes)
+        prove(program, ports[1], "received", figure.payload_bytes, at_client.received_bytes)
     for port, traffic in zip(ports, moved, strict=True):
         prove(program, port, "sent", figure.packets, traffic.sent_packets, "packets")
         prove(program, port, "received", figure.packets, traffic.received_packets, "packets")
     priority = protected_priority(fabric)
     # A latency test moves less than the port's background.
     in_priority = {}
-    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, GPU_BANDWIDTH)):
+    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, RDMA_BOTH, GPU_BANDWIDTH)):
         needed = figure.payload_bytes
         in_priority["priority_bytes"] = float(
             min(

@@ -11,8 +11,11 @@ from ipaddress import ip_interface
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.figures import (
     ATTEMPTS,
+    BOTH_WAYS,
     RDMA_BANDWIDTH,
+    RDMA_BOTH,
     RDMA_LATENCY,
+    RDMA_READ_LATENCY,
     RDMA_RETRIES,
     TCP_BANDWIDTH,
     TCP_RETRANSMITTED,
@@ -25,6 +28,7 @@ from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
+from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import each_once, rounds
 from rackproof.core.rack import Node, Rack
@@ -87,7 +91,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     for rail in range(fabric.rails):
         steps += _loss_step(fabric, rail, rack, set(names) if profile.groups else set(), chosen)
         for number, pairs in enumerate(schedule, 1):
-            for tool in _tools(fabric, profile, rail):
+            for tool in _tools(architecture, fabric, profile, rail):
                 step = _step(fabric, tool, rail, number, pairs, profile.runs)
                 steps.append(replace(step, commands=_commands(fabric, tool, rail, [rack.node(n) for n in pairs[0]])))
     return steps
@@ -99,18 +103,30 @@ def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tu
     return (tool.server(server), tool.client(server, client)) if server and client else ()
 
 
-def _tools(fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
+def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
+    """Of every rail, then those whose metric an entry asks for."""
     device = f"{fabric.rdma_prefix}{rail}"
     rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{traffic_class(fabric)}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
-    latency = f"ib_write_lat {rdma} -n {profile.latency_iterations}"
     tcp = f"-p {TCP_PORT} -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
+
+    def perftest(name: str, metrics: tuple[str, ...], command: str, seconds: float) -> Tool:
+        def client(peer: End, own: End) -> str:
+            return f"{command} {shlex.quote(peer.address)}"
+
+        return Tool(name, metrics, RDMA_PORT, lambda own: _bound(command, own), client, seconds)
+
+    def latency(program: str) -> str:
+        return f"{program} {rdma} -n {profile.latency_iterations}"
+
+    on_demand = [
+        perftest("rdma-both-ways", (RDMA_BOTH,), f"{bandwidth} {BOTH_WAYS}", profile.rdma_duration_s),
+        perftest("rdma-read-latency", (RDMA_READ_LATENCY,), latency("ib_read_lat"), 3.0),
+    ]
     return [
-        Tool("rdma-bandwidth", (RDMA_BANDWIDTH, RDMA_RETRIES), RDMA_PORT,
-             lambda own: _bound(bandwidth, own), lambda peer, own: f"{bandwidth} {shlex.quote(peer.address)}",
-             profile.rdma_duration_s),
-        Tool("rdma-latency", (RDMA_LATENCY,), RDMA_PORT,
-             lambda own: _bound(latency, own), lambda peer, own: f"{latency} {shlex.quote(peer.address)}", 3.0),
+        perftest("rdma-bandwidth", (RDMA_BANDWIDTH, RDMA_RETRIES), bandwidth, profile.rdma_duration_s),
+        perftest("rdma-latency", (RDMA_LATENCY,), latency("ib_write_lat"), 3.0),
+        *(tool for tool in on_demand if asks_for(architecture, tool.metrics[0])),
         Tool("tcp-bandwidth", (TCP_BANDWIDTH, TCP_RETRANSMITTED), TCP_PORT,
              lambda own: iperf3_server(own, TCP_PORT),
              lambda peer, own: f"iperf3 -c {shlex.quote(peer.address)} {own.bound} {tcp}",

@@ -40,8 +40,8 @@ _LINKS: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "links" and metric.labels == ("rail",)
 )
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
-"""Measured only where an entry asks for it."""
-_HOST_LINKS: Final = tuple(name for name in _LINKS if name != GPU_MEMORY)
+ON_DEMAND: Final = (GPU_MEMORY, "link.rdma_write_bandwidth_both", "link.rdma_read_latency")
+"""Measured only where an entry asks for them."""
 _RAIL: Final = "collective.rail_busbw"
 _COLLECTIVES: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "collectives" and metric.name != _RAIL
@@ -62,7 +62,7 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
     rails = tuple(map(str, range(architecture.rails)))
     for profile in architecture.profiles.values():
         if links := profile.links:
-            for metric in _LINKS if asks_for_gpu_memory(architecture) else _HOST_LINKS:
+            for metric in (name for name in _LINKS if name not in ON_DEMAND or asks_for(architecture, name)):
                 yield metric, "rail", rails
             yield _TO_STORAGE, "storage", links.to_storage
         if collectives := profile.collectives:
@@ -73,6 +73,7 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
                 yield _RAIL, "rail", rails
         if profile.gpu:
             yield "gpu.matmul_rate", "precision", profile.gpu.precisions
+            yield "gpu.diagnosed_faults", "test", profile.gpu.diagnoses
         if storage := profile.storage:
             names = storage.storages or tuple(architecture.storage)
             for metric in _of_storage(storage):
@@ -92,9 +93,9 @@ def _of_storage(profile: StorageProfile) -> Iterator[str]:
             yield from metrics
 
 
-def asks_for_gpu_memory(architecture: Architecture) -> bool:
-    """Whether an entry is about RDMA from GPU memory."""
-    return any(asks.metric == GPU_MEMORY for _, asks in entries_of(architecture))
+def asks_for(architecture: Architecture, metric: str) -> bool:
+    """Whether an entry is about the metric."""
+    return any(asks.metric == metric for _, asks in entries_of(architecture))
 
 
 def unjudged(architecture: Architecture) -> tuple[str, ...]:

@@ -239,6 +239,12 @@ class ContainerProfile(Model):
         return job
 
 
+DiagnosticTest = Literal[
+    "diagnostic", "memory", "memory_bandwidth", "memtest", "pcie", "pulse_test", "targeted_power", "targeted_stress"
+]
+"""Tests that load every GPU. Deployment tests are those of ``gpu.dcgm_level``."""
+
+
 class GpuProfile(Model):
     """Copies, memory and matrix products of every GPU."""
 
@@ -257,6 +263,10 @@ class GpuProfile(Model):
         default=(2048, 4096, 6144, 8192, 13312, 16384), min_length=1
     )
     """Of the matrices: every combination of rows, columns and inner side is tried."""
+    diagnoses: dict[DiagnosticTest, Annotated[int, Field(ge=1)]] = Field(
+        default_factory=dict, exclude_if=lambda value: not value
+    )
+    """Tests of ``dcgmi diag -r``, in one run, with the seconds that each takes."""
     members: Name = "gpu"
     """The group whose GPUs are measured, as in criteria."""
 

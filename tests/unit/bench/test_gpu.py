@@ -24,7 +24,10 @@ from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
 from tests.unit.judging import GPU, NODES, bar, criterion, document
 
-PROFILE = {"copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512]}
+PROFILE = {
+    "copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512],
+    "diagnoses": {"memory_bandwidth": 60, "targeted_stress": 140},
+}  # fmt: skip
 STAND_IN = Path(__file__).parents[2] / "data/stand_in_torch"
 REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
 BARS = {
@@ -34,6 +37,7 @@ BARS = {
     "gpu.memory_bandwidth": ("ge", 3000, "GB/s", {}),
     "gpu.matmul_rate": ("ge", 739, "TFLOPS", {"precision": "bf16"}),
     "gpu.wrong_values": ("eq", 0, "1", {"op": ["product", "triad"]}),
+    "gpu.diagnosed_faults": ("eq", 0, "1", {"test": ["memory_bandwidth", "targeted_stress"]}),
 }
 
 
@@ -146,6 +150,48 @@ def test_one_wrong_element_fails_and_its_rate_does_not_count(gpus: Gpus) -> None
     assert gpus.verdicts("gpu.matmul_rate")["gpu-01/gpu1"][0] == "PASS"
 
 
+def diagnosed(test: str, gpu: int, **changed: Any) -> Callable[[dict[str, Any]], object]:
+    """Change of one GPU's result of one of DCGM's tests."""
+
+    def change(document: dict[str, Any]) -> None:
+        for category in document["DCGM Diagnostic"]["test_categories"]:
+            for one in category["tests"]:
+                if one["name"] == test:
+                    one["results"][gpu].update(changed)
+
+    return change
+
+
+@pytest.mark.parametrize("status", ["Fail", "Warn"])
+def test_a_gpu_that_fails_a_test_of_dcgm_fails_by_name(gpus: Gpus, status: str) -> None:
+    words = "GPU 1 Memory bandwidth of 1.9 TB/s is below"
+    gpus.nodes["gpu-02"].edit["diagnosis"] = diagnosed(
+        "memory_bandwidth", 1, status=status, warnings=[{"error_id": 12, "warning": words}]
+    )
+    gpus.nodes["gpu-02"].ends["diagnosis"] = 226
+    gpus.certify(1)
+    verdicts = gpus.verdicts("gpu.diagnosed_faults[memory_bandwidth]")
+    assert {gpu: status for gpu, (status, _) in verdicts.items() if status != "PASS"} == {"gpu-02/gpu1": "FAIL"}
+    (body,) = [r.body for r in gpus.world.records if r.kind is Kind.MEASUREMENT and "complaint" in r.body["conditions"]]
+    assert body["conditions"]["complaint"] == f"{status}: {words}"
+
+
+def without_gpu_0(document: dict[str, Any]) -> None:
+    for category in document["DCGM Diagnostic"]["test_categories"]:
+        for test in category["tests"]:
+            test["results"] = [result for result in test["results"] if result["entity_id"]]
+
+
+def on_processors(document: dict[str, Any]) -> None:
+    for category in document["DCGM Diagnostic"]["test_categories"]:
+        for test in category["tests"]:
+            for result in test["results"]:
+                result["entity_group"] = "GPU" if result["entity_id"] else "CPU"
+
+
+DIAGNOSED = "gpu.diagnosed_faults[memory_bandwidth]"
+
+
 def first(begin: str, **changed: Any) -> Callable[[dict[str, Any]], object]:
     """Change of one test of nvbandwidth."""
     return lambda document: [
@@ -187,6 +233,19 @@ def of_other_gpus(document: dict[str, Any]) -> None:
         ("gpu.matmul_rate", "program", {"edit": lambda document: document["gpus"][0].update(name="NVIDIA L4")},
          "actual NVIDIA L4"),
         ("gpu.memory_bandwidth", "program", {"edit": lambda document: document.update(what="product")}, "tried"),
+        (DIAGNOSED, "diagnosis", {"edit": diagnosed("memory_bandwidth", 0, status="Skip")}, "memory_bandwidth: Skip"),
+        (DIAGNOSED, "diagnosis", {"edit": diagnosed("memory_bandwidth", 0, status="Not Run")}, "_bandwidth: Skip"),
+        (DIAGNOSED, "diagnosis", {"edit": diagnosed("memory_bandwidth", 0, status="Passed")}, ": Passed"),
+        (DIAGNOSED, "diagnosis", {"edit": diagnosed("memory_bandwidth", 0, status=None)}, "unreadable"),
+        (DIAGNOSED, "diagnosis", {"edit": diagnosed("memory_bandwidth", 0, warnings=["not enough memory"])},
+         "Pass not enough memory"),
+        (DIAGNOSED, "diagnosis", {"edit": without_gpu_0}, "it printed no such result"),
+        (DIAGNOSED, "diagnosis", {"edit": on_processors}, "it printed no such result"),
+        (DIAGNOSED, "diagnosis", {"text": "{}\n{}\n"}, "more than one JSON document"),
+        (DIAGNOSED, "diagnosis", {"text": "Error: unable to establish a connection\n"}, "no JSON document"),
+        (DIAGNOSED, "diagnosis", {"text": "CUDA error 719\n{}\n"}, "it also printed: CUDA error 719"),
+        (DIAGNOSED, "diagnosis", {"ends": None}, "did not end within"),
+        (DIAGNOSED, "diagnosis", {"ends": 139}, "every test passes, but it ended otherwise"),
     ],
 )  # fmt: skip
 @pytest.mark.few(5)

@@ -18,6 +18,7 @@ from tests.unit.configure.stub import StubHost, run
 
 PACKAGE_OF: Final = {
     "fio": "fio",
+    "ib_read_lat": "perftest",
     "ib_write_bw": "perftest",
     "ib_write_lat": "perftest",
     "ibstat": "infiniband-diags",

@@ -44,7 +44,14 @@ def bar(op: str, value: float, unit: str, **fields: Any) -> dict[str, Any]:
     return {"scope": "pair", "pass": {"op": op, "value": value, "unit": unit}} | fields
 
 
-def text(rails: int, engine: str) -> str:
+ON_DEMAND = [
+    criterion(id="both", metric="link.rdma_write_bandwidth_both", **bar("ge", 0.01, "Gb/s"), where={"rail": [0]}),
+    criterion(id="read-latency", metric="link.rdma_read_latency", **bar("le", 100, "us"), where={"rail": [0]}),
+]
+"""Of metrics that are measured where a criterion asks."""
+
+
+def text(rails: int, engine: str, *further: dict[str, Any]) -> str:
     rail = {"where": {"rail": list(range(rails))}}
     ops = {"op": COLLECTIVES["ops"], "bytes": SIZES}
     criteria = [
@@ -64,6 +71,7 @@ def text(rails: int, engine: str) -> str:
     ]  # fmt: skip
     made = document(
         *criteria,
+        *further,
         fabric={"kind": "soft-roce", "mtu": 9000, "rails": rails, "rdma_prefix": "rxe"},
         profiles={"full": {"links": LINKS, "collectives": COLLECTIVES | {"engine": engine}}},
     )
@@ -130,6 +138,44 @@ def test_a_healthy_fabric_is_certified(make: Make, engine: str) -> None:
     status, output, _ = fabric.certify()
     assert status == 0, output
     assert fabric.world.certificate()["outcome"] == "CERTIFIED"
+
+
+def test_both_ways_and_reads_are_measured_where_a_criterion_asks(make: Make) -> None:
+    fabric = make()
+    (fabric.world.folder / "architectures/small.yaml").write_text(text(1, "mpi", *ON_DEMAND))
+    status, output, _ = fabric.certify()
+    assert status == 0, output
+    by_metric = {r.body["metric"]: r.body for r in fabric.world.records if r.kind is Kind.MEASUREMENT}
+    both, one = by_metric["link.rdma_write_bandwidth_both"], by_metric["link.rdma_write_bandwidth"]
+    assert both["samples"] == [sample / 2 for sample in one["samples"]]
+    assert by_metric["link.rdma_read_latency"]["conditions"]["command"].startswith("ib_read_lat ")
+    assert len(fabric.commands("ib_write_bw ")) == 2 * len(fabric.commands("ib_read_lat ")) > 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "program", "change", "words"),
+    [
+        ("link.rdma_write_bandwidth_both", "ib_write_bw", "one way", "sent"),
+        ("link.rdma_write_bandwidth_both", "ib_write_bw", ("Bidirectional ", ""), "expected test RDMA_Write Bi"),
+        ("link.rdma_read_latency", "ib_read_lat", ("RDMA_Read", "RDMA_Write"), "expected test RDMA_Read Latency"),
+        ("link.rdma_read_latency", "ib_read_lat", ("200           ", "100           "), "expected iterations 200"),
+    ],
+)
+@pytest.mark.few(2)
+def test_what_goes_one_way_is_no_figure_of_both(
+    make: Make, metric: str, program: str, change: str | tuple[str, str], words: str
+) -> None:
+    fabric = make()
+    (fabric.world.folder / "architectures/small.yaml").write_text(text(1, "mpi", *ON_DEMAND))
+    if isinstance(change, tuple):
+        before, after = change
+        fabric.nodes.edit = lambda name, printed: printed.replace(before, after) if name == program else printed
+    else:
+        fabric.nodes.one_way = True
+    status, output, _ = fabric.certify()
+    assert status == 2, output
+    assert all(words in reason for reason in fabric.reasons(metric)), fabric.reasons(metric)
+    assert fabric.reasons(metric)
 
 
 def test_the_traffic_of_a_rail_that_takes_another_one_is_no_number(make: Make) -> None:

@@ -131,11 +131,12 @@ def test_dcgm_3_and_4() -> None:
     results = parse_dcgm_diag(tool_output("dcgm-3-one-failed.json")).results
     assert [result.status for result in results] == ["Pass", "Pass", "Fail", "Skip"]
     assert results[2] == DiagResult(
-        "Page Retirement/Row Remap", "Fail", "1", "GPU 1 had uncorrectable memory errors and row remapping failed."
-    )
+        "Page Retirement/Row Remap", "Fail", "1", "GPU 1 had uncorrectable memory errors and row remapping failed.",
+        warned=True,
+    )  # fmt: skip
     assert parse_dcgm_diag(tool_output("dcgm-4.json")).results == (
         DiagResult("software", "Pass", "0", ""),
-        DiagResult("software", "Fail", "1", "Persistence mode for GPU 1 is disabled."),
+        DiagResult("software", "Fail", "1", "Persistence mode for GPU 1 is disabled.", warned=True),
     )
 
 
