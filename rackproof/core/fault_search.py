@@ -67,12 +67,10 @@ class _Search:
         with suppress(_TooManyJobs):
             self._search()
         self._suspect_units()
+        self._drop_parts()
         ends = Counter(name for fault in self.faults if fault.kind is FaultKind.LINK for name in fault.nodes)
-        sick = {fault.nodes[0] for fault in self.faults if fault.kind is FaultKind.NODE}
-        several = [name for name, links in ends.items() if links > 1 and name not in sick]
-        self.faults += [Fault(FaultKind.NODE, (name,), None, True) for name in several]
-        sick.update(several)
-        self.faults = [f for f in self.faults if f.kind in (FaultKind.NODE, FaultKind.LEAF) or sick.isdisjoint(f.nodes)]
+        self.faults += [Fault(FaultKind.NODE, (name,), None, True) for name, links in ends.items() if links > 1]
+        self._drop_parts()
         unlocated = [frozenset(job.nodes) for job in self._unexplained(True)] + self.unlocated
         doubtful = frozenset(name for nodes in unlocated for name in nodes)
         named = {name for fault in self.faults for name in fault.nodes}
@@ -80,6 +78,11 @@ class _Search:
         return Result(
             tuple(self.faults), cleared, tuple(dict.fromkeys(unlocated)), tuple(self.rounds), tuple(self.history)
         )
+
+    def _drop_parts(self) -> None:
+        """Leave out rails and links of named nodes: a sick node explains them, and does not accuse their other end."""
+        sick = {fault.nodes[0] for fault in self.faults if fault.kind is FaultKind.NODE}
+        self.faults = [f for f in self.faults if f.kind in (FaultKind.NODE, FaultKind.LEAF) or sick.isdisjoint(f.nodes)]
 
     def _together(self, names: frozenset[str]) -> frozenset[str]:
         """Those of the nodes that pass one job together, so that each pair of them does."""
@@ -446,7 +449,9 @@ class _Search:
             if len(candidates) < 2:
                 if candidates and self._fails_with_all(next(iter(candidates)), others, rails):
                     return
-                candidates = frozenset(others) & self._unexplained(True)[-1].nodes
+                if not (failed := self._unexplained(True)):  # what it named meanwhile explains them
+                    return
+                candidates = frozenset(others) & failed[-1].nodes
             shuffled = self._shuffled(sorted(candidates))
             rest = self._shuffled([name for name in others if name not in candidates])
             halves = [frozenset(shuffled[side::2]) for side in (0, 1)]

@@ -31,7 +31,7 @@ def brief_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
         return v.id if v.kind == "criterion" and v.status is Status.PASS else None
 
     far = _beyond(verdicts, kind, lambda v: 0.0 if v.distance_pct is None else v.distance_pct)
-    return [amended(v, message="", samples=(), raw=()) if i in far else v for i, v in enumerate(verdicts)]
+    return [amended(v, message="", samples=(), cv_pct=None, raw=()) if i in far else v for i, v in enumerate(verdicts)]
 
 
 def brief_measurements(measurements: Sequence[MeasurementSummary]) -> list[MeasurementSummary]:

@@ -68,7 +68,8 @@ def _folded(table: str, entries: Iterable[Entry]) -> list[Entry]:
 
     def shared(entry: Entry) -> str:
         own = _own(table, entry)
-        return json.dumps([value for key, value in entry.items() if key not in own])
+        brief = not entry.get("message", "")  # its empty fields are shared, too
+        return json.dumps([brief, *(value for key, value in entry.items() if key not in own)])
 
     groups: dict[object, list[Entry]] = {}
     for number, (same, neighbours) in enumerate(groupby(entries, shared)):

@@ -60,7 +60,7 @@ class CriterionGroup:
 def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
     groups = []
     for identifier, members in grouped((name_of(v.id), v) for v in verdicts if v.kind == "criterion").items():
-        members.sort(key=lambda v: (-v.status.rank, v.subject, v.labels.get("op", ""), natural(v.labels)))
+        members.sort(key=_order)
         shown, omitted = limited(_folded_items(_criterion_row(v) for v in members), lambda row: row.status)
         first = members[0]
         groups.append(
@@ -80,6 +80,11 @@ def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
             )
         )
     return tuple(groups)
+
+
+def _order(v: Verdict) -> tuple[object, ...]:
+    """The worst first; of passing verdicts those with details, which are the closest to the bar."""
+    return -v.status.rank, not v.message, v.subject, v.labels.get("op", ""), natural(v.labels)
 
 
 def _criterion_row(v: Verdict) -> CriterionRow:

@@ -147,7 +147,7 @@ class FabricNodes:
         elif program == "ib_write_bw":
             text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             if "-b" in words:
-                text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test")
+                text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("16.25", "32.50")
                 if not self.one_way:
                     self.pass_(peer, node, port, 1300 * 65536, 1300)
             self.pass_(node, peer, port, 1300 * 65536, 1300)

@@ -39,6 +39,8 @@ class Requested:
     """Interface that data is bound to; None for an engine that chooses its ports."""
     engine: str
     environment: Mapping[str, str]
+    backend: str | None = None
+    """Of the engine torch."""
 
     @property
     def rail(self) -> int | None:
@@ -112,7 +114,7 @@ def requested_by(command: str) -> Requested:
     steps = tuple(sizes(low, high, factor))
     return Requested(
         per_node * max(1, len(hosts)), tuple(hosts), per_node, op, steps, iterations, warmup, interface, engine,
-        environment,
+        environment, after[6] if engine == "torch" and len(after) > 6 else None,
     )  # fmt: skip
 
 

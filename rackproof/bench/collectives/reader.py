@@ -259,6 +259,7 @@ def _proven(
     _compare(
         (
             ("engine", (engine, engine), (requested.engine, reported.engine)),
+            ("backend", requested.backend, reported.backend),
             ("operation", requested.op, reported.op),
             ("ranks", requested.ranks, len(reported.rank_hosts)),
             ("ranks by host", _by_host(names, requested), _counted(reported.rank_hosts, names)),

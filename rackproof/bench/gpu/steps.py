@@ -84,7 +84,7 @@ def plan(architecture: Architecture, profile: GpuProfile, rack: Rack, group: str
             _step("gpu/diagnosis", "DCGM's tests of GPUs", nodes, count,
                   [(DIAGNOSED, {"test": test}) for test in profile.diagnoses],
                   START_S + sum(profile.diagnoses.values()),
-                  lambda node, uuids: [f"dcgmi diag -r {','.join(profile.diagnoses)} -j"])
+                  lambda node, uuids: [diagnosis_command(profile)])
         )  # fmt: skip
     return steps
 
@@ -93,6 +93,11 @@ def copy_command(profile: GpuProfile, metrics: Sequence[str]) -> str:
     """One run of nvbandwidth. The time at its end tells the outputs of two runs with equal figures apart."""
     tests = " ".join(TESTS[metric] for metric in metrics)
     return f"env CUDA_DEVICE_ORDER=PCI_BUS_ID nvbandwidth -j -i {profile.copy_samples} -t {tests} && date +%s.%N"
+
+
+def diagnosis_command(profile: GpuProfile) -> str:
+    """One run of DCGM's tests, with its exit status. The time tells the outputs of two healthy nodes apart."""
+    return f"dcgmi diag -r {','.join(profile.diagnoses)} -j; status=$?; date +%s.%N; (exit $status)"
 
 
 def program_command(

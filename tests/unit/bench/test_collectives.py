@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,6 +238,46 @@ def test_torch_runs_under_every_launcher(tmp_path: Path, monkeypatch: pytest.Mon
         assert len(measurement.samples) == 2
         assert measurement.conditions["backend"] == "gloo"
         assert launcher_of(measurement.conditions["command"]) == launcher
+
+
+def of_torch(**fields: Any) -> Callable[[str, str], str]:
+    return lambda program, text: json.dumps(json.loads(text) | fields) + "\n" if text else text
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (lambda program, text: text * 2, "more than one JSON document"),
+        (lambda program, text: text[: len(text) // 2], "cut off"),
+        (of_torch(op="broadcast"), "actual broadcast"),
+        (of_torch(hosts=["gpu-01", "gpu-01"]), "actual 2 on gpu-01"),
+        (of_torch(hosts=["gpu-01"]), "hosts of 1"),
+        (of_torch(backend="nccl"), "expected backend gloo, actual nccl"),
+        (of_torch(results=[]), "results"),
+    ],
+)
+def test_output_of_torch_about_something_else_is_no_number(
+    tmp_path: Path, edit: Callable[[str, str], str], reason: str
+) -> None:
+    made = measured(tmp_path, TORCH, FabricNodes(edit=edit), "torch")
+    assert all(not m.samples and reason in (m.reason or "") for m in made.values()), made.popitem()[1].reason
+
+
+def test_wrong_values_of_torch_are_counted(tmp_path: Path) -> None:
+    def edit(program: str, text: str) -> str:
+        document = json.loads(text)
+        for row in document["results"]:
+            row["wrong"] = 777
+        return json.dumps(document) + "\n"
+
+    made = measured(tmp_path, TORCH, FabricNodes(edit=edit), "torch")
+    assert {m.samples for name, m in made.items() if name.startswith("wrong_values")} == {(777.0, 777.0)}
+
+
+@pytest.mark.parametrize("status", [1, 124, 139])
+def test_a_good_output_of_torch_that_failed_or_hung_is_no_number(tmp_path: Path, status: int) -> None:
+    made = measured(tmp_path, TORCH, FabricNodes(status={"mpirun": status}), "torch")
+    assert all(not m.samples and f"exit status {status}" in (m.reason or "") for m in made.values())
 
 
 def test_torch_over_ssh_needs_all_nodes_to_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
