@@ -7,7 +7,7 @@ and with the worst of what did; ``evidence.jsonl`` has them all, by the verdict'
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
@@ -45,7 +45,7 @@ def brief_measurements(measurements: Sequence[MeasurementSummary]) -> list[Measu
         return (m.median or 0.0) * (1 if higher else -1)
 
     far = _beyond(measurements, kind, goodness)
-    less = {"samples": (), "conditions": {}, "raw": ()}
+    less: dict[str, Any] = {"samples": (), "conditions": {}, "raw": ()}
     return [m.model_copy(update=less) if i in far else m for i, m in enumerate(measurements)]
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.core.fault_search import MOST_JOBS, locate
-from rackproof.core.group_testing import FaultKind, Places, chunks
+from rackproof.core.fault_search import MOST_JOBS, REPEATS, _Search, locate
+from rackproof.core.group_testing import Fault, FaultKind, Places, chunks
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from schedule import KINDS, Outcome, Sick, SimulatedRack, fault_of, places_of, table
@@ -47,6 +47,34 @@ def test_one_fault_is_named_with_at_most_35_jobs(kind: str, seed: int) -> None:
     assert not outcome.blamed()
     assert not outcome.result.unlocated
     assert not outcome.falsely_cleared()
+
+
+def of_four(*faults: Fault) -> _Search:
+    """A search of four nodes all of whose jobs pass, after it has named these faults."""
+    search = _Search(Places(("a", "b", "c", "d")), lambda jobs: [True] * len(jobs), 0)
+    search.faults += faults
+    return search
+
+
+def test_a_link_of_a_sick_node_does_not_accuse_its_other_end() -> None:
+    sick, link = Fault(FaultKind.NODE, ("d",), None, True), Fault(FaultKind.LINK, ("a", "b"))
+    assert of_four(sick, link, Fault(FaultKind.LINK, ("a", "d"))).result().faults == (sick, link)
+    both = of_four(link, Fault(FaultKind.LINK, ("a", "c"))).result().faults
+    assert both == (Fault(FaultKind.NODE, ("a",), None, True),), "two links of a node that nothing else explains"
+
+
+def test_the_last_job_is_repeated_where_one_of_several_faults_is_intermittent() -> None:
+    other = Fault(FaultKind.NODE, ("c",))
+    pairs = [(other, Fault(FaultKind.NODE, ("d",), None, intermittent)) for intermittent in (False, True)]
+    jobs = [len(of_four(*pair).result().history) for pair in pairs]
+    assert jobs[1] == jobs[0] + REPEATS
+
+
+def test_a_search_of_loose_faults_ends_where_nothing_is_left_to_explain() -> None:
+    search = of_four()
+    search._loose(frozenset({"a"}), search.rails)
+    assert not search.faults
+    assert not search.unlocated
 
 
 def test_what_is_named() -> None:
