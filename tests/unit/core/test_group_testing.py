@@ -66,8 +66,8 @@ def test_a_link_of_a_sick_node_does_not_accuse_its_other_end() -> None:
 def test_the_last_job_is_repeated_where_one_of_several_faults_is_intermittent() -> None:
     other = Fault(FaultKind.NODE, ("c",))
     pairs = [(other, Fault(FaultKind.NODE, ("d",), None, intermittent)) for intermittent in (False, True)]
-    jobs = [len(of_four(*pair).result().history) for pair in pairs]
-    assert jobs[1] == jobs[0] + REPEATS
+    rounds = [len(of_four(*pair).result().rounds) for pair in pairs]
+    assert rounds[1] == rounds[0] + REPEATS
 
 
 def test_a_search_of_loose_faults_ends_where_nothing_is_left_to_explain() -> None:
