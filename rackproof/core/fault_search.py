@@ -321,7 +321,7 @@ class _Search:
         """Name a node, or its faulty rails."""
         passed = any(ok and name in job.nodes and job.rails >= rails for job, ok in self.history)
         bad = rails if passed or len(rails) == 1 else self._bad_rails([name], base, rails)
-        if 1 < len(bad) <= len(rails) / 2:
+        if len(bad) > 1 and (len(bad) <= len(rails) / 2 or len(rails) < len(self.rails)):
             again = [rail for rail in sorted(rails) if not self._passes([name, *self._shuffled(base)[:2]], [rail])]
             passed = set(again) != bad
         if passed or (len(bad) > len(rails) / 2 and len(self.rails) == len(rails)):
