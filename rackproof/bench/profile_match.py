@@ -7,13 +7,23 @@ from itertools import pairwise
 from typing import Any
 
 from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
+from rackproof.bench.ingest.trees import METRIC as TREES
 from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
 from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
 from rackproof.bench.storage.knee_reader import KNEE
-from rackproof.core.architecture import FioJob, GpuProfile, IngestJob, KneeProfile, LinkProfile, Profile, WholeFile
+from rackproof.core.architecture import (
+    FioJob,
+    GpuProfile,
+    IngestJob,
+    KneeProfile,
+    LinkProfile,
+    Profile,
+    Tree,
+    WholeFile,
+)
 from rackproof.core.evidence import Measurement
 from rackproof.parse.gpu_program import TRIAD
 
@@ -61,6 +71,9 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"{measurement.labels['bytes']} B is no size of the profile"
     elif part == "gpu" and profile.gpu is not None:
         expected = _of_gpu(measurement.metric, measurement.labels, profile.gpu)
+    elif measurement.metric == TREES and profile.ingest is not None:
+        tree = profile.ingest.trees.get(measurement.step.split("/")[2])
+        return _difference(_of_tree(tree), actual["tree"])
     elif part in ("ingest", "inference", "mixed", "sizing") and profile.ingest is not None and "job" in actual:
         name = measurement.step.split("/")[2]
         expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
@@ -97,6 +110,12 @@ def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any
     }  # fmt: skip
     divided = measurement.metric == "ingest.placement_spread"
     return sizes if divided else sizes | {"accelerators": job.accelerators, "workers": job.workers}
+
+
+def _of_tree(tree: Tree | None) -> dict[str, Any]:
+    if tree is None:
+        return {"files": "none"}
+    return tree.model_dump(mode="json", include={"files", "max_bytes"}) | {"through": tree.writer}
 
 
 def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.health_check.inputs import HealthInputs
+from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import PreflightInputs
@@ -34,6 +35,7 @@ MODELS: Mapping[str, type[Inputs]] = {
         ContainerInputs,
         GpuInputs,
         HealthInputs,
+        IngestInputs,
         NicInputs,
         NodeInputs,
         PreflightInputs,

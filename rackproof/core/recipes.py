@@ -67,8 +67,9 @@ RECIPES: dict[str, Recipe] = {
         Recipe("dataset-files", "bytes of all files of the data set and samples, as its index counts them; every read "
                "compares size and time of a file with the index", "ai-benchmark-util", "ingest"),
         Recipe("protocol-ingest",
-               "a tree of files with known hashes written through the protocol, then hashed over a client's mount",
-               "Accelerating AI with Isilon (Dell EMC)", NOT_YET),
+               "a tree of files with known hashes written through the protocol (a mount, smbclient -c mput, WebHDFS "
+               "op=CREATE), caches dropped, then hashed over every mount of every client",
+               "Accelerating AI with Isilon (Dell EMC)", "ingest"),
         Recipe("train-placement",
                "train-ingest with the same 8 GPUs on 1, 2 and 4 nodes, same global batch, cold each time",
                "Scaling Production AI (WekaIO)", "ingest"),

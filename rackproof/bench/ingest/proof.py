@@ -22,8 +22,8 @@ _OWN: Final = ("node", "start_at")
 """Keys of a configuration that differ between nodes."""
 
 
-def check_together(parts: Sequence[tuple[str, Part]]) -> None:
-    """All nodes ran the same job, from the same moment, each its own share."""
+def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) -> None:
+    """All nodes ran the same job, from the same moment, each its own share, or, ``apart``, each the whole."""
     first = {key: value for key, value in parts[0][1].config.items() if key not in _OWN}
     for node, part in parts:
         other = {key: value for key, value in part.config.items() if key not in _OWN}
@@ -32,13 +32,14 @@ def check_together(parts: Sequence[tuple[str, Part]]) -> None:
         begun = part.answer.number("began_at") - part.config["start_at"]
         if abs(begun) > TOGETHER_S:
             raise Mismatch(TOOL, f"{node} began {begun:+.1f} s off the common start")
-    if sorted(part.config["node"] for _, part in parts) != list(range(int(first["nodes"]))):
+    shares = [0] * len(parts) if apart else list(range(int(first["nodes"])))
+    if sorted(part.config["node"] for _, part in parts) != shares or (apart and first["nodes"] != 1):
         raise Mismatch(TOOL, f"expected the shares of {first['nodes']} nodes, actual {len(parts)}")
     starts = {node: float(part.config["start_at"]) for node, part in parts}
     early, late = min(starts, key=starts.__getitem__), max(starts, key=starts.__getitem__)
     if starts[late] - starts[early] > CLOCKS_S:
-        apart = starts[late] - starts[early]
-        raise Mismatch(TOOL, f"the clock of {early} is {apart:.1f} s behind that of {late}; set it first (chrony)")
+        behind_s = starts[late] - starts[early]
+        raise Mismatch(TOOL, f"the clock of {early} is {behind_s:.1f} s behind that of {late}; set it first (chrony)")
     sets = {part.answer.child("dataset").string("samples_sha256") for _, part in parts}
     if len(sets) > 1:
         raise Mismatch(TOOL, "the nodes read different data sets")

@@ -8,9 +8,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
+from rackproof.bench.ingest import settling, trees
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
 from rackproof.bench.ingest.runs import TOOL, Part, Run, runs_of
+from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
 from rackproof.bench.ingest.stage import Bound, Counters, bound_by
 from rackproof.bench.reading import Read, Reading, with_preamble
@@ -58,8 +60,8 @@ class Figures:
     def storage_rate(self) -> float:
         """B/s from the storage in the timed part, by counters of the mount, else of the ports."""
         rows, begin_s = self.part.series, float(self.part.config["warmup_s"])
-        column = 5 if rows[0][5] is not None else max((3, 4), key=lambda at: (rows[-1][at] or 0) - (rows[0][at] or 0))
-        return (_at(rows, column, begin_s + self.part.window_s) - _at(rows, column, begin_s)) / self.part.window_s
+        column = MOUNTS if rows[0][MOUNTS] is not None else max((PORTS, RDMA), key=lambda one: growth(rows, one))
+        return (at(rows, column, begin_s + self.part.window_s) - at(rows, column, begin_s)) / self.part.window_s
 
     @property
     def peak_cpu(self) -> float:
@@ -79,17 +81,6 @@ class Figures:
     def mean_cpu(self) -> float:
         first, last = self.part.series[0], self.part.series[-1]
         return ((last[1] or 0) - (first[1] or 0)) / max(1.0, (last[2] or 0) - (first[2] or 0))
-
-
-def _at(rows: Sequence[Sequence[float | None]], column: int, moment_s: float) -> float:
-    """A counter at a moment, between the two readings around it; the first and last reading bound it."""
-    points = [(row[0] or 0.0, row[column] or 0.0) for row in rows]
-    for (t0, v0), (t1, v1) in pairwise(points):
-        if v1 < v0:
-            raise ParseError(TOOL, "a counter of bytes ran backwards")
-        if t0 <= moment_s <= t1:
-            return v0 + (v1 - v0) * (moment_s - t0) / (t1 - t0)
-    return points[0][1] if moment_s < points[0][0] else points[-1][1]
 
 
 Values = Callable[[Sequence[Figures]], float]
@@ -142,23 +133,26 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
     """One sample per run; spreads and losses: one per repetition of all of their runs."""
     runs = runs_of(answers)
 
-    def figures(run: Run, job: str, storage: Storage) -> list[Figures]:
+    def figures(run: Run, job: str, storage: Storage, apart: bool) -> list[Figures]:
         parts = [(node, run.part(node, job)) for node in sorted(run.nodes)]
-        check_together(parts)
+        check_together(parts, apart=apart)
         proven = []
         for node, part in parts:
             check_figures(part)
             reads = part.config["data"] in ("storage", "undecoded")
-            cold = reads and run.dropped
+            cold = reads and run.dropped and not apart
             counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
             proven.append(Figures(node, part, cold, counted))
         return proven
 
     def read(measurement: Measurement) -> Reading:
         storage, job, leg = place_of(measurement)
+        if measurement.metric == trees.METRIC:
+            return trees.read_tree(answers, measurement, architecture)
         if measurement.metric.startswith("ingest.dataset_"):
             return _of_dataset(measurement.metric, answers, runs, architecture, storage)
-        proven = [(run, figures(run, job, architecture.storage[storage])) for run in runs if job in run.jobs]
+        apart = measurement.metric == settling.METRIC
+        proven = [(run, figures(run, job, architecture.storage[storage], apart)) for run in runs if job in run.jobs]
         if not proven:
             raise ParseError(TOOL, f"no run of {job}")
         if measurement.metric == "ingest.placement_spread":
@@ -168,6 +162,9 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         elif measurement.metric == "ingest.bytes_read_over_dataset":
             size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
             samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
+        elif apart:
+            (node,) = measurement.members
+            samples = [settling.ratio(one.part, one.counted) for _, own in proven for one in own if one.node == node]
         elif measurement.metric.startswith("sizing."):
             return _of_sizing(measurement, proven, architecture, storage)
         else:

@@ -12,10 +12,13 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from rackproof.bench.ingest import tree_steps
 from rackproof.bench.ingest.datasets import DataSets, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.settling import LEG as SETTLING
+from rackproof.bench.ingest.settling import METRIC as SETTLED
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
@@ -44,15 +47,33 @@ _NODE: Final = ("cpu_time_per_sample", "cpu_utilisation")
 _BOTH: Final = ("samples_rate", "storage_bandwidth")
 
 Places = tuple[Measurement, ...]
-Runs = Sequence[tuple[int, tuple[str, ...], bool, int] | tuple[int, tuple[str, ...], bool, int, IngestData]]
-"""Runs of a leg: number of nodes, jobs that run together, whether caches are dropped before, accelerators of a node;
-and where the data comes from, if not from the leg's own place."""
+
+
+class Start(NamedTuple):
+    """One run of a leg."""
+
+    nodes: int
+    jobs: tuple[str, ...]
+    """Names of the jobs that run together."""
+    drop: bool
+    """Whether caches are dropped before."""
+    accelerators: int
+    """Of each node."""
+    data: IngestData = IngestData.STORAGE
+    apart: bool = False
+    """Every node reads the whole data set instead of its share."""
+
+
+Runs = Sequence[Start]
 
 
 def plan(architecture: Architecture, profile: IngestProfile, rack: Rack) -> list[Step]:
-    """The steps of every job."""
+    """The steps of all trees of files and jobs."""
     nodes = [node.name for node in rack.group(profile.members)]
-    return [step for name in profile.jobs if nodes for step in _Job(architecture, profile, name, nodes).steps()]
+    if not nodes:
+        return []
+    trees = [tree_steps.step(name, tree, nodes) for name, tree in profile.trees.items()]
+    return trees + [step for name in profile.jobs for step in _Job(architecture, profile, name, nodes).steps()]
 
 
 class _Job:
@@ -74,7 +95,7 @@ class _Job:
                 yield self._leg(data, count, last=count == counts[-1])
         placed = [count for count in job.placement if count <= largest]
         if len(placed) > 1:
-            runs = [(count, (self.name,), True, job.accelerators // count) for count in placed] * job.runs
+            runs = [Start(count, (self.name,), True, job.accelerators // count) for count in placed] * job.runs
             place = self._place("placement", "ingest.placement_spread", self.nodes, {"workload": job.workload})
             yield self._step(
                 "placement", f"the same accelerators on {' and '.join(map(str, placed))} nodes", runs, (place,)
@@ -83,6 +104,8 @@ class _Job:
             yield self._beside(job.beside)
         if job.predict:
             yield self._sizing()
+        if job.settle:
+            yield self._settling()
 
     def _leg(self, data: IngestData, count: int, last: bool) -> Step:
         leg, nodes = f"{data.value}-{count}", self.nodes[:count]
@@ -91,8 +114,8 @@ class _Job:
             own = {"workload": self.job.workload}
             for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
                 places.append(self._place(leg, f"ingest.{metric}", nodes, own))
-        runs = [(count, (self.name,), True, self.job.accelerators)] * self.job.runs
-        return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places), data)
+        runs = [Start(count, (self.name,), True, self.job.accelerators, data)] * self.job.runs
+        return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places))
 
     def _epochs(self) -> Step:
         places: list[Measurement] = []
@@ -100,13 +123,14 @@ class _Job:
             places += self._places("epochs", "storage", self.nodes, str(epoch))
             labels = self._labels("storage", len(self.nodes), str(epoch))
             places += [self._place("epochs", "ingest.cache_hits", [node], labels) for node in self.nodes]
-        one = [(len(self.nodes), (self.name,), not epoch, self.job.accelerators) for epoch in range(self.job.epochs)]
+        own = (self.name,)
+        one = [Start(len(self.nodes), own, not epoch, self.job.accelerators) for epoch in range(self.job.epochs)]
         return self._step("epochs", f"{self.job.epochs} epochs", one * self.job.runs, tuple(places))
 
     def _beside(self, other: str) -> Step:
         """Alone, then with the other job on the same nodes."""
         count, accelerators = len(self.nodes), self.job.accelerators
-        own = (count, (self.name,), True, accelerators), (count, (self.name, other), True, accelerators)
+        own = Start(count, (self.name,), True, accelerators), Start(count, (self.name, other), True, accelerators)
         metric = "mixed.accelerator_utilisation_loss" if self.training else "inference.latency_p99"
         labels = {"workload": self.job.workload}
         if not self.training:
@@ -118,12 +142,19 @@ class _Job:
         """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
         count, one = len(self.nodes), (self.name,)
         legs = (IngestData.MEMORY, IngestData.UNDECODED, IngestData.STORAGE)
-        runs = [(count, one, True, self.job.accelerators, data) for data in legs] * self.job.runs
+        runs = [Start(count, one, True, self.job.accelerators, data) for data in legs] * self.job.runs
         places = tuple(
             self._place("sizing", f"sizing.{metric}", self.nodes, {"workload": self.job.workload})
             for metric in ("throughput_over_predicted", "bottleneck_agreement")
         )
         return self._step("sizing", "the sizing model's prediction", runs, places)
+
+    def _settling(self) -> Step:
+        """A control: the detector of caches sees one that is there."""
+        runs = [Start(len(self.nodes), (self.name,), True, self.job.accelerators, apart=True)] * self.job.runs
+        labels = {"workload": self.job.workload}
+        places = tuple(self._place(SETTLING, SETTLED, [node], labels, Scope.NODE) for node in self.nodes)
+        return self._step(SETTLING, "time until memory holds the data set", runs, places)
 
     def _labels(self, data: str, count: int, epoch: str = "1") -> dict[str, str]:
         protocol = "/".join(filter(None, (self.storage.fstype, self.storage.transport)))
@@ -162,9 +193,9 @@ class _Job:
     def _id(self, leg: str) -> str:
         return f"ingest/{self.dataset.storage}/{self.name}/{leg}"
 
-    def _step(self, leg: str, title: str, runs: Runs, places: Places, data: IngestData = IngestData.STORAGE) -> Step:
+    def _step(self, leg: str, title: str, runs: Runs, places: Places) -> Step:
         def execute(context: BenchContext) -> Iterator[Measurement]:
-            step = _IngestStep(context, self.profile, self.dataset.storage, self.storage, data)
+            step = _IngestStep(context, self.profile, self.dataset.storage, self.storage)
             return step.execute(runs, places)
 
         run_s = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
@@ -174,11 +205,9 @@ class _Job:
 
 
 class _IngestStep:
-    def __init__(
-        self, context: BenchContext, profile: IngestProfile, name: str, storage: Storage, data: IngestData
-    ) -> None:
+    def __init__(self, context: BenchContext, profile: IngestProfile, name: str, storage: Storage) -> None:
         self.context, self.session = context, context.session
-        self.profile, self.name, self.storage, self.data = profile, name, storage, data
+        self.profile, self.name, self.storage = profile, name, storage
         self.nodes = [node.name for node in self.session.rack.group(profile.members)]
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
@@ -191,10 +220,9 @@ class _IngestStep:
             why = f"{', '.join(gone)} does not answer"
         else:
             try:
-                self._make(sorted({job for run in runs for job in run[1]}))
-                for count, jobs, drop, accelerators, *data in runs:
-                    self.data = data[0] if data else self.data
-                    if why := self._run(self.nodes[:count], jobs, drop, accelerators):
+                self._make(sorted({job for run in runs for job in run.jobs}))
+                for run in runs:
+                    if why := self._run(run):
                         break
             except DataSetError as error:
                 why = str(error)
@@ -214,11 +242,12 @@ class _IngestStep:
             self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
         sets.ready(self.nodes, PROGRAMS)
 
-    def _run(self, nodes: Sequence[str], jobs: Sequence[str], drop: bool, accelerators: int) -> str:
+    def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
-        ask: Any = partial(drop_and_state if drop else state_after, self.storage, addresses=self.addresses)
+        nodes, jobs = self.nodes[: run.nodes], run.jobs
+        ask: Any = partial(drop_and_state if run.drop else state_after, self.storage, addresses=self.addresses)
         folders = self._folders(self.profile.jobs[jobs[0]])
-        if drop:
+        if run.drop:
             answers = self._ask(dict.fromkeys(nodes, ask(folders)), STATE_S)
             if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
                 return "; ".join(failed)
@@ -234,12 +263,9 @@ class _IngestStep:
         for number, node in enumerate(nodes):
             clock: Clock = clocks[node]
             start_at = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
-            texts = [
-                json.dumps(self._config(job, number, len(nodes), start_at, accelerators if job == jobs[0] else None))
-                for job in jobs
-            ]
-            run = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
-            commands[node] = f"{mounted(self.storage.mountpoints)}; {run}"
+            texts = [json.dumps(self._config(run, job, number, start_at)) for job in jobs]
+            program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
+            commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
         limit = max(job.seconds if not job.epochs else PASS_S for job in (self.profile.jobs[name] for name in jobs))
         self._ask(commands, longest.start_s + longest.warmup_s + limit + MARGIN_S)
         after = partial(state_after, self.storage, addresses=self.addresses)
@@ -255,15 +281,17 @@ class _IngestStep:
         shards = min(SHOWN_SHARDS, -(-dataset.samples // dataset.per_shard))
         return [f"{folder}/shard-{shard:06d}" for shard in range(shards)]
 
-    def _config(self, name: str, node: int, nodes: int, start_at: float, accelerators: int | None) -> dict[str, Any]:
+    def _config(self, run: Start, name: str, node: int, start_at: float) -> dict[str, Any]:
         job = self.profile.jobs[name]
         dataset = self.profile.datasets[job.dataset]
         storage = self.session.architecture.storage[dataset.storage]
-        share = 1 if accelerators is None else job.accelerators // accelerators
+        accelerators = run.accelerators if name == run.jobs[0] else job.accelerators
+        points = storage.mountpoints[: 1 if run.apart else None]  # each mount has a cache of its own
         return {
-            "job": name, "folders": [folder_of(storage, job.dataset, point) for point in storage.mountpoints],
-            "mountpoints": list(storage.mountpoints), "data": self.data.value, "node": node, "nodes": nodes,
-            "accelerators": accelerators or job.accelerators, "workers": max(1, job.workers // share),
+            "job": name, "folders": [folder_of(storage, job.dataset, point) for point in points],
+            "mountpoints": list(storage.mountpoints), "data": run.data.value,
+            "node": 0 if run.apart else node, "nodes": 1 if run.apart else run.nodes,
+            "accelerators": accelerators, "workers": max(1, job.workers // (job.accelerators // accelerators)),
             "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop, "start_at": start_at,
             "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
             "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",

@@ -27,7 +27,7 @@ from rackproof.core.architecture.criterion import (
 from rackproof.core.architecture.gpu import Gpu
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
-from rackproof.core.architecture.ingest import DataSet, IngestData, IngestJob, IngestProfile
+from rackproof.core.architecture.ingest import DataSet, IngestData, IngestJob, IngestProfile, Tree
 from rackproof.core.architecture.models import Architecture, Drop
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
@@ -104,6 +104,7 @@ __all__ = [
     "Storage",
     "StorageProfile",
     "System",
+    "Tree",
     "User",
     "Weakening",
     "WholeFile",

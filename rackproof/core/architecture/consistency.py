@@ -15,6 +15,7 @@ from rackproof.core.architecture.coverage import coverage_problems
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.group_tests import group_problems
+from rackproof.core.architecture.ingest import Tree
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
@@ -58,6 +59,8 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         for dataset, made in profile.ingest.datasets.items() if profile.ingest else ():
             where = ("profiles", name, "ingest", "datasets", dataset, "storage")
             yield from known(where, made.storage, architecture.storage, "storage")
+        for tree, written in profile.ingest.trees.items() if profile.ingest else ():
+            yield from _tree(architecture, ("profiles", name, "ingest", "trees", tree), written)
         if profile.links and profile.links.groups:
             path = ("profiles", name, "links", "groups")
             if architecture.fabric is None:
@@ -84,6 +87,16 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
 
 WITHOUT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather", "scatter")}
 """Operations that the kit's own engines lack."""
+
+
+def _tree(architecture: Architecture, path: KeyPath, tree: Tree) -> Iterator[Problem]:
+    """Other clients see the files, and a mount that writes is one of the protocol."""
+    for key, name in (("storage", tree.storage), ("through", tree.writer or tree.storage)):
+        yield from known((*path, key), name, architecture.storage, "storage")
+        own = {"nfs": ["nfs"], "posix": ["parallel"]} if key == "through" else {}
+        kinds = own.get(tree.protocol, ["nfs", "parallel"])
+        if name in architecture.storage and (actual := architecture.storage[name].class_) not in kinds:
+            yield Problem((*path, key), f"expected a storage of class {' or '.join(kinds)}, actual {actual}")
 
 
 def _collectives(architecture: Architecture, path: KeyPath, sizes: CollectiveProfile) -> Iterator[Problem]:

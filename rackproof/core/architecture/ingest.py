@@ -71,7 +71,7 @@ class IngestJob(Model):
     """Processes on each node that read, decode and crop."""
     crop: int = Field(default=224, ge=8)
     """Height and width of a decoded sample, pixels."""
-    data: Annotated[tuple[IngestData, ...], Field(min_length=1)] = (IngestData.STORAGE,)
+    data: tuple[IngestData, ...] = (IngestData.STORAGE,)
     seconds: int = Field(ge=2)
     """Of the timed part of one run."""
     warmup_s: int = Field(default=2, ge=0)
@@ -91,6 +91,9 @@ class IngestJob(Model):
     """Job that runs on the same nodes at the same time, in legs of their own."""
     predict: bool = False
     """Also measure the stages one by one, and compare the whole with what the sizing model predicts from them."""
+    settle: bool = False
+    """Also measure when a data set that fits into a node's memory causes no more reads: every node reads all of it
+    again and again for ``seconds``, which must be enough for three passes."""
     runs: int = Field(default=1, ge=1)
 
     @property
@@ -109,14 +112,45 @@ class IngestJob(Model):
             raise ValueError(
                 f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"
             )
+        if not self.data and not self.settle:
+            raise ValueError("data is empty: name where the samples come from, or set settle")
+        if self.settle and self.epochs:
+            raise ValueError("settle needs seconds, epochs have none: give them to another job")
         if any(self.accelerators % count for count in self.placement):
             raise ValueError(f"{self.accelerators} accelerators cannot be placed evenly on {self.placement} nodes")
         return self
 
 
+class Tree(Model):
+    """Files with known contents, written through one protocol and hashed over the mounts of every client."""
+
+    storage: Identifier
+    """Whose mounts show the files."""
+    protocol: Literal["nfs", "posix", "smb", "hdfs"]
+    """``nfs`` and ``posix``: over a mount of the first client, ``posix`` of a parallel file system; ``smb`` and
+    ``hdfs``: as the inventory's ``ingest`` says."""
+    through: Identifier | None = None
+    """The storage whose mount writes, another one of the same files; none: ``storage`` itself."""
+    files: int = Field(default=64, ge=1, le=4096)
+    max_bytes: int = Field(default=1048576, ge=0, le=67108864)
+    """Of the largest file; sizes also are 0, 1 and around blocks."""
+
+    @property
+    def writer(self) -> str | None:
+        """The storage whose mount writes; None for a protocol without a mount."""
+        return (self.through or self.storage) if self.protocol in ("nfs", "posix") else None
+
+    @model_validator(mode="after")
+    def _by_mount(self) -> Tree:
+        if self.through is not None and self.writer is None:
+            raise ValueError(f"through names a mount, {self.protocol} has none")
+        return self
+
+
 class IngestProfile(Model):
-    datasets: dict[Identifier, DataSet]
+    datasets: dict[Identifier, DataSet] = Field(default_factory=dict)
     jobs: dict[Identifier, IngestJob] = Field(default_factory=dict)
+    trees: dict[Identifier, Tree] = Field(default_factory=dict)
     members: Name = "gpu"
     """The group whose nodes read, as in criteria."""
 

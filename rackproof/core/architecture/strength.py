@@ -123,6 +123,7 @@ _AT_LEAST = """
     profiles.*.ingest.datasets.*.samples  profiles.*.ingest.datasets.*.copies  profiles.*.ingest.datasets.*.mean_bytes
     profiles.*.ingest.jobs.*.seconds  profiles.*.ingest.jobs.*.warmup_s  profiles.*.ingest.jobs.*.runs
     profiles.*.ingest.jobs.*.accelerators  profiles.*.ingest.jobs.*.crop
+    profiles.*.ingest.trees.*.files  profiles.*.ingest.trees.*.max_bytes
 """
 
 _AT_MOST = """
@@ -198,6 +199,7 @@ _RULES: dict[str, Rule] = {
     "roles.*.expect.drives.*.firmware": allowed,
     "roles.*.expect.nics.*.firmware": version,
     "storage.*.managed": true,
+    "profiles.*.ingest.jobs.*.settle": true,
     "storage.*.at_boot": true,
     "slurm.munge": true,
     "curves.*.no_negative_step": true,

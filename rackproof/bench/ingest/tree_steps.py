@@ -1,0 +1,162 @@
+"""Bringing data in: a tree of files goes in through one protocol, and every client hashes it over its mounts."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from rackproof.bench.ingest.datasets import FOLDER
+from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
+from rackproof.bench.user import HOME, BenchUsers
+from rackproof.configure.ingest.inputs import IngestInputs
+from rackproof.configure.settings import read_inputs
+from rackproof.core.architecture import Storage, Tree
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.wording import counted
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult
+
+STATE_S: Final = 120.0
+SLOWEST: Final = 1_000_000.0
+"""B/s of the slowest way into a storage, for time limits."""
+FILE_S: Final = 1.0
+"""One file, for time limits: opened, synchronised and closed."""
+
+
+def step(name: str, tree: Tree, nodes: Sequence[str]) -> Step:
+    """The step of one tree."""
+    id_ = f"ingest/{tree.storage}/{name}/{LEG}"
+    labels = {"storage": tree.storage, "protocol": tree.protocol}
+    place = expected(METRIC, Scope.RACK, nodes, labels, id_)
+    estimate = 30 + tree.files * (0.1 + tree.max_bytes / 20e6)
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        run, why = _TreeRun(context, tree, nodes), ""
+        try:
+            why = run.execute()
+        finally:
+            run.remove()
+        read = read_ingest(run.answers, context.session.architecture)
+        try:
+            yield unmeasured(place, why, outputs_of(run.answers)) if why else reading_of(place, read, NAME)
+        except ParseError as error:
+            yield unmeasured(place, str(error), outputs_of(run.answers))
+
+    what = f"{counted(tree.files, 'file', 'files')} written by {tree.protocol}, hashed by all clients"
+    return Step(id_, f"{name} on {tree.storage}: {what}", estimate, (place,), execute)
+
+
+class _TreeRun:
+    def __init__(self, context: BenchContext, tree: Tree, nodes: Sequence[str]) -> None:
+        self.context, self.session, self.tree, self.nodes = context, context.session, tree, list(nodes)
+        self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
+        self.seed = secrets.token_hex(8)
+        self.limit_s = STATE_S + tree.files * (FILE_S + tree.max_bytes / SLOWEST)
+        self.written: dict[str, Any] | None = None
+
+    def execute(self) -> str:
+        """Everything. Returns why it could not be started; what happens in it is the reader's."""
+        if gone := sorted(set(self.nodes) - set(self.session.alive(self.nodes, self.context.say))):
+            return f"{', '.join(gone)} does not answer"
+        way = self._way()
+        if isinstance(way, str):
+            return way
+        if lost := self.users.ready(self.nodes):
+            return "; ".join(lost.values())
+        payload = files("rackproof.bench.ingest").joinpath(PROGRAM).read_bytes()
+        self.session.fleet.each(
+            self.nodes,
+            lambda connection: connection.put(payload, f"{HOME}/{PROGRAM}", self.users[connection.node.name].prefix),
+            "the program of trees",
+        )
+        return self._write(way) or self._read()
+
+    def _way(self) -> dict[str, Any] | str:
+        """How the first node writes, or what the inventory lacks for it."""
+        tree = self.tree
+        if tree.writer is not None:
+            folder = _folder(self.session.architecture.storage[tree.writer].mountpoints[0], self.seed)
+            return {"by": "mount", "storage": tree.writer, "folder": folder}
+        inputs = read_inputs(self.session.rack.node(self.nodes[0]), IngestInputs)
+        if tree.protocol == "smb" and inputs.smb_share:
+            own = {"share": inputs.smb_share, "folder": inputs.smb_folder.lstrip("/")}
+            return {"by": "smb", **own, "login": inputs.smb_credentials or ""}
+        if tree.protocol == "hdfs" and inputs.hdfs_url:
+            return {"by": "hdfs", "url": inputs.hdfs_url.rstrip("/"), "user": inputs.hdfs_user}
+        key = {"smb": "smb_share", "hdfs": "hdfs_url"}[tree.protocol]
+        return (
+            f"the inventory's ingest.{key} of {self.nodes[0]} does not say how {tree.protocol} reaches {tree.storage}"
+        )
+
+    def _write(self, way: dict[str, Any]) -> str:
+        first, storage = self.nodes[0], None
+        if way["by"] == "mount":
+            storage = self.session.architecture.storage[way["storage"]]
+            own = own_folders(storage, [way["folder"]], self.users[first], "unused")
+            if failed := self._failed(self._ask({first: own}, STATE_S)):
+                return failed
+            if failed := self._failed(self._ask({first: self._state(storage, before=True)}, STATE_S)):
+                return failed
+        spec = {
+            "seed": self.seed, "files": self.tree.files, "max_bytes": self.tree.max_bytes,
+            "storage": self.tree.storage, "protocol": self.tree.protocol, "way": way,
+        }  # fmt: skip
+        self.written = spec
+        self._ask({first: self._command("write", first, spec, storage)}, self.limit_s)
+        if storage is not None:
+            self._ask({first: self._state(storage, before=False)}, STATE_S)
+        return ""
+
+    def _read(self) -> str:
+        storage = self.session.architecture.storage[self.tree.storage]
+        if failed := self._failed(self._ask(dict.fromkeys(self.nodes, self._state(storage, before=True)), STATE_S)):
+            return failed
+        role = storage.server_role
+        self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
+        folders = [_folder(point, self.seed) for point in storage.mountpoints]
+        spec = {
+            "seed": self.seed, "files": self.tree.files, "max_bytes": self.tree.max_bytes, "folders": folders,
+        }  # fmt: skip
+        reads = {node: self._command("read", node, spec, storage) for node in self.nodes}
+        self._ask(reads, self.limit_s * len(folders))
+        self._ask(dict.fromkeys(self.nodes, self._state(storage, before=False)), STATE_S)
+        return ""
+
+    def remove(self) -> None:
+        """Remove the tree; a failure leaves it for people, its name is in the evidence."""
+        if self.written is not None:
+            way = self.written["way"]
+            storage = self.session.architecture.storage[way["storage"]] if way["by"] == "mount" else None
+            first = self.nodes[0]
+            self._ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
+
+    def _state(self, storage: Storage, *, before: bool) -> str:
+        addresses = self.session.rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        folders = [_folder(point, self.seed) for point in storage.mountpoints]
+        return (drop_and_state if before else state_after)(storage, folders, addresses)
+
+    def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
+        words = shlex.join([action, json.dumps(spec, sort_keys=True)])
+        program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {words}"
+        return f"{mounted(storage.mountpoints)}; {program}" if storage is not None else program
+
+    def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
+        answers = self.session.run(commands, limit_s)
+        self.answers += answers.values()
+        return answers
+
+    @staticmethod
+    def _failed(answers: Mapping[str, CommandResult]) -> str:
+        return "; ".join(f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok)
+
+
+def _folder(point: str, seed: str) -> str:
+    return f"{point}/{FOLDER}/tree-{seed}"

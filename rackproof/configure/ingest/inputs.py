@@ -1,0 +1,32 @@
+"""Inputs of the ingest benchmark. What it measures is the architecture's profile."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import StringConstraints
+
+from rackproof.configure.settings import Inputs
+from rackproof.core.texts import Path, Url, UserName
+
+Share = Annotated[str, StringConstraints(pattern=r"^//[A-Za-z0-9][A-Za-z0-9:._-]*/[A-Za-z0-9._$-]+$")]
+"""``//server/share``."""
+
+
+class IngestInputs(Inputs):
+    """``ingest`` in the inventory's data: other ways into a storage than its mounts, for trees of files."""
+
+    KEY: ClassVar = "ingest"
+
+    smb_share: Share | None = None
+    """SMB share of the storage. Default: none, and trees by SMB are UNMEASURED."""
+    smb_folder: Path = "/rackproof-data"
+    """Folder in the share that the mounts show as ``rackproof-data``. Default: the share is what is mounted."""
+    smb_credentials: Path | None = None
+    """File on the first node with user name and password, as ``smbclient -A`` reads it; the account
+    ``rackproof-bench`` must be able to read it. Default: none, a guest."""
+    hdfs_url: Url | None = None
+    """WebHDFS of the storage, with the path that the mounts show as ``rackproof-data``
+    (``http://isilon:8082/webhdfs/v1/rackproof-data``). Default: none, and trees by HDFS are UNMEASURED."""
+    hdfs_user: UserName = "hdfs"
+    """User of WebHDFS (``user.name``). Default: Hadoop's own."""
