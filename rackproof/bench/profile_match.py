@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
+from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.trees import METRIC as TREES
 from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
 from rackproof.bench.links.reader import PINGS
@@ -69,12 +70,12 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:
             return f"{measurement.labels['bytes']} B is no size of the profile"
-    elif part == "gpu" and profile.gpu is not None:
+    elif part == "gpu" and measurement.metric != UTILISATION and profile.gpu is not None:
         expected = _of_gpu(measurement.metric, measurement.labels, profile.gpu)
     elif measurement.metric == TREES and profile.ingest is not None:
         tree = profile.ingest.trees.get(measurement.step.split("/")[2])
         return _difference(_of_tree(tree), actual["tree"])
-    elif part in ("ingest", "inference", "mixed", "sizing") and profile.ingest is not None and "job" in actual:
+    elif part in ("ingest", "inference", "mixed", "sizing", "gpu") and profile.ingest is not None and "job" in actual:
         name = measurement.step.split("/")[2]
         expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
     return _difference(expected, actual)
@@ -104,10 +105,11 @@ def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any
     """The job without what a placement divides."""
     if job is None:
         return {"job": "none"}
-    sizes = {
+    sizes: dict[str, Any] = {
         "batch": job.batch, "crop": job.crop, "seconds": 0 if job.epochs else job.seconds, "warmup_s": job.warmup_s,
         "step_s": job.step_s, "slots": job.slots, "arrivals": job.arrivals_per_s,
     }  # fmt: skip
+    sizes |= {"real": job.real} if job.real else {}
     divided = measurement.metric == "ingest.placement_spread"
     return sizes if divided else sizes | {"accelerators": job.accelerators, "workers": job.workers}
 

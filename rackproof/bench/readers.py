@@ -13,6 +13,7 @@ from rackproof.bench.collectives import reader as collective_reader
 from rackproof.bench.containers import reader as container_reader
 from rackproof.bench.gpu import reader as gpu_reader
 from rackproof.bench.ingest import reader as ingest_reader
+from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.links import reader as link_reader
 from rackproof.bench.reading import Reader
 from rackproof.bench.storage import reader as storage_reader
@@ -21,9 +22,15 @@ READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),
     "container": (container_reader.NAME, container_reader.read_containers),
     "gpu": (gpu_reader.NAME, gpu_reader.read_gpus),
+    UTILISATION: (ingest_reader.NAME, ingest_reader.read_ingest),
     "group": (group_reader.NAME, group_reader.read_groups),
     **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), (ingest_reader.NAME, ingest_reader.read_ingest)),
     "link": (link_reader.NAME, link_reader.read_links),
     **dict.fromkeys(("storage", "checkpoint"), (storage_reader.NAME, storage_reader.read_storage)),
 }
-"""Recorded name and function of the reader, by first part of a metric."""
+"""Recorded name and function of the reader, by first part of a metric, or by the whole."""
+
+
+def reader_of(metric: str) -> tuple[str, Reader | None]:
+    """Recorded name and function of a metric's reader; an empty name for none."""
+    return READERS.get(metric) or READERS.get(metric.partition(".")[0]) or ("", None)

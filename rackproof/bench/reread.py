@@ -15,7 +15,7 @@ from rackproof.bench.guard import is_load_command
 from rackproof.bench.ingest.datasets import is_of_content
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.programs import is_question
-from rackproof.bench.readers import READERS
+from rackproof.bench.readers import reader_of
 from rackproof.bench.reading import Read, Reading, outputs_of
 from rackproof.bench.reread_load import read_load
 from rackproof.bench.storage.runs import is_layout
@@ -57,7 +57,7 @@ def disproven(
             try:
                 if answers is None:
                     answers = [answer_of(command, output) for command in commands]
-                name, reader = READERS.get(measurement.metric.partition(".")[0], ("", None))
+                name, reader = reader_of(measurement.metric)
                 if reader is not None and name not in reads:
                     reads[name] = reader(answers, architecture)
                 fault = _identity_fault(measurement, name, step)

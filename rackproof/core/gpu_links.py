@@ -44,6 +44,8 @@ class LinkSample(NamedTuple):
     sm_mhz: int | None = None
     power_w: float | None = None
     temperature_c: int | None = None
+    at_s: float | None = None
+    """When its round began: seconds since 1970 by the node's clock."""
 
     @property
     def loaded(self) -> bool:

@@ -155,7 +155,7 @@ METRICS: dict[str, Metric] = {
                "elements of the fastest product, or of the triad, that differ from the reference or between runs"),
         Metric("gpu.diagnosed_faults", "1", _DOWN, _GPU, ("test",), "gpu",
                "results of one test of dcgmi diag on this GPU that are Fail or Warn; a skipped test gives no number"),
-        Metric("gpu.utilisation", "percent", _UP, _GPU, ("workload",), NOT_YET,
+        Metric("gpu.utilisation", "percent", _UP, _GPU, ("workload",), "ingest",
                "mean of the driver's utilisation over the timed part of a training run"),
         # training ingest
         Metric("ingest.samples_rate", "1/s", _UP, _NODE_RACK, _INGEST, "ingest",

@@ -33,6 +33,7 @@ _BY_METRIC: Final = {
     "gpu.peer_read_bandwidth": ("nvbandwidth",),
     "gpu.diagnosed_faults": ("dcgmi",),
     "gpu": ("python3",),
+    "gpu.utilisation": ("python3", "nvidia-smi"),
 }
 PACKAGED: Final = frozenset(
     [

@@ -58,8 +58,9 @@ RECIPES: dict[str, Recipe] = {
                "clients' memory, warm-up and 5 runs", "MLPerf Storage v2.0 submission guidelines", NOT_YET),
         Recipe("train-ingest",
                "workers on all nodes read, decode and crop from one moment on, accelerators are emulated (each batch "
-               "takes the model's known time); data from storage (cold), from memory and synthetic; bytes by mount and "
-               "port counters, processors every second", "MLPerf Storage; ai-benchmark-util; our proposal", "ingest"),
+               "takes the model's known time) or real (torchvision's model under torchrun, nvidia-smi every second); "
+               "data from storage (cold), from memory and synthetic; bytes by mount and port counters, processors "
+               "every second", "MLPerf Storage; ai-benchmark-util; our proposal", "ingest"),
         Recipe("train-epochs",
                "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC "
                "and mount counters; once more with the port shaped to each rate (tc) or the data in each format named",

@@ -16,10 +16,11 @@ _FIELDS: Final = (
 )
 """The former name of the reasons, which old and new drivers know (nvidia-smi --help-query-gpu of 580 gives both)."""
 SAMPLER: Final = (
-    ": rackproof gpu links; while timeout 30 nvidia-smi"
+    ": rackproof gpu links; while date +%s.%N && timeout 30 nvidia-smi"
     f" --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits; do sleep 1; done"
 )
-"""Command that runs until it is ended."""
+"""Command that runs until it is ended. Each round begins with the time by the node's clock."""
+_TIME: Final = re.compile(r"\d{1,11}\.\d{9}")
 _TOOL: Final = "nvidia-smi"
 _ABSENT: Final = re.compile(r"\[(?:N/A|Not Supported|Unknown Error)\]|N/A")
 
@@ -27,10 +28,15 @@ _ABSENT: Final = re.compile(r"\[(?:N/A|Not Supported|Unknown Error)\]|N/A")
 def parse_gpu_links(output: str | bytes) -> tuple[LinkSample, ...]:
     """Output of ``SAMPLER``, which was ended at any moment: an unfinished last line is left out. Raises ParseError."""
     text = text_of(_TOOL, output)
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    if not lines:
+    samples, at_s = [], None
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        if _TIME.fullmatch(line):
+            at_s = float(line)
+        else:
+            samples.append(_sample(line)._replace(at_s=at_s))
+    if not samples:
         raise ParseError(_TOOL, f"no whole line, got {excerpt(text)}")
-    return tuple(_sample(line) for line in lines)
+    return tuple(samples)
 
 
 def _sample(line: str) -> LinkSample:

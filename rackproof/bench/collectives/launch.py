@@ -19,6 +19,7 @@ from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import CollectiveProfile
 from rackproof.core.rack import Rack
+from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
 from rackproof.parse.mpi_probe import MpiFound, parse_mpi_probe
 from rackproof.remote.command import CommandResult
@@ -120,6 +121,13 @@ def inputs_of(rack: Rack, nodes: Sequence[str]) -> CollectiveInputs:
     return first
 
 
+def backend_of(session: Session, nodes: Sequence[str]) -> str:
+    """Of torch.distributed: ``nccl`` where every node has real GPUs, else ``gloo`` on processors."""
+    gpu = session.architecture.gpu
+    simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
+    return "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
+
+
 def launch_of(
     context: BenchContext,
     engine: Engine,
@@ -155,11 +163,7 @@ def launch_of(
             lambda connection: connection.put(payload, engine.path, users[connection.node.name].prefix),
             "the program of collectives",
         )
-    backend = ""
-    if engine.name == "torch":
-        gpu = session.architecture.gpu
-        simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
-        backend = "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
+    backend = backend_of(session, nodes) if engine.name == "torch" else ""
     # Slurm's controller, which may be none of the nodes, connects to ports that srun chooses
     chosen = alone or inputs.launcher != "srun"
     Firewall.of(context).close(nodes, [inputs.port] if backend else [], chosen=chosen)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""An emulated accelerator: MLPerf Storage's method. Runs on the nodes; needs nothing of rackproof.
+"""Time lines of accelerators. An emulated one: MLPerf Storage's method. Runs on the nodes; needs nothing of rackproof.
 
 It takes a batch when it is free and the batch is there, and is then busy for the model's known time. Steps follow each
 other on the emulated time line, not on that of ``sleep``: an operating system that wakes late costs no utilisation
@@ -36,6 +36,13 @@ class Accelerator:
         self.busy_s += self.window.part(begin_s, self.free_s)
         self.steps += self.window.begin_s < self.free_s <= self.window.end_s
         return self.free_s
+
+    def account(self, arrived_s, end_s):
+        """A step of a real accelerator: it ended at ``end_s``, its batch was there at ``arrived_s``."""
+        begin_s = max(arrived_s, self.free_s)
+        self.free_s = end_s
+        self.busy_s += self.window.part(begin_s, end_s)
+        self.steps += self.window.begin_s < end_s <= self.window.end_s
 
 
 def accelerate(accelerator, take, sleep_until, done=lambda batch, end_s: None):

@@ -6,10 +6,12 @@ folders (the data set below each mount point), mountpoints, data (storage, memor
 (this one of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, start_at
 (seconds since 1970, by this node's clock), warmup_s, seconds (of the timed part; 0: one pass over the data set),
 preload (samples of a worker for ``memory``), seed, arrivals (requests a second and worker; 0: as fast as they are
-taken), local (whether the data set is on a drive of this node), job (its name). Several CONFIG run at once.
+taken), local (whether the data set is on a drive of this node), job (its name), torch (none, or what
+``real_node.py`` reads). Several CONFIG run at once.
 
-Worker processes read, decode and crop; accelerators are threads that wait for batches. Every error ends the run with
-one line in ``error``. Prints one JSON line.
+Worker processes read, decode and crop; accelerators are threads that wait for batches: emulated ones sleep for the
+model's time, real ones hand the batch to a rank of PyTorch. Every error ends the run with one line in ``error``. Prints
+one JSON line.
 """
 
 import json
@@ -33,32 +35,35 @@ import PIL
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
 
 from accelerator_node import Accelerator, Window, accelerate
+from real_node import Ranks
 from samples_node import Fault, pixels, stream
 
 LATE_S = 0.25  # how much later than the others a node may begin
 END_S = 20
 DRIFT = 0.01  # how much a node's clock may gain or lose in a run
-TOKEN = struct.Struct("<Hdd")  # worker, when its request began, and since when the batch is there
+TOKEN = struct.Struct("<HHdd")  # worker, slot, when its request began, and since when the batch is there
 SIDES = ("bytes", "samples", "drained", "read_s", "decode_s", "wait_s", "cpu_s", "first_s", "passes")
 
 
 # Workers
 
 
-def work(config, index, worker, sides, slots, pipe, complaints, start_s, end_s):
-    """One worker: batches until the end. A batch is announced with a token."""
+def work(config, index, worker, sides, slots, pipe, complaints, start_s, end_s, batches):
+    """One worker: batches until the end. A batch is announced with a token; only real accelerators read its content."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _work(config, index, worker, sides, slots, pipe, start_s, end_s)
+        _work(config, index, worker, sides, slots, pipe, start_s, end_s, batches)
     except Fault as error:
         os.write(complaints, f"{error}\n".encode()[:4000])
         os._exit(1)
     os._exit(0)
 
 
-def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
+def _work(config, index, worker, sides, slots, pipe, start_s, end_s, batches):
     tally = dict.fromkeys(SIDES, 0.0)
-    batch = np.zeros((config["batch"], config["crop"], config["crop"], 3), np.uint8)
+    shape = (config["batch"], config["crop"], config["crop"], 3)
+    own = [np.zeros(shape, np.uint8)] if batches is None else batches[worker]
+    turn = 0
     source = random.Random(config["seed"] * 7919 + worker)  # noqa: S311
     jpegs = stream(config, index, worker, tally)
     if config["data"] == "memory":
@@ -82,6 +87,8 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
             due_s += source.expovariate(config["arrivals"])
             requested_s = due_s  # not when it was begun: a late request has waited
             _sleep_until(min(due_s, end_s))
+        slot = turn % len(own)
+        batch, turn = own[slot], turn + 1
         for place in range(config["batch"]):
             item = next(jpegs, None)
             if item is None:
@@ -98,7 +105,7 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s):
             tally["first_s"] = tally["first_s"] or time.monotonic() - start_s
             tally["cpu_s"] = time.process_time() - cpu_s
             _publish(sides, worker, tally)
-            os.write(pipe, TOKEN.pack(worker, requested_s, time.monotonic()))
+            os.write(pipe, TOKEN.pack(worker, slot, requested_s, time.monotonic()))
             continue
         break
     tally["cpu_s"] = time.process_time() - cpu_s
@@ -177,6 +184,8 @@ class Pipeline:
         self.workers, self.slots, self.pipes = [], [], []
         self.complaints = os.pipe()
         synthetic = config["data"] == "synthetic"
+        self.ranks = Ranks(config, self.window, self._complain) if config.get("torch") else None
+        batches = self.ranks.batches if self.ranks else None
         for _ in range(config["accelerators"]):
             self.pipes.append(os.pipe())
         for worker in range(0 if synthetic else config["workers"]):
@@ -184,7 +193,7 @@ class Pipeline:
             pipe = self.pipes[worker % config["accelerators"]][1]
             process = multiprocessing.get_context("fork").Process(
                 target=work, args=(config, index, worker, self.sides, slots, pipe, self.complaints[1], self.start_s,
-                                   self.window.end_s),
+                                   self.window.end_s, batches),
             )  # fmt: skip
             process.start()
             self.workers.append(process)
@@ -192,6 +201,8 @@ class Pipeline:
         self.accelerators = [Accelerator(config["step_s"], self.window) for _ in range(config["accelerators"])]
 
     def execute(self):
+        if self.ranks:
+            self.ranks.start(self.start_s + LATE_S)
         late = time.monotonic() - self.start_s
         if late > LATE_S:
             raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
@@ -223,15 +234,16 @@ class Pipeline:
 
         def take(limit_s):
             if endless:
-                return (0, self.start_s), self.start_s
+                return (0, 0, self.start_s, self.start_s), self.start_s
             while self.fault is None:
                 left = limit_s - time.monotonic()
                 if left <= 0:
                     return None
                 if select.select([pipe], [], [], min(left, 0.5))[0]:
                     token = TOKEN.unpack(os.read(pipe, TOKEN.size))
-                    self.slots[token[0]].release()
-                    return token, token[2]
+                    if self.ranks is None:  # a rank copies the batch first
+                        self.slots[token[0]].release()
+                    return token, token[3]
                 if not any(self.workers[worker].is_alive() for worker in own):
                     return None if not select.select([pipe], [], [], 0)[0] else take(limit_s)
             return None
@@ -239,8 +251,12 @@ class Pipeline:
         def done(token, end_s):
             self.ended_s = max(self.ended_s, end_s)
             if self.window.begin_s < end_s <= self.window.end_s:
-                self.latencies.append(end_s - token[1])
+                self.latencies.append(end_s - token[2])
 
+        if self.ranks:
+            fed = None if endless else take
+            self.ranks.feed(number, self.accelerators[number], fed, self.slots, done, lambda: self.fault is None)
+            return
         accelerate(self.accelerators[number], take, _sleep_until, done)
 
     def _watch(self):
@@ -251,6 +267,9 @@ class Pipeline:
             if self.stopping.wait(max(0.0, 1 - (time.monotonic() - self.start_s) % 1)):
                 self.series.append([time.monotonic() - self.start_s, *counters(self.config), self._sums()["bytes"]])
                 return
+
+    def _complain(self, why):
+        self.fault = self.fault or why
 
     def _find_fault(self):
         if self.fault is None and select.select([self.complaints[0]], [], [], 0)[0]:
@@ -276,12 +295,14 @@ class Pipeline:
             "seconds": end_s - self.window.begin_s, "busy_s": [a.busy_s for a in self.accelerators],
             "steps": [a.steps for a in self.accelerators], "pipeline": self._sums(), "series": self.series,
             "latency_s": percentiles(self.latencies), "job": self.config["job"], "processors": os.cpu_count(),
-            "numpy": np.__version__, "pillow": PIL.__version__,
+            "numpy": np.__version__, "pillow": PIL.__version__, "real": self.ranks.about if self.ranks else None,
             "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "peak_kib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
         }  # fmt: skip
 
     def close(self):
+        if self.ranks:
+            self.ranks.close()
         for process in self.workers:
             if process.is_alive():
                 process.kill()

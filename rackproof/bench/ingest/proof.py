@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from rackproof.bench.ingest.runs import TOOL, Part, Run
 from rackproof.bench.storage.byte_counters import counted_bytes
@@ -20,13 +20,14 @@ IDENTITY: Final = 0.03
 """Tolerance of samples × bytes a sample against the bytes of the storage."""
 _OWN: Final = ("node", "start_at")
 """Keys of a configuration that differ between nodes."""
+_OWN_RANKS: Final = ("node", "gpus", "folder")
 
 
 def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) -> None:
     """All nodes ran the same job, from the same moment, each its own share, or, ``apart``, each the whole."""
-    first = {key: value for key, value in parts[0][1].config.items() if key not in _OWN}
+    first = _shared(parts[0][1])
     for node, part in parts:
-        other = {key: value for key, value in part.config.items() if key not in _OWN}
+        other = _shared(part)
         if other != first:
             raise Mismatch(TOOL, f"{node} was given another job than {parts[0][0]}")
         begun = part.answer.number("began_at") - part.config["start_at"]
@@ -43,6 +44,13 @@ def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) ->
     sets = {part.answer.child("dataset").string("samples_sha256") for _, part in parts}
     if len(sets) > 1:
         raise Mismatch(TOOL, "the nodes read different data sets")
+
+
+def _shared(part: Part) -> dict[str, Any]:
+    """What all nodes were given."""
+    own = {key: value for key, value in part.config.items() if key not in _OWN}
+    ranks = {key: value for key, value in part.real.items() if key not in _OWN_RANKS}
+    return own | ({"torch": ranks} if ranks else {})
 
 
 def check_figures(part: Part) -> None:

@@ -9,12 +9,14 @@ from statistics import median
 from typing import Any, Final
 
 from rackproof.bench.ingest import settling, trees
+from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
+from rackproof.bench.ingest.real import METRIC as UTILISATION
+from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, runs_of
 from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
-from rackproof.bench.ingest.stage import Bound, Counters, bound_by
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.bench.storage.commands import BEFORE
 from rackproof.bench.storage.runs import State
@@ -107,15 +109,10 @@ def _p99(figures: Sequence[Figures]) -> float:
     return max(latency.number("p99") for latency in latencies) * 1e3
 
 
-def _utilisation(figures: Sequence[Figures]) -> float:
-    possible = sum(one.part.window_s * float(one.part.config["accelerators"]) for one in figures)
-    return 100 * sum(one.part.busy_s for one in figures) / possible
-
-
 VALUES: Final[Mapping[str, Values]] = {
     "ingest.samples_rate": lambda figures: sum(one.part.rate for one in figures),
     "ingest.storage_bandwidth": lambda figures: sum(one.storage_rate for one in figures) / 1e6,
-    "ingest.accelerator_utilisation": _utilisation,
+    "ingest.accelerator_utilisation": utilisation_of,
     "ingest.cpu_time_per_sample": lambda figures: 1e3 * _samples(figures, lambda one: one.part.pipeline("cpu_s")),
     "ingest.storage_bytes_per_sample": _per_sample,
     "ingest.cpu_utilisation": lambda figures: 100 * max(one.peak_cpu for one in figures),
@@ -139,6 +136,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         proven = []
         for node, part in parts:
             check_figures(part)
+            if part.real:
+                check_real(node, part)
             reads = part.config["data"] in ("storage", "undecoded")
             cold = reads and run.dropped and not apart
             counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
@@ -158,22 +157,35 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         if measurement.metric == "ingest.placement_spread":
             samples = _spreads([(len(run.nodes), _rate(own)) for run, own in proven])
         elif measurement.metric == "mixed.accelerator_utilisation_loss":
-            samples = _losses([(len(run.jobs) > 1, _utilisation(own)) for run, own in proven])
+            samples = _losses([(len(run.jobs) > 1, utilisation_of(own)) for run, own in proven])
         elif measurement.metric == "ingest.bytes_read_over_dataset":
             size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
             samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
+        elif measurement.metric == UTILISATION:
+            samples, chosen = _of_gpu(measurement, proven)
+            proven = [proven[place] for place in chosen]
         elif apart:
             (node,) = measurement.members
             samples = [settling.ratio(one.part, one.counted) for _, own in proven for one in own if one.node == node]
         elif measurement.metric.startswith("sizing."):
             return _of_sizing(measurement, proven, architecture, storage)
         else:
-            return _of_runs(measurement, proven, leg, architecture.storage[storage])
+            return _of_runs(measurement, proven, leg, architecture)
         used = tuple(answer for run, _ in proven for answer in run.answers.values())
+        if measurement.metric == UTILISATION:
+            used += tuple(run.samples[measurement.members[0].partition("/")[0]] for run, _ in proven)
         own_runs, every = [run for run, _ in proven], [own for _, own in proven]
-        return Reading(tuple(samples), used, _conditions(every, own_runs, storage, architecture.storage[storage]))
+        return Reading(tuple(samples), used, _conditions(every, own_runs, storage, architecture))
 
     return read
+
+
+def _of_gpu(measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]]) -> tuple[list[float], list[int]]:
+    """Utilisation of one GPU in each run alone, and the places of these runs."""
+    node, _, device = measurement.members[0].partition("/gpu")
+    chosen = [place for place, (run, _) in enumerate(proven) if len(run.jobs) == 1]
+    runs = [(run, one.part) for run, own in (proven[place] for place in chosen) for one in own if one.node == node]
+    return [utilisation(run, part, node, int(device)) for run, part in runs], chosen
 
 
 def place_of(measurement: Measurement) -> tuple[str, str, str]:
@@ -185,7 +197,7 @@ def place_of(measurement: Measurement) -> tuple[str, str, str]:
 
 
 def _of_runs(
-    measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]], leg: str, storage: Storage
+    measurement: Measurement, proven: Sequence[tuple[Run, list[Figures]]], leg: str, architecture: Architecture
 ) -> Reading:
     epoch, wanted, chosen = 0, measurement.labels.get("epoch"), []
     beside = measurement.labels.get("beside", "nothing") != "nothing"
@@ -210,7 +222,7 @@ def _of_runs(
     }
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
-    conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], storage)
+    conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
     shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
     if len(shares) == len(runs):
         complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
@@ -230,40 +242,35 @@ def _companions(figures: Sequence[Figures]) -> dict[str, float]:
     return numbers
 
 
-def _conditions(every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: str, storage: Storage) -> dict[str, Any]:
+def _conditions(
+    every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: str, architecture: Architecture
+) -> dict[str, Any]:
     """How it was measured, and what bound the last run."""
     last = every[-1]
     config, dataset = last[0].part.config, last[0].part.answer.child("dataset")
-    bound = _bound(last)
+    bound = bound_of(last, architecture, name)
     steps = min(sum(one.part.answer.values["steps"]) // config["accelerators"] for own in every for one in own)
     return {
-        "accelerator": "emulated: each batch takes the model's known time; no MLPerf result",
-        "job": {key: config[key] for key in _JOB},
+        "accelerator": text_of([one.part for one in last])
+        if last[0].part.real
+        else "emulated: each batch takes the model's known time; no MLPerf result",
+        "job": {key: config[key] for key in _JOB}
+        | (
+            {"real": " ".join(real[key] for key in ("model", "kind", "precision"))}
+            if (real := last[0].part.real)
+            else {}
+        ),
         "data": config["data"],
         "gpus": len(last) * int(config["accelerators"]),
         "nodes": len(last),
         "steps": steps,
-        "cache": _cache(runs, storage),
+        "cache": _cache(runs, architecture.storage[name]),
         "bound_by": bound.stage,
         "bound_because": bound.because,
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
         f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
         "programs": f"numpy {last[0].part.answer.string('numpy')}, Pillow {last[0].part.answer.string('pillow')}",
     }
-
-
-def _bound(last: Sequence[Figures]) -> Bound:
-    """The stage that bound a run."""
-    config = last[0].part.config
-    counters = Counters(
-        _utilisation(last) / 100,
-        max(one.part.pipeline("first_s") / max(one.part.window_s + config["warmup_s"], 1e-9) for one in last),
-        sum(one.part.pipeline("read_s") for one in last),
-        sum(one.part.pipeline("decode_s") for one in last),
-        max(one.mean_cpu for one in last),
-        None,
-    )
-    return bound_by(counters)
 
 
 def _states(run: Run) -> list[State]:
@@ -315,10 +322,11 @@ def _of_sizing(
         if measurement.metric == "sizing.throughput_over_predicted":
             samples.append(_rate(whole) / last.rate)
         else:
-            named = [_bound(whole).stage == last.binds, _bound(memory).stage == alone.binds]
+            stages = [bound_of(leg, architecture, storage).stage for leg in (whole, memory)]
+            named = [stage == one.binds for stage, one in zip(stages, (last, alone), strict=True)]
             samples.append(sum(named) / len(named))
     runs, every = [run for run, _ in proven], [own for _, own in proven]
-    conditions = _conditions(every, runs, storage, architecture.storage[storage])
+    conditions = _conditions(every, runs, storage, architecture)
     if last is not None:
         conditions |= {"predicted": last.stage, "predicted_rate": last.rate}
     used = tuple(answer for run in runs for answer in run.answers.values())

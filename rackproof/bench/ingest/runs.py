@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
+from rackproof.bench.gpu.links import is_sampler
 from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
 from rackproof.bench.storage.runs import State, state_in
 from rackproof.parse import ParseError
+from rackproof.parse.gpu_list import LIST
 from rackproof.parse.jsondoc import Json
 from rackproof.remote.command import CommandResult
 
@@ -40,8 +42,20 @@ class Part:
 
     @property
     def rate(self) -> float:
-        """Samples a second that the accelerators took."""
+        """Samples a second that the accelerators took; of real ones whole steps count, of emulated ones also parts."""
+        if self.real:
+            return sum(self.steps) * float(self.config["batch"]) / self.window_s
         return self.busy_s / float(self.config["step_s"]) * float(self.config["batch"]) / self.window_s
+
+    @property
+    def steps(self) -> list[float]:
+        """By accelerator."""
+        return _numbers(self.answer, "steps", int(self.config["accelerators"]))
+
+    @property
+    def real(self) -> Mapping[str, Any]:
+        """What real accelerators were asked for; empty for emulated ones."""
+        return self.config.get("torch") or {}
 
     def pipeline(self, name: str) -> float:
         return self.answer.child("pipeline").number(name)
@@ -80,6 +94,10 @@ class Run:
     """None without a command on servers."""
     answers: dict[str, CommandResult] = field(default_factory=dict)
     after: dict[str, CommandResult] = field(default_factory=dict)
+    lists: dict[str, CommandResult] = field(default_factory=dict)
+    """GPUs by node, as the driver lists them."""
+    samples: dict[str, CommandResult] = field(default_factory=dict)
+    """What the driver says of the GPUs during the run, by node."""
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -143,6 +161,7 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
     runs: list[Run] = []
     before: dict[str, CommandResult] = {}
     drops: list[CommandResult] = []
+    lists: dict[str, CommandResult] = {}
     current: Run | None = None
     for answer in answers:
         asked = state_of(answer.command)
@@ -155,11 +174,15 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
             current = None
         elif answer.command == DROP:
             drops.append(answer)
+        elif answer.command == LIST:
+            lists[answer.node] = answer
+        elif is_sampler(answer.command) and runs:
+            runs[-1].samples[answer.node] = answer
         elif configs_of(answer.command):
             if current is None:
                 servers = all(drop.ok for drop in drops) if drops else None
                 earlier = runs[-1].after if runs else {}
-                current = Run(before or earlier, bool(before), servers if before else None)
+                current = Run(before or earlier, bool(before), servers if before else None, lists=dict(lists))
                 runs.append(current)
                 before, drops = {}, []
             current.answers[answer.node] = answer

@@ -1,8 +1,8 @@
-"""Ingest: does the storage keep the accelerators busy? Real input pipelines, emulated accelerators, all nodes at once.
+"""Ingest: does the storage keep the accelerators busy? Real input pipelines, emulated or real accelerators.
 
-``ingest_node.py`` runs on every node, from one moment by each node's own clock, whose offset is measured before. A job
-has one step for each number of nodes and each place of the data, so a killed run loses no finished leg. Data sets are
-made first, and found complete later. Mounts and counters are read before and after each run.
+``ingest_node.py`` runs on all nodes at once, from one moment by each node's own clock, whose offset is measured before.
+A job has one step for each number of nodes and each place of the data, so a killed run loses no finished leg. Data sets
+are made first, and found complete later. Mounts and counters are read before and after each run.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from rackproof.bench.collectives.launch import backend_of, inputs_of
+from rackproof.bench.firewall import Firewall
+from rackproof.bench.gpu.links import sampled_links
+from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import tree_steps
 from rackproof.bench.ingest.datasets import DataSets, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
 from rackproof.bench.reading import outputs_of
@@ -30,13 +35,18 @@ from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
+from rackproof.parse.gpu_list import LIST, parse_gpu_list
 from rackproof.remote.command import CommandResult
 
-PROGRAMS: Final = ("ingest_node.py", "accelerator_node.py", "samples_node.py", "records_node.py")
+PROGRAMS: Final = (
+    *("ingest_node.py", "accelerator_node.py", "samples_node.py", "records_node.py", "real_node.py", "train_node.py"),
+)
+LIST_S: Final = 90.0
 MARGIN_S: Final = 120.0
 """Seconds for the end of workers, and for the start of the program on a busy node."""
 PASS_S: Final = 3600.0
 """Time limit in seconds of one pass over a data set."""
+TORCH: Final = "torchrun"
 STATE_S: Final = 120.0
 SETUP_S: Final = 10.0
 PRELOAD: Final = 64
@@ -114,6 +124,10 @@ class _Job:
             own = {"workload": self.job.workload}
             for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
                 places.append(self._place(leg, f"ingest.{metric}", nodes, own))
+        if self.job.engine == "torch" and data is IngestData.STORAGE and last:
+            gpus = [f"{node}/gpu{number}" for node in nodes for number in range(self.job.accelerators)]
+            own = {"workload": self.job.workload}
+            places += [self._place(leg, UTILISATION, [gpu], own, Scope.GPU) for gpu in gpus]
         runs = [Start(count, (self.name,), True, self.job.accelerators, data)] * self.job.runs
         return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places))
 
@@ -195,7 +209,7 @@ class _Job:
 
     def _step(self, leg: str, title: str, runs: Runs, places: Places) -> Step:
         def execute(context: BenchContext) -> Iterator[Measurement]:
-            step = _IngestStep(context, self.profile, self.dataset.storage, self.storage)
+            step = _IngestStep(context, self._id(leg), self.profile, self.dataset.storage, self.storage)
             return step.execute(runs, places)
 
         run_s = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
@@ -205,8 +219,10 @@ class _Job:
 
 
 class _IngestStep:
-    def __init__(self, context: BenchContext, profile: IngestProfile, name: str, storage: Storage) -> None:
-        self.context, self.session = context, context.session
+    def __init__(self, context: BenchContext, id_: str, profile: IngestProfile, name: str, storage: Storage) -> None:
+        self.context, self.session, self.id = context, context.session, id_
+        self.torch: dict[str, Any] = {}
+        """What real accelerators need on each node; empty where all are emulated."""
         self.profile, self.name, self.storage = profile, name, storage
         self.nodes = [node.name for node in self.session.rack.group(profile.members)]
         rack = self.session.rack
@@ -221,11 +237,15 @@ class _IngestStep:
         else:
             try:
                 self._make(sorted({job for run in runs for job in run.jobs}))
+                if any(self.profile.jobs[job].engine == "torch" for run in runs for job in run.jobs):
+                    self._prepare_ranks()
                 for run in runs:
                     if why := self._run(run):
                         break
             except DataSetError as error:
                 why = str(error)
+            except ParseError as error:
+                why = error.reason
         read = read_ingest(self.answers, self.session.architecture)
         for place in places:
             try:
@@ -241,6 +261,29 @@ class _IngestStep:
             self.answers += answers
             self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
         sets.ready(self.nodes, PROGRAMS)
+
+    def _prepare_ranks(self) -> None:
+        """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""
+        inputs, backend = inputs_of(self.session.rack, self.nodes), backend_of(self.session, self.nodes)
+        first = self.session.rack.node(self.nodes[0])
+        address = first.fabric_address() if len(self.nodes) > 1 else "127.0.0.1"
+        if address is None:
+            raise ParseError(TORCH, f"{first.name} has no fabric_addresses, where the ranks could meet")
+        gpus: dict[str, list[str]] = {node: [] for node in self.nodes}
+        if backend == "nccl":
+            for node, answer in self._ask(dict.fromkeys(self.nodes, LIST), LIST_S).items():
+                if not answer.ok:
+                    raise ParseError("nvidia-smi", f"{node}: {answer.why}")
+                gpus[node] = [gpu.uuid for gpu in parse_gpu_list(answer.stdout)]
+        Firewall.of(self.context).close(self.nodes, [inputs.port], chosen=True)
+        fabric = self.session.architecture.fabric
+        interface = f"{fabric.interface_prefix}0" if fabric is not None and len(self.nodes) > 1 else ""
+        for node in self.nodes:
+            folder = torch_folder(self.session.rack.node(node))
+            self.torch[node] = {
+                "backend": backend, "python": inputs.python or "python3", "folder": "" if folder == "-" else folder,
+                "master": f"{address}:{inputs.port}", "interface": interface, "gpus": gpus[node],
+            }  # fmt: skip
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
@@ -267,7 +310,11 @@ class _IngestStep:
             program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
             commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
         limit = max(job.seconds if not job.epochs else PASS_S for job in (self.profile.jobs[name] for name in jobs))
-        self._ask(commands, longest.start_s + longest.warmup_s + limit + MARGIN_S)
+        limit += longest.start_s + longest.warmup_s + MARGIN_S
+        loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]
+        with sampled_links(self.session, self.id, loaded, limit, self.context.say) as samples:
+            self._ask(commands, limit)
+        self.answers += samples.values()
         after = partial(state_after, self.storage, addresses=self.addresses)
         self._ask(dict.fromkeys(nodes, after(folders)), STATE_S)
         return ""
@@ -286,6 +333,16 @@ class _IngestStep:
         dataset = self.profile.datasets[job.dataset]
         storage = self.session.architecture.storage[dataset.storage]
         accelerators = run.accelerators if name == run.jobs[0] else job.accelerators
+        torch: dict[str, Any] | None = None
+        if job.engine == "torch":
+            own = self.torch[self.nodes[node]]
+            if own["gpus"] and len(own["gpus"]) < accelerators:
+                raise ParseError(
+                    TORCH, f"{self.nodes[node]} has {len(own['gpus'])} GPUs, {name} asks for {accelerators}"
+                )
+            described = {"model": job.model, "kind": job.kind, "precision": job.precision}
+            torch = own | described | {"gpus": own["gpus"][:accelerators], "node": node, "nodes": run.nodes}
+            torch |= {"nodes": 1, "node": 0} if job.kind == "inference" else {}
         points = storage.mountpoints[: 1 if run.apart else None]  # each mount has a cache of its own
         return {
             "job": name, "folders": [folder_of(storage, job.dataset, point) for point in points],
@@ -295,7 +352,7 @@ class _IngestStep:
             "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop, "start_at": start_at,
             "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
             "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
-        }  # fmt: skip
+        } | ({"torch": torch} if torch else {})  # fmt: skip
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s)

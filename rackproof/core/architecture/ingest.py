@@ -56,7 +56,12 @@ class IngestJob(Model):
     """Label of its measurements; the sizing model's workload where the architecture has one of this name."""
     kind: Literal["training", "inference"] = "training"
     dataset: Identifier
-    accelerator: Identifier
+    engine: Literal["emulated", "torch"] = "emulated"
+    """``torch``: the GPUs themselves, PyTorch with ``model`` of torchvision under torchrun: training with
+    DistributedDataParallel, or forward passes only. Processors stand in where a node has no GPU."""
+    precision: Literal["fp32", "amp"] = "amp"
+    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16."""
+    accelerator: Identifier = "own"
     """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
     rate: Rate | None = None
@@ -66,7 +71,7 @@ class IngestJob(Model):
     slowdown: float = Field(default=1.0, gt=0)
     """Divides the accelerator's rate: the declared scale of a small rack."""
     accelerators: int = Field(default=8, ge=1)
-    """Emulated on each node."""
+    """On each node, emulated or real."""
     workers: int = Field(default=8, ge=1)
     """Processes on each node that read, decode and crop."""
     crop: int = Field(default=224, ge=8)
@@ -98,16 +103,35 @@ class IngestJob(Model):
 
     @property
     def step_s(self) -> float:
-        """Seconds of one accelerator for a batch. Raises KeyError for an unknown one."""
+        """Seconds of one emulated accelerator for a batch, 0 of a real one. Raises KeyError for an unknown one."""
+        if self.engine == "torch":
+            return 0.0
         if self.rate is not None and self.rate.value is not None:
             rate = convert(self.rate.value, self.rate.unit, "1/s")
         else:
             rate = RATES[self.accelerator, self.model].rate
         return self.batch * self.slowdown / rate
 
+    @property
+    def real(self) -> str:
+        """What real accelerators compute; empty for emulated ones."""
+        return f"{self.model} {self.kind} {self.precision}" if self.engine == "torch" else ""
+
+    @model_validator(mode="after")
+    def _real(self) -> IngestJob:
+        if self.engine == "torch":
+            if self.slowdown != 1 or self.rate is not None:
+                raise ValueError("slowdown and rate are of emulated accelerators; engine torch computes by itself")
+            if self.epochs or self.predict or self.placement:
+                raise ValueError("epochs, predict and placement are measured with emulated accelerators")
+            if self.workers % self.accelerators:
+                raise ValueError(f"{self.accelerators} ranks need {self.accelerators} workers or a multiple")
+        return self
+
     @model_validator(mode="after")
     def _emulated(self) -> IngestJob:
-        if (self.rate is None or self.rate.value is None) and (self.accelerator, self.model) not in RATES:
+        known_rate = self.rate is not None and self.rate.value is not None
+        if self.engine == "emulated" and not known_rate and (self.accelerator, self.model) not in RATES:
             known = ", ".join(f"{accelerator} {model}" for accelerator, model in RATES)
             raise ValueError(
                 f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"

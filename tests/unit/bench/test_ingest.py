@@ -396,3 +396,30 @@ def _reading(measurement: Measurement) -> Any:
     from rackproof.bench.reading import Reading
 
     return Reading(measurement.samples, (), measurement.conditions)
+
+
+def carried(mb: float) -> Change:
+    """Ports of each node carry ``mb`` MB a second; workers wait for reads."""
+
+    def change(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        for own in documents.values():
+            own["series"] = [[*row[:3], int(mb * 1e6) * row[0], *row[4:]] for row in own["series"]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("mb", "stage"),
+    [(1, STORAGE), (20.5, NETWORK), (11, NETWORK), (9, STORAGE)],  # 180 Mb/s of a node, and of the one server
+)
+def test_a_full_port_of_node_or_storage_is_the_network(mb: float, stage: str) -> None:
+    reading = read_ingest(answers(carried(mb)), virtual_rack())(place("ingest.samples_rate"))
+    assert reading.conditions["bound_by"] == stage, reading.conditions["bound_because"]
+
+
+def test_ports_of_an_unknown_rate_bind_nothing() -> None:
+    sizing = virtual_rack().sizing
+    assert sizing is not None
+    other = virtual_rack().model_copy(update={"sizing": sizing.model_copy(update={"storage": "nfs-rdma"})})
+    reading = read_ingest(answers(carried(100)), other)(place("ingest.samples_rate"))
+    assert reading.conditions["bound_by"] == STORAGE

@@ -1,0 +1,105 @@
+"""A stand-in for PyTorch on processors, for ranks of the ingest benchmark. STAND_IN: ``crash`` fails a step."""
+
+import contextlib
+import os
+import time
+import types
+
+import numpy
+
+from . import distributed
+
+__version__ = "0.0-stand-in"
+uint8, float32, bfloat16 = "uint8", "float32", "bfloat16"
+STEP_S = 0.02
+calls = 0
+
+
+class Tensor(numpy.ndarray):
+    def permute(self, *_):
+        return self
+
+    def to(self, *_, **__):
+        return self
+
+    def div(self, _):
+        return self
+
+    def backward(self):
+        global calls
+        calls += 1
+        time.sleep(STEP_S)
+        distributed.total(1)  # gradients: every rank takes part in every step
+        if os.environ.get("STAND_IN") == "crash" and calls > 20 and os.environ["RANK"] == "1":
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def tensor(values):
+    return numpy.array(values).view(Tensor)
+
+
+def randint(*sizes, **_):
+    shape = next(size for size in sizes if isinstance(size, tuple))
+    return numpy.ones(shape, numpy.uint8).view(Tensor)
+
+
+def from_numpy(array):
+    return array.view(Tensor)
+
+
+class Device:
+    type = "cpu"
+
+
+class Model:
+    def __call__(self, images):
+        if not images.any():
+            raise RuntimeError("a batch without a picture")
+        return images
+
+    def train(self):
+        return self
+
+    eval = train
+
+    def parameters(self):
+        return []
+
+
+class Optimizer:
+    def __init__(self, *_, **__):
+        pass
+
+    def zero_grad(self, **_):
+        pass
+
+    step = zero_grad
+
+
+def device(*_):
+    return Device()
+
+
+def set_num_threads(_):
+    pass
+
+
+manual_seed = set_num_threads
+
+
+@contextlib.contextmanager
+def no_grad():
+    time.sleep(STEP_S)
+    yield
+
+
+@contextlib.contextmanager
+def autocast(*_):
+    yield
+
+
+nn = types.SimpleNamespace(
+    parallel=types.SimpleNamespace(DistributedDataParallel=lambda model, device_ids: model),
+    CrossEntropyLoss=lambda: lambda images, labels: images,
+)
+optim = types.SimpleNamespace(SGD=Optimizer)
