@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rackproof.architectures import load
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.main import cli
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.evidence import Measurement, NodeInfo, Record, RunInfo
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.status import Outcome, Status
@@ -149,9 +150,15 @@ def slower(metric: str, times: float, **labels: str) -> Throttle:
     return throttle
 
 
+def both(*throttles: Throttle) -> Throttle:
+    return lambda place: prod(times for throttle in throttles if (times := throttle(place)) is not None)
+
+
 @pytest.mark.parametrize(
     ("seed", "claims", "throttle"),
     [
+        ("dell-isilon-f800-dgx1", "T4",
+         both(*(slower(f"ingest.{one}_bytes_per_sample", 1.2) for one in ("dataset", "storage")))),
         ("dell-isilon-f800-dgx1", "T2", slower("link.rdma_write_bandwidth", 0.1)),
         ("dell-isilon-f800-dgx1", "T4 T8", slower("ingest.dataset_bytes_per_sample", 1.2)),
         ("dell-isilon-f800-dgx1", "T6", slower("ingest.cache_settling_ratio", 4.0)),
@@ -200,6 +207,18 @@ def test_every_judged_claim_has_a_negative() -> None:
     tried = {claim for _, claims, _ in mark.args[1] for claim in claims.split()}
     judged = {id_ for seed in SEEDS for id_, claim in architecture(seed).claims.items() if not claim.not_checkable}
     assert judged - tried == {"T3"}
+
+
+def test_a_claim_with_a_criterion_of_its_own_fails_alone() -> None:
+    """Claims that share all of their criteria fail together: they say the same of one number."""
+    mark = next(m for m in test_a_throttled_stage_fails_its_claims_and_no_other.pytestmark if m.name == "parametrize")  # type: ignore[attr-defined]
+    alone = {(seed, claims) for seed, claims, _ in mark.args[1]}
+    own = set()
+    for seed in SEEDS:
+        file = architecture(seed)
+        named = [entry.claim for entry in (*file.criteria, *file.curves) if entry.severity is Severity.REQUIRED]
+        own |= {(seed, claims[0]) for claims in named if len(claims) == 1}
+    assert own - alone == set()
 
 
 @every_seed
