@@ -1,6 +1,7 @@
 """The input pipeline's own overhead, against bare loops over the same files.
 
-    python benchmarks/ingest.py [--samples 48] [--copies 12] [--workers 2] [--rounds 5] [--lead 5] [--folder DIR] [--json FILE]
+    python benchmarks/ingest.py [--samples 48] [--copies 12] [--workers 2] [--rounds 5] [--lead 5] [--folder DIR]
+                                [--json FILE]
 
 One data set of JPEG files of 115 kB, made first, with copies. In each round, one after the other, caches of the files
 dropped before each:
