@@ -192,6 +192,7 @@ def both(*throttles: Throttle) -> Throttle:
         ("dell-scaling-little", "B9", slower("ingest.storage_bytes_per_sample", 1.5, format="tfrecord-gz")),
         ("weka-inference-nvme-dram", "A9 A10 A11",
          slower("inference.samples_rate", 0.5, storage="cephfs", data="storage")),
+        ("weka-inference-nvme-dram", "A9", slower("inference.samples_rate", 0.5)),
         ("weka-inference-nvme-dram", "A9 A10", slower("inference.samples_rate", 2.0, storage="local")),
         ("weka-inference-nvme-dram", "A11", slower("inference.samples_rate", 2.0, data="memory")),
         ("weka-inference-nvme-dram", "A12", slower("storage.read_bandwidth", 0.05)),

@@ -5,7 +5,7 @@
 Usage: train_node.py CONFIG, JSON: model, kind (training, inference), precision (fp32, amp), backend (nccl, gloo),
 batch, crop, socket (abstract, of its parent), batches (a file in memory), synthetic (no batches come).
 
-Its parent sends the place of each batch in the shared file, and a last place that is none. The rank answers with the
+Its parent sends the place of each batch in the shared file, and -1 at the end. The rank answers with the
 place as soon as the batch is copied, and with two times for each step: since when its batch was on the device, and when
 the step had ended, by the monotonic clock. Ranks of a training end after the same step: before each they add up who has
 to stop.
