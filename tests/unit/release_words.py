@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+from tests.unit.sources import nodes_of
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -145,17 +148,18 @@ def template_text(text: str) -> str:
 
 def strings(path: Path) -> Iterator[str]:
     """Texts of a module except docstrings; ``§`` in place of a value."""
-    tree = ast.parse(path.read_text("utf-8"))
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = nodes_of(path)
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             inner |= {id(value) for value in node.values}
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "§" for part in node.values)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             yield node.value
 
 
+@cache
 def declared() -> dict[Word, str]:
     """Every word of templates, scripts and modules, with one file that has it."""
     places: dict[Word, str] = {}

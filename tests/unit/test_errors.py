@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import rackproof.errors
-from tests.unit.sources import tree_of
+from tests.unit.sources import nodes_of
 
 PACKAGE = Path(rackproof.errors.__file__).parent
 ROOT = "RackproofError"
@@ -40,7 +40,7 @@ def exceptions() -> dict[str, list[tuple[tuple[str, ...], str]]]:
     """
     classes: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for path in sorted(path for path in PACKAGE.rglob("*.py") if not path.name.endswith("_node.py")):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
                 classes.setdefault(node.name, []).append((bases, path.relative_to(PACKAGE).as_posix()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.sources import tree_of
+from tests.unit.sources import nodes_of
 
 PACKAGE = Path(__file__).parents[2] / "rackproof"
 
@@ -97,7 +97,7 @@ def imports(path: Path) -> frozenset[str]:
 
 def _imports(path: Path) -> Iterator[str]:
     module = ["rackproof", *path.relative_to(PACKAGE).with_suffix("").parts]
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -162,7 +162,7 @@ def test_the_core_and_the_parsers_are_pure(part: str) -> None:
         name = path.relative_to(PACKAGE)
         outside = {imported.split(".")[0] for imported in imports(path)} - {"rackproof"}
         impure |= {f"{name} imports {module}" for module in outside - PURE_STDLIB - PURE[part]}
-        calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+        calls = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
         names = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
         impure |= {f"{name} calls {called}" for called in names & SIDE_EFFECTS}
     assert impure == set()
@@ -193,15 +193,15 @@ def test_the_package_imports_no_deploy() -> None:
     """Neither by a statement nor by the name of a module in a string."""
     for path in PACKAGE.rglob("*.py"):
         assert not any(name.split(".")[0] == "deploys" for name in imports(path)), path
-        strings = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)]
+        strings = [node.value for node in nodes_of(path) if isinstance(node, ast.Constant)]
         assert not [text for text in strings if isinstance(text, str) and text.startswith("deploys.")], path
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOYS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_deploy_imports_pyinfra_the_package_and_deploys_that_it_brings(path: Path) -> None:
-    tree = tree_of(path)
-    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    nodes = nodes_of(path)
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert not [node for node in nodes if isinstance(node, ast.Import)]
     assert {module.split(".")[0] for module in modules} <= {
         "__future__",
         "collections",
@@ -211,11 +211,11 @@ def test_a_deploy_imports_pyinfra_the_package_and_deploys_that_it_brings(path: P
     }
     brought = {
         alias.name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deploys.")
         for alias in node.names
     }
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert brought <= called
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rackproof.remote.redaction import redact
+from tests.unit.sources import nodes_of
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = {"redaction.py", "secret_rules.py", "failure.py"}
 """Files of regular expressions."""
 
 
-def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Strings of more than one word with a name in place of each value, without docstrings."""
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         text = ""
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(p.value) if isinstance(p, ast.Constant) else "storage-01" for p in node.values)
@@ -33,7 +34,7 @@ def test_no_text_of_the_kit_loses_words() -> None:
         (f"{file.relative_to(ROOT)}:{line}", text)
         for file in files
         if file.name not in PATTERNS
-        for line, text in _texts(ast.parse(file.read_text()))
+        for line, text in _texts(nodes_of(file))
     ]
     assert len(texts) > 5000
     assert [(place, text) for place, text in texts if redact(text) != text] == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rackproof import shell
-from tests.unit.sources import tree_of
+from tests.unit.sources import nodes_of
 
 PACKAGE = Path(shell.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.sh"))
@@ -64,7 +65,7 @@ def test_a_file_says_which_shell_it_is_for(path: Path) -> None:
 
 def test_every_file_is_used() -> None:
     modules = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "deploys").glob("*.py")]
-    names = {node.value for module in modules for node in ast.walk(tree_of(module)) if isinstance(node, ast.Constant)}
+    names = {node.value for module in modules for node in nodes_of(module) if isinstance(node, ast.Constant)}
     assert [str(path) for path in FILES if path.stem not in names] == []
 
 
@@ -89,9 +90,8 @@ def shell_text(node: ast.expr) -> str | None:
     return None
 
 
-def long_shell(tree: ast.Module) -> list[int]:
+def long_shell(nodes: Sequence[ast.AST]) -> list[int]:
     """Lines at which a text of more than MOST_LINES lines of shell begins, counted in the text or in the source."""
-    nodes = list(ast.walk(tree))
     inside = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
     inside |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
     unquoted = []
@@ -108,7 +108,7 @@ def long_shell(tree: ast.Module) -> list[int]:
 def test_shell_of_more_than_a_few_lines_is_a_file() -> None:
     modules = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
     scripts = {
-        f"{name}:{line}" for name, path in modules.items() if name not in KEPT for line in long_shell(tree_of(path))
+        f"{name}:{line}" for name, path in modules.items() if name not in KEPT for line in long_shell(nodes_of(path))
     }
     assert scripts == set()
 
@@ -120,4 +120,4 @@ def test_the_rule_sees_lines_of_text_and_of_source() -> None:
         'x = (\n    "a; then "\n    "b; fi "\n' + '    f"c; done {1} "\n' * 6 + ")\n": [2],
         'x = "if true; then false; fi; for x in a; do b; done"\n': [],
     }
-    assert [long_shell(ast.parse(source)) for source in sources] == list(sources.values())
+    assert [long_shell(list(ast.walk(ast.parse(source)))) for source in sources] == list(sources.values())

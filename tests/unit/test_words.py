@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.unit.sources import nodes_of
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("architectures", "benchmarks", "deploys", "inventories", "rackproof", "templates", "tests", "validators")
@@ -58,10 +60,10 @@ def test_no_text_has_a_word_that_names_nothing(pattern: str) -> None:
     assert places == set(), DIALECT[pattern]
 
 
-def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def names_of(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and name of everything with one of these names."""
-    fields = {node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)}
-    for node in ast.walk(tree):
+    fields = {node.target for node in nodes if isinstance(node, ast.AnnAssign)}
+    for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if name in (NAMES if node in fields else VARIABLES):
                 yield node.lineno, name
@@ -70,16 +72,17 @@ def names_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_names_name_the_thing() -> None:
-    modules = [(path, ast.parse(text)) for path, text in files() if path.endswith(".py") and CANDIDATE.search(text)]
-    assert "\n".join(f"{path}:{line}: {name}" for path, tree in modules for line, name in names_of(tree)) == ""
+    paths = [ROOT / path for path, text in files() if path.endswith(".py") and CANDIDATE.search(text)]
+    assert "\n".join(f"{path}:{line}: {name}" for path in paths for line, name in names_of(nodes_of(path))) == ""
 
 
 def test_the_rules_see_what_they_are_for() -> None:
     source = (
         "def found(said, each=0):\n    for each in said:\n        Seen = 1\nclass Link:\n    each: int\n    Look: int\n"
     )
-    assert {name for _, name in names_of(ast.parse(source))} == {"found", "said", "each", "Seen", "Look"}
-    assert len(list(names_of(ast.parse(source)))) == 5
+    names = [name for _, name in names_of(list(ast.walk(ast.parse(source))))]
+    assert set(names) == {"found", "said", "each", "Seen", "Look"}
+    assert len(names) == 5
     examples = (
         *("test_nobody_asks", "It is said.", "as it shall be", "hangs for ever", "has a word for it", "does_no_harm"),
         *("an_address_that_is_none", "not to be had", "What an adapter is that has no name"),

@@ -16,6 +16,7 @@ import pytest
 from rackproof.cli import terminal
 from rackproof.cli.terminal import OutputError, guarded, say
 from rackproof.core.visible import SHOWN, shown
+from tests.unit.sources import nodes_of
 
 ROOT = Path(__file__).parents[3]
 FORGED = "gpu-01\nrackproof: CERTIFIED\x1b[2K\x1b]0;title\x07\x9b1A\r\x00\x7f"
@@ -45,7 +46,7 @@ def test_only_this_module_prints() -> None:
         name = str(path.relative_to(ROOT / "rackproof"))
         if name in others or (name.startswith("bench/") and path.stem in on_nodes):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call):
                 assert ast.unparse(node.func) not in ("click.echo", "click.secho", "print"), f"{name}:{node.lineno}"
 

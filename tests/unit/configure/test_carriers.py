@@ -22,6 +22,7 @@ from rackproof.configure.nic import operations as nic
 from rackproof.parse.bonding import Bond, Member
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.shell import executable, sh
+from tests.unit.sources import tree_of
 
 CONFIGURE: Final = Path(carriers.__file__).parent
 
@@ -177,7 +178,7 @@ def test_every_script_that_takes_a_device_down_is_known() -> None:
 def test_every_operation_with_such_a_script_asks_the_rule() -> None:
     asking = 0
     for path in CONFIGURE.rglob("operations.py"):
-        for function in ast.parse(path.read_text()).body:
+        for function in tree_of(path).body:
             if not isinstance(function, ast.FunctionDef):
                 continue
             called = {

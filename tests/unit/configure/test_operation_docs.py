@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.sources import tree_of
+
 CONFIGURE = Path(__file__).parents[3] / "rackproof" / "configure"
 PACKAGES = (
     *(".", "containers", "driver_swap", "gpu", "health_check", "nic", "node", "preflight", "reboot", "rollback"),
@@ -15,7 +17,7 @@ PACKAGES = (
 
 
 def operations(package: str) -> list[ast.FunctionDef]:
-    tree = ast.parse((CONFIGURE / package / "operations.py").read_text())
+    tree = tree_of(CONFIGURE / package / "operations.py")
     return [
         node
         for node in tree.body

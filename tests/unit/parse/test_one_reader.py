@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.unit.sources import tree_of
+from tests.unit.sources import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[3]
 PARSERS = ROOT / "rackproof/parse"
@@ -36,10 +35,10 @@ OWN_TEXT = {
 """Files of validators that split lines or hold a pattern, and what of."""
 
 
-def modules(*parts: str) -> Iterator[tuple[str, ast.Module]]:
+def modules(*parts: str) -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
     for part in parts:
         for path in sorted((ROOT / "rackproof" / part).rglob("*.py")):
-            yield str(path.relative_to(ROOT / "rackproof")), tree_of(path)
+            yield str(path.relative_to(ROOT / "rackproof")), nodes_of(path)
 
 
 def reads_text(function: ast.FunctionDef) -> bool:
@@ -56,9 +55,9 @@ def reads_text(function: ast.FunctionDef) -> bool:
 def test_answers_are_only_split_outside_of_the_parsers() -> None:
     readers = {
         f"{name}: {node.name}"
-        for name, tree in modules(*ELSEWHERE)
+        for name, nodes in modules(*ELSEWHERE)
         if name not in OWN_LANGUAGE
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef) and node.name.startswith("parse_") and reads_text(node)
     }
     assert readers == set(), "move what reads a tool's output to rackproof/parse"
@@ -67,8 +66,8 @@ def test_answers_are_only_split_outside_of_the_parsers() -> None:
 def test_patterns_of_known_outputs_are_in_the_parsers_alone() -> None:
     readers = {
         f"{name}:{node.lineno}"
-        for name, tree in modules(*ELSEWHERE)
-        for call in ast.walk(tree)
+        for name, nodes in modules(*ELSEWHERE)
+        for call in nodes
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
         if isinstance(call.func.value, ast.Name) and call.func.value.id in READERS
         for node in ast.walk(call)
@@ -92,7 +91,7 @@ def test_validators_ask_parsers() -> None:
         str(path.relative_to(ROOT))
         for part in VALIDATORS
         for path in sorted((ROOT / part).glob("*.py"))
-        if any(reads_output(node) for node in ast.walk(tree_of(path)))
+        if any(reads_output(node) for node in nodes_of(path))
     }
     assert readers == set(OWN_TEXT), "move what reads a tool's output to rackproof/parse"
 
@@ -103,12 +102,12 @@ def test_every_parser_is_used_by_the_kit() -> None:
         for part in ("rackproof", "validators", "deploys")
         for path in (ROOT / part).rglob("*.py")
     }
-    words = {path: Counter(re.findall(r"\w+", text)) for path, text in sources.items()}
+    words = {path: set(re.findall(r"\w+", text)) for path, text in sources.items()}
     unused = set()
     for path in PARSERS.glob("*.py"):
         for node in tree_of(path).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 elsewhere = any(node.name in known for other, known in words.items() if other != path)
-                if not elsewhere and words[path][node.name] < 2:
+                if not elsewhere and len(re.findall(rf"\b{node.name}\b", sources[path])) < 2:
                     unused.add(node.name)
     assert unused == set()

@@ -10,6 +10,7 @@ import pytest
 
 from rackproof.configure.preflight.problem import sentence
 from rackproof.core.plan import Problem
+from tests.unit.sources import nodes_of
 
 PACKAGE = Path(__file__).parents[3] / "rackproof"
 READERS = [
@@ -30,7 +31,7 @@ OWN = re.compile(r"\bpending\b|rp_|echo|not begun|preflight: |reboot: | \| |; ")
 def cut(path: Path) -> list[str]:
     """Literals at which a module cuts texts, and patterns that it searches for."""
     patterns = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             module = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
             if node.func.attr in CUTTING or module == "re":
