@@ -25,6 +25,7 @@ from rackproof.core.architecture.complaints import model_problems
 from rackproof.core.architecture.consistency import problems, unknown_checks
 from rackproof.core.architecture.document import Document, dotted
 from rackproof.core.architecture.inheritance import Merged, parent_of
+from rackproof.core.architecture.nesting import DUMPER
 from rackproof.core.architecture.overrides import overridden
 from rackproof.core.architecture.problem import Problem
 from rackproof.core.architecture.published import PUBLISHED
@@ -326,7 +327,8 @@ def _whole_text(document: Document | Merged, metadata: str) -> str:
     """A run stores one text: the file with everything that it extends and with ``metadata`` (JSON)."""
     data = {key: value for key, value in document.data.items() if key not in ("extends", "drop")}
     data["metadata"] = {**data["metadata"], **json.loads(metadata)}
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    dumped: str = yaml.dump(data, Dumper=DUMPER, sort_keys=False, allow_unicode=True, width=120)
+    return dumped
 
 
 def _refuse_told(document: Document) -> None:

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -157,11 +158,26 @@ def _main() -> None:
     sys.argv = request["argv"]
     if request["path"] is not None:
         sys.path.insert(0, request["path"] or ("" if "code" in request else os.getcwd()))
-    if "code" in request:
-        exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
-    else:
-        sys.modules.pop(request["module"], None)
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    try:
+        if "code" in request:
+            exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+        else:
+            sys.modules.pop(request["module"], None)
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        _end(end.code or 0)
+    _end(0)
+
+
+def _end(status: int) -> None:
+    """End as the interpreter does, but leave the memory to the system: to free it takes most of a child's time."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":

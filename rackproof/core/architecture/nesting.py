@@ -12,6 +12,9 @@ from rackproof.errors import ArchitectureError
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader of all YAML files. libyaml is ten times faster; messages of the pure parser differ slightly."""
 
+DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""Its counterpart, which writes the kit's architectures as the pure one does."""
+
 MOST_NODES = 200_000
 """Mappings, lists and scalars of one file with its aliases expanded; the largest shipped file has a few thousand."""
 

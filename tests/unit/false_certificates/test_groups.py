@@ -254,9 +254,23 @@ def verdicts(measurements: Sequence[Measurement], rack: Rack, made: Architecture
     return [verdict for verdict in judged.verdicts if verdict.id.partition("[")[0] in ("pairs", "groups")]
 
 
-def with_links(folder: Path, *faulty: Fault) -> list[Measurement]:
+def with_links(folder: Path, *faulty: Fault) -> tuple[Measurement, ...]:
     measure(folder, nodes_of(rack_of(COUNT), faulty), rack_of(COUNT), only="links/")
-    return measurements(folder)
+    return tuple(measurements(folder))
+
+
+@pytest.fixture(scope="module")
+def healthy_links(tmp_path_factory: pytest.TempPathFactory) -> tuple[Measurement, ...]:
+    """Numbers of all links and of group testing in a healthy rack."""
+    return with_links(tmp_path_factory.mktemp("links"))
+
+
+@pytest.fixture(scope="module")
+def slow_node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a rack with one slow node; it is read, never written."""
+    folder = tmp_path_factory.mktemp("slow")
+    measure(folder, nodes_of(rack_of(COUNT), [Fault(NODE)]), rack_of(COUNT))
+    return folder
 
 
 def statuses(made: Sequence[Verdict], id_: str) -> dict[str, Status]:
@@ -267,11 +281,12 @@ def statuses(made: Sequence[Verdict], id_: str) -> dict[str, Status]:
     return worst
 
 
-def test_pairs_that_were_not_scheduled_are_no_gap_where_group_testing_cleared_both_ends(tmp_path: Path) -> None:
-    measured = with_links(tmp_path)
-    pairs = [m for m in measured if m.metric == PAIR]
+def test_pairs_that_were_not_scheduled_are_no_gap_where_group_testing_cleared_both_ends(
+    healthy_links: tuple[Measurement, ...],
+) -> None:
+    pairs = [m for m in healthy_links if m.metric == PAIR]
     assert len(pairs) == COUNT // 2 * 2  # each node once, on two rails
-    made = verdicts(measured, rack_of(COUNT))
+    made = verdicts(healthy_links, rack_of(COUNT))
     assert statuses(made, "pairs") == dict.fromkeys(NAMES, Status.PASS)
     assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS)
     text = next(verdict.message for verdict in made if verdict.id.startswith("pairs"))
@@ -295,10 +310,9 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("metric", GOOD)
-def test_jobs_stand_for_pairs_of_their_own_transport_only(tmp_path: Path, metric: str) -> None:
-    measured = with_links(tmp_path)
+def test_jobs_stand_for_pairs_of_their_own_transport_only(healthy_links: tuple[Measurement, ...], metric: str) -> None:
     over_tcp = metric.startswith("link.tcp_")
-    made = verdicts(measured, rack_of(COUNT), asking(metric, **GOOD[metric]))
+    made = verdicts(healthy_links, rack_of(COUNT), asking(metric, **GOOD[metric]))
     expected = Status.PASS if over_tcp else Status.UNMEASURED
     assert statuses(made, "pairs") == dict.fromkeys(NAMES, expected)
     refused = [p.message for p in problems(asking(metric, **GOOD[metric])) if "groups" in p.path]
@@ -315,10 +329,10 @@ def test_every_metric_of_pairs_has_a_transport_that_stands_for_it() -> None:
     assert not stands_for("torch")
 
 
-def test_numbers_of_another_engine_clear_no_node(tmp_path: Path) -> None:
+def test_numbers_of_another_engine_clear_no_node(healthy_links: tuple[Measurement, ...]) -> None:
     relabelled = [
         m.model_copy(update={"labels": m.labels | {"engine": "nccl-tests"}}) if m.metric == METRIC else m
-        for m in with_links(tmp_path)
+        for m in healthy_links
     ]
     made = verdicts(relabelled, rack_of(COUNT))
     assert set(statuses(made, "pairs").values()) == {Status.UNMEASURED}
@@ -345,11 +359,12 @@ def test_a_rate_far_below_the_bar_of_a_pair_is_refused(bar: dict[str, Any], refu
     )
 
 
-def test_without_group_testing_every_pair_that_was_not_scheduled_is_a_gap(tmp_path: Path) -> None:
-    measured = with_links(tmp_path)
-    pairs_only = [m for m in measured if m.metric != METRIC]
+def test_without_group_testing_every_pair_that_was_not_scheduled_is_a_gap(
+    healthy_links: tuple[Measurement, ...],
+) -> None:
+    pairs_only = [m for m in healthy_links if m.metric != METRIC]
     assert set(statuses(verdicts(pairs_only, rack_of(COUNT)), "pairs").values()) == {Status.UNMEASURED}
-    elsewhere = verdicts(measured, rack_of(COUNT), architecture(groups=False))
+    elsewhere = verdicts(healthy_links, rack_of(COUNT), architecture(groups=False))
     assert set(statuses(elsewhere, "pairs").values()) == {Status.UNMEASURED}
 
 
@@ -362,8 +377,8 @@ def test_the_node_that_is_not_cleared_has_the_gap_alone(tmp_path: Path) -> None:
     assert "gpu-05" in failed.message
 
 
-def test_a_node_that_was_measured_with_no_other_is_a_gap(tmp_path: Path) -> None:
-    measured = [m for m in with_links(tmp_path) if not (m.metric == PAIR and "gpu-03" in m.members)]
+def test_a_node_that_was_measured_with_no_other_is_a_gap(healthy_links: tuple[Measurement, ...]) -> None:
+    measured = [m for m in healthy_links if not (m.metric == PAIR and "gpu-03" in m.members)]
     gaps = {node for node, status in statuses(verdicts(measured, rack_of(COUNT)), "pairs").items()
             if status is Status.UNMEASURED}  # fmt: skip
     assert "gpu-03" in gaps
@@ -382,22 +397,20 @@ def edited_number(records: Sequence[Record], node: str, **fields: Any) -> list[R
     return chained((record.kind, change(record)) for record in records)
 
 
-def test_a_cleared_node_that_was_named_is_disproven(tmp_path: Path) -> None:
-    measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE)]), rack_of(COUNT))
-    records = read_records(tmp_path)
-    assert faults(tmp_path, records) == []
-    (why,) = faults(tmp_path, edited_number(records, "gpu-05", samples=[0.0]))
+def test_a_cleared_node_that_was_named_is_disproven(slow_node: Path) -> None:
+    records = read_records(slow_node)
+    assert faults(slow_node, records) == []
+    (why,) = faults(slow_node, edited_number(records, "gpu-05", samples=[0.0]))
     assert "recorded 0 1, its raw output gives 1" in why
 
 
-def test_without_its_failed_jobs_a_search_clears_no_node(tmp_path: Path) -> None:
-    measure(tmp_path, nodes_of(rack_of(COUNT), [Fault(NODE)]), rack_of(COUNT))
-    records = read_records(tmp_path)
+def test_without_its_failed_jobs_a_search_clears_no_node(slow_node: Path) -> None:
+    records = read_records(slow_node)
     launched = [r for r in records if r.kind is Kind.COMMAND and "sets of nodes" in r.body["command"]]
     for gone in launched[:6]:
         kept = chained((r.kind, r.body) for r in records if r is not gone)
         edited = edited_number(kept, "gpu-05", samples=[0.0])
-        assert faults(tmp_path, edited)
+        assert faults(slow_node, edited)
 
 
 # resume
