@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in whole:
             if item not in chosen:
                 item.add_marker(pytest.mark.exhaustive)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of xdist leaves its memory to the system when it ends: to free it takes a second."""
+    if hasattr(config, "workerinput"):
+        atexit.register(os._exit, 0)
 
 
 gc.set_threshold(50_000, 50)  # as ``rackproof.cli.main``
