@@ -38,6 +38,12 @@ VARIABLES = {*NAMES, "each"}
 CANDIDATE = re.compile(rf"\b(?:{'|'.join(sorted(NAMES))})\b|\beach (?:in|=) ")
 """In the text of every module with such a name; parsing all modules would take seconds."""
 
+SHELL_VARIABLE = re.compile(r"(?m)^\s*(?:\w+=\S* )*?((?:rp_)?(?:found|said)|each)=|^[^#\n]*\bfor (each)(?: in|;)")
+RECORDED = {"rackproof/configure/drives.sh"} | {
+    f"templates/usr/local/sbin/rackproof-{name}.j2" for name in ("irq-affinity", "read-ahead")
+}
+"""Questions to nodes, and files on them, that recordings hold word by word."""
+
 
 @cache
 def files() -> tuple[tuple[str, str], ...]:
@@ -74,6 +80,13 @@ def names_of(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 def test_names_name_the_thing() -> None:
     paths = [ROOT / path for path, text in files() if path.endswith(".py") and CANDIDATE.search(text)]
     assert "\n".join(f"{path}:{line}: {name}" for path in paths for line, name in names_of(nodes_of(path))) == ""
+
+
+def test_variables_of_shell_scripts_name_the_thing() -> None:
+    scripts = [(path, text) for path, text in files() if path.endswith((".sh", ".j2")) and path not in RECORDED]
+    assert [path for path, text in scripts if SHELL_VARIABLE.search(text)] == []
+    for line in ("  found=$(left)", "rp_wait_s=$1 rp_said='' x=1", "for each in a b; do"):
+        assert SHELL_VARIABLE.search(line), line
 
 
 def test_the_rules_see_what_they_are_for() -> None:

@@ -23,11 +23,11 @@ left() {
 }
 
 check() {
-	found=$(left)
-	case $found in
+	remaining=$(left)
+	case $remaining in
 	'') return 0 ;;
 	none) echo "no PCI device has access control, or setpci (pciutils) is missing" >&2; return 1 ;;
-	*) echo "access control is still on: $(printf '%s' "$found" | tr '\n' ' ')" >&2; return 1 ;;
+	*) echo "access control is still on: $(printf '%s' "$remaining" | tr '\n' ' ')" >&2; return 1 ;;
 	esac
 }
 

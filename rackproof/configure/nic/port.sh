@@ -198,9 +198,9 @@ set_one() {
 
 differing() {
 	[ -r "$R/etc/rackproof/ports/$1" ] || { echo "$1: /etc/rackproof/ports/$1 is missing"; return; }
-	found=$(state_of "$1")
-	case $found in absent=*) echo "$1: there is no such port"; return ;; esac
-	printf '%s\n' "$found" | awk -v port="$1" '
+	state=$(state_of "$1")
+	case $state in absent=*) echo "$1: there is no such port"; return ;; esac
+	printf '%s\n' "$state" | awk -v port="$1" '
 		{ key = value = $0; sub(/=.*/, "", key); if (!sub(/^[^=]*=/, "", value)) value = "" }
 		NR == FNR { if (!(key in actual)) actual[key] = value; next }
 		key == "" || key ~ /^#/ { next }
@@ -244,7 +244,7 @@ pass() {
 command=${1:-}
 [ $# -gt 0 ] && shift
 case $command in
-state) for each; do echo "port $each"; state_of "$each"; done ;;
+state) for port; do echo "port $port"; state_of "$port"; done ;;
 check | apply) [ $# -eq 1 ] || { echo "usage: rackproof-port $command PORT" >&2; exit 2; }; "$command" "$1" ;;
 *) echo "usage: rackproof-port state PORT… | check PORT | apply PORT" >&2; exit 2 ;;
 esac

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2034
 
 rp_start() {
-  rp_wait_s=$1 rp_said='' rp_lists='' rp_updated='' rp_held=''
+  rp_wait_s=$1 rp_output='' rp_lists='' rp_updated='' rp_held=''
   rp_further='on Debian contrib, non-free and non-free-firmware, on Ubuntu universe and restricted'
   export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 NEEDRESTART_MODE=l
   # Maintainer scripts would start services before their configuration is there, and make systemd read all its units
@@ -52,7 +52,7 @@ rp_update() {
   rp_lists=$(apt-get -q update 2>&1) || { printf '%s\n' "$rp_lists" >&2; return 1; }
 }
 rp_refresh() {
-  rp_update || { rp_said=$rp_lists; rp_refused "apt-get update failed"; }
+  rp_update || { rp_output=$rp_lists; rp_refused "apt-get update failed"; }
 }
 rp_candidates() {
   # NAME=VERSION of everything that repositories have of these, the newest first, and of what is installed
@@ -81,12 +81,12 @@ rp_unavailable() {
   done
 }
 rp_section() {
-  printf '%s\n' "$rp_said" | awk -v title="$1" '/^[^ ]/ { on = index($0, title) } on && /^ / { $1 = $1; print }' | tr '\n*' '  '
+  printf '%s\n' "$rp_output" | awk -v title="$1" '/^[^ ]/ { on = index($0, title) } on && /^ / { $1 = $1; print }' | tr '\n*' '  '
 }
 rp_refuse_plan() {
   # What apt itself refuses, with the names of its own list
   # shellcheck disable=SC2046
-  case $rp_said in
+  case $rp_output in
   *'remove is disabled'*) rp_refuse_removal $(rp_section REMOVED) ;;
   *'without --allow-downgrades'*) rp_refuse_downgrade $(rp_section DOWNGRADED) ;;
   *'without --allow-change-held-packages'*)
@@ -102,9 +102,9 @@ rp_attempt() {
   case $rp_removals$rp_downgrades in
   '' | '*' | '**') ;;
   *)
-    rp_said=$(rp_apt -s --allow-change-held-packages "$@" 2>&1) || return 1
+    rp_output=$(rp_apt -s --allow-change-held-packages "$@" 2>&1) || return 1
     # shellcheck disable=SC2046
-    rp_refuse_removal $(printf '%s\n' "$rp_said" | sed -n 's/^Remv \([^ ]*\).*/\1/p')
+    rp_refuse_removal $(printf '%s\n' "$rp_output" | sed -n 's/^Remv \([^ ]*\).*/\1/p')
     # shellcheck disable=SC2046
     [ -z "$rp_downgrades" ] || rp_refuse_downgrade $(rp_section DOWNGRADED)
     ;;
@@ -135,12 +135,12 @@ rp_install() {
   rp_removals=$1 rp_downgrades=$2
   shift 2
   rp_specs="$*"
-  rp_said=$(rp_unavailable "$@")
-  if [ -n "$rp_said" ] && [ -z "$rp_updated" ]; then
+  rp_output=$(rp_unavailable "$@")
+  if [ -n "$rp_output" ] && [ -z "$rp_updated" ]; then
     rp_update || :
-    rp_said=$(rp_unavailable "$@")
+    rp_output=$(rp_unavailable "$@")
   fi
-  [ -z "$rp_said" ] || rp_refused ''
+  [ -z "$rp_output" ] || rp_refused ''
   rp_offered=$(rp_candidates "$@")
   for rp_s; do
     shift

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2034
 
 rp_start() {
-  rp_said='' rp_lists='' rp_held='' rp_further='crb or EPEL'
+  rp_output='' rp_lists='' rp_held='' rp_further='crb or EPEL'
   export LC_ALL=C.UTF-8 SYSTEMD_OFFLINE=1
 }
 rp_dnf() {
@@ -30,14 +30,14 @@ rp_refresh() {
   dnf -q clean expire-cache
 }
 rp_section() {
-  printf '%s\n' "$rp_said" | awk -v title="$1" '
+  printf '%s\n' "$rp_output" | awk -v title="$1" '
     index($0, title) == 1 { on = 1; next } /^[^ ]/ || /^$/ { on = 0 } on && /^ [^ ]/ { print $1 }' | tr '\n' ' '
 }
 rp_attempt() {
   set -- install -- "$@"
   case $rp_removals in ?*) set -- --allowerasing "$@" ;; esac
   # --assumeno ends with 1 after showing the transaction, and with 0 when there is nothing to do.
-  rp_said=$(rp_dnf --assumeno "$@" 2>&1) || case $rp_said in *'Operation aborted'*) ;; *) return 1 ;; esac
+  rp_output=$(rp_dnf --assumeno "$@" 2>&1) || case $rp_output in *'Operation aborted'*) ;; *) return 1 ;; esac
   # shellcheck disable=SC2046
   rp_refuse_removal $(rp_section Removing)
   # shellcheck disable=SC2046

@@ -17,8 +17,8 @@ rp_room() {
   done
 }
 rp_try() {
-  rp_said=$("$@" 2>&1) || return 1
-  [ -z "$rp_said" ] || printf '%s\n' "$rp_said"
+  rp_output=$("$@" 2>&1) || return 1
+  [ -z "$rp_output" ] || printf '%s\n' "$rp_output"
 }
 rp_not_allowed() {
   # $1: patterns; prints the other arguments that match none of them
@@ -58,17 +58,17 @@ rp_first_line() {
 rp_refused() {
   # Ends the transaction. Errors of the lists' update count only where packages are missing: a broken foreign
   # repository explains nothing else.
-  printf '%s\n' "$rp_said" >&2
-  case $rp_said in
+  printf '%s\n' "$rp_output" >&2
+  case $rp_output in
   *'No space left on device'* | *'enough free space'* | *'more space needed on'* | *'more space on the'*)
     rp_fail "a file system of this node is full:" \
       "$(df -Pm /usr /var /boot 2>/dev/null | awk 'NR > 1 && !seen[$6]++ { printf "%s %s MiB free; ", $6, $4 }')" \
       "make room and run again"
     ;;
   esac
-  rp_absent=$(printf '%s\n' "$rp_said" | rp_missing_names | tr ' ' '\n' | sort -u | tr '\n' ' ')
-  rp_bad=$(printf '%s\n' "$rp_said" ${rp_absent:+"$rp_lists"} | rp_first_line 'NO_PUBKEY|BADSIG|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|Missing key|Public key|GPG check FAILED|not correct for this package')
-  rp_gone=$(printf '%s\n' "$rp_said" ${rp_absent:+"$rp_lists"} | rp_first_line 'Failed to fetch|does not have a Release file|no longer has a Release file|Could not resolve|Failed to download metadata|Cannot download|Curl error|Status code: [45]')
+  rp_absent=$(printf '%s\n' "$rp_output" | rp_missing_names | tr ' ' '\n' | sort -u | tr '\n' ' ')
+  rp_bad=$(printf '%s\n' "$rp_output" ${rp_absent:+"$rp_lists"} | rp_first_line 'NO_PUBKEY|BADSIG|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|Missing key|Public key|GPG check FAILED|not correct for this package')
+  rp_gone=$(printf '%s\n' "$rp_output" ${rp_absent:+"$rp_lists"} | rp_first_line 'Failed to fetch|does not have a Release file|no longer has a Release file|Could not resolve|Failed to download metadata|Cannot download|Curl error|Status code: [45]')
   rp_why=
   [ -z "$rp_absent" ] || rp_why="in none of the repositories of this node: ${rp_absent% }"
   [ -z "$rp_bad" ] || rp_fail "${rp_why:+$rp_why; }a repository is not signed with a key that this node trusts: $rp_bad;" \
@@ -77,7 +77,7 @@ rp_refused() {
     "versions that it has, or enable the repository that has them ($rp_further)"
   [ -z "$rp_gone" ] ||
     rp_fail "a repository cannot be read: $rp_gone; does this node reach it, and has it all that its index names?"
-  rp_why=$(printf '%s\n' "$rp_said" | rp_cause) || :
+  rp_why=$(printf '%s\n' "$rp_output" | rp_cause) || :
   rp_fail "$1${rp_why:+: $rp_why}"
 }
 rp_keep_holds() {
