@@ -92,8 +92,10 @@ TESTS: Final[Mapping[str, Test]] = {
     "leaf_switches": ("a list of names, one for each rail", _list_of(_matches(Name))),
     "management_address": ("an address", lambda value: _address(value) and "/" not in value),
     "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, Mapping)),
-    **dict.fromkeys(("collectives", "containers", "gpu", "health_check", "nic", "node", "preflight"), _MAPPING),
-    **dict.fromkeys(("rebooting", "slurm", "storage_client", "versions"), _MAPPING),
+    **dict.fromkeys(
+        ("collectives", "containers", "gpu", "health_check", "ingest", "nic", "node", "preflight"), _MAPPING
+    ),
+    **dict.fromkeys(("ingest", "rebooting", "slurm", "storage_client", "versions"), _MAPPING),
     "reboot": ("a mapping", lambda value: isinstance(value, Mapping) or value in ("allowed", "refused")),
     **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
     **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),

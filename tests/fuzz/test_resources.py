@@ -27,6 +27,15 @@ MIB = 1024 * 1024
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+_MEASURE = """
+import os, sys
+_, status, usage = os.wait4(os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, *sys.argv[1:]]), 0)
+with open(".usage", "w") as file:
+    print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, usage.ru_utime + usage.ru_stime, file=file)
+"""
+"""A small parent: the kernel counts the memory of the forking process among the highest of its child."""
+
+
 class Used(NamedTuple):
     status: int
     out: str
@@ -36,24 +45,19 @@ class Used(NamedTuple):
 
 
 def run(folder: Path, arguments: tuple[str, ...], file_limit: int | None = None) -> Used:
-    def limited() -> None:
-        if file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
-    with (folder / ".out").open("wb") as out, (folder / ".err").open("wb") as err:
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} if file_limit is not None else {}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rackproof", *arguments], cwd=folder, preexec_fn=limited,
-            **(streams or {"stdout": out, "stderr": err}),
+    command = ["-m", "rackproof", *arguments]
+    if file_limit is not None:
+        limit = file_limit, file_limit
+        done = subprocess.run(
+            [sys.executable, *command], cwd=folder, capture_output=True, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
         )  # fmt: skip
-        texts = process.communicate() if streams else (b"", b"")
-        _, status, usage = (None, process.returncode, None) if streams else os.wait4(process.pid, 0)
-    if usage is None:
-        return Used(process.returncode, *(text.decode(errors="replace") for text in texts), 0, 0.0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    texts = (folder / ".out").read_bytes(), (folder / ".err").read_bytes()
-    decoded = (text.decode(errors="replace") for text in texts)
-    return Used(process.returncode, *decoded, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
+        return Used(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), 0, 0.0)
+    with (folder / ".out").open("wb") as out, (folder / ".err").open("wb") as err:
+        subprocess.run([sys.executable, "-I", "-c", _MEASURE, *command], cwd=folder, stdout=out, stderr=err, check=True)
+    status, memory_kib, cpu_s = (folder / ".usage").read_text().split()
+    texts = [(folder / name).read_bytes().decode(errors="replace") for name in (".out", ".err")]
+    return Used(int(status), *texts, int(memory_kib), float(cpu_s))
 
 
 def check(used: Used, words: str = "") -> None:

@@ -57,7 +57,7 @@ def measured(nodes: FabricNodes, architecture: Architecture, metric: str = link_
     server, client = ends
     assert server is not None
     assert client is not None
-    tool = next(tool for tool in links._tools(fabric, PROFILE, 0) if metric in tool.metrics)
+    tool = next(tool for tool in links._tools(architecture, fabric, PROFILE, 0) if metric in tool.metrics)
     asked = [("gpu-01", server.reading), ("gpu-02", client.reading), ("gpu-02", tool.client(server, client)),
              ("gpu-01", server.reading), ("gpu-02", client.reading)]  # fmt: skip
     answers = [answer for node, command in asked if (answer := nodes.answer(node, command)) is not None]
@@ -83,7 +83,7 @@ def test_the_tools_are_told_their_class(lossless: dict[str, Any], option: str) -
     architecture = rack(lossless)
     assert architecture.fabric is not None
     end = links.End("gpu-01", "10.77.0.21", None, "")
-    for tool in links._tools(architecture.fabric, PROFILE, 0)[:2]:
+    for tool in links._tools(architecture, architecture.fabric, PROFILE, 0)[:2]:
         assert option in tool.client(end, end).split()
         assert option in tool.server(end).split()
     measured(FabricNodes(), architecture)
@@ -97,7 +97,7 @@ def test_a_fabric_without_pfc_is_asked_and_told_what_it_always_was() -> None:
         end = links.end_of(Node("gpu-01", ("gpu",), {"fabric_addresses": ["10.77.0.21/24"]}), architecture.fabric, 0)
         assert end is not None
         assert "ethtool" not in end.reading
-        (bandwidth, *_) = links._tools(architecture.fabric, PROFILE, 0)
+        (bandwidth, *_) = links._tools(architecture, architecture.fabric, PROFILE, 0)
         assert bandwidth.client(end, end) == "ib_write_bw -d rxe0 -F -p 18515 -s 65536 -D 2 10.77.0.21"
         assert "priority_bytes" not in measured(FabricNodes(), architecture).companions
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.architectures import load
 from rackproof.bench.collectives import launchers
 from rackproof.bench.links import steps as links
 from rackproof.configure.containers import bridge
@@ -30,7 +31,7 @@ def test_the_prefix_of_rdma_devices_is_one_word_for_perftest(tmp_path: Path) -> 
     fabric = Fabric(kind="roce", mtu=9000, source="x").model_copy(update={"rdma_prefix": HOSTILE})
     profile = LinkProfile(rdma_duration_s=1, latency_iterations=5, tcp_duration_s=1)
     end = links.End("n", HOSTILE, HOSTILE, "")
-    for tool in links._tools(fabric, profile, 0):
+    for tool in links._tools(load("virtual-rack").model, fabric, profile, 0):
         for command in (tool.server(end), tool.client(end, end)):
             printed = run(command, tmp_path, "ib_write_bw", "ib_write_lat", "iperf3")
             assert printed
