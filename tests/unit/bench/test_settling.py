@@ -152,8 +152,8 @@ def test_every_node_reads_the_whole_set_until_it_settles(context: BenchContext) 
         (step,) = steps(profile(train=job), 1)
         assert [(one.metric, one.scope) for one in step.expects] == [("ingest.cache_settling_ratio", Scope.NODE)]
         (measured,) = step.execute(context)
-        if "start" not in (measured.reason or ""):
+        if measured.samples:  # a busy host is late, or reads too little: no number
             break
     assert measured.samples, measured.reason
-    assert measured.samples[0] == pytest.approx(1.0, abs=0.2)
+    assert 0.5 <= measured.samples[0] <= 2  # the published bar; a host that stalls between two readings blurs it
     assert measured.conditions["job"]["seconds"] == 12
