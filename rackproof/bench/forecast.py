@@ -11,7 +11,7 @@ from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack
 
 _WRITTEN: Final = ("storage.", "container.", "checkpoint.")
-"""Beginnings of the metrics whose steps write fio's files."""
+"""Beginnings of the metrics whose steps write files."""
 
 
 class Space(NamedTuple):
@@ -31,12 +31,21 @@ class Space(NamedTuple):
 
 
 def spaces(architecture: Architecture, profile_name: str, rack: Rack) -> Iterator[Space]:
-    """One entry per storage that fio's files are written to. Raises KeyError for an unknown profile."""
+    """One entry per storage that files are written to. Raises KeyError for an unknown profile."""
     profile = architecture.profiles[profile_name]
     sizes: dict[str, int] = {}
-    if profile.storage and profile.storage.every_job:
-        size = layout_of(profile.storage.every_job).bytes
+    if profile.storage:
+        jobs = profile.storage.every_job
+        size = (layout_of(jobs).bytes if jobs else 0) + profile.storage.tree_bytes
         sizes |= dict.fromkeys(profile.storage.storages or tuple(architecture.storage), size)
+        if further := profile.storage.connections:
+            for name in sizes:
+                if architecture.storage[name].takes_connections:
+                    sizes[name] += layout_of([further]).bytes
+        if profile.storage.gds:
+            gpus = architecture.gpu.count if architecture.gpu else 1
+            for name in filter(profile.storage.gds.reads, sizes):
+                sizes[name] += profile.storage.gds.threads * profile.storage.gds.file_bytes * gpus
     if profile.containers:
         bridged = architecture.containers.bridge if architecture.containers else ()
         size = layout_of([profile.containers.job]).bytes
@@ -44,7 +53,7 @@ def spaces(architecture: Architecture, profile_name: str, rack: Rack) -> Iterato
             sizes[name] = sizes.get(name, 0) + size
     for name, size in sizes.items():
         storage = architecture.storage[name]
-        if clients := _clients(storage, rack):
+        if size and (clients := _clients(storage, rack)):
             yield Space(name, clients, size, storage.class_ != "local")
 
 

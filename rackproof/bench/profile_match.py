@@ -13,10 +13,15 @@ from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRA
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
+from rackproof.bench.storage.connections_reader import SPEEDUP
 from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
+from rackproof.bench.storage.gds_reader import GDS
 from rackproof.bench.storage.knee_reader import KNEE
+from rackproof.bench.storage.small_files_reader import METADATA, OF_FILES
 from rackproof.core.architecture import (
+    FilesProfile,
     FioJob,
+    GdsProfile,
     GpuProfile,
     IngestJob,
     KneeProfile,
@@ -45,12 +50,21 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return _difference(_of_file(profile.storage.integrity), workload)
         if measurement.metric in CHECKPOINT:
             return _difference(_of_file(profile.storage.checkpoint), workload)
+        if measurement.metric == GDS:
+            return _difference(_of_file(profile.storage.gds), workload)
+        if measurement.metric in OF_FILES:
+            metadata = measurement.metric == METADATA
+            return _difference(
+                _of_file(profile.storage.metadata if metadata else profile.storage.small_files), workload
+            )
         job = profile.storage.jobs.get(workload.get("rw"))
         if measurement.metric == "storage.random_read_bandwidth":
             block = measurement.labels["block_bytes"]
             job = next((job for job in profile.storage.random_reads if str(job.block_bytes) == block), None)
         if measurement.metric == SHARED:
             job = profile.storage.shared_file
+        if measurement.metric == SPEEDUP:
+            job = profile.storage.connections
         if measurement.metric == SYNCED:
             job = profile.storage.synced_writes
         expected, actual = _of_job(job), workload
@@ -92,8 +106,10 @@ def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
     return {"knee": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
 
 
-def _of_file(sizes: WholeFile | None) -> dict[str, Any]:
-    return {"files": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
+def _of_file(sizes: WholeFile | FilesProfile | GdsProfile | None) -> dict[str, Any]:
+    return (
+        {"files": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs", "start_s", "storages"})
+    )
 
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:

@@ -7,8 +7,9 @@ home and the folders of the benchmarks, and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Final
 
 from rackproof.bench.step import BenchContext
@@ -50,6 +51,7 @@ class BenchUsers:
     def __init__(self, context: BenchContext) -> None:
         self._session = context.session
         self._accounts: dict[str, Account] = {}
+        self._copied: set[tuple[str, str]] = set()
 
     @staticmethod
     def of(context: BenchContext) -> BenchUsers:
@@ -74,3 +76,17 @@ class BenchUsers:
                 why = answer.why if not answer.ok else f"unreadable output: {answer.text[:80]!r}"
                 lost[node] = f"{node}: no account {USER} to measure with: {why}"
         return lost
+
+    def put(self, nodes: Sequence[str], package: str, programs: Iterable[str]) -> None:
+        """Copy missing programs of a package into the homes of nodes that are ready. Raises RemoteError."""
+        for name in programs:
+            missing = [node for node in nodes if (node, name) not in self._copied]
+            data = files(package).joinpath(name).read_bytes()
+            self._session.fleet.each(
+                missing,
+                lambda connection, data=data, name=name: connection.put(  # type: ignore[misc]
+                    data, f"{HOME}/{name}", self[connection.node.name].prefix
+                ),
+                "the programs that measure",
+            )
+            self._copied |= {(node, name) for node in missing}

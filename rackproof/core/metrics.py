@@ -9,6 +9,8 @@ from rackproof.core.evidence import Scope
 
 DAMAGE = "damage"
 """Condition of measurements of wrong content: its places."""
+OPERATIONS = ("create", "stat", "read", "remove")
+"""Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
 UNRECORDED = ("port_gbps", "ranks")
@@ -78,10 +80,14 @@ METRICS: dict[str, Metric] = {
         Metric("storage.shared_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "sequential read of one file by every client at once",
                not_yet_with=("clients",)),
-        Metric("storage.small_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
-               "whole files of about 100 kB, opened, read and closed"),
-        Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
-               "files opened and looked at a second, every client at once"),
+        Metric("storage.small_file_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
+               "whole files of about 100 kB, opened, read and closed, every client at once",
+               not_yet_with=("clients",)),
+        Metric("storage.shard_read_bandwidth", "MB/s", _UP, _NODE_RACK, _STORAGE, "storage",
+               "the bytes of those small files in one file of each process, read in parts of a small file's size",
+               not_yet_with=("clients",)),
+        Metric("storage.metadata_rate", "1/s", _UP, _NODE_RACK, ("storage", "op"), "storage",
+               "small files a second that every client at once creates, looks at (stat), opens and reads, or removes"),
         Metric("storage.synced_write_iops", "1/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "writes a second that are each followed by an fsync, every client at once",
                not_yet_with=("clients",)),
@@ -95,10 +101,12 @@ METRICS: dict[str, Metric] = {
         Metric("storage.knee_utilisation", "percent", _UP, _RACK, _STORAGE, "storage",
                "load at the knee as a share of the highest rate of the same storage",
                not_yet_with=("clients",)),
-        Metric("storage.gds_read_bandwidth", "GB/s", _UP, _NODE_RACK, _STORAGE, NOT_YET,
-               "reads into GPU memory with GPUDirect Storage"),
-        Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, NOT_YET,
-               "read bandwidth of one client with several connections over the same with one"),
+        Metric("storage.gds_read_bandwidth", "GB/s", _UP, _NODE_RACK, _STORAGE, "storage",
+               "reads into the memory of all GPUs of a node with GPUDirect Storage, one client after another",
+               not_yet_of=_RACK),
+        Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, "storage",
+               "read bandwidth of one client with several connections over the same with one, NFS over TCP",
+               not_yet_with=("clients",)),
         Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),
         Metric("checkpoint.read_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",

@@ -16,6 +16,10 @@ HINT: Final = "Install its package again; remove other programs of this name fro
 
 _BY_METRIC: Final = {
     "storage": ("fio",),
+    "storage.small_file_read_bandwidth": ("python3",),
+    "storage.shard_read_bandwidth": ("python3",),
+    "storage.metadata_rate": ("python3",),
+    "storage.gds_read_bandwidth": ("python3",),
     "container": ("fio",),
     "ingest": ("python3",),
     "inference": ("python3",),

@@ -33,7 +33,7 @@ RECIPES: dict[str, Recipe] = {
                "norandommap; iops and lat_ns.mean; latency leg with numjobs=1 iodepth=1",
                "wekatester four corners", "storage"),
         Recipe("fio-shared-file",
-               "fio-sequential with the first client's file for all clients (files of 100 kB: not yet)",
+               "fio-sequential with the first client's file for all clients",
                "Teraflops and Engineering (Dell EMC)", "storage"),
         Recipe("fio-knee",
                "closed loop: iodepth × numjobs of every client from 1 to 1024, chosen by a search for the load where "
@@ -48,11 +48,21 @@ RECIPES: dict[str, Recipe] = {
                "the file with verify_fatal=1; caches are dropped, another client reads it; every damaged place counts",
                "fio's documentation, verify", "storage"),
         Recipe("fio-connections",
-               "fio-sequential from one client, remounted with 1, 8 and 16 connections, with RDMA and with the file "
-               "system's own client; nothing else mounted from the same server, its connections would be shared",
-               "How To Shorten Deep Learning Training Times (WekaIO); kernel nfs(5), nconnect", NOT_YET),
-        Recipe("mdtest", "files created, looked at, read and removed in a tree by every client", "IO500", NOT_YET),
-        Recipe("gdsio", "gdsio -x 0 -I 0 -i 1048576 on every GPU of a node", "NVIDIA GPUDirect Storage", NOT_YET),
+               "fio-sequential from one client after another, on a mount beside the declared one (mount -t nfs -o "
+               "vers=4.2|4.1|3, nconnect=1, then nconnect=n) in a version of NFS that the client does not use with "
+               "this server: within one, Linux shares connections; the counters of all connections prove it",
+               "How To Shorten Deep Learning Training Times (WekaIO); kernel nfs(5), nconnect", "storage"),
+        Recipe("small-files",
+               "every process of every client creates files of 113 kB; caches are dropped; from one moment on each is "
+               "opened, read and closed; then the same bytes in one file of each process, in parts of the same size",
+               "Teraflops and Engineering (Dell EMC)", "storage"),
+        Recipe("mdtest",
+               "every process of every client creates, looks at (stat), reads and removes files of 4 kB in a tree, "
+               "each from one moment on after caches were dropped", "IO500, mdtest", "storage"),
+        Recipe("gdsio",
+               "gdsio -x 0 -I 0 -i 1048576 -w <threads> -s <bytes> -T <seconds> on every GPU of a node at once, with "
+               "cuFile's compatibility mode refused; files written before (-I 1), caches dropped; the sum of all GPUs",
+               "NVIDIA GPUDirect Storage, Benchmarking and Configuration Guide", "storage"),
         Recipe("dlio",
                "MLPerf Storage (DLIO): emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
                "clients' memory, warm-up and 5 runs", "MLPerf Storage v2.0 submission guidelines", NOT_YET),

@@ -31,6 +31,12 @@ class TestFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Tree:
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClientState:
     ram_bytes: int | None
     page_cache_bytes: int | None
@@ -49,6 +55,8 @@ class ClientState:
     """Of a parallel file system; None where it was not asked. Likewise the next two: see ``client_transfer``."""
     counters: Answer | None = None
     ports: Answer | None = None
+    tree: Tree | None = None
+    """Instead of ``files``, where they were counted."""
 
 
 def parse_client_state(output: str | bytes) -> ClientState:
@@ -65,12 +73,13 @@ def parse_client_state(output: str | bytes) -> ClientState:
     texts = {name: "\n".join(body) + "\n" if body else "" for name, body in sections.items()}
     numbers, counted = _numbers(sections[""])
     files = tuple(_file(line) for line in sections.get("files", ()))
+    tree = _tree(texts["tree"]) if "tree" in texts else None
     read, written = _block(texts.get("block", ""))
     stats = texts.get("mountstats", "")
     return ClientState(
         ram_bytes=numbers.get("ram"),
         page_cache_bytes=numbers.get("page_cache"),
-        cached_bytes=numbers.get("cached") if counted == len(files) else None,
+        cached_bytes=numbers.get("cached") if counted == (tree.files if tree else len(files)) else None,
         mounts=parse_mountinfo(texts.get("mountinfo", "")),
         nfs=parse_mountstats(stats) if stats else (),
         device=sections["device"][0] if sections.get("device") else None,
@@ -81,6 +90,7 @@ def parse_client_state(output: str | bytes) -> ClientState:
         transport=_answer(texts, "transport"),
         counters=_answer(texts, "counters"),
         ports=_answer(texts, "ports"),
+        tree=tree,
     )
 
 
@@ -104,6 +114,13 @@ def _file(line: str) -> TestFile:
         raise ParseError(_TOOL, f"expected a file, got {excerpt(line)}")
     size, blocks, unit = (integer(_TOOL, "size of a file", word) for word in words[:3])
     return TestFile(words[3], size, blocks * unit)
+
+
+def _tree(text: str) -> Tree:
+    words = text.split()
+    if len(words) != 2:
+        raise ParseError(_TOOL, f"expected numbers of files and bytes, got {excerpt(text)}")
+    return Tree(integer(_TOOL, "number of files", words[0]), integer(_TOOL, "bytes of files", words[1]))
 
 
 def _block(text: str) -> tuple[int | None, int | None]:

@@ -4,8 +4,8 @@ What a client tells of its bytes, and what that proves:
 
 * Lustre: osc and mdc count the bytes of requests to the servers; reads from the client's cache are not among them
   (A. Dilger, lustre-discuss, April 2018). DNE and Data-on-MDT are covered by mdc.
-* Ceph: the kernel client counts requests to OSDs, in debugfs (Linux ``fs/ceph/debugfs.c``, ``metrics/size`` since 5.17,
-  ``metrics`` before). It speaks TCP only (``net/ceph/messenger.c``).
+* Ceph: the kernel client counts requests to OSDs and MDSs, in debugfs (Linux ``fs/ceph/debugfs.c``, ``metrics/size``
+  and ``metrics/latency`` since 5.17, ``metrics`` before). It speaks TCP only (``net/ceph/messenger.c``).
 * GPFS: ``mmpmon fs_io_s`` counts bytes of applications, also those that came from the page pool.
 * BeeGFS, WEKA, DAOS: no counter on the client. The node's ports must have carried the bytes: see ``PortBytes``.
 
@@ -54,7 +54,8 @@ _COUNTERS: Final = {
     "lustre": ("lctl", f"{_LIMIT} lctl get_param osc.{{name}}-'*'.stats mdc.{{name}}-'*'.stats"),
     "ceph": (
         "debugfs",
-        "grep -sH '' -d skip /sys/kernel/debug/ceph/*/metrics /sys/kernel/debug/ceph/*/metrics/size",
+        "grep -sH '' -d skip /sys/kernel/debug/ceph/*/metrics /sys/kernel/debug/ceph/*/metrics/latency"
+        " /sys/kernel/debug/ceph/*/metrics/size",
     ),
     "gpfs": ("mmpmon", f"echo fs_io_s | {_LIMIT} /usr/lpp/mmfs/bin/mmpmon -p"),
 }
@@ -74,6 +75,8 @@ class Moved(NamedTuple):
     written: int
     reads: int | None = None
     """Number of requests that read, where the client counts them."""
+    of_names: int | None = None
+    """Number of requests to the servers of names, likewise."""
 
 
 def transport_command(storage: Storage) -> str:
@@ -165,8 +168,8 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
     clients: dict[str, tuple[str, ...]] = {}
     files = files_of(answer.body) if answer.body else {}
     for path, lines in files.items():
-        match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size)?", path, "counters of Ceph")
-        clients[match[1]] = lines
+        match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size|/latency)?", path, "counters of Ceph")
+        clients[match[1]] = clients.get(match[1], ()) + tuple(lines)
     fsid = source.partition("@")[2].partition(".")[0]
     own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
     if len(own) != 1:
@@ -177,7 +180,13 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
     if not {"read", "write"} <= by_name.keys():
         raise ParseError(tool, "expected bytes that were read and written")
     read, written = (integer(tool, "bytes", by_name[name][5]) for name in ("read", "write"))
-    return Moved(read, written, integer(tool, "requests", by_name["read"][1]))
+    of_names = [row.split()[1] for row in own[0][: heads[0]] if row.startswith("metadata ")]
+    return Moved(
+        read,
+        written,
+        integer(tool, "requests", by_name["read"][1]),
+        integer(tool, "requests of names", of_names[0]) if len(of_names) == 1 else None,
+    )
 
 
 def _gpfs(tool: str, lines: Iterable[str], name: str) -> Moved:

@@ -10,7 +10,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.step import BenchContext
@@ -111,7 +110,6 @@ class DataSets:
 
     def __init__(self, context: BenchContext) -> None:
         self._context, self._session, self._users = context, context.session, BenchUsers.of(context)
-        self._copied: set[str] = set()
         self._complete: set[str] = set()
 
     @staticmethod
@@ -123,17 +121,7 @@ class DataSets:
         """Accounts and programs on the nodes. Raises DataSetError."""
         if lost := self._users.ready(nodes):
             raise DataSetError("; ".join(lost.values()))
-        payloads = {name: files("rackproof.bench.ingest").joinpath(name).read_bytes() for name in programs}
-        missing = [node for node in nodes if any(f"{node}/{name}" not in self._copied for name in payloads)]
-        for name, data in payloads.items():
-            self._session.fleet.each(
-                missing,
-                lambda connection, data=data, name=name: connection.put(  # type: ignore[misc]
-                    data, f"{HOME}/{name}", self._users[connection.node.name].prefix
-                ),
-                "the programs of data sets",
-            )
-        self._copied |= {f"{node}/{name}" for node in missing for name in payloads}
+        self._users.put(nodes, "rackproof.bench.ingest", programs)
 
     def make(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> tuple[Made, list[CommandResult]]:
         """Make what is missing, on mounts that are the architecture's. Returns it with the answers that count it.

@@ -14,7 +14,7 @@ from rackproof.bench.ingest.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
-from rackproof.bench.ingest.runs import TOOL, Part, Run, runs_of
+from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
 from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
 from rackproof.bench.reading import Read, Reading, with_preamble
@@ -131,7 +131,7 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
     runs = runs_of(answers)
 
     def figures(run: Run, job: str, storage: Storage, apart: bool) -> list[Figures]:
-        parts = [(node, run.part(node, job)) for node in sorted(run.nodes)]
+        parts = [(node, part_of(run, node, job)) for node in sorted(run.nodes)]
         check_together(parts, apart=apart)
         proven = []
         for node, part in parts:
@@ -369,7 +369,7 @@ def _of_dataset(
         return Reading((made.bytes / made.samples,), used, conditions)
     if not runs:
         raise ParseError(TOOL, "no run tells the memory of the clients")
-    parts = [runs[-1].part(node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
+    parts = [part_of(runs[-1], node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
     caches = sum(part.answer.number("memory_bytes", minimum=1.0) for part in parts)
     sizing = architecture.sizing
     if architecture.storage[storage].class_ != "local":

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
 from rackproof.bench.gpu.links import is_sampler
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
-from rackproof.bench.storage.runs import State, state_in
+from rackproof.bench.storage import program_runs
+from rackproof.bench.storage.program_runs import ProgramRun
 from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST
 from rackproof.parse.jsondoc import Json
@@ -20,7 +17,6 @@ from rackproof.remote.command import CommandResult
 
 TOOL: Final = "ingest_node.py"
 MARK: Final = "rackproof_ingest"
-_PROGRAM: Final = re.compile(r"/ingest_node\.py (.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -84,106 +80,39 @@ def _numbers(document: Json, key: str, count: int) -> list[float]:
 
 
 @dataclass
-class Run:
-    """One run on several nodes; ``configs`` by node and job."""
+class Run(ProgramRun):
+    """With what the driver says of GPUs, by node."""
 
-    before: Mapping[str, CommandResult]
-    dropped: bool
-    """Whether caches were dropped since the run before."""
-    servers_dropped: bool | None
-    """None without a command on servers."""
-    answers: dict[str, CommandResult] = field(default_factory=dict)
-    after: dict[str, CommandResult] = field(default_factory=dict)
     lists: dict[str, CommandResult] = field(default_factory=dict)
-    """GPUs by node, as the driver lists them."""
+    """GPUs before the run."""
     samples: dict[str, CommandResult] = field(default_factory=dict)
-    """What the driver says of the GPUs during the run, by node."""
+    """Of the GPUs during the run."""
 
-    @property
-    def nodes(self) -> frozenset[str]:
-        return frozenset(self.answers)
 
-    def configs(self, node: str) -> list[dict[str, Any]]:
-        return configs_of(self.answers[node].command)
-
-    @property
-    def jobs(self) -> tuple[str, ...]:
-        """Names of the jobs that ran together."""
-        return tuple(str(config["job"]) for config in self.configs(next(iter(self.answers))))
-
-    def part(self, node: str, job: str) -> Part:
-        """Raises ParseError with the program's own error, or without a whole document."""
-        answer = self.answers.get(node)
-        if answer is None:
-            raise ParseError(TOOL, f"{node} did not take part")
-        configs = [config for config in self.configs(node) if config["job"] == job]
-        documents = [document for document in _documents(answer) if document.get("job") == job]
-        if len(configs) != 1 or len(documents) != 1:
-            why = answer.why if not answer.ok else f"{len(documents)} answers of {job}"
-            raise ParseError(TOOL, f"{node}: {why}")
-        if error := documents[0].get("error"):
-            raise ParseError(TOOL, f"{node}: {error}")
-        if not answer.ok:
-            others = [str(document["error"]) for document in _documents(answer) if document.get("error")]
-            raise ParseError(TOOL, f"{node}: {'; '.join(others) or answer.why}")
-        return Part(configs[0], Json(TOOL, f"{node}: ", documents[0]), answer)
-
-    def state(self, node: str, when: str) -> State:
-        answer = (self.before if when == BEFORE else self.after).get(node)
-        if answer is None:
-            raise ParseError("client state", f"{node} was not asked {when} the run")
-        return state_in(answer, when)
+def part_of(run: Run, node: str, job: str) -> Part:
+    """Raises ParseError with the program's own error, or without a whole document."""
+    config, document = run.document(node, job)
+    return Part(config, document, run.answers[node])
 
 
 def configs_of(command: str) -> list[dict[str, Any]]:
     """Configurations in a command; none for another command."""
-    match = _PROGRAM.search(command)
-    return [json.loads(word) for word in shlex.split(match[1])] if match else []
-
-
-def _documents(answer: CommandResult) -> list[dict[str, Any]]:
-    """Whole lines of the program. Raises ParseError for a cut one."""
-    documents = []
-    for line in answer.stdout.decode(errors="replace").splitlines():
-        if not line.startswith("{"):
-            continue
-        try:
-            document = json.loads(line)
-        except ValueError as error:
-            raise ParseError(TOOL, f"{answer.node}: its answer is cut off or damaged ({error})") from None
-        if isinstance(document, dict) and document.get(MARK) == 1:
-            documents.append(document)
-    return documents
+    return program_runs.configs_of(command, TOOL)
 
 
 def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
-    """All runs, in order. A state after a run is also the one before a run that follows without dropped caches."""
-    runs: list[Run] = []
-    before: dict[str, CommandResult] = {}
-    drops: list[CommandResult] = []
+    """All runs, in order, each with the lists of GPUs before it and the samples of GPUs after it."""
     lists: dict[str, CommandResult] = {}
-    current: Run | None = None
-    for answer in answers:
-        asked = state_of(answer.command)
-        if asked and asked[0] == BEFORE:
-            before[answer.node] = answer
-            current = None
-        elif asked and asked[0] == AFTER:
-            if runs:
-                runs[-1].after[answer.node] = answer
-            current = None
-        elif answer.command == DROP:
-            drops.append(answer)
-        elif answer.command == LIST:
+
+    def begun(*arguments: Any) -> Run:
+        run = Run(*arguments)
+        run.lists |= lists
+        return run
+
+    def note(answer: CommandResult, newest: Run | None) -> None:
+        if answer.command == LIST:
             lists[answer.node] = answer
-        elif is_sampler(answer.command) and runs:
-            runs[-1].samples[answer.node] = answer
-        elif configs_of(answer.command):
-            if current is None:
-                servers = all(drop.ok for drop in drops) if drops else None
-                earlier = runs[-1].after if runs else {}
-                current = Run(before or earlier, bool(before), servers if before else None, lists=dict(lists))
-                runs.append(current)
-                before, drops = {}, []
-            current.answers[answer.node] = answer
-    return runs
+        elif is_sampler(answer.command) and newest is not None:
+            newest.samples[answer.node] = answer
+
+    return program_runs.program_runs(answers, TOOL, MARK, begun, note)

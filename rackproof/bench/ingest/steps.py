@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -24,12 +23,12 @@ from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
+from rackproof.bench.moment import common_start
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
-from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
@@ -296,17 +295,13 @@ class _IngestStep:
                 return "; ".join(failed)
             role = self.storage.server_role
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
-        base_s = time.time() - time.monotonic()
-        clocks = self.session.fleet.each(nodes, lambda connection: connection.clock(base_s), "its clock")
-        if unread := [f"{node}: its clock was not read: {why}" for node, why in clocks.items() if isinstance(why, str)]:
-            return "; ".join(unread)
         longest = max((self.profile.jobs[job] for job in jobs), key=lambda job: job.start_s)
-        begin_s = time.time() + longest.start_s
+        moments, unread = common_start(self.session, nodes, longest.start_s)
+        if unread:
+            return "; ".join(unread)
         commands = {}
         for number, node in enumerate(nodes):
-            clock: Clock = clocks[node]
-            start_at = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
-            texts = [json.dumps(self._config(run, job, number, start_at)) for job in jobs]
+            texts = [json.dumps(self._config(run, job, number, moments[node])) for job in jobs]
             program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
             commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
         limit = max(job.seconds if not job.epochs else PASS_S for job in (self.profile.jobs[name] for name in jobs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
@@ -10,10 +10,11 @@ from rackproof.bench.storage.runs import State
 from rackproof.core.architecture import Storage
 from rackproof.parse import ParseError
 from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
+from rackproof.parse.mounts import NfsMount
 
 UNTOLD = ("gpfs", "fuse.daos")
 """Types of file systems whose clients tell only what they could use, see ``parse.client_transfer``."""
-_COUNTED = 0.97
+COUNTED = 0.97
 """Minimum share of fio's bytes in a counter: read-ahead and other programs only add to it."""
 
 
@@ -30,7 +31,7 @@ class Counted(NamedTuple):
     def check(self, moved: int, tool: str = "fio") -> None:
         """Raises ParseError if a counter has less than the bytes that ``tool`` reports."""
         for counter, count in self.others.items():
-            if count < moved * _COUNTED:
+            if count < moved * COUNTED:
                 raise ParseError(tool, f"it says that it moved {moved} B, {counter} counted {count} B")
 
     @property
@@ -89,6 +90,32 @@ def _by_client(storage: Storage, before: State, after: State, writes: bool) -> i
     if not writes and requests > 0 and last.read == first.read:
         raise ParseError(storage.fstype, f"the client counted {requests} reads as 0 B")
     return _growth(first, last, writes)
+
+
+def counted_requests(storage: Storage, before: State, after: State, operations: Sequence[str]) -> int | None:
+    """Requests of these operations of NFS, or all to Ceph's servers of names; None where nothing counts them.
+
+    Raises ParseError.
+    """
+    if storage.class_ == "nfs":
+        pairs = zip(nfs_of(storage, before), nfs_of(storage, after), strict=True)
+        superblocks = {mount.mountpoint: mount.device for mount in mounts_of(storage, before) if mount is not None}
+        growth = {
+            superblocks.get(old.mountpoint): sum(_calls(new, name) - _calls(old, name) for name in operations)
+            for old, new in pairs
+        }
+        return sum(growth.values())
+    old_answer, new_answer = before.client.counters, after.client.counters
+    if storage.fstype != "ceph" or old_answer is None or new_answer is None:
+        return None
+    source = next((mount.source for mount in mounts_of(storage, before) if mount is not None), "")
+    first, last = (bytes_in(storage, answer, source).of_names for answer in (old_answer, new_answer))
+    return None if first is None or last is None else last - first
+
+
+def _calls(mount: NfsMount, operation: str) -> int:
+    counted = mount.operations.get(operation)
+    return counted.calls if counted else 0
 
 
 def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -> dict[str, int]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step
 from rackproof.bench.storage.commands import DROP, drop_and_state, folders_of, state_after
 from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.storage.layout import Layouts
 from rackproof.bench.storage.proof import mount_fault
+from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.fiojob import Layout, command_line
 from rackproof.remote.command import CommandResult
 
 SETUP_S = 10.0
+STATE_S = 60.0
 MARGIN_S = 120.0
 """Seconds for requests in flight at the end, and for the last fsync."""
 
@@ -38,11 +41,64 @@ def fio_step(
     return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands)
 
 
-class StorageClients:
-    """``lost``: why clients have no result, by node. ``answers``: those of this step for the reader, in order.
+class Clients:
+    """``lost``: why clients have no result, by node. ``own``: answers of this step, in order."""
 
-    ``owners``: whose files a client uses in a run, where they are not its own.
-    """
+    def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
+        self.session, self.name, self.storage, self.clients = context.session, name, storage, clients
+        rack = self.session.rack
+        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.own: list[CommandResult] = []
+        self.lost: dict[str, str] = {}
+
+    @property
+    def answers(self) -> list[CommandResult]:
+        """For the reader, in order."""
+        return self.own
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs that a step without a number refers to."""
+        return outputs_of(self.own)
+
+    @property
+    def ready(self) -> list[str]:
+        return [node for node in self.clients if node not in self.lost]
+
+    def check_mounts(self, nodes: Iterable[str], folders: Callable[[str], tuple[str, ...]]) -> None:
+        """Clients whose mounts are not the architecture's are lost."""
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        for node, answer in self.ask({node: ask(folders(node)) for node in nodes}).items():
+            if (why := mount_fault(self.storage, answer)) is not None:
+                self.lost[node] = f"{node}: {why}"
+
+    def drop(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> list[str]:
+        """Drop caches on clients, by commands that also read their state, then on servers. Returns ready clients."""
+        for node, answer in self.ask(commands, limit_s).items():
+            if not answer.ok:
+                self.lost[node] = f"{node}: {answer.why}"
+        role = self.storage.server_role
+        self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
+        return [node for node in commands if node not in self.lost]
+
+    def read_state(self, nodes: Iterable[str], folders: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
+        """Read the clients' state after a run. Returns the reasons of silent clients."""
+        ask = partial(state_after, self.storage, addresses=self.addresses)
+        answers = self.ask({node: ask(folders(node)) for node in nodes})
+        return {
+            node: f"{node}: lost during the measurement: {answer.why}"
+            for node, answer in answers.items()
+            if answer.rc is None
+        }
+
+    def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
+        answers = self.session.run(commands, limit_s)
+        self.own += answers.values()
+        return answers
+
+
+class StorageClients(Clients):
+    """Clients that run fio. ``owners``: whose files a client uses in a run, where they are not its own."""
 
     def __init__(
         self,
@@ -53,31 +109,23 @@ class StorageClients:
         clients: list[str],
         owners: Mapping[str, str] | None = None,
     ) -> None:
-        self.session = context.session
-        self.name, self.storage, self.layout, self.clients = name, storage, layout, clients
-        self.fio, self.layouts = FioClients(context), Layouts.of(context)
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        super().__init__(context, name, storage, clients)
+        self.layout, self.fio, self.layouts = layout, FioClients(context), Layouts.of(context)
         self.owners = owners or {}
-        self._own: list[CommandResult] = []
-        self.lost: dict[str, str] = {}
 
     @property
     def answers(self) -> list[CommandResult]:
-        """Answers for the reader, in order: those of the runs that wrote the files, then this step's."""
-        return [*self.layouts.answers(self.name), *self._own]
+        """Those of the runs that wrote the files, then this step's."""
+        return [*self.layouts.answers(self.name), *self.own]
 
     @property
-    def ready(self) -> list[str]:
-        return [node for node in self.clients if node not in self.lost]
+    def outputs(self) -> tuple[str, ...]:
+        return outputs_of(run.launch.answer for run in runs_of(self.answers))
 
     def write_files(self) -> None:
         """Write missing files, only on mounts that are the architecture's."""
         missing = self.layouts.missing(self.clients, self._directories)
-        ask = partial(state_after, self.storage, addresses=self.addresses)
-        for node, answer in self._ask({node: ask(self._directories(node)) for node in missing}).items():
-            if (why := mount_fault(self.storage, answer)) is not None:
-                self.lost[node] = f"{node}: {why}"
+        self.check_mounts(missing, self._directories)
         missing = [node for node in missing if node not in self.lost]
         self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
 
@@ -96,9 +144,9 @@ class StorageClients:
             if len(nodes) < asked and not again:
                 break
             answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
-            self._own.append(answer)
+            self.own.append(answer)
             lost = self.fio.lost(answer, nodes)
-            lost = self._read_state(nodes) | lost
+            lost = self.read_state(nodes, self._used) | lost
             if not lost:
                 return nodes
             self.lost |= lost
@@ -113,28 +161,7 @@ class StorageClients:
             if why is not None:
                 self.lost[node] = why
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
-        commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
-        for node, answer in self._ask(commands).items():
-            if not answer.ok:
-                self.lost[node] = f"{node}: {answer.why}"
-        role = self.storage.server_role
-        self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
-        return [node for node in nodes if node not in self.lost]
-
-    def _read_state(self, nodes: list[str]) -> dict[str, str]:
-        """Read the clients' state after a run. Returns the reasons of silent clients."""
-        ask = partial(state_after, self.storage, addresses=self.addresses)
-        answers = self._ask({node: ask(self._used(node)) for node in nodes})
-        return {
-            node: f"{node}: lost during the measurement: {answer.why}"
-            for node, answer in answers.items()
-            if answer.rc is None
-        }
-
-    def _ask(self, commands: dict[str, str]) -> dict[str, CommandResult]:
-        answers = self.session.run(commands, 60)
-        self._own += answers.values()
-        return answers
+        return self.drop({node: ask(self._used(node)) for node in nodes if node not in self.lost})
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

@@ -48,13 +48,15 @@ def own_folders(storage: Storage, folders: Sequence[str], account: Account, stem
     return f"{mounted(storage.mountpoints)}\n{made}"
 
 
-def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
+def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence[str], *, tree: bool = False) -> str:
     """Command that drops the client's caches, then prints its state.
 
-    ``addresses``: allowed NFS servers, part of the command, so that they are in the evidence.
+    ``addresses``: allowed NFS servers, part of the command, so that they are in the evidence. ``tree``: the folders'
+    files are counted, not listed, and caches are dropped once more, because the count has filled those of names.
     """
     check = mounted(storage.mountpoints)
-    return f"{_mark(BEFORE, addresses)}{check}; {{ {DROP}; }} || exit 1; {_state(storage, folders)}"
+    state = _state(storage, folders, tree=tree) + (f" && {{ {DROP}; }}" if tree else "")
+    return f"{_mark(BEFORE, addresses)}{check}; {{ {DROP}; }} || exit 1; {state}"
 
 
 def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
@@ -72,8 +74,8 @@ def _mark(when: str, addresses: Sequence[str]) -> str:
     return f": storage-state {' '.join([when, *map(shlex.quote, addresses)])}; "
 
 
-def _state(storage: Storage, folders: Sequence[str]) -> str:
-    """Prints what ``parse_client_state`` reads. Files that cannot be listed give no line."""
+def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> str:
+    """Prints what ``parse_client_state`` reads. Files that cannot be listed give no line; without folders none are."""
     words = " ".join(map(shlex.quote, folders))
     files = f"find {words} -type f -name '{TEST_FILE}.*'"
     cached = (
@@ -92,6 +94,10 @@ def _state(storage: Storage, folders: Sequence[str]) -> str:
         sections += ["transport", transport_command(storage)]
         sections += ["counters", command] if (command := bytes_command(storage)) else []
         sections += ["ports", PORTS] if storage.server_role not in storage.client_roles else []
-    sections += ["files", f"{files} -exec stat -c '%s %b %B %n' {{}} + 2>/dev/null"]
+    if tree:
+        count = "awk '{s += $1} END {printf \"%d %.0f\\n\", NR, s}'"
+        sections += ["tree", f"{files} -printf '%s\\n' 2>/dev/null | {count}"]
+    elif folders:
+        sections += ["files", f"{files} -exec stat -c '%s %b %B %n' {{}} + 2>/dev/null"]
     parts = [f"echo -- {part}" if number % 2 == 0 else part for number, part in enumerate(sections)]
-    return "; ".join([_MEMORY, cached, *parts, "echo -- end"])
+    return "; ".join([_MEMORY, *([cached] if folders else []), *parts, "echo -- end"])

@@ -30,15 +30,11 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     job = launch.jobs[nodes[0]]
     pairs = [(run.state(node, BEFORE), run.state(node, AFTER)) for run in runs for node in nodes]
     dataset = int(job["size"]) * int(job["numjobs"])
-    start = _worst([_start(before, dataset) for before, _ in pairs])
+    start = worst([start_share(before, dataset) for before, _ in pairs])
     bypassed = _bypassed(pairs, dataset)
-    servers = _servers(runs, storage)
-    own = storage.fstype in OWN_CACHE
     conditions = {
         "io": "buffered" if job.get("direct") != "1" or bypassed is False else "O_DIRECT",
-        "cache": _cache(storage, None if own else start, servers),
-        "client_cache": f"unknown: {storage.fstype} has a cache of its own" if own else _client(start, bypassed),
-        "server_cache": servers,
+        **cache_conditions(storage, start, _DURING[bypassed], [run.servers_dropped for run in runs]),
         "clients": len(launch.clients),
         "clients_asked": asked,
         "fio": launch.result.version,
@@ -53,7 +49,7 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     return conditions
 
 
-def _start(before: State, dataset: int) -> float | None:
+def start_share(before: State, dataset: int) -> float | None:
     """Share of the files in the page cache at the start, at most the whole page cache; None if unknown."""
     cached, page_cache = before.client.cached_bytes, before.client.page_cache_bytes
     if cached is not None:
@@ -65,11 +61,11 @@ def _start(before: State, dataset: int) -> float | None:
 
 def cached_at_start(before: State, dataset: int) -> float | None:
     """Bytes of the files in the page cache at the start, or a proven upper bound; None if unknown."""
-    share = _start(before, dataset)
+    share = start_share(before, dataset)
     return None if share is None else share * dataset
 
 
-def _worst(shares: Sequence[float | None]) -> float | None:
+def worst(shares: Sequence[float | None]) -> float | None:
     return None if None in shares else max((share for share in shares if share is not None), default=None)
 
 
@@ -89,21 +85,35 @@ def _passed_by(before: State, after: State, dataset: int) -> bool | None:
     return True if new - old < _BYPASSED * dataset else None
 
 
-def _client(start: float | None, bypassed: bool | None) -> str:
+_DURING = {True: "bypassed", False: "used although O_DIRECT was asked for", None: "its use not observed"}
+
+
+def cache_conditions(
+    storage: Storage, start: float | None, during: str, servers_dropped: Sequence[bool | None]
+) -> dict[str, str]:
+    """``start``: largest share of a client's files in its cache; ``during``: how the run used it."""
+    servers, own = _servers(all(servers_dropped), storage), storage.fstype in OWN_CACHE
+    return {
+        "cache": _cache(storage, None if own else start, servers),
+        "client_cache": f"unknown: {storage.fstype} has a cache of its own" if own else _client(start, during),
+        "server_cache": servers,
+    }
+
+
+def _client(start: float | None, during: str) -> str:
     if start is None:
         at_start = "not observed at the start"
     elif start < _COLD:
         at_start = "empty at the start"
     else:
         at_start = f"{100 * start:.0f} % of the files cached at the start"
-    during = {True: "bypassed", False: "used although O_DIRECT was asked for", None: "its use not observed"}[bypassed]
     return f"dropped before, {at_start}, {during}"
 
 
-def _servers(runs: Sequence[Run], storage: Storage) -> str:
+def _servers(dropped: bool, storage: Storage) -> str:
     if storage.class_ == "local":
         return "none"
-    if not all(run.servers_dropped for run in runs):
+    if not dropped:
         return "unknown"
     return "page cache dropped before, own cache unknown" if storage.fstype in SERVER_CACHE else "dropped before"
 

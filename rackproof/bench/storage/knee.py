@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, measured_step
@@ -62,7 +61,7 @@ class _Searches:
             why = f"{fold(clients.lost)} missing: {reasons}"
         answers = clients.answers
         read = read_storage(answers, clients.session.architecture)
-        raw = outputs_of(run.launch.answer for run in runs_of(answers))
+        raw = clients.outputs
         for place in places:
             try:
                 yield unmeasured(place, why, raw) if clients.lost else reading_of(place, read, NAME)

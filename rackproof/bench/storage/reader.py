@@ -14,11 +14,14 @@ from typing import Any
 from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
+from rackproof.bench.storage.connections_reader import SPEEDUP, read_connections
 from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
+from rackproof.bench.storage.gds_reader import GDS, read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
 from rackproof.bench.storage.knee_reader import KNEE, read_knee
 from rackproof.bench.storage.result import Proven, messages_of, proven
 from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
+from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
@@ -50,11 +53,17 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         return result
 
     def read(measurement: Measurement) -> Reading:
+        if measurement.metric in OF_FILES:
+            return read_files(answers, measurement, architecture.storage[measurement.labels["storage"]])
+        if measurement.metric == GDS:
+            return read_gds(answers, measurement, architecture.storage[measurement.labels["storage"]])
         if not runs:
             raise ParseError("fio", "no run of it")
         if out_of_order(every):
             raise ParseError("fio", "its outputs are not in the order of its runs")
         storage = architecture.storage[measurement.labels["storage"]]
+        if measurement.metric == SPEEDUP:
+            return read_connections(every, measurement, storage)
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
         if measurement.metric in CHECKPOINT:

@@ -1,4 +1,4 @@
-"""Storage: fio on every client at once, in fio's own client/server mode.
+"""Storage: fio on every client at once, in fio's own client/server mode; small files by the kit's own program.
 
 The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
 together and returns one JSON document with an entry per client. Numbers are fio's, to the last digit. The first step of
@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
-from rackproof.bench.storage import checkpoint, integrity, knee
+from rackproof.bench.storage import checkpoint, connections, gds, integrity, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
-from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
@@ -30,39 +28,47 @@ ORDER = ("write", "read", "randread")
 def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
     """One step per storage and workload, per number of clients, and per knee."""
     steps: list[Step] = []
-    if not profile.every_job:
-        return steps
-    layout = layout_of(profile.every_job)
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
         clients = [n.name for role in storage.client_roles for n in rack.group(role)]
-        for rw in ORDER:
-            if rw in profile.jobs:
-                job, scaled = profile.jobs[rw], rw in profile.scale_out
-                places = _places(name, job, _METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
-                steps.append(_step(storage, job, layout, clients, places))
-                for count in scale_points(len(clients)) if scaled else ():
-                    id_ = f"storage/{name}/{rw}-{count}-of-{len(clients)}-clients"
-                    places = _places(name, job, _METRICS[rw], clients[:count], id_, scaled=True)
-                    of_rack = {key: place for key, place in places.items() if place.scope is Scope.RACK}
-                    steps.append(_step(storage, job, layout, clients[:count], of_rack))
-        for job in profile.random_reads:
-            id_ = f"storage/{name}/randread-{job.block_bytes}"
-            places = _places(name, job, ("storage.random_read_bandwidth",), clients, id_, scaled=False)
-            steps.append(_step(storage, job, layout, clients, places))
-        if profile.shared_file and storage.class_ != "local":
-            places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
-            steps.append(_step(storage, profile.shared_file, layout, clients, places))
-        if profile.synced_writes:
-            places = _places(name, profile.synced_writes, (SYNCED,), clients, f"storage/{name}/synced", scaled=False)
-            steps.append(_step(storage, profile.synced_writes, layout, clients, places))
-        if profile.checkpoint:
-            steps.append(checkpoint.step(name, storage, profile.checkpoint, layout, clients))
-        if profile.integrity:
-            steps.append(integrity.step(name, storage, profile.integrity, layout, clients))
-        if profile.knee:
-            steps.append(knee.step(name, storage, profile.knee, layout, clients))
+        if profile.connections and storage.takes_connections:
+            steps.append(connections.step(name, storage, profile.connections, clients))
+        if profile.every_job:
+            steps += _of_fio(name, storage, profile, clients)
+        if profile.gds and profile.gds.reads(name):
+            steps.append(gds.step(name, storage, profile.gds, clients))
+        steps += small_files.steps(name, storage, profile, clients)
     return steps
+
+
+def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[str]) -> Iterator[Step]:
+    layout = layout_of(profile.every_job)
+    for rw in ORDER:
+        if rw in profile.jobs:
+            job, scaled = profile.jobs[rw], rw in profile.scale_out
+            places = _places(name, job, _METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
+            yield _step(storage, job, layout, clients, places)
+            for count in scale_points(len(clients)) if scaled else ():
+                id_ = f"storage/{name}/{rw}-{count}-of-{len(clients)}-clients"
+                places = _places(name, job, _METRICS[rw], clients[:count], id_, scaled=True)
+                of_rack = {key: place for key, place in places.items() if place.scope is Scope.RACK}
+                yield _step(storage, job, layout, clients[:count], of_rack)
+    for job in profile.random_reads:
+        id_ = f"storage/{name}/randread-{job.block_bytes}"
+        places = _places(name, job, ("storage.random_read_bandwidth",), clients, id_, scaled=False)
+        yield _step(storage, job, layout, clients, places)
+    if profile.shared_file and storage.class_ != "local":
+        places = _places(name, profile.shared_file, (SHARED,), clients, f"storage/{name}/shared", scaled=False)
+        yield _step(storage, profile.shared_file, layout, clients, places)
+    if profile.synced_writes:
+        places = _places(name, profile.synced_writes, (SYNCED,), clients, f"storage/{name}/synced", scaled=False)
+        yield _step(storage, profile.synced_writes, layout, clients, places)
+    if profile.checkpoint:
+        yield checkpoint.step(name, storage, profile.checkpoint, layout, clients)
+    if profile.integrity:
+        yield integrity.step(name, storage, profile.integrity, layout, clients)
+    if profile.knee:
+        yield knee.step(name, storage, profile.knee, layout, clients)
 
 
 def scale_points(clients: int) -> tuple[int, ...]:
@@ -126,7 +132,7 @@ def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]
     why = "; ".join(lost[node] for node in sorted(lost)) or "fio gave no number"
     answers = clients.answers
     read = read_storage(answers, clients.session.architecture)
-    raw = outputs_of(run.launch.answer for run in runs_of(answers))
+    raw = clients.outputs
     for (_, node), place in places.items():
         if node in lost or (not node and lost):
             yield unmeasured(place, lost.get(node) or why, raw)

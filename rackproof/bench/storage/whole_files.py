@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import reading_of, unmeasured
-from rackproof.bench.storage.client_runs import StorageClients
+from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.reader import NAME, read_storage
-from rackproof.bench.storage.runs import runs_of
 from rackproof.core.evidence import Measurement
 from rackproof.core.rack import fold
 from rackproof.parse import ParseError
@@ -19,12 +17,11 @@ TYPICAL = 20e6
 """B/s of a client for the estimate."""
 
 
-def results(clients: StorageClients, places: list[Measurement]) -> Iterator[Measurement]:
+def results(clients: Clients, places: list[Measurement]) -> Iterator[Measurement]:
     """The step's measurements; none has a number once a client is lost."""
-    lost, answers = clients.lost, clients.answers
+    lost, raw = clients.lost, clients.outputs
     why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
-    read = read_storage(answers, clients.session.architecture)
-    raw = outputs_of(run.launch.answer for run in runs_of(answers))
+    read = read_storage(clients.answers, clients.session.architecture)
     for place in places:
         try:
             yield unmeasured(place, why, raw) if lost else reading_of(place, read, NAME)

@@ -10,8 +10,9 @@ from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.architecture.profiles import StorageProfile
+from rackproof.core.architecture.storage import Storage
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
@@ -26,6 +27,9 @@ _OF_JOBS: Final = {
     "randread": ("storage.random_read_iops", "storage.random_read_latency"),
 }
 _SHARED: Final = "storage.shared_file_read_bandwidth"
+_METADATA: Final = "storage.metadata_rate"
+_SPEEDUP: Final = "storage.connections_speedup"
+_GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
     # keys of a storage profile
     "shared_file": (_SHARED,),
@@ -34,6 +38,10 @@ _OF_PARTS: Final = {
     "synced_writes": ("storage.synced_write_iops",),
     "checkpoint": ("checkpoint.write_bandwidth", "checkpoint.read_bandwidth"),
     "integrity": ("storage.damaged_places",),
+    "small_files": ("storage.small_file_read_bandwidth",),
+    "metadata": (_METADATA,),
+    "connections": (_SPEEDUP,),
+    "gds": (_GDS,),
 }
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 _LINKS: Final = tuple(
@@ -76,9 +84,14 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
             yield "gpu.diagnosed_faults", "test", profile.gpu.diagnoses
         if storage := profile.storage:
             names = storage.storages or tuple(architecture.storage)
+            known = {name: architecture.storage[name] for name in names if name in architecture.storage}
             for metric in _of_storage(storage):
-                local = {name for name, mounted in architecture.storage.items() if mounted.class_ == "local"}
-                yield metric, "storage", [name for name in names if metric != _SHARED or name not in local]
+                yield (
+                    metric,
+                    "storage",
+                    [name for name, mounted in known.items() if _able(metric, storage, mounted, name)],
+                )
+            yield _METADATA, "op", OPERATIONS if storage.metadata else ()
         if containers := profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()
             yield _CONTAINERS, "storage", containers.storages or bridged
@@ -91,6 +104,15 @@ def _of_storage(profile: StorageProfile) -> Iterator[str]:
     for part, metrics in _OF_PARTS.items():
         if getattr(profile, part):
             yield from metrics
+
+
+def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> bool:
+    """Whether a profile measures this of a storage."""
+    if metric == _SHARED:
+        return storage.class_ != "local"
+    if metric == _SPEEDUP:
+        return storage.takes_connections
+    return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
 
 
 def asks_for(architecture: Architecture, metric: str) -> bool:

@@ -27,6 +27,37 @@ class FioJob(Model):
     runs: int = Field(default=1, ge=1)
 
 
+class ConnectionsProfile(FioJob):
+    """Sequential reads of each client by itself, over one connection of NFS and over several."""
+
+    rw: Literal["read"] = "read"
+    count: int = Field(ge=2, le=16)
+    """Number of several connections (nconnect)."""
+
+    @model_validator(mode="after")
+    def _keeps_busy(self) -> ConnectionsProfile:
+        if self.iodepth * self.numjobs < self.count:
+            raise ValueError("iodepth × numjobs must be at least count: other connections would have nothing to do")
+        return self
+
+
+class GdsProfile(Model):
+    """Reads of gdsio into the memory of every GPU of a client."""
+
+    block_bytes: int = Field(default=1048576, gt=0, multiple_of=4096)
+    threads: int = Field(default=8, ge=1)
+    """Of each GPU, each with a file of its own."""
+    file_bytes: int = Field(gt=0, multiple_of=4096)
+    runtime_s: int = Field(ge=5)
+    runs: int = Field(default=1, ge=1)
+    storages: tuple[Identifier, ...] | None = None
+    """Of those that the profile measures; None: all of them."""
+
+    def reads(self, storage: str) -> bool:
+        """Whether GPUs read this storage."""
+        return self.storages is None or storage in self.storages
+
+
 class KneeProfile(Model):
     """Random reads with more and more requests in flight, then at rising rates; each load is one run of fio."""
 
@@ -87,6 +118,24 @@ class CheckpointProfile(WholeFile):
         return super().job.model_copy(update={"numjobs": self.ranks})
 
 
+class FilesProfile(Model):
+    """Many small files of every process of a client, each opened once in a step."""
+
+    file_bytes: int = Field(ge=8)
+    files: int = Field(ge=1)
+    """Of each process."""
+    processes: int = Field(default=1, ge=1)
+    """Of each client."""
+    start_s: int = Field(default=15, ge=1)
+    """Time for the start of the processes, before the moment when all clients begin."""
+    runs: int = Field(default=1, ge=1)
+
+    @property
+    def bytes(self) -> int:
+        """Of one client, in blocks of 4 KiB."""
+        return -(-self.file_bytes // 4096) * 4096 * self.files * self.processes
+
+
 class StorageProfile(Model):
     """Optional keys that are not set are left out of a run's parameters, so that earlier runs keep their digests."""
 
@@ -104,6 +153,15 @@ class StorageProfile(Model):
     """For ``checkpoint.write_bandwidth`` and ``checkpoint.read_bandwidth``."""
     integrity: WholeFile | None = Field(default=None, exclude_if=lambda value: value is None)
     """Written with checksums, read back by its writer and by another client, for ``storage.damaged_places``."""
+    small_files: FilesProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.small_file_read_bandwidth`` and, the same bytes in one file of each process,
+    ``storage.shard_read_bandwidth``."""
+    metadata: FilesProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Created, looked at, read and removed, for ``storage.metadata_rate``."""
+    connections: ConnectionsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.connections_speedup`` of NFS over TCP."""
+    gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
 
@@ -145,6 +203,11 @@ class StorageProfile(Model):
             *(part.job for part in (self.knee, self.checkpoint, self.integrity) if part is not None),
         ]
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
+
+    @property
+    def tree_bytes(self) -> int:
+        """Of one client's small files; those of one step are removed before the next."""
+        return max((part.bytes for part in (self.small_files, self.metadata) if part is not None), default=0)
 
 
 class GroupTests(Model):

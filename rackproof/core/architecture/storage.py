@@ -128,6 +128,11 @@ class Storage(Model):
         return (self.mountpoint,) if count == 1 else tuple(f"{self.mountpoint}{k}" for k in range(1, count + 1))
 
     @property
+    def takes_connections(self) -> bool:
+        """Whether a mount can have several connections: RDMA has one."""
+        return self.class_ == "nfs" and self.transport != "rdma"
+
+    @property
     def tells_transport(self) -> bool:
         """Whether the client reports its transport."""
         return self.class_ == "nfs" or (self.class_ == "parallel" and self.fstype in TELL_TRANSPORT)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after, state_of
 from rackproof.core.architecture import Storage
-from rackproof.parse.client_state import parse_client_state
+from rackproof.parse import ParseError
+from rackproof.parse.client_state import Tree, parse_client_state
 from tests.unit.refusals import refuses
 
 from . import tool_output
@@ -41,6 +44,16 @@ def test_what_a_node_cannot_tell_is_none() -> None:
 def test_a_count_of_cached_bytes_that_leaves_files_out_is_none() -> None:
     assert parse_client_state(STATE.replace("cached_bytes 4096 2", "cached_bytes 4096 1")).cached_bytes is None
     assert parse_client_state(STATE.replace("cached_bytes 4096 2", "cached_bytes 4096")).cached_bytes is None
+
+
+def test_a_tree_is_counted_instead_of_listed() -> None:
+    head, _, _ = STATE.partition("-- files")
+    state = parse_client_state(f"{head}-- tree\n2 2097152\n-- end\n")
+    assert (state.tree, state.cached_bytes, state.files) == (Tree(2, 2097152), 4096, ())
+    assert parse_client_state(f"{head}-- tree\n3 2097152\n-- end\n").cached_bytes is None
+    for text in ("-- tree\n2\n-- end\n", "-- tree\n-- end\n", "-- tree\n2 many\n-- end\n"):
+        with pytest.raises(ParseError, match=r"expected numbers of files|is not an integer"):
+            parse_client_state(head + text)
 
 
 test_an_unreadable_state_raises_with_the_reason = refuses(

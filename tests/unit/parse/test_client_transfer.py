@@ -71,6 +71,18 @@ def test_ceph_before_linux_5_17() -> None:
     assert bytes_in(storage("ceph"), Answer(OLD_CEPH, 2)) == Moved(0, 20971520, 0)
 
 
+def test_ceph_counts_requests_of_names_beside_its_sizes() -> None:
+    path = f"/sys/kernel/debug/ceph/{FSID}.client4242/metrics/latency"
+    lines = ["item          total       avg_lat(us)     min_lat(us)     max_lat(us)     stdev(us)", "-" * 83,
+             "read          9           2138            1300            3200            12",
+             "metadata      314         914             97              1092343         103"]  # fmt: skip
+    latency = "".join(f"{path}:{line}\n" for line in lines)
+    assert bytes_in(storage("ceph"), Answer(latency + CEPH, 0)) == Moved(8192, 4096, 2, 314)
+    assert bytes_in(storage("ceph"), Answer(CEPH, 0)).of_names is None
+    with pytest.raises(ParseError, match="requests of names is not an integer"):
+        bytes_in(storage("ceph"), Answer(latency.replace("314 ", "N/A ") + CEPH, 0))
+
+
 def test_ceph_takes_the_client_of_the_mounts_cluster() -> None:
     other = text_of("ceph", 7, 7).replace(FSID, "11111111-2222-3333-4444-555555555555")
     both = Answer(CEPH + other, 0)

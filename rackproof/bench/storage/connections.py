@@ -1,0 +1,145 @@
+"""Reads of one client over several connections of NFS, as a ratio to the same over one.
+
+The declared mount stays as it is. Linux gives every mount of one server in one version of NFS the same connections, so
+the step mounts the export once more, in a version that the client does not use with this server, and proves that no
+other mount has its connections. A process on the node unmounts it with the step, or when the controller is gone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
+from rackproof.bench.storage.commands import folders_of, state_after
+from rackproof.bench.storage.connections_reader import POINT, SPEEDUP, VERSIONS, job_name, own_mount, version_of
+from rackproof.bench.storage.proof import check_mounts, mounts_of
+from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.runs import state_in
+from rackproof.core.architecture import ConnectionsProfile, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import Layout, layout_of, render
+from rackproof.core.wording import counted
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError
+from rackproof.parse.mounted import server_of
+from rackproof.remote.command import MARK
+from rackproof.remote.interrupt import STOPPING
+from rackproof.shell import script
+
+LIFE_S: Final = 2 * 3600
+"""Longest life of a mount, in seconds."""
+MOUNT_S: Final = 75.0
+"""Time for one mount, and for the end of an earlier one."""
+_READY: Final = b"rackproof-own-mount\n"
+_GONE: Final = f"for i in $(seq 1 100); do mountpoint -q {POINT} || exit 0; sleep 0.2; done; exit 1"
+_OF_DECLARED: Final = ("vers", "nfsvers", "proto", "port", "nconnect", "mountproto", "fsc", "nofail", "_netdev", "bg")
+"""Options of the declared mount that this one does not take over."""
+
+
+def step(name: str, storage: Storage, profile: ConnectionsProfile, names: list[str]) -> Step:
+    """The step of one storage: one client after another, because together they would share the server."""
+    id_ = f"storage/{name}/connections"
+    labels = {"storage": name, "block_bytes": str(profile.block_bytes)}
+    places = [expected(SPEEDUP, Scope.NODE, [node], labels, id_) for node in names]
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        for place in places:
+            client = _Client(context, name, storage, layout_of([profile]), place.members[0])
+            why = client.execute(profile)
+            read = read_storage(client.answers, context.session.architecture)
+            raw = outputs_of(client.own)
+            try:
+                yield unmeasured(place, why, raw) if why else reading_of(place, read, NAME)
+            except ParseError as error:
+                yield unmeasured(place, str(error), raw)
+
+    runs = 2 * profile.runs * len(names)
+    seconds = runs * (profile.runtime_s + profile.ramp_s + 2 * SETUP_S)
+    who = counted(len(names), "client", "clients one after another")
+    title = f"{name}: reads over {profile.count} connections and over one, by {who}"
+    files = [partial(render, job_name(name, count), profile) for count in (1, profile.count)]
+    return fio_step(own_mount(storage, VERSIONS[0], 1), names, places, title, seconds, execute, *files)
+
+
+class _Client(StorageClients):
+    """One client. ``storage`` is the mount of its own for the length of a run."""
+
+    def __init__(self, context: BenchContext, name: str, storage: Storage, layout: Layout, node: str) -> None:
+        super().__init__(context, name, storage, layout, [node])
+        self.context, self.node, self.declared = context, node, storage
+
+    def execute(self, profile: ConnectionsProfile) -> str:
+        """All runs. Returns why there is no number."""
+        try:
+            version, source = self._choose()
+            for _ in range(profile.runs):
+                for count in (1, profile.count):
+                    self._run(profile, version, source, count)
+        except (RemoteError, ParseError) as error:
+            return str(error)
+        return self.lost.get(self.node, "")
+
+    def _choose(self) -> tuple[str, str]:
+        """A version of NFS that no mount of the declared server uses, and the source to mount. Raises ParseError."""
+        ask = state_after(self.declared, (), self.addresses)
+        state = state_in(self.ask({self.node: ask})[self.node], "before")
+        check_mounts(self.declared, state, "before")
+        declared = next(mount for mount in mounts_of(self.declared, state) if mount is not None)
+        servers = {server_of(declared), *self.addresses}
+        used = {
+            version: mount.mountpoint
+            for mount in state.client.mounts
+            if mount.fstype.startswith("nfs") and server_of(mount) in servers
+            for version in [version_of(mount)]
+            if version != "3"
+            or server_of(mount) == server_of(declared)  # NFS 3 does not know two addresses as one server
+        }
+        version = next((version for version in VERSIONS if version not in used), None)
+        if version is None:
+            points = ", ".join(sorted(set(used.values())))
+            raise ParseError("mount", f"{points} use every version of NFS, and another mount would share connections")
+        return version, declared.source
+
+    def _run(self, profile: ConnectionsProfile, version: str, source: str, count: int) -> None:
+        """One run on a mount of its own. Raises RemoteError if there is no such mount."""
+        if self.lost:
+            return
+        self.storage = own_mount(self.declared, version, count)
+        command = mount_command(self.declared, version, source, count)
+        pipe = self.session.fleet[self.node].pipe(command, LIFE_S)
+        self.context.stack.callback(pipe.close)
+        try:
+            if not pipe.skip_to(_READY, MOUNT_S):
+                self.lost[self.node] = (
+                    f"{self.node}: no mount with {counted(count, 'connection', 'connections')}: {pipe.why}"
+                )
+                return
+            self.write_files()
+            if not self.lost:
+                job_file = partial(render, job_name(self.name, count), profile)
+                self.run([self.node], job_file, profile.runtime_s + profile.ramp_s, again=False)
+        finally:
+            pipe.close()
+        if not STOPPING.is_set() and not self.session.fleet[self.node].run(_GONE, MOUNT_S).ok:
+            self.lost.setdefault(self.node, f"{self.node}: {POINT} could not be unmounted")
+
+    def _directories(self, node: str) -> tuple[str, ...]:
+        return tuple(f"{folder}-connections" for folder in folders_of(self.storage, node))
+
+
+def mount_command(storage: Storage, version: str, source: str, count: int) -> str:
+    """Command that keeps the mount while its input is open.
+
+    It has no mark: at the end of the program it gets a signal through ``timeout``, and the time to unmount.
+    """
+    own = [option for option in storage.options if option.partition("=")[0] not in _OF_DECLARED]
+    own += [f"vers={version}", f"proto={storage.transport or 'tcp'}", f"nconnect={count}", "retry=0"]
+    own += [f"port={storage.port}"] if storage.port else []
+    own += ["nolock", "mountproto=tcp"] if version == "3" else []
+    text = script(__name__, "own_mount", point=POINT, source=source, options=",".join(dict.fromkeys(own)))
+    return f"exec env -u {MARK} sh -c {shlex.quote(text)}"

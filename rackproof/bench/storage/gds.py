@@ -1,0 +1,97 @@
+"""Reads into GPU memory with GPUDirect Storage: gdsio on every GPU of one client after another.
+
+Written to the documented output of gdsio and tested on a stand-in; never run on a GPU by us.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, Clients
+from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
+from rackproof.bench.storage.gds_reader import GDS, MARK, PROGRAM, folder_of, results_of
+from rackproof.bench.storage.program_runs import ProgramRun
+from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
+from rackproof.bench.storage.whole_files import SLOWEST
+from rackproof.bench.user import HOME, BenchUsers
+from rackproof.core.architecture import GdsProfile, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.wording import counted
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError
+
+
+def step(name: str, storage: Storage, profile: GdsProfile, names: list[str]) -> Step:
+    """The step of one storage."""
+    labels = {"storage": name, "block_bytes": str(profile.block_bytes), CLIENTS: "1"}
+    places = [expected(GDS, Scope.NODE, [node], labels, f"storage/{name}/gds") for node in names]
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        for place in places:
+            client = _Client(context, name, storage, profile, place.members[0])
+            why = client.execute()
+            read = read_storage(client.answers, context.session.architecture)
+            try:
+                yield unmeasured(place, why, outputs_of(client.own)) if why else reading_of(place, read, NAME)
+            except ParseError as error:
+                yield unmeasured(place, str(error), outputs_of(client.own))
+
+    seconds = len(names) * profile.runs * (profile.runtime_s + SETUP_S)
+    who = counted(len(names), "client", "clients one after another")
+    title = f"{name}: reads of {profile.block_bytes} B into the memory of all GPUs, by {who}"
+    commands = [_line(storage, names[0], profile, action) for action in ("write", "read") if names]
+    return Step(places[0].step, title, seconds, tuple(places), execute, commands=tuple(commands))
+
+
+def _config(storage: Storage, node: str, profile: GdsProfile, action: str) -> dict[str, Any]:
+    return {
+        "job": action, "action": action, "folder": folder_of(storage, node), "threads": profile.threads,
+        "file_bytes": profile.file_bytes, "block_bytes": profile.block_bytes, "seconds": profile.runtime_s,
+    }  # fmt: skip
+
+
+def _line(storage: Storage, node: str, profile: GdsProfile, action: str) -> str:
+    return f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(_config(storage, node, profile, action)))}"
+
+
+class _Client(Clients):
+    def __init__(self, context: BenchContext, name: str, storage: Storage, profile: GdsProfile, node: str) -> None:
+        super().__init__(context, name, storage, [node])
+        self.node, self.profile, self.users = node, profile, BenchUsers.of(context)
+
+    def execute(self) -> str:
+        """All runs. Returns why there is no number."""
+        self.check_mounts([self.node], lambda node: ())
+        self.lost |= self.users.ready(self.ready)
+        try:
+            if not self.lost:
+                self._run("write", 16 * self.profile.threads * self.profile.file_bytes / SLOWEST)
+            for _ in range(self.profile.runs):
+                if self.lost:
+                    break
+                self.drop({self.node: drop_and_state(self.storage, (), self.addresses)})
+                if not self.lost:
+                    self._run("read", float(self.profile.runtime_s))
+                    self.lost |= self.read_state([self.node], lambda node: ())
+        except (RemoteError, ParseError) as error:
+            return str(error)
+        return self.lost.get(self.node, "")
+
+    def _run(self, action: str, seconds: float) -> None:
+        """Raises RemoteError without its program, ParseError without a result."""
+        account = self.users[self.node]
+        if action == "write":
+            made = own_folders(self.storage, [folder_of(self.storage, self.node)], account, "unused")
+            answer = self.ask({self.node: made})[self.node]
+            if not answer.ok:
+                raise ParseError("sh", f"{self.node}: {answer.why}")
+            self.users.put([self.node], "rackproof.bench.storage", (PROGRAM,))
+        line = _line(self.storage, self.node, self.profile, action)
+        command = f"{mounted(self.storage.mountpoints)}; {account.prefix}{line}"
+        answers = self.ask({self.node: command}, min(seconds, 7200.0) + MARGIN_S)
+        results_of(ProgramRun(PROGRAM, MARK, {}, True, None, answers), self.node, action)

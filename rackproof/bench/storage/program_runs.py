@@ -1,0 +1,133 @@
+"""Runs of the kit's own programs on several nodes at once, in a step's answers, with the states around each."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
+from rackproof.bench.storage.runs import State, state_in
+from rackproof.parse import ParseError
+from rackproof.parse.jsondoc import Json
+from rackproof.remote.command import CommandResult
+
+Run = TypeVar("Run", bound="ProgramRun")
+
+
+@dataclass
+class ProgramRun:
+    """One run of ``program``, a file name, with a configuration for each ``job``; it marks its documents with
+    ``mark``."""
+
+    program: str
+    mark: str
+    before: Mapping[str, CommandResult]
+    dropped: bool
+    """Whether caches were dropped since the run before."""
+    servers_dropped: bool | None
+    """None without a command on servers."""
+    answers: dict[str, CommandResult] = field(default_factory=dict)
+    after: dict[str, CommandResult] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(self.answers)
+
+    def configs(self, node: str) -> list[dict[str, Any]]:
+        return configs_of(self.answers[node].command, self.program)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Names of the jobs that ran together."""
+        return tuple(str(config["job"]) for config in self.configs(next(iter(self.answers))))
+
+    def document(self, node: str, job: str) -> tuple[dict[str, Any], Json]:
+        """The node's configuration of a job, and what the program printed for it.
+
+        Raises ParseError with the program's own error, or without a whole document.
+        """
+        answer = self.answers.get(node)
+        if answer is None:
+            raise ParseError(self.program, f"{node} did not take part")
+        configs = [config for config in self.configs(node) if config["job"] == job]
+        every = self._documents(answer)
+        documents = [document for document in every if document.get("job") == job]
+        if len(configs) != 1 or len(documents) != 1:
+            why = answer.why if not answer.ok else f"{len(documents)} answers of {job}"
+            raise ParseError(self.program, f"{node}: {why}")
+        if error := documents[0].get("error"):
+            raise ParseError(self.program, f"{node}: {error}")
+        if not answer.ok:
+            others = [str(document["error"]) for document in every if document.get("error")]
+            raise ParseError(self.program, f"{node}: {'; '.join(others) or answer.why}")
+        return configs[0], Json(self.program, f"{node}: ", documents[0])
+
+    def state(self, node: str, when: str) -> State:
+        """Raises ParseError if it is unknown."""
+        answer = (self.before if when == BEFORE else self.after).get(node)
+        if answer is None:
+            raise ParseError("client state", f"{node} was not asked {when} the run")
+        return state_in(answer, when)
+
+    def _documents(self, answer: CommandResult) -> list[dict[str, Any]]:
+        """Whole lines of the program. Raises ParseError for a cut one."""
+        documents = []
+        for line in answer.stdout.decode(errors="replace").splitlines():
+            if not line.startswith("{"):
+                continue
+            try:
+                document = json.loads(line)
+            except ValueError as error:
+                raise ParseError(self.program, f"{answer.node}: its answer is cut off or damaged ({error})") from None
+            if isinstance(document, dict) and document.get(self.mark) == 1:
+                documents.append(document)
+        return documents
+
+
+def configs_of(command: str, program: str) -> list[dict[str, Any]]:
+    """Configurations in a command; none for another command."""
+    match = re.search(rf"/{re.escape(program)} (.*)\Z", command, re.DOTALL)
+    return [json.loads(word) for word in shlex.split(match[1])] if match else []
+
+
+def program_runs(
+    answers: Iterable[CommandResult],
+    program: str,
+    mark: str,
+    kind: Callable[..., Run],
+    note: Callable[[CommandResult, Run | None], None] = lambda answer, newest: None,
+) -> list[Run]:
+    """All runs, in order. A state after a run is also the one before a run that follows without dropped caches.
+
+    ``note`` gets each answer to another command, with the newest run.
+    """
+    runs: list[Run] = []
+    before: dict[str, CommandResult] = {}
+    drops: list[CommandResult] = []
+    current: Run | None = None
+    for answer in answers:
+        asked = state_of(answer.command)
+        if asked and asked[0] == BEFORE:
+            before[answer.node] = answer
+            current = None
+        elif asked and asked[0] == AFTER:
+            if runs:
+                runs[-1].after[answer.node] = answer
+            current = None
+        elif answer.command == DROP:
+            drops.append(answer)
+        elif configs_of(answer.command, program):
+            if current is None:
+                servers = all(drop.ok for drop in drops) if drops else None
+                earlier = runs[-1].after if runs else {}
+                current = kind(program, mark, before or earlier, bool(before), servers if before else None)
+                runs.append(current)
+                before, drops = {}, []
+            current.answers[answer.node] = answer
+        else:
+            note(answer, runs[-1] if runs else None)
+    return runs

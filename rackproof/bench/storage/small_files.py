@@ -1,0 +1,178 @@
+"""Small files of every client at once, by ``files_node.py``: read and compared with shards, and rates of their names.
+
+fio looks at every file before it measures, which fills the client's caches of names and attributes. Here caches are
+dropped between the creation of files and each use, on clients and servers, and a file is used once in a run.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from rackproof.bench.moment import common_start
+from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
+from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
+from rackproof.bench.storage.small_files_reader import (
+    METADATA,
+    PROGRAM,
+    SHARDS,
+    SMALL,
+    newest_fault,
+    parents_of,
+    trees_of,
+)
+from rackproof.bench.storage.whole_files import SLOWEST, TYPICAL, results
+from rackproof.bench.user import HOME, BenchUsers
+from rackproof.core.architecture import FilesProfile, Storage, StorageProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.metrics import OPERATIONS
+from rackproof.core.wording import counted
+from rackproof.errors import RemoteError
+
+_SLOWEST_FILES: Final = 5.0
+"""Files a second of the slowest client that is waited for."""
+_TYPICAL_FILES: Final = 300.0
+"""Files a second of a client for the estimate."""
+
+
+class _Part(NamedTuple):
+    """A use of the files. What is not ``timed`` makes the files of the next part."""
+
+    job: str
+    action: str
+    shards: bool = False
+    timed: bool = True
+
+
+_SMALL: Final = (
+    _Part("small-prepare", "prepare", timed=False), _Part("small-create", "create", timed=False),
+    _Part("small-read", "read"),
+    _Part("shards-prepare", "prepare", shards=True, timed=False),
+    _Part("shards-create", "create", shards=True, timed=False), _Part("shards-read", "read", shards=True),
+)  # fmt: skip
+_METADATA: Final = (
+    _Part("metadata-prepare", "prepare", timed=False), *(_Part(f"metadata-{name}", name) for name in OPERATIONS)
+)  # fmt: skip
+_CLEAR: Final = _Part("clear", "clear", timed=False)
+
+
+def steps(name: str, storage: Storage, profile: StorageProfile, clients: list[str]) -> Iterator[Step]:
+    """The steps of one storage."""
+    if sizes := profile.small_files:
+        id_, labels = f"storage/{name}/small-files", {"storage": name, "block_bytes": str(sizes.file_bytes)}
+        places = [place for metric in (SMALL, SHARDS) for place in _places(metric, labels, clients, id_)]
+        title = f"{name}: files of {sizes.file_bytes} B, and the same bytes in shards"
+        yield _step(name, storage, sizes, clients, places, _SMALL, title)
+    if sizes := profile.metadata:
+        id_ = f"storage/{name}/metadata"
+        every = [{"storage": name, "op": op} for op in OPERATIONS]
+        places = [place for labels in every for place in _places(METADATA, labels, clients, id_)]
+        title = f"{name}: files of {sizes.file_bytes} B created, looked at, read and removed"
+        yield _step(name, storage, sizes, clients, places, _METADATA, title)
+
+
+def _places(metric: str, labels: dict[str, str], clients: list[str], step: str) -> Iterator[Measurement]:
+    for node in clients:
+        yield expected(metric, Scope.NODE, [node], labels, step)
+    yield expected(metric, Scope.RACK, clients, labels, step)
+
+
+def _step(
+    name: str,
+    storage: Storage,
+    sizes: FilesProfile,
+    clients: list[str],
+    places: list[Measurement],
+    parts: tuple[_Part, ...],
+    title: str,
+) -> Step:
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        run = _Files(context, name, storage, clients, sizes)
+        run.execute(parts)
+        yield from results(run, places)
+
+    uses = sum(part.action != "prepare" for part in parts)
+    each_s = SETUP_S + sizes.start_s + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
+    who = counted(len(clients), "client", "clients at once")
+    commands = [
+        f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(_config(storage, clients[0], sizes, part)))}"
+        for part in parts
+        if clients and part.timed
+    ]
+    return Step(
+        places[0].step, f"{title}, by {who}", sizes.runs * uses * each_s, tuple(places), execute,
+        commands=tuple(commands),
+    )  # fmt: skip
+
+
+def _config(storage: Storage, node: str, sizes: FilesProfile, part: _Part) -> dict[str, Any]:
+    return {
+        "job": part.job, "action": part.action, "folders": list(trees_of(storage, node)), "files": sizes.files,
+        "file_bytes": sizes.file_bytes, "shards": part.shards, "processes": sizes.processes,
+    }  # fmt: skip
+
+
+class _Files(Clients):
+    def __init__(
+        self, context: BenchContext, name: str, storage: Storage, clients: list[str], sizes: FilesProfile
+    ) -> None:
+        super().__init__(context, name, storage, clients)
+        self.users, self.sizes, self.made = BenchUsers.of(context), sizes, list[str]()
+        count = sizes.files * sizes.processes
+        self.count_s = STATE_S + count / _SLOWEST_FILES
+        self.limit_s = sizes.start_s + MARGIN_S + count / _SLOWEST_FILES + sizes.bytes / SLOWEST
+
+    def execute(self, parts: tuple[_Part, ...]) -> None:
+        """All runs, up to the first part that loses a client; then the files are removed."""
+        self._make_folders()
+        for _ in range(self.sizes.runs):
+            for part in parts:
+                if self.lost:
+                    break
+                self._use(part)
+        self.ask({node: self._command(node, _CLEAR, 0.0) for node in self.made}, self.count_s)
+
+    def _make_folders(self) -> None:
+        self.check_mounts(self.clients, lambda node: ())
+        self.lost |= self.users.ready(self.ready)
+        made = {
+            node: own_folders(self.storage, parents_of(self.storage, node), self.users[node]) for node in self.ready
+        }
+        self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(made).items() if not answer.ok}
+        try:
+            self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
+            self.made = self.ready
+        except RemoteError as error:
+            self.lost |= dict.fromkeys(self.ready, str(error))
+
+    def _use(self, part: _Part) -> None:
+        if part.timed:
+            of_tree = part.action == "read"
+            self.drop(
+                {
+                    node: drop_and_state(
+                        self.storage, trees_of(self.storage, node) if of_tree else (), self.addresses, tree=of_tree
+                    )
+                    for node in self.clients
+                },
+                self.count_s,
+            )
+        moments, unread = common_start(self.session, self.clients, float(self.sizes.start_s))
+        if unread:
+            self.lost |= dict.fromkeys(self.clients, "; ".join(unread))
+        if self.lost:
+            return
+        commands = {node: self._command(node, part, moments[node]) for node in self.clients}
+        for node, answer in self.ask(commands, self.limit_s).items():
+            if (why := newest_fault(answer, part.job)) is not None:
+                self.lost[node] = why
+        if part.timed and not self.lost:
+            self.lost |= self.read_state(self.clients, lambda node: ())
+
+    def _command(self, node: str, part: _Part, start_at: float) -> str:
+        config = _config(self.storage, node, self.sizes, part) | {"start_at": start_at}
+        run = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
+        return f"{mounted(self.storage.mountpoints)}; {run}"

@@ -1,0 +1,56 @@
+"""The program that runs gdsio, with a stand-in for gdsio and nvidia-smi: no GPU was ever used."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rackproof.bench.storage import commands
+from tests.unit.bench import node_programs
+
+PROGRAM = str(Path(commands.__file__).with_name("gds_node.py"))
+GDSIO = """#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in -D) d=$2 ;; -w) w=$2 ;; -s) s=$2 ;; -I) i=$2 ;; esac; shift; [ $# = 0 ] || shift; done
+grep -q '"allow_compat_mode" *: *false' "$CUFILE_ENV_PATH_JSON" || exit 9
+[ "$i" = 0 ] || for n in $(seq 0 $((w - 1))); do truncate -s "$s" "$d/gdsio.$n"; done
+[ ! -e "$d/../fails" ] || { echo 'file register error: GPUDirect Storage not supported on current file'; exit 1; }
+echo "IoType: READ of $w threads in $d"
+"""
+
+
+def use(folder: Path, action: str, gpus: str = "0\\n1\\n", *, gdsio: bool = True) -> dict[str, Any]:
+    tools = folder / "bin"
+    tools.mkdir(exist_ok=True)
+    programs = {"nvidia-smi": f"#!/bin/sh\nprintf '{gpus}'\n"} | ({"gdsio": GDSIO} if gdsio else {})
+    for name, text in programs.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    config = {"job": action, "action": action, "folder": str(folder / "files"), "threads": 3, "file_bytes": 8192,
+              "block_bytes": 4096, "seconds": 5}  # fmt: skip
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    return node_programs.document(PROGRAM, json.dumps(config), env=environment)
+
+
+def test_every_gpu_has_its_folder_and_its_answer(tmp_path: Path) -> None:
+    for action in ("write", "read"):
+        answer = use(tmp_path, action)
+        assert [(row["gpu"], row["status"], row["sizes"]) for row in answer["gpus"]] == [
+            (gpu, 0, [8192] * 3) for gpu in (0, 1)
+        ]
+        assert answer["gpus"][1]["text"] == f"IoType: READ of 3 threads in {tmp_path}/files/gpu1\n"
+
+
+def test_a_file_system_without_gpudirect_storage_is_not_read_through_memory(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "fails").touch()
+    (first, _) = use(tmp_path, "write")["gpus"]
+    assert first["status"] == 1
+    assert "not supported on current file" in first["text"]
+
+
+def test_a_node_without_gpus_or_gdsio_says_so(tmp_path: Path) -> None:
+    assert "lists no GPU" in use(tmp_path, "read", "")["error"]
+    (tmp_path / "bin" / "gdsio").unlink()
+    assert "gdsio is not installed" in use(tmp_path, "read", gdsio=False)["error"]

@@ -1,0 +1,144 @@
+"""Reads into GPU memory: gdsio's figures with the counters of the mount, or no number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackproof.bench.forecast import spaces
+from rackproof.bench.plan import plan_steps
+from rackproof.bench.reread import disproven
+from rackproof.bench.runner import run_steps
+from rackproof.bench.storage.gds_reader import MARK, PROGRAM
+from rackproof.bench.storage.program_runs import configs_of
+from rackproof.core.architecture import Architecture, GdsProfile, Profile, Storage, StorageProfile
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.storage_nodes import StorageNodes
+
+RACK = lab_rack(gpu=2)
+SIZES = GdsProfile(threads=4, file_bytes=1073741824, runtime_s=10, runs=2)
+RATE = 2.0
+"""GiB/s of each GPU."""
+
+
+def with_sizes(sizes: GdsProfile = SIZES) -> Architecture:
+    profile = Profile(storage=StorageProfile(jobs={}, storages=("nfs-rdma",), gds=sizes))
+    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
+
+
+ARCHITECTURE = with_sizes()
+
+
+@dataclass
+class GdsNodes(StorageNodes):
+    """Clients with two GPUs. ``word`` is a word of gdsio's line and another in its place."""
+
+    word: tuple[str, str] = ("", "")
+    row: dict[str, Any] = field(default_factory=dict)
+    rc_of_program: int = 0
+    runs: int = 0
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        for config in configs_of(command, PROGRAM):
+            return self._program(node, command, config)
+        return super().answer(node, command)
+
+    def _storage(self, text: str) -> Storage:
+        return self.architecture.storage["nfs-rdma"]
+
+    def _program(self, node: str, command: str, config: dict[str, Any]) -> CommandResult:
+        self.runs += 1
+        reads = config["action"] == "read"
+        seconds = 9.8 + self.runs / 1000
+        moved = int(RATE * seconds * 1024)  # MiB of each GPU
+        line = (
+            f"IoType: {config['action'].upper()} XferType: GPUD Threads: {config['threads']}"
+            f" DataSetSize: {moved * 1024}/4194304(KiB) IOSize: 1024(KiB) Throughput: {RATE:.6f} GiB/sec,"
+            f" Avg_Latency: 500.000000 usecs ops: {moved} total_time {seconds:.6f} secs\n"
+        )
+        row: dict[str, Any] = {"status": 0, "text": line, "sizes": [config["file_bytes"]] * config["threads"]}
+        if reads:
+            row |= {"text": line.replace(*self.word)} | self.row
+            counters = self.moved.setdefault((node, "/mnt/nfs-rdma"), [0, 0])
+            counters[0] += int(2 * moved * 1048576 * self.counted)
+        document = {MARK: 1, "job": config["job"], "folder": config["folder"]}
+        document["gpus"] = [{"gpu": gpu, **row} for gpu in (0, 1)]
+        return reply(node, command, json.dumps(document) + "\n", self.rc_of_program if reads else 0)
+
+
+def measure(folder: Path, nodes: GdsNodes, answer: Any = None) -> dict[str, Measurement]:
+    with scripted(folder, answer or nodes.answer, RACK, nodes.architecture) as session:
+        run_steps(session, plan_steps(nodes.architecture, "depth", RACK), set(), lambda text: None)
+    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
+    return {m.subject: m for m in map(Measurement.model_validate, bodies)}
+
+
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
+    records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
+    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+
+
+def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:
+    measured = measure(tmp_path, GdsNodes(ARCHITECTURE))
+    assert set(measured) == {"gpu-01", "gpu-02"}
+    for measurement in measured.values():
+        assert measurement.samples == pytest.approx((2 * RATE * 1024**3 / 1e9,) * 2), measurement.reason
+        assert measurement.labels == {"storage": "nfs-rdma", "block_bytes": "1048576", "clients": "1"}
+        assert measurement.conditions["gpus"] == 2
+        assert measurement.conditions["bytes"] == "by the mount"
+    assert faults(tmp_path) == set()
+    other = with_sizes(SIZES.model_copy(update={"threads": 8}))
+    assert faults(tmp_path, other) == {"threads: the profile asks for 8, the run had 4"}
+    assert any("nothing wrote its files" in why for why in faults(tmp_path, leave_out='"job": "write"'))
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"word": ("GPUD", "CPU_GPU")}, "expected ('READ', 'GPUD', 4, 1048576) on GPU 0, actual ('READ', 'CPU_GPU'"),
+        ({"word": ("Threads: 4", "Threads: 3")}, "actual ('READ', 'GPUD', 3"),
+        ({"word": (" 1024(KiB)", " 64(KiB)")}, "its requests"),
+        ({"word": (" secs", "")}, "cut off"),
+        ({"word": ("Throughput: 2", "Throughput: 4")}, "its rate × time"),
+        ({"row": {"status": 1, "text": "file register error"}}, "exit status 1 on GPU 0: file register error"),
+        ({"row": {"sizes": [1073741824] * 3}}, "expected 4 files of 1073741824 B on GPU 0"),
+        ({"rc_of_program": 139}, "exit status 139"),
+        ({"counted": 0.5}, "the mount counted"),
+        ({"mountinfo": lambda text: text.replace(" / /mnt/nfs-rdma ", " /x /mnt/nfs-rdma ")}, "a bind mount of /x"),
+    ],
+    ids=["bounce", "threads", "blocks", "cut", "rate", "status", "files", "crash", "memory", "mount"],
+)
+def test_a_run_without_proof_is_no_number(tmp_path: Path, fault: dict[str, Any], why: str) -> None:
+    measurement = measure(tmp_path, GdsNodes(ARCHITECTURE, **fault))["gpu-01"]
+    assert not measurement.samples
+    assert why in (measurement.reason or "")
+
+
+def test_a_hanging_gdsio_is_no_number_and_the_next_client_is_measured(tmp_path: Path) -> None:
+    nodes = GdsNodes(ARCHITECTURE)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if node == "gpu-01" and '"job": "read"' in command:
+            return CommandResult(node, command, None, error="no answer within 130 s")
+        return nodes.answer(node, command)
+
+    measured = measure(tmp_path, nodes, answer)
+    assert "no answer within 130 s" in (measured["gpu-01"].reason or "")
+    assert measured["gpu-02"].samples
+
+
+def test_its_files_need_space_for_every_gpu() -> None:
+    (needed,) = spaces(ARCHITECTURE, "depth", RACK)
+    assert ARCHITECTURE.gpu is not None
+    assert needed.bytes_each == 4 * 1073741824 * ARCHITECTURE.gpu.count
+    (step,) = plan_steps(ARCHITECTURE, "depth", RACK)
+    assert len(step.commands) == 2
