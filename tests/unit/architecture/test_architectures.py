@@ -325,7 +325,7 @@ class TestVirtualRack:
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
             "collective.algbw", "collective.rail_busbw", "container.host_read_bandwidth", "container.read_bandwidth",
             "group.faults", "link.rdma_read_latency", "link.rdma_write_bandwidth_both", "link.rdma_write_bandwidth_gpu",
-            "storage.gds_read_bandwidth",
+            "storage.gds_read_bandwidth", "storage.shard_read_bandwidth",
         }  # fmt: skip
 
     @pytest.mark.parametrize("name", ["lab", "full"])
