@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Final
 
 from rackproof.bench.step import BenchContext
 from rackproof.errors import NodeUnreachable
 from rackproof.remote.command import portable
+from rackproof.remote.ssh import Connection
 from rackproof.shell import script
 
 USER: Final = "rackproof-bench"
@@ -80,13 +82,10 @@ class BenchUsers:
     def put(self, nodes: Sequence[str], package: str, programs: Iterable[str]) -> None:
         """Copy missing programs of a package into the homes of nodes that are ready. Raises RemoteError."""
         for name in programs:
-            missing = [node for node in nodes if (node, name) not in self._copied]
-            data = files(package).joinpath(name).read_bytes()
-            self._session.fleet.each(
-                missing,
-                lambda connection, data=data, name=name: connection.put(  # type: ignore[misc]
-                    data, f"{HOME}/{name}", self[connection.node.name].prefix
-                ),
-                "the programs that measure",
-            )
-            self._copied |= {(node, name) for node in missing}
+            if missing := [node for node in nodes if (node, name) not in self._copied]:
+                data = files(package).joinpath(name).read_bytes()
+                self._session.fleet.each(missing, partial(self._put, data, name), "the programs that measure")
+                self._copied |= {(node, name) for node in missing}
+
+    def _put(self, data: bytes, name: str, connection: Connection) -> None:
+        connection.put(data, f"{HOME}/{name}", self[connection.node.name].prefix)

@@ -12,6 +12,7 @@ from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
 from rackproof.core.gpu_links import LinkSample
+from rackproof.core.grouping import grouped
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.dcgm import TOOL as DCGM
 from rackproof.parse.dcgm import Diagnosis, parse_dcgm_diag
@@ -43,9 +44,7 @@ WHAT: Final = {PRODUCTS: PRODUCT, MEMORY: TRIAD}
 @with_preamble
 def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per run of nvbandwidth, or per repetition of the kit's program."""
-    by_node: dict[str, list[CommandResult]] = {}
-    for answer in answers:
-        by_node.setdefault(answer.node, []).append(answer)
+    by_node = grouped((answer.node, answer) for answer in answers)
     copied = cache(lambda answer: parse_nvbandwidth(answer.stdout))
     diagnosed = cache(lambda answer: parse_dcgm_diag(answer.stdout))
     computed = cache(lambda answer: parse_gpu_run(answer.stdout))

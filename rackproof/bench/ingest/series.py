@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
 
 from rackproof.bench.ingest.runs import TOOL
 from rackproof.parse import ParseError
@@ -12,7 +11,6 @@ from rackproof.parse import ParseError
 PORTS, RDMA, MOUNTS, PIPELINE = 3, 4, 5, 6
 """Columns of bytes: of the ports, of the RDMA devices, of the mounts, and those that the pipeline counts itself."""
 Rows = Sequence[Sequence[float | None]]
-_START: Final = 0.0
 
 
 def at(rows: Rows, column: int, moment_s: float) -> float:

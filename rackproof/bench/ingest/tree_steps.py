@@ -6,7 +6,6 @@ import json
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any, Final
 
 from rackproof.bench.ingest.datasets import FOLDER
@@ -71,12 +70,7 @@ class _TreeRun:
             return way
         if lost := self.users.ready(self.nodes):
             return "; ".join(lost.values())
-        payload = files("rackproof.bench.ingest").joinpath(PROGRAM).read_bytes()
-        self.session.fleet.each(
-            self.nodes,
-            lambda connection: connection.put(payload, f"{HOME}/{PROGRAM}", self.users[connection.node.name].prefix),
-            "the program of trees",
-        )
+        self.users.put(self.nodes, "rackproof.bench.ingest", (PROGRAM,))
         return self._write(way) or self._read()
 
     def _way(self) -> dict[str, Any] | str:

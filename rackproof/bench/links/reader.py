@@ -31,6 +31,7 @@ from rackproof.bench.port_proof import (
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.grouping import grouped
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.parse.ping import Ping, parse_ping
 from rackproof.parse.port_counters import PortCounters
@@ -59,9 +60,7 @@ class _Run(NamedTuple):
 @with_preamble
 def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per reliable run of a pair; the first member is the server, the second the client."""
-    by_node: dict[str, list[CommandResult]] = {}
-    for answer in answers:
-        by_node.setdefault(answer.node, []).append(answer)
+    by_node = grouped((answer.node, answer) for answer in answers)
 
     def read(measurement: Measurement) -> Reading:
         if measurement.metric in (LOSS, ROUND_TRIP):
