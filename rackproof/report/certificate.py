@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from statistics import median
 from typing import Any
 
@@ -92,7 +93,7 @@ def build_certificate(
     stage is judged by. ``attested``: ends of the evidence in earlier certificates that are missing in this evidence.
     Raises ``ValueError`` when the outcome is better than the verdicts allow.
     """
-    measurements = sorted(measurements, key=_measurement_key)
+    measurements = list(_in_order(measurements))
     rejudged = architecture.metadata.id != run.architecture or (
         architecture_sha256 not in (None, run.architecture_sha256)
     )
@@ -207,9 +208,15 @@ def natural(labels: dict[str, str]) -> tuple[tuple[str, bool, int, str], ...]:
     )
 
 
-def _measurement_key(m: Measurement) -> tuple[Any, ...]:
-    # The canonical text breaks ties, so that the order does not depend on the input's.
-    return (m.metric, natural(m.labels), m.scope.value, m.members, m.step, m.model_dump_json())
+def _in_order(measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+    """Sorted; the canonical text breaks ties, so that the order does not depend on the input's."""
+
+    def key(m: Measurement) -> tuple[Any, ...]:
+        return (m.metric, natural(m.labels), m.scope.value, m.members, m.step)
+
+    for _, equal in groupby(sorted(measurements, key=key), key):
+        several = list(equal)
+        yield from sorted(several, key=Measurement.model_dump_json) if len(several) > 1 else several
 
 
 def _architecture(architecture: Architecture, version: str, sha256: str | None) -> ArchitectureSummary:

@@ -134,8 +134,7 @@ def verdicts_about(certificate: Certificate) -> Callable[[MeasurementSummary], l
     criteria = {c.id: c for c in certificate.architecture.criteria}
     index: dict[tuple[str, str], list[Verdict]] = {}
     for v in certificate.verdicts:
-        criterion = criteria.get(name_of(v.id))
-        if v.metric and (criterion is None or criterion.about_one):
+        if v.metric and ((criterion := criteria.get(name_of(v.id))) is None or criterion.about_one):
             index.setdefault((v.metric, v.subject), []).append(v)
 
     def about(m: MeasurementSummary) -> list[Verdict]:

@@ -223,7 +223,7 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
                 (t for m in measured if (t := thresholds[m.subject + m.labels.get("storage", "")]) is not None), None
             )
             text = f"{significant(values[0])} to {significant(values[-1])}"
-            marks = tuple(x for v in values if (x := at(v)) is not None)
+            marks = tuple(dict.fromkeys(round(2 * x) / 2 for v in values if (x := at(v)) is not None))
             strip = Strip(y, marks, at(middle) or 0.0, text, at(tick))
             y += 2 * _BAR + _GAP
         groups.append(BarGroup(first, name, tuple(bars), strip))

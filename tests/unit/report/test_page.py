@@ -324,7 +324,7 @@ def test_rack_of_a_hundred_nodes_is_folded() -> None:
     assert "gpu-[001-041,043-100]" in page.text
     assert "FAIL gpu-042" in page.text
     assert "400 to 499" in page.text
-    assert source.count('class="mark"') >= 100
+    assert source.count('class="mark"') >= 50, "neighbours may share a mark"
 
 
 def test_long_tables_keep_the_worst_and_say_what_they_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
