@@ -133,8 +133,9 @@ class Run:
             if name in done.stages:
                 self.display.line(f"{name}: finished before")
                 continue
+            # An earlier run may have had another profile, or only the rest of a run that was resumed.
             bench = sum(step.estimate_s for step in steps if step.id not in done.steps)
-            estimate = seconds.get(name) or (bench if name == "bench" else None)
+            estimate = bench if name == "bench" else seconds.get(name)
             with self._stage(session, name, estimate) as outcome:
                 outcome["ok"] = work[name]()
                 if name != "connect":

@@ -1,0 +1,37 @@
+"""How long a stage takes, said before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rackproof.architectures import load
+from rackproof.core.rack import Rack
+from rackproof.run import stages
+from rackproof.run.display import Silent
+
+
+class Stages(Silent):
+    def __init__(self) -> None:
+        self.estimates: dict[str, float | None] = {}
+
+    def stage(self, name: str, estimate_s: float | None) -> None:
+        self.estimates[name] = estimate_s
+
+
+def test_benchmarks_take_what_their_steps_take_whatever_an_earlier_run_took(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The earlier run had another profile, or only what a resumed run had left."""
+    display = Stages()
+    run = stages.Run(tmp_path, Rack("rack.py", ()), load("virtual-rack"), "lab", display, ("connect", "bench"))
+    monkeypatch.setattr(stages, "record_identities", lambda *_: None)
+    for name in ("_connect", "_bench"):
+        monkeypatch.setattr(run, name, lambda *_: True)
+    session = SimpleNamespace(store=SimpleNamespace(append=lambda *_: None), answering=[])
+    steps = [SimpleNamespace(id=name, estimate_s=420.0) for name in ("storage/nfs/read", "storage/nfs/knee")]
+    run._execute(cast(Any, session), cast(Any, steps), {"connect": 7.0, "bench": 84.0})
+    assert display.estimates == {"connect": 7.0, "bench": 840.0}
