@@ -6,6 +6,7 @@ Each load is one run of fio on all clients with the proof of every other run; ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
@@ -49,46 +50,53 @@ class _Searches:
         self.clients, self.profile = clients, profile
 
     def execute(self, places: list[Measurement]) -> Iterator[Measurement]:
-        clients, why = self.clients, ""
+        clients, arrivals = self.clients, True
         clients.write_files()
-        try:
+        with suppress(ParseError):  # the reader names the unusable run
             for number in range(1, self.profile.runs + 1):
-                self._both(number)
-        except ParseError as error:
-            why = str(error)
-        if clients.lost:
-            reasons = "; ".join(clients.lost[node] for node in sorted(clients.lost))
-            why = f"{fold(clients.lost)} missing: {reasons}"
+                peak = self._closed(number)
+                if peak and arrivals:
+                    arrivals = self._open(number, peak)
         answers = clients.answers
         read = read_storage(answers, clients.session.architecture)
         raw = clients.outputs
+        reasons = "; ".join(clients.lost[node] for node in sorted(clients.lost))
         for place in places:
             try:
-                yield unmeasured(place, why, raw) if clients.lost else reading_of(place, read, NAME)
+                if clients.lost:
+                    yield unmeasured(place, f"{fold(clients.lost)} missing: {reasons}", raw)
+                else:
+                    yield reading_of(place, read, NAME)
             except ParseError as error:
-                yield unmeasured(place, why or str(error), raw)
+                yield unmeasured(place, str(error), raw)
 
-    def _both(self, number: int) -> None:
-        """One search with requests in flight, and one with rates. Raises ParseError for an unusable run."""
-        profile, count = self.profile, len(self.clients.clients)
+    def _closed(self, number: int) -> float:
+        """A search with requests in flight. Returns the highest rate, 0 if a client is lost. Raises ParseError."""
+        profile = self.profile
 
-        def closed(load: int) -> tuple[FioJob, str, int | None]:
+        def job_of(load: int) -> tuple[FioJob, str, int | None]:
             used = min(load, profile.processes)
             job = profile.job.model_copy(update={"numjobs": used, "iodepth": load // used})
             return job, job_name(self.clients.name, number, CLOSED, load, profile), None
 
-        steps = self._search(closed_loop(profile.processes, profile.most_outstanding), closed)
-        if not steps:
-            return
-        peak = peak_of(smallest(steps)).rate
+        steps = self._search(closed_loop(profile.processes, profile.most_outstanding), job_of)
+        return peak_of(smallest(steps)).rate if steps else 0.0
 
-        def opened(percent: int) -> tuple[FioJob, str, int | None]:
+    def _open(self, number: int, peak: float) -> bool:
+        """A search with rates up to ``peak``. Returns whether its runs are usable: 5 % of a low rate is too few."""
+        profile, count = self.profile, len(self.clients.clients)
+
+        def job_of(percent: int) -> tuple[FioJob, str, int | None]:
             used, arrivals = arrivals_of(peak, percent, count, profile.processes)
             depth = max(1, profile.most_outstanding // used)
             job = profile.job.model_copy(update={"numjobs": used, "iodepth": depth})
             return job, job_name(self.clients.name, number, OPEN, percent, profile), arrivals
 
-        self._search(open_loop(), opened)
+        try:
+            self._search(open_loop(), job_of)
+        except ParseError:
+            return False
+        return True
 
     def _search(self, search: Search, job_of: Render) -> list[LoadStep]:
         """All steps; none once a client is lost, because its load would be missing. Raises ParseError."""

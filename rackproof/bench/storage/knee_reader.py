@@ -128,7 +128,7 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
     nodes = list(measurement.members)
     name, block = measurement.labels["storage"], measurement.labels["block_bytes"]
     loop = CLOSED if measurement.metric == OUTSTANDING else OPEN
-    searches, limits = _searches(runs, nodes, name, block, storage)
+    searches, limits = _searches(runs, nodes, name, block, storage, loop)
     numbers = sorted({number for number, own in searches if own == loop})
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise ParseError("fio", "no complete search for the knee")
@@ -169,9 +169,12 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
 
 
 def _searches(
-    runs: Sequence[Run], nodes: Sequence[str], name: str, block: str, storage: Storage
+    runs: Sequence[Run], nodes: Sequence[str], name: str, block: str, storage: Storage, loop: str
 ) -> tuple[dict[tuple[int, str], list[Measured]], dict[str, int]]:
-    """Runs by number and loop of their search, and the limits that all searches share."""
+    """Runs by number and loop of their search, and the limits that all searches share.
+
+    Runs with arrivals do not spoil the number of those without: they may be too few at 5 % of a low rate.
+    """
     searches: dict[tuple[int, str], list[Measured]] = {}
     limits: dict[str, int] = {}
     for run in runs:
@@ -184,6 +187,8 @@ def _searches(
         own = {"processes": int(match["processes"]), "most_outstanding": int(match["most"])}
         if (limits := limits or own) != own:
             raise ParseError("fio", "its searches have different limits")
+        if loop == CLOSED and match["loop"] == OPEN:
+            continue
         searches.setdefault((int(match["run"]), match["loop"]), []).append(measured_step(run, nodes, storage))
     return searches, limits
 

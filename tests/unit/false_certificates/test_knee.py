@@ -74,14 +74,14 @@ def test_a_search_without_proof_has_no_knee(tmp_path: Path, nodes: StorageNodes,
         assert reason in (measurement.reason or "")
 
 
-def test_too_few_requests_have_no_percentile(tmp_path: Path) -> None:
-    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1}))
-    for measurement in search(tmp_path, StorageNodes(short.architecture, servers=6), short).values():
-        if not measurement.samples:
-            assert "too few for a 99th percentile" in (measurement.reason or "")
-            break
-    else:
-        pytest.fail("every step had enough requests")
+def test_too_few_arrivals_at_a_low_rate_leave_the_number_of_requests_in_flight(tmp_path: Path) -> None:
+    """In a second a client has 300 requests at 5 % of its highest rate, and 1,000 with one in flight."""
+    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
+    measured = search(tmp_path, StorageNodes(short.architecture, servers=6), short)
+    assert [round(sample) for sample in measured["outstanding"].samples] == [24, 24]
+    assert not measured["utilisation"].samples
+    assert "at load 5 are too few for a 99th percentile" in (measured["utilisation"].reason or "")
+    assert not [command for command in commands(tmp_path) if "-knee2-open-" in command]
 
 
 def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gate(tmp_path: Path) -> None:
