@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Final
 
 from rackproof.bench.step import BenchContext
@@ -18,7 +17,8 @@ from rackproof.bench.user import HOME, BenchUsers
 from rackproof.errors import NodeUnreachable
 from rackproof.remote.channel import END_S, Pipe
 
-PROGRAM: Final = f"{HOME}/relay.py"
+_FILE: Final = "relay_node.py"
+PROGRAM: Final = f"{HOME}/{_FILE}"
 AGENT: Final = f"python3 -I {PROGRAM} run {HOME}"
 """Runs a command line on another node; node and words follow."""
 FIO: Final = f"{HOME}/fio.sock"
@@ -70,10 +70,11 @@ class Relay:
     def _start(self, name: str, node: str, arguments: str) -> None:
         if name in self._ends and self._ends[name].alive:
             return
-        prefix = BenchUsers.of(self._context)[node].prefix
-        connection = self._context.session.fleet[node]
-        connection.put(files("rackproof.bench").joinpath("relay_node.py").read_bytes(), PROGRAM, prefix)
-        end = self._ends[name] = connection.pipe(f"exec python3 -I {PROGRAM} {arguments}", LIFE_S, prefix)
+        users = BenchUsers.of(self._context)
+        users.put([node], "rackproof.bench", (_FILE,))
+        end = self._ends[name] = self._context.session.fleet[node].pipe(
+            f"exec python3 -I {PROGRAM} {arguments}", LIFE_S, users[node].prefix
+        )
         thread = threading.Thread(target=self._carry, args=(name, end), daemon=True)
         self._context.stack.callback(_end, end, thread)
         if not end.skip_to(_MAGIC, READY_S):

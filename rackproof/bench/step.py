@@ -11,6 +11,7 @@ from rackproof.bench.reading import Read, outputs_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
 from rackproof.evidence.session import Session
+from rackproof.parse import ParseError
 
 Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -100,6 +101,16 @@ def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
         companions=reading.companions,
         reader=reader,
     )
+
+
+def reading_or_reason(
+    place: Measurement, read: Read, reader: str, raw: Iterable[str], why: str = "", who: str = ""
+) -> Measurement:
+    """The measurement with its values; without them UNMEASURED: ``why``, or why there is no reading, after ``who``."""
+    try:
+        return unmeasured(place, why, raw) if why else reading_of(place, read, reader)
+    except ParseError as error:
+        return unmeasured(place, f"{who}{error}", raw)
 
 
 def unmeasured(place: Measurement, reason: str, raw: Iterable[str] = ()) -> Measurement:

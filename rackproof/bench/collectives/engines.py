@@ -1,19 +1,15 @@
-"""Programs that measure collectives, and their command lines. Pure, but for reading the kit's own programs."""
+"""Programs that measure collectives, and their command lines. Pure."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 
 from rackproof.bench.collectives.nccl_used import ENVIRONMENT
 from rackproof.bench.user import HOME
 from rackproof.core.architecture import CollectiveProfile
-
-MPI_PATH: Final = f"{HOME}/collectives.py"
-TORCH_PATH: Final = f"{HOME}/torch_collectives.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +30,13 @@ class Engine:
     """Whether a run uses one rail only."""
     needs_mpi: bool
     source: str = ""
-    """The kit's own program, beside this module; empty for an installed tool."""
-    path: str = ""
-    """Where that program is on the nodes."""
-
-    def payload(self) -> bytes | None:
-        """Program that is copied to all nodes first; None for an installed tool."""
-        return files("rackproof.bench.collectives").joinpath(self.source).read_bytes() if self.source else None
+    """The kit's own program, a file beside this module that is copied to all nodes; empty for an installed tool."""
 
     def program(self, op: str, profile: CollectiveProfile, sweep: Sweep, python: str = "python3") -> str:
         """Command line of one process; nccl-tests needs its number of GPUs after it."""
         numbers = f"{sweep.low} {sweep.high} {profile.factor} {profile.iterations} {profile.warmup}"
         if self.source:
-            return f"{shlex.quote(python)} -I {self.path} {op} {numbers}"
+            return f"{shlex.quote(python)} -I {HOME}/{self.source} {op} {numbers}"
         return (
             f"{op}_perf -b {sweep.low} -e {sweep.high} -f {profile.factor} -n {profile.iterations}"
             f" -w {profile.warmup} -c 1"
@@ -65,9 +55,9 @@ class Engine:
 ENGINES: Final[Mapping[str, Engine]] = {
     engine.name: engine
     for engine in (
-        Engine("mpi", False, True, True, "mpi_collectives.py", MPI_PATH),
+        Engine("mpi", False, True, True, "collectives.py"),
         Engine("nccl-tests", True, False, True),
-        Engine("torch", True, False, False, "torch_collectives.py", TORCH_PATH),
+        Engine("torch", True, False, False, "torch_collectives.py"),
     )
 }
 

@@ -157,12 +157,8 @@ def launch_of(
         _one_account(users, nodes)
         if engine.needs_mpi and not _probed(context, nodes, inputs)[nodes[0]].pmix:
             raise ParseError("srun", f"{nodes[0]}: srun --mpi=list names no pmix, by which Open MPI is started")
-    if payload := engine.payload():
-        session.fleet.each(
-            nodes,
-            lambda connection: connection.put(payload, engine.path, users[connection.node.name].prefix),
-            "the program of collectives",
-        )
+    if engine.source:
+        users.put(nodes, __package__, (engine.source,))
     backend = backend_of(session, nodes) if engine.name == "torch" else ""
     # Slurm's controller, which may be none of the nodes, connects to ports that srun chooses
     chosen = alone or inputs.launcher != "srun"

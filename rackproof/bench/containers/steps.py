@@ -21,7 +21,7 @@ from rackproof.bench.containers.reader import (
     result_of,
 )
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import drop_and_state, empty_folders, state_after
 from rackproof.bench.storage.layout import FIRST_S, LIMIT_S, SLACK, too_slow
 from rackproof.bench.storage.proof import mount_fault
@@ -135,10 +135,7 @@ class _ContainerStep:
             raw = outputs_of(
                 answer for answer in self.answers if answer.node == name and "fio --output" in answer.command
             )
-            try:
-                yield unmeasured(place, self.lost[name], raw) if name in self.lost else reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, f"{name}: {error}", raw)
+            yield reading_or_reason(place, read, NAME, raw, self.lost.get(name, ""), f"{name}: ")
 
     def _write(self) -> None:
         """Write the files. If the first attempt does not complete them, its rate determines the second's time limit."""

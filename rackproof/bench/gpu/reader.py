@@ -36,7 +36,7 @@ TESTS: Final = {
     PEER_READ: "device_to_device_memcpy_read_ce",
 }
 """nvbandwidth's test by metric. In the last one the row's GPU reads from the column's."""
-PAYLOAD: Final = "gpu.py"
+PAYLOAD: Final = "gpu_program.py"
 """Name of the kit's program on a node."""
 WHAT: Final = {PRODUCTS: PRODUCT, MEMORY: TRIAD}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import files
 
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.reader import (
@@ -23,7 +22,7 @@ from rackproof.bench.gpu.reader import (
     read_gpus,
 )
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
@@ -150,7 +149,7 @@ def _step(
             node, prefix = session.rack.node(name), users[name].prefix
             try:
                 if loads:
-                    session.fleet[name].put(payload(), PROGRAM, prefix)
+                    users.put([name], "rackproof.bench.gpu", (PAYLOAD,))
                 for command in commands(node, uuids[name]):
                     answers[name].append(session.run_on(name, command, limit, user=prefix))
                     if not answers[name][-1].ok:
@@ -165,19 +164,13 @@ def _step(
         read = read_gpus([answer for several in answers.values() for answer in several], session.architecture)
         for name, several in places.items():
             for place in several:
-                try:
-                    yield unmeasured(place, lost[name]) if name in lost else reading_of(place, read, NAME)
-                except ParseError as error:
-                    yield unmeasured(place, f"{name}: {error}", outputs_of(answers[name]))
+                yield reading_or_reason(
+                    place, read, NAME, outputs_of(answers.get(name, ())), lost.get(name, ""), f"{name}: "
+                )
 
     expects = tuple(place for several in places.values() for place in several)
     shown = tuple(dict.fromkeys(commands(nodes[0], ["UUID"])))
     return Step(id_, f"{title}, {len(nodes)} nodes at once", seconds, expects, execute, commands=shown)
-
-
-def payload() -> bytes:
-    """The kit's program."""
-    return files("rackproof.bench.gpu").joinpath("gpu_program.py").read_bytes()
 
 
 def _uuids(answer: CommandResult) -> tuple[str, ...]:

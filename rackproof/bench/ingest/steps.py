@@ -25,7 +25,7 @@ from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
 from rackproof.bench.moment import common_start
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
@@ -247,10 +247,7 @@ class _IngestStep:
                 why = error.reason
         read = read_ingest(self.answers, self.session.architecture)
         for place in places:
-            try:
-                yield unmeasured(place, why, outputs_of(self.answers)) if why else reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, str(error), outputs_of(self.answers))
+            yield reading_or_reason(place, read, NAME, outputs_of(self.answers), why)
 
     def _make(self, jobs: Sequence[str]) -> None:
         """Data sets and programs. Raises DataSetError."""

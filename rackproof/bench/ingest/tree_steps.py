@@ -12,7 +12,7 @@ from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.configure.ingest.inputs import IngestInputs
@@ -20,7 +20,6 @@ from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Storage, Tree
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.wording import counted
-from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
 STATE_S: Final = 120.0
@@ -44,10 +43,7 @@ def step(name: str, tree: Tree, nodes: Sequence[str]) -> Step:
         finally:
             run.remove()
         read = read_ingest(run.answers, context.session.architecture)
-        try:
-            yield unmeasured(place, why, outputs_of(run.answers)) if why else reading_of(place, read, NAME)
-        except ParseError as error:
-            yield unmeasured(place, str(error), outputs_of(run.answers))
+        yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
 
     what = f"{counted(tree.files, 'file', 'files')} written by {tree.protocol}, hashed by all clients"
     return Step(id_, f"{name} on {tree.storage}: {what}", estimate, (place,), execute)

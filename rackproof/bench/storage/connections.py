@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.commands import folders_of, state_after
 from rackproof.bench.storage.connections_reader import POINT, SPEEDUP, VERSIONS, job_name, own_mount, version_of
@@ -52,11 +52,7 @@ def step(name: str, storage: Storage, profile: ConnectionsProfile, names: list[s
             client = _Client(context, name, storage, layout_of([profile]), place.members[0])
             why = client.execute(profile)
             read = read_storage(client.answers, context.session.architecture)
-            raw = outputs_of(client.own)
-            try:
-                yield unmeasured(place, why, raw) if why else reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, str(error), raw)
+            yield reading_or_reason(place, read, NAME, outputs_of(client.own), why)
 
     runs = 2 * profile.runs * len(names)
     seconds = runs * (profile.runtime_s + profile.ramp_s + 2 * SETUP_S)

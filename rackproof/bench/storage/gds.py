@@ -10,8 +10,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
 from rackproof.bench.storage.gds_reader import GDS, MARK, PROGRAM, folder_of, results_of
@@ -36,10 +35,7 @@ def step(name: str, storage: Storage, profile: GdsProfile, names: list[str]) -> 
             client = _Client(context, name, storage, profile, place.members[0])
             why = client.execute()
             read = read_storage(client.answers, context.session.architecture)
-            try:
-                yield unmeasured(place, why, outputs_of(client.own)) if why else reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, str(error), outputs_of(client.own))
+            yield reading_or_reason(place, read, NAME, client.outputs, why)
 
     seconds = len(names) * profile.runs * (profile.runtime_s + SETUP_S)
     who = counted(len(names), "client", "clients one after another")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage import checkpoint, connections, gds, integrity, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
@@ -20,7 +20,6 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
-from rackproof.parse import ParseError
 
 ORDER = ("write", "read", "randread")
 
@@ -129,15 +128,10 @@ def _step(
 
 def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
     lost = clients.lost
-    why = "; ".join(lost[node] for node in sorted(lost)) or "fio gave no number"
+    why = "; ".join(lost[node] for node in sorted(lost))
     answers = clients.answers
     read = read_storage(answers, clients.session.architecture)
     raw = clients.outputs
     for (_, node), place in places.items():
-        if node in lost or (not node and lost):
-            yield unmeasured(place, lost.get(node) or why, raw)
-            continue
-        try:
-            yield reading_of(place, read, NAME)
-        except ParseError as error:
-            yield unmeasured(place, f"{node}: {error}" if node else str(error), raw)
+        gone = lost.get(node, "" if node else why)
+        yield reading_or_reason(place, read, NAME, raw, gone, f"{node}: " if node else "")

@@ -111,7 +111,7 @@ class Nodes:
         return thread
 
     def run(self, launcher: str, node: str, *words: str) -> subprocess.CompletedProcess[str]:
-        program = [sys.executable, "-I", str(self.home(launcher) / "relay.py"), "run", str(self.home(launcher))]
+        program = [sys.executable, "-I", str(self.home(launcher) / "relay_node.py"), "run", str(self.home(launcher))]
         return subprocess.run([*program, node, *words], capture_output=True, text=True, check=False, timeout=30)
 
 
@@ -125,7 +125,7 @@ def relayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rel
         monkeypatch.setattr(fake, "pipe", lambda own, command, limit_s, user="": nodes.pipe(own.node.name, command))
         for node in NODES:
             nodes.home(node).mkdir(parents=True)
-            shutil.copy(Path(relay.__file__).with_name("relay_node.py"), nodes.home(node) / "relay.py")
+            shutil.copy(Path(relay.__file__).with_name("relay_node.py"), nodes.home(node))
         with context.stack, nodes.open:
             yield Relay.of(context), nodes, context
 

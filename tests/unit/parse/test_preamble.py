@@ -69,7 +69,7 @@ DOCUMENTS: dict[str, tuple[Parser, str]] = {
     "iperf3 -c 10.0.0.1 -J": (iperf3.parse_iperf3, tool_output("iperf3-3.12-two-streams.json")),
     "ib_write_bw -d mlx5_0 10.0.0.1": (perftest.parse_bandwidth, tool_output("perftest-write-bw-gbits.txt")),
     "ib_write_lat -d mlx5_0 10.0.0.1": (perftest.parse_latency, tool_output("perftest-write-lat.txt")),
-    "mpirun -n 4 python3 mpi_collectives.py": (
+    "mpirun -n 4 python3 collectives.py": (
         mpi_collectives.parse_mpi_collectives, MPI[MPI.index("{") :],
     ),
     "mpirun -n 16 all_reduce_perf": (nccl_tests.parse_nccl_tests, tool_output("nccl-all-reduce-16gpu.txt")),

@@ -2,7 +2,7 @@
 """Collectives over MPI, checked and timed as nccl-tests does. Runs on the nodes under mpirun.
 
 Rank 0 prints one JSON line. Needs mpi4py and numpy, nothing of rackproof.
-Usage: mpirun … python3 mpi_collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP
+Usage: mpirun … python3 collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP
 """
 
 import json
