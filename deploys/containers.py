@@ -22,7 +22,7 @@ from rackproof.configure.gpu import packages, runtimes
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import family_here, machine_here
-from rackproof.configure.repositories import site_repository
+from rackproof.configure.repositories import declared_repository
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site, here
@@ -60,7 +60,7 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
     others = [name for name in names if name not in locked]
     plan.check_sources(site, others, family, chosen)
     if family == "rhel" and (repository := chosen.repository):
-        site_repository("containers", "Containers", repository)
+        declared_repository("containers", "Containers", repository, family)
     for component in dict.fromkeys(locked[name] for name in names if name in locked):
         stage(component, "Locked runtime")
     if others:

@@ -18,6 +18,7 @@ from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations, plan, repository, simulated, tools
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
 from rackproof.configure.machine import machine_here
+from rackproof.configure.repositories import repository_key
 from rackproof.configure.site import here
 from rackproof.configure.versions.stages import stage
 from rackproof.core.gpu_generations import UnsupportedGpu
@@ -53,13 +54,7 @@ def gpu_driver() -> None:
     driver = plan.wanted(planned, entries)
     # Before the repository file that names it: a repository that cannot be verified stops every installation.
     if source := planned.repository:
-        operations.signing_key(
-            name="Repository key",
-            path=repository.KEYS[family],
-            url=source.key.url,
-            sha256=source.key.sha256,
-            family=family,
-        )
+        repository_key(repository.NAME, source, family)
     common.files(name="Files", entries=entries)
     if headers := planned.packages.headers:
         operations.installed(

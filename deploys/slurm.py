@@ -14,7 +14,7 @@ from deploys.reboot import reboot
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
-from rackproof.configure.repositories import site_repository
+from rackproof.configure.repositories import declared_repository
 from rackproof.configure.site import here
 from rackproof.configure.slurm import operations as slurm_operations
 from rackproof.configure.slurm import plan
@@ -32,7 +32,7 @@ def slurm() -> None:
     family, inputs = family_here(), cluster.inputs
     controls, works = site.node.name == cluster.controller, site.node.name in cluster.nodes
     if family == "rhel" and inputs.repository:
-        site_repository("slurm", "Slurm", inputs.repository)
+        declared_repository("slurm", "Slurm", inputs.repository, family)
     packages = package_names(cluster, site.node, family)
     operations.packages(name="Packages", names=packages, family=family)
     take(packages)

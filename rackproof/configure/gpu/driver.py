@@ -92,7 +92,7 @@ def choose(machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | N
         )
     kinds = generations(devices, stack.generations)
     switches = nvswitches(machine)
-    nvlink5 = any(device in NVLINK5_GPUS for device in kinds)
+    nvlink5 = any(device.startswith(NVLINK5_GPUS) for device in kinds)
     source = _source(machine, stack, locked, declared, bool(switches) or nvlink5)
     branch, version = _branch(machine, declared, stack, locked, source)
     for device, generation in kinds.items():

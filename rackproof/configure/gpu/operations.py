@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, inventory, state
 
-from rackproof.configure import facts as shared_facts
 from rackproof.configure import operations, rack_operations
 from rackproof.configure.files import reboot_mark
 from rackproof.configure.gpu import facts, install, scripts, storage, tools, tuning
@@ -19,7 +17,6 @@ from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.operation import Commands, ask, operation, record, record_reasons
 from rackproof.configure.package_transaction.transaction import Package
-from rackproof.configure.rollback.journal import file_line
 from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import policy_here
@@ -30,41 +27,6 @@ from rackproof.core.plan import Change
 from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.gdscheck import parse_gdscheck
-
-
-@operation()
-def signing_key(path: str, url: str, sha256: str, family: str) -> Commands:
-    """Download the key that a repository's lists are signed with; refuse another digest than the declared one.
-
-    + path: of the key on the node
-    + url: of the key
-    + sha256: of the key
-    + family: ``debian`` (apt) or ``rhel`` (dnf)
-
-    **Example:**
-
-    .. code:: python
-
-        gpu.signing_key(
-            name="Repository key", path=KEYS["debian"], url="https://host/key.asc", sha256="…", family="debian"
-        )
-    """
-    present = ask(shared_facts.FileStates, "the key of the repository", paths=[path], texts=[])
-    there = path in present and present[path].sha256 == sha256
-    new = shlex.quote(f"{path}.new")
-    if family == "debian":
-        fetch = f"/usr/lib/apt/apt-helper download-file {shlex.quote(url)} {new} SHA256:{sha256} >&2"
-    else:
-        fetch = f"timeout 120 curl -fsSL -o {new} -- {shlex.quote(url)}"
-    message = shlex.quote(f"{url}: not the key with sha256 {sha256}; compare the new one with the vendor's page")
-    script = (
-        f"set -eu; umask 022; mkdir -p {shlex.quote(path.rpartition('/')[0])}; "
-        f"{fetch} && echo {sha256}'  '{new} | sha256sum -c --quiet - >&2 "
-        f"|| {{ rm -f -- {new}; echo {message} >&2; exit 1; }}; chmod 644 {new}; mv -f -- {new} {shlex.quote(path)}"
-    )
-    changes = [Change(what=path, why="another key" if path in present else "absent")]
-    kept = [file_line(path, sha256)]
-    yield from carried_out("" if there else script, changes, f"{path} is the declared key", kept)
 
 
 @operation()

@@ -6,10 +6,12 @@ from rackproof.configure.files import RemoteFile
 from rackproof.configure.gpu.driver import Choice
 from rackproof.configure.inputs import Repository
 from rackproof.configure.shared_files import rendered
+from rackproof.configure.versions.repositories import declared_file
 from rackproof.core.machine import Machine
 
-KEYS = {"debian": "/etc/apt/keyrings/rackproof-cuda.asc", "rhel": "/etc/pki/rpm-gpg/rackproof-cuda.asc"}
-SOURCES = {"debian": "/etc/apt/sources.list.d/rackproof-cuda.sources", "rhel": "/etc/yum.repos.d/rackproof-cuda.repo"}
+NAME = "cuda"
+_MORE = ("repo_gpgcheck=1", "excludepkgs=mft* kernel-mft*")
+"""Lines of dnf's file."""
 PINS = "/etc/apt/preferences.d/60-rackproof-nvidia"
 DRIVER_PACKAGES = (
     "nvidia-dkms* nvidia-driver* nvidia-headless* nvidia-utils* nvidia-compute-utils* nvidia-kernel-* nvidia-open*"
@@ -39,9 +41,7 @@ def entries(machine: Machine, choice: Choice, repository: Repository | None) -> 
     family, cuda = machine.family, choice.source == "cuda"
     entries_: list[RemoteFile] = []
     if repository:
-        path = SOURCES[family]
-        url, suite, components = repository.deb
-        entries_.append(rendered(path, url=url, suite=suite, components=" ".join(components), key=KEYS[family]))
+        entries_.append(declared_file(NAME, "NVIDIA CUDA", repository, family, *_MORE))
     if family == "debian":
         own = "o=Debian" if machine.os_id == "debian" else "o=Ubuntu"
         beside = repository is not None and not cuda

@@ -8,17 +8,19 @@ from contextlib import suppress
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
+from rackproof import shell
 from rackproof.configure import facts as common
 from rackproof.configure import kernel, network, operations
 from rackproof.configure.carriers import Touched, of_driver
 from rackproof.configure.files import REBOOT, reboot_mark
 from rackproof.configure.machine import machine_here
-from rackproof.configure.nic import baseline, devices, facts, links, ports, stack
+from rackproof.configure.nic import devices, facts, links, ports, stack
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
 from rackproof.configure.operation import Commands, ask, operation, record, required
 from rackproof.configure.rollback.run import carried_out, journaled
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.link_counters import BASELINE_FILE
 
 
 @operation()
@@ -310,6 +312,6 @@ def zero_link_counters(names: Sequence[str]) -> Commands:
         nic.zero_link_counters(name="Link counters", names=["rail0", "rail1"])
     """
     baseline_kept = ask(facts.LinkBaseline, "the baseline of link counters")
-    script = "" if baseline_kept else baseline.script(names)
+    script = "" if baseline_kept else shell.script(__name__, "baseline", *names, baseline=BASELINE_FILE)
     changes = [Change(what="baseline of link counters", why="none since boot")]
     yield from carried_out(script, changes, "link counters began at zero in this boot")

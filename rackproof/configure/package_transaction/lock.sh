@@ -14,16 +14,18 @@ rp_lock_holder() {
     *)
       [ -e "$rp_f" ] || continue
       rp_inode=$(stat -c %i -- "$rp_f") || continue
-      rp_holder=
-      while read -r _ _ _ _ rp_pid rp_device _; do
+      # The list is read at once: a shell reads single bytes, and a lock that goes meanwhile hides another one.
+      # shellcheck disable=SC2002
+      rp_pid=$(cat /proc/locks | while read -r _ _ _ _ rp_pid rp_device _; do
         case $rp_device in *:"$rp_inode") ;; *) continue ;; esac
         # Inode numbers repeat on other file systems: the process must have this very file open.
         for rp_fd in "/proc/$rp_pid/fd"/*; do
           # shellcheck disable=SC3013 # dash and busybox have -ef; readlink would be a process for each of thousands
-          [ ! "$rp_fd" -ef "$rp_f" ] || rp_holder=$rp_pid
+          [ "$rp_fd" -ef "$rp_f" ] || continue
+          echo "$rp_pid"
+          break 2
         done
-      done </proc/locks
-      rp_pid=$rp_holder
+      done)
       [ -n "$rp_pid" ] || continue
       ;;
     esac

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Protocol
 
+from rackproof.configure.files import Entry
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.storage_client import beegfs, cephfs, daos, lustre, multipath, nfs, scale, weka
 from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
@@ -62,7 +63,8 @@ def clients_of(
 
     Raises DeclarationError when an input is missing.
     """
-    clients = []
+    clients: list[Client] = []
+    writers: dict[str, tuple[str, Entry]] = {}
     of_nfs = [named for named in storages if named.storage.class_ == "nfs"]
     if of_nfs:
         clients.append(Client(install=multipath.steps(node.inputs.nfs, family, node.policy)))
@@ -72,7 +74,15 @@ def clients_of(
         if storage.class_ == "parallel" and storage.fstype == "ceph":
             clients.append(cephfs.client(named, node, own_fsid))
         elif storage.class_ == "parallel" and storage.fstype in VENDORS:
-            clients.append(VENDORS[storage.fstype].client(named, node, family))
+            client = VENDORS[storage.fstype].client(named, node, family)
+            for entry in client.files:
+                other, written = writers.setdefault(entry.path, (named.name, entry))
+                if written != entry:
+                    raise DeclarationError(
+                        f"{other}, {named.name}: one node cannot mount both, they need different contents of"
+                        f" {entry.path}; give both the same network (transport), or mount one of them on other nodes"
+                    )
+            clients.append(client)
     return tuple(clients)
 
 

@@ -19,6 +19,7 @@ from rackproof.configure.package_transaction.transaction import (
 )
 from rackproof.configure.storage_client.client import ClientNode
 from rackproof.configure.storage_client.steps import Step
+from rackproof.configure.versions.repositories import declared_file, declared_key, keys_script
 from rackproof.errors import DeclarationError
 from rackproof.shell import Script
 
@@ -39,30 +40,23 @@ def fetch(download: Download) -> str:
 def repository(name: str, source: Repository, family: str, key: str) -> tuple[Step, ...]:
     """A vendor's repository. Its file is written after its key was verified: a repository that cannot be verified stops
     every installation."""
-    ring = f"/etc/rackproof/keys/{name}.asc"
-    if family == "rhel":
-        path = f"/etc/yum.repos.d/rackproof-{name}.repo"
-        lines = [f"[rackproof-{name}]", f"name={name}", f"baseurl={source.source}", "enabled=1", "gpgcheck=1"]
-        lines.append(f"gpgkey=file://{ring}")
-    else:
-        path = f"/etc/apt/sources.list.d/rackproof-{name}.list"
-        url, suite, components = source.deb
-        lines = [" ".join((f"deb [signed-by={ring}]", url, suite, *components))]
-    text = shlex.quote("\n".join(["# Written by rackproof.", *lines]))
+    signing, file = declared_key(name, source, family), declared_file(name, name, source, family)
+    ring, path, text = signing.path, file.path, shlex.quote(file.content.rstrip("\n"))
+    older = f"/etc/apt/sources.list.d/rackproof-{name}.list"  # apt refuses two keys for one repository
     return (
         Step(
             name=f"Key of the repository {name}",
-            holds=f"echo {source.key.sha256}'  '{ring} | sha256sum -c --status",
-            script=f"{fetch(source.key)}\ninstall -D -m 644 {shlex.quote(place(source.key))} {ring}",
+            holds=f"echo {signing.sha256}'  '{ring} | sha256sum -c --status",
+            script=keys_script([signing], family),
             otherwise=f"the pinned key is not available: has the vendor changed it? see {key}.repository.key",
             writes=(ring,),
         ),
         Step(
             name=f"Repository {name}",
-            holds=f'[ "$(cat {path})" = {text} ]',
-            script=f"printf '%s\\n' {text} >{path}.new\nchmod 644 {path}.new\nmv -f {path}.new {path}",
+            holds=f'[ ! -e {older} ] && [ "$(cat {path})" = {text} ]',
+            script=(f"printf '%s\\n' {text} >{path}.new\nchmod 644 {path}.new\nmv -f {path}.new {path}\nrm -f {older}"),
             otherwise=f"{path} could not be written",
-            writes=(path,),
+            writes=(path, older),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Repositories of a version set: their files, their pinned signing keys, and apt's pins."""
+"""Repositories of a version set and of the inventory: their files, their pinned signing keys, and apt's pins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import urlsplit
 
+from rackproof.configure import inputs
 from rackproof.configure.files import RemoteFile
 from rackproof.core.machine import Machine
 from rackproof.core.versions import DISTRIBUTION, Platform, Repository, SigningKey
@@ -18,6 +19,7 @@ from rackproof.parse.sha256sum import parse_digests
 
 APT_KEYRINGS: Final = "/usr/share/keyrings"
 RPM_KEYS: Final = "/etc/pki/rpm-gpg"
+_DECLARED: Final = {"debian": "/etc/apt/keyrings", "rhel": RPM_KEYS}
 PREFERENCES: Final = "/etc/apt/preferences.d/rackproof-versions.pref"
 HELD_BACK: Final = -1
 """Priority of packages that must never be installed."""
@@ -119,34 +121,58 @@ def files(
 
 def _apt_file(name: str, repository: Repository, machine: Machine, mirrors: Mapping[str, str]) -> RemoteFile:
     architectures = repository.architectures or (machine.package_arch,)
-    lines = [
-        "# Written by rackproof from the version set.",
-        "Types: deb",
-        f"URIs: {mirrored(repository.url, mirrors)}",
-        f"Suites: {' '.join(repository.suites)}",
-        *([f"Components: {' '.join(repository.components)}"] if repository.components else []),
-        f"Architectures: {' '.join(architectures)}",
-        f"Signed-By: {key_path(name, repository)}",
-    ]
-    return RemoteFile(f"/etc/apt/sources.list.d/rackproof-{name}.sources", "\n".join(lines) + "\n")
+    return apt_file(
+        name, mirrored(repository.url, mirrors), " ".join(repository.suites), repository.components,
+        key_path(name, repository), f"Architectures: {' '.join(architectures)}",
+    )  # fmt: skip
 
 
 def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], proxy: str | None) -> RemoteFile:
-    lines = [
-        "# Written by rackproof from the version set.",
-        f"[rackproof-{name}]",
-        f"name={name} (version set)",
-        f"baseurl={mirrored(repository.url, mirrors)}",
-        "enabled=1",
-        "gpgcheck=1",
-        f"gpgkey=file://{key_path(name, repository)}",
+    more = [
         *([f"priority={repository.priority}"] if repository.priority is not None else []),
         *([f"excludepkgs={' '.join(repository.exclude)}"] if repository.exclude else []),
         # Otherwise NVIDIA's modular metadata hides versions of streams that are not enabled.
         "module_hotfixes=1",
         *([f"proxy={proxy}"] if proxy else []),
     ]
+    url, key = mirrored(repository.url, mirrors), key_path(name, repository)
+    return dnf_file(name, f"{name} (version set)", url, key, *more)
+
+
+def apt_file(name: str, url: str, suites: str, components: Sequence[str], key: str, *more: str) -> RemoteFile:
+    """The file of a repository; ``key``: path of the key on the node, which must be there first."""
+    lines = [
+        "# Written by rackproof.",
+        "Types: deb",
+        f"URIs: {url}",
+        f"Suites: {suites}",
+        *([f"Components: {' '.join(components)}"] if components else []),
+        *more,
+        f"Signed-By: {key}",
+    ]
+    return RemoteFile(f"/etc/apt/sources.list.d/rackproof-{name}.sources", "\n".join(lines) + "\n")
+
+
+def dnf_file(name: str, title: str, url: str, key: str, *more: str) -> RemoteFile:
+    """The file of a repository, as ``apt_file``."""
+    lines = [
+        "# Written by rackproof.", f"[rackproof-{name}]", f"name={title}", f"baseurl={url}", "enabled=1", "gpgcheck=1",
+        f"gpgkey=file://{key}", *more,
+    ]  # fmt: skip
     return RemoteFile(f"/etc/yum.repos.d/rackproof-{name}.repo", "\n".join(lines) + "\n")
+
+
+def declared_key(name: str, source: inputs.Repository, family: str) -> Key:
+    """The key of a repository that the inventory declares."""
+    return Key(name, f"{_DECLARED[family]}/rackproof-{name}.asc", source.key.url, source.key.sha256)
+
+
+def declared_file(name: str, title: str, source: inputs.Repository, family: str, *more: str) -> RemoteFile:
+    """The file of such a repository. ``more``: further lines of a file of dnf."""
+    key = declared_key(name, source, family).path
+    if family == "rhel":
+        return dnf_file(name, title, source.source, key, *more)
+    return apt_file(name, *source.deb, key)
 
 
 def preferences(

@@ -95,7 +95,7 @@ _RPM = (
     r"""
 f=; p=
 while [ $# -gt 0 ]; do
-  case $1 in --qf) f=$2; shift;; -qp) p=1;; -q|--quiet) ;; --) shift; break;; *) break;; esac
+  case $1 in --import) exit;; --qf) f=$2; shift;; -qp) p=1;; -q|--quiet) ;; --) shift; break;; *) break;; esac
   shift
 done
 awk -v f="$f" -v p="$p" -v P="$P" '"""

@@ -18,11 +18,11 @@ from rackproof.configure import facts as shared_facts
 from rackproof.configure.containers import bridge, daemon, downloads, facts, operations, plan, user
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.files import RemoteDirectory, RemoteFile
-from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.inputs import Download
 from rackproof.configure.package_transaction.transaction import CACHE
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
+from rackproof.configure.versions import operations as versions
 from rackproof.core.architecture import Containers
 from rackproof.core.versions import LockedPackage
 from rackproof.errors import DeclarationError
@@ -156,7 +156,7 @@ def installing(
     done: list[str] = []
     monkeypatch.setattr(deploy, "packages_here", lambda part: locked)
     monkeypatch.setattr(deploy, "stage", lambda component, title: done.append(f"stage {component}"))
-    monkeypatch.setattr(gpu_operations, "signing_key", lambda **arguments: done.append(f"key {arguments['sha256']}"))
+    monkeypatch.setattr(versions, "signing_keys", lambda **given: done.append(f"key {given['wanted'][0].sha256}"))
     monkeypatch.setattr(deploy.operations, "files", lambda **arguments: done.append(arguments["entries"][0].content))
     monkeypatch.setattr(deploy.operations, "packages", lambda **arguments: done.append(" ".join(arguments["names"])))
     with at(StubHost({shared_facts.InstalledPackages: installed})):

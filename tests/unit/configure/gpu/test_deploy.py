@@ -46,7 +46,6 @@ RACKS = (
 
 
 OPERATIONS = (
-    "signing_key",
     "installed",
     "driver",
     "gpudirect_dmabuf",
@@ -204,9 +203,10 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     monkeypatch.setattr(planning, "warnings", lambda plan: ())
     for operation in OPERATIONS:
         monkeypatch.setattr(gpu.operations, operation, lambda operation=operation, **_: called.append(operation))
+    monkeypatch.setattr(gpu, "repository_key", lambda *_: called.append("key"))
     monkeypatch.setattr(gpu.common, "files", lambda **_: called.append("files"))
     gpu.gpu_driver._inner()
-    assert ("signing_key" in called) is written_
+    assert ("key" in called) is written_
 
 
 def index(root: Path, label: str, packages: dict[str, str]) -> str:
@@ -342,10 +342,11 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
 
     for operation in OPERATIONS:
         monkeypatch.setattr(gpu.operations, operation, note(operation))
+    monkeypatch.setattr(gpu, "repository_key", lambda *_: called.append("key"))
     monkeypatch.setattr(gpu.common, "files", note("files"))
     gpu.gpu_driver._inner()
     # A repository whose key is not there yet would stop every other installation, too.
-    assert called.index("signing_key") < called.index("files") < called.index("driver")
+    assert called.index("key") < called.index("files") < called.index("driver")
     assert "gpudirect_storage" not in called
     assert called.index("driver") < called.index("gpudirect_dmabuf")
     called.clear()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rackproof.configure import facts as shared_facts
-from rackproof.configure.files import FileState
 from rackproof.configure.gpu import facts, operations
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.state import GpuState
@@ -24,7 +21,6 @@ from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, VERSION, converged, wanted
 from tests.unit.configure.gpu.test_tuning import AS_THEY_ARE, FIRST, REPORT, listed
 from tests.unit.configure.stub import StubHost, run
-from tests.unit.shell import sh
 
 GOAL = wanted(UBUNTU)
 THERE = converged(GOAL)
@@ -206,26 +202,3 @@ def test_packages_with_a_version_are_held() -> None:
     host = at(replace(there, packages={"gdrcopy": "2.5"}, held=frozenset({"libnccl2"})))
     commands = run(operations.installed, host, packages=wanted_, family="rhel", hold=True)
     assert "libnccl2=2.28.3-1+cuda13.0" in commands[0]
-
-
-KEY = "a" * 64
-SHA = "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb"  # of KEY
-
-
-def test_the_key_of_a_repository(tmp_path: Path) -> None:
-    source, path = tmp_path / "key.pub", str(tmp_path / "keyrings/rackproof-cuda.asc")
-    source.write_text(KEY)
-    arguments = {"path": path, "url": f"file://{source}", "family": "rhel"}
-    host = StubHost({shared_facts.FileStates: {}})
-    (command,) = run(operations.signing_key, host, sha256=SHA, **arguments)
-    fetch = command.replace("timeout 120 curl -fsSL -o", "cp_key()").replace("cp_key()", f"cp {source}")
-    fetch = fetch.replace(f" -- file://{source}", "")
-    assert subprocess.run(["sh", "-c", fetch], capture_output=True, check=False).returncode == 0
-    assert Path(path).read_text() == KEY
-    host = StubHost({shared_facts.FileStates: {path: FileState("regular file", "644", "root", "root", SHA)}})
-    assert run(operations.signing_key, host, sha256=SHA, **arguments) == []
-    done = sh(fetch.replace(SHA, "0" * 64))
-    assert done.returncode == 1
-    assert "not the key with sha256" in done.stderr
-    assert not Path(f"{path}.new").exists()
-    assert Path(path).read_text() == KEY

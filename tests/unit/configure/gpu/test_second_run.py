@@ -248,17 +248,6 @@ def test_gpudirect_storage_that_works_loads_nothing(tmp_path: Path) -> None:
         left_alone(operations.gpudirect_storage, node.run, **asked)
 
 
-def test_the_key_of_a_repository_is_fetched_once(tmp_path: Path) -> None:
-    node = GpuNode(tmp_path, VERSION, open_=True)
-    node.program("curl", 'while [ "$1" != -o ]; do shift; done; printf KEY >"$2"')
-    digest = node.run("printf KEY | sha256sum").stdout.split()[0]
-    given = {"path": "/etc/pki/rpm-gpg/rackproof-cuda.asc", "url": "https://x/key", "sha256": digest, "family": "rhel"}
-    assert carried_out(operations.signing_key, node.run, **given)
-    assert left_alone(operations.signing_key, node.run, **given).endswith("is the declared key")
-    node.file("/etc/pki/rpm-gpg/rackproof-cuda.asc", "another")
-    assert carried_out(operations.signing_key, node.run, **given)
-
-
 CDI = """\
 cdiVersion: 0.5.0
 containerEdits:

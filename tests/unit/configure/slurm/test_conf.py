@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from rackproof.configure.repositories import dnf_repository, key_path
+from rackproof.configure.inputs import Repository
 from rackproof.configure.slurm import conf, plan
 from rackproof.configure.slurm.cluster import Cluster, check_mig, cluster_of, package_names
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.slurm.nodes import folded, node_line, parse_state, skew_s
+from rackproof.configure.versions.repositories import declared_file
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
 from rackproof.errors import DeclarationError, InventoryError, OtherCluster, Refused
@@ -197,9 +198,9 @@ def test_the_former_keys_of_the_repository_still_load() -> None:
 
 
 def test_the_key_of_the_repository_is_a_file_that_was_compared() -> None:
-    entry = dnf_repository("slurm", "Slurm", "https://mirror.example/slurm")
+    entry = declared_file("slurm", "Slurm", Repository.model_validate(REPOSITORY), "rhel")
     assert entry.path == "/etc/yum.repos.d/rackproof-slurm.repo"
-    assert f"gpgkey=file://{key_path('slurm')}\n" in entry.content
+    assert "gpgkey=file:///etc/pki/rpm-gpg/rackproof-slurm.asc\n" in entry.content
     assert "gpgcheck=1\n" in entry.content
 
 

@@ -20,6 +20,8 @@ from rackproof.configure.storage_client.steps import Step, script_of
 from tests.unit.configure.storage_client.vendor import KERNEL, Bench, Vendor
 from tests.unit.configure.stub import StubHost
 
+KEY = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
 
 def downloaded(download: Download) -> Step:
     return Step(
@@ -71,23 +73,26 @@ def test_a_bad_download_is_named_and_leaves_nothing_and_heals(server: Vendor, be
 
 
 def test_a_repository_is_named_only_after_its_key_was_checked(server: Vendor, bench: Bench) -> None:
-    key = server.offer("/key.asc", b"-----BEGIN PGP-----")
+    key = server.offer("/key.asc", KEY)
     steps = repository("beegfs", Repository(source="https://h/beegfs noble non-free", key=key), "debian", "k")
     server.served["/key.asc"] = b"another key"
     done = bench.carry_out(steps)
     assert done.returncode == 1
     assert "has the vendor changed it? see k.repository.key" in done.stderr
-    listed = bench.root / "etc/apt/sources.list.d/rackproof-beegfs.list"
+    listed = bench.root / "etc/apt/sources.list.d/rackproof-beegfs.sources"
+    older = listed.with_suffix(".list")
+    older.write_text("deb https://h/beegfs noble non-free\n")
     assert not listed.exists()
-    server.served["/key.asc"] = b"-----BEGIN PGP-----"
+    server.served["/key.asc"] = KEY
     assert bench.carry_out(steps).returncode == 0
-    assert "deb [signed-by=" in listed.read_text()
+    assert "Signed-By: /etc/apt/keyrings/rackproof-beegfs.asc" in listed.read_text().replace(str(bench.root), "")
+    assert not older.exists()
     assert bench.holding(steps) == (True, True)
     assert bench.left == []
 
 
 def test_rhel_checks_signatures_too(server: Vendor, bench: Bench) -> None:
-    key = server.offer("/key", b"key")
+    key = server.offer("/key", KEY)
     steps = repository("lustre", Repository(source="https://h/el9", key=key), "rhel", "k")
     assert bench.carry_out(steps).returncode == 0
     text = (bench.root / "etc/yum.repos.d/rackproof-lustre.repo").read_text()

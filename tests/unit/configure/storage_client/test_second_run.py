@@ -96,6 +96,9 @@ import:
 """
 
 
+KEYS_OF_APT = "apt/keyrings", "apt/sources.list.d", "sources"
+
+
 def lnet(bench: Bench) -> None:
     bench.file("/var/lib/rackproof/imports", IMPORTS)
     bench.program("lctl", "cat /var/lib/rackproof/imports")
@@ -105,13 +108,13 @@ def lnet(bench: Bench) -> None:
 def of_lustre(server: Vendor, bench: Bench, family: str) -> Case:
     lnet(bench)
     inputs = {"repository": offered(server, "lustre")}
+    keys, files, suffix = ("pki/rpm-gpg", "yum.repos.d", "repo") if family == "rhel" else KEYS_OF_APT
     package = "kmod-lustre-client" if family == "rhel" else "lustre-client-utils"
     return lustre.client(LUSTRE, a_node(lustre=inputs), family), (
         (without("/packages/installed", package), "Packages of Lustre"),
         *(() if family == "rhel" else ((without("/packages/installed", "client-modules"), "Modules of Lustre"),)),
-        (becomes("/etc/rackproof/keys/lustre.asc", "another"), "Key of the repository lustre"),
-        (becomes(f"/etc/{'yum.repos.d' if family == 'rhel' else 'apt/sources.list.d'}/rackproof-lustre."
-                 f"{'repo' if family == 'rhel' else 'list'}", ""), "Repository lustre"),
+        (becomes(f"/etc/{keys}/rackproof-lustre.asc", "another"), "Key of the repository lustre"),
+        (becomes(f"/etc/{files}/rackproof-lustre.{suffix}", ""), "Repository lustre"),
     )  # fmt: skip
 
 

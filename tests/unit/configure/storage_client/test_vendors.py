@@ -372,6 +372,13 @@ def test_lnet_is_set_up_by_the_options_of_its_module() -> None:
     assert client.modules == ("lnet",)
 
 
+def test_two_networks_of_lustre_are_refused() -> None:
+    over_tcp = replace(LUSTRE, name="scratch", storage=LUSTRE.storage.model_copy(update={"transport": "tcp"}))
+    assert len(catalogue.clients_of([LUSTRE, replace(LUSTRE, name="scratch")], a_node(), "rhel", None)) == 2
+    with pytest.raises(DeclarationError, match=r"scratch: one node .* /etc/modprobe\.d/rackproof-lustre"):
+        catalogue.clients_of([LUSTRE, over_tcp], a_node(), "rhel", None)
+
+
 def test_lustre_is_mounted_from_all_its_servers_and_o2ib_is_tuned_like_them() -> None:
     (mount,) = lustre.mounts(LUSTRE, a_node())
     assert mount.what == "10.0.0.1@o2ib:10.0.0.2@o2ib:/lfs01"
@@ -416,7 +423,9 @@ def test_modules_for_a_kernel_that_old_lists_do_not_know(bench: Bench) -> None:
 
 def test_a_foreign_lock_is_not_taken_for_missing_modules(bench: Bench) -> None:
     lock = bench.file("/var/lib/dpkg/lock", "")
-    bench.file("/proc/locks", f"1: POSIX  ADVISORY  WRITE 4711 08:01:{lock.stat().st_ino} 0 EOF\n")
+    # The list is whole in one read alone: it changes between two.
+    bench.file("/proc/at-once", f"1: POSIX  ADVISORY  WRITE 4711 08:01:{lock.stat().st_ino} 0 EOF\n")
+    bench.program("cat", '[ "$1" != /proc/locks ] || set -- /proc/at-once; exec /bin/cat "$@"')
     bench.file("/proc/4711/cmdline", "apt-get\0upgrade\0")
     (bench.root / "proc/4711/fd").mkdir()
     (bench.root / "proc/4711/fd/3").symlink_to(lock)

@@ -67,8 +67,8 @@ def vendor() -> Iterator[Vendor]:
 
 PATHS = (
     "/var/cache/rackproof", "/var/lib/rackproof", "/var/log/", "/etc/rackproof", "/etc/apt", "/etc/yum.repos.d",
-    "/etc/beegfs", "/etc/wekaio", "/etc/daos", "/proc/", "/sys/module", "/usr/bin/weka", "/usr/lpp", "/opt/beegfs",
-    "/etc/init.d", "/lib/modules", "/var/mmfs", "/usr/src", "/var/adm", "/var/lib/dnf", "/var/lib/dpkg",
+    "/etc/pki", "/etc/beegfs", "/etc/wekaio", "/etc/daos", "/proc/", "/sys/module", "/usr/bin/weka", "/usr/lpp",
+    "/opt/beegfs", "/etc/init.d", "/lib/modules", "/var/mmfs", "/usr/src", "/var/adm", "/var/lib/dnf", "/var/lib/dpkg",
 )  # fmt: skip
 
 
@@ -92,6 +92,7 @@ class Bench:
         self.program("uname", f'case "$1" in -r) echo {KERNEL};; *) echo gpu-01;; esac')
         self.program("systemctl")
         self.program("apt-mark")
+        self.program("rpm")
 
     def program(self, name: str, body: str = ":") -> None:
         """A program that notes how it was called, and then does ``body``."""
