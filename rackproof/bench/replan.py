@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rackproof.bench.step import Key, Step, key_of
+from rackproof.bench.step import Step
 from rackproof.core.course import BENCH
-from rackproof.core.evidence import Kind, Measurement, Record
+from rackproof.core.evidence import Kind, Measurement, Quantity, Record
 
 
 def unlike_plan(records: Sequence[Record], steps: Iterable[Step], gaps: Iterable[str]) -> dict[int, str]:
@@ -18,7 +18,7 @@ def unlike_plan(records: Sequence[Record], steps: Iterable[Step], gaps: Iterable
     """
     faults: dict[int, str] = {}
     planned = {step.id: step for step in steps}
-    attempt: dict[Key, Record] = {}
+    attempt: dict[Quantity, Record] = {}
     done: set[str] = set()
     notes: set[str] = set()
     others: dict[str, Record] = {}
@@ -31,7 +31,7 @@ def unlike_plan(records: Sequence[Record], steps: Iterable[Step], gaps: Iterable
             case Kind.STAGE:
                 attempt = {}
             case Kind.MEASUREMENT:
-                key = key_of(Measurement.model_validate(body))
+                key = Measurement.model_validate(body).quantity
                 if key in attempt:
                     faults[record.seq] = f"recorded twice in one attempt at {body['step']}"
                 attempt[key] = record
@@ -57,9 +57,9 @@ def unlike_plan(records: Sequence[Record], steps: Iterable[Step], gaps: Iterable
     return faults
 
 
-def _unlike(step: Step, record: Record, attempt: dict[Key, Record]) -> Iterator[tuple[int, str]]:
+def _unlike(step: Step, record: Record, attempt: dict[Quantity, Record]) -> Iterator[tuple[int, str]]:
     """Faults of one attempt at a step."""
-    expects = {key_of(place): place for place in step.expects}
+    expects = {place.quantity: place for place in step.expects}
     if missing := [place for key, place in expects.items() if key not in attempt]:
         yield record.seq, f"it lacks {len(missing)} of its measurements, the first: {missing[0].metric}"
     for key, measurement in attempt.items():

@@ -14,10 +14,10 @@ from typing import Final
 from rackproof.bench.firewall import SWEEP
 from rackproof.bench.guard import Guard
 from rackproof.bench.programs import check_programs
-from rackproof.bench.step import BenchContext, Key, Step, key_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, unmeasured
 from rackproof.bench.user import TIDY
 from rackproof.bench.waiting import wait_for_processors
-from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.evidence import Kind, Measurement, Quantity
 from rackproof.core.wording import some
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
@@ -78,12 +78,12 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     guard.observe()
     missing = 0
     for place in step.expects:
-        measurement = measurements.get(key_of(place)) or unmeasured(
+        measurement = measurements.get(place.quantity) or unmeasured(
             place, reason or "the step returned no number for it"
         )
         missing += not measurement.samples
         session.measured(guard.beside(measurement))
-    planned = {key_of(place) for place in step.expects}
+    planned = {place.quantity for place in step.expects}
     for measurement in (m for k, m in measurements.items() if k not in planned):  # e.g. a sum over fewer nodes
         session.measured(guard.beside(measurement))
     faults = guard.record(step.id)
@@ -100,12 +100,12 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
         say(f"{step.title}: {missing} of {len(step.expects)} numbers missing" + (f" ({reason})" if reason else ""))
 
 
-def _attempt(context: BenchContext, step: Step) -> tuple[dict[Key, Measurement], str | None]:
-    measurements: dict[Key, Measurement] = {}
+def _attempt(context: BenchContext, step: Step) -> tuple[dict[Quantity, Measurement], str | None]:
+    measurements: dict[Quantity, Measurement] = {}
     try:
         with ExitStack() as context.stack:
             for measurement in step.execute(context):
-                measurements[key_of(measurement)] = measurement
+                measurements[measurement.quantity] = measurement
     except RemoteError as error:
         return measurements, str(error)
     except ParseError as error:

@@ -13,8 +13,6 @@ from rackproof.core.metrics import METRICS
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
 
-Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
-
 
 @dataclass
 class BenchContext:
@@ -39,16 +37,6 @@ class Step:
     """sha256 of the step's parameters: see ``plan_steps``."""
     commands: tuple[str, ...] = ()
     """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
-
-
-def key_of(measurement: Measurement) -> Key:
-    """Identity of a measurement: metric, scope, members and labels."""
-    return (
-        measurement.metric,
-        measurement.scope.value,
-        tuple(sorted(measurement.members)),
-        tuple(sorted(measurement.labels.items())),
-    )
 
 
 def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[str, str], step: str) -> Measurement:

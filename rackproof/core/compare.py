@@ -28,7 +28,7 @@ from rackproof.core.comparison import (
     simulated_once,
 )
 from rackproof.core.derived import values
-from rackproof.core.evidence import Kind, Measurement, Record, RunInfo, Scope
+from rackproof.core.evidence import Kind, Measurement, Quantity, Record, RunInfo, Scope
 from rackproof.core.grouping import grouped
 from rackproof.core.history import history_of
 from rackproof.core.judging.judge import judge_records
@@ -38,8 +38,6 @@ from rackproof.core.starvation import CONDITIONS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert
 from rackproof.core.verdict import Judgement, Verdict
-
-Key = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 class Question(NamedTuple):
@@ -169,16 +167,11 @@ def _measurements(records: Iterable[Record]) -> Iterator[Measurement]:
     return (Measurement.model_validate(record.body) for record in records if record.kind is Kind.MEASUREMENT)
 
 
-def latest(measurements: Iterable[Measurement]) -> dict[Key, Measurement]:
+def latest(measurements: Iterable[Measurement]) -> dict[Quantity, Measurement]:
     """The latest measurement with samples, as in ``judging.select``; without any, the latest."""
-    latest_by_key: dict[Key, Measurement] = {}
+    latest_by_key: dict[Quantity, Measurement] = {}
     for measurement in measurements:
-        key = (
-            measurement.metric,
-            measurement.scope.value,
-            tuple(sorted(measurement.members)),
-            tuple(sorted(measurement.labels.items())),
-        )
+        key = measurement.quantity
         if measurement.samples or key not in latest_by_key or not latest_by_key[key].samples:
             latest_by_key[key] = measurement
     return latest_by_key

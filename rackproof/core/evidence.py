@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -240,6 +240,10 @@ class CheckResult(Frozen):
     """Server that may have caused a failure: ``storage-01 (10.77.0.11)``, or its address."""
 
 
+Quantity = tuple[str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
+"""Metric, scope, sorted members and sorted labels."""
+
+
 class Measurement(Frozen):
     """One number (with its repetitions) for one subject, or the reason why there is none.
 
@@ -276,6 +280,20 @@ class Measurement(Frozen):
     @property
     def subject(self) -> str:
         return subject_of(self.scope, self.members)
+
+    @property
+    def quantity(self) -> Quantity:
+        """What it is a measurement of; a repetition has the same."""
+        return _quantity(self.metric, self.scope, self.members, self.labels)
+
+
+def quantity_of(body: Mapping[str, Any]) -> Quantity:
+    """``Measurement.quantity`` from a record's body."""
+    return _quantity(body["metric"], body["scope"], body["members"], body["labels"])
+
+
+def _quantity(metric: str, scope: str, members: Iterable[str], labels: Mapping[str, str]) -> Quantity:
+    return metric, str(scope), tuple(sorted(members)), tuple(sorted(labels.items()))
 
 
 def subject_of(scope: Scope, members: Iterable[str]) -> str:

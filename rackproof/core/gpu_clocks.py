@@ -11,11 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from rackproof.core.evidence import CheckOutcome
-from rackproof.core.gpu_links import LEAST_SAMPLES, LinkSample
+from rackproof.core.gpu_links import LEAST_SAMPLES, LinkSample, folded
 from rackproof.core.grouping import grouped
 from rackproof.core.load import PREFIX, Finding
-from rackproof.core.wording import some
 
 CHECK: Final = f"{PREFIX}gpu_clocks"
 """The item is the step."""
@@ -36,7 +34,6 @@ HARMLESS: Final = {
     0x10: "sync boost",
     0x100: "display clocks",
 }
-_SHOWN: Final = 4
 
 
 def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
@@ -55,13 +52,9 @@ def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
             unknown.append(f"GPU {gpu} was under load in {len(loaded)} of {len(several)} samples")
         elif any(sample.reasons is None for sample in loaded[1:]):
             unknown.append(f"GPU {gpu} does not tell why its clocks are low")
-    if faults:
-        return Finding(CheckOutcome.FAILED, some(faults, _SHOWN, "; "))
     if len(by_gpu) != count:
         unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their clocks")
-    if unknown or not by_gpu:
-        return Finding(CheckOutcome.UNMEASURED, some(unknown, _SHOWN, "; ") or "no sample")
-    return Finding(CheckOutcome.PASSED, f"{len(by_gpu)} GPUs without a slowdown under load")
+    return folded(faults, unknown, f"{len(by_gpu)} GPUs without a slowdown under load" if by_gpu else None)
 
 
 def _names(reasons: int) -> list[str]:

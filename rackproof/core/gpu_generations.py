@@ -115,9 +115,9 @@ _MODELS: Final = (
 NVSWITCHES: Final[Mapping[str, str]] = {"1ac2": "Volta", "1af1": "Ampere", "22a3": "Hopper"}
 """NVSwitches that are PCI devices; the node's fabric manager drives them through the GPU driver."""
 
-NVLINK5_GPUS: Final = frozenset({"2901", "29bc", *(f"{device:04x}" for device in range(0x3180, 0x31C0))})
-"""GPUs of HGX boards (B100, B200, B300) whose NVSwitches are managed through an adapter and are no PCI devices; the
-fabric manager needs NVLSM (Fabric Manager guide, fourth-generation NVSwitches)."""
+NVLINK5_GPUS: Final = ("290", "29b", "318", "319", "31a", "31b")
+"""How the PCI ids begin of GPUs of HGX boards (B100, B200, B300) whose NVSwitches are managed through an adapter and
+are no PCI devices; the fabric manager needs NVLSM (Fabric Manager guide, fourth-generation NVSwitches)."""
 
 
 def is_nvswitch(device: Pci) -> bool:

@@ -79,13 +79,18 @@ def judge_links(samples: Iterable[LinkSample], count: int, generation: int | Non
             actual = _link(worst.generation, worst.width)
             times = f"{len(slow)} of {len(several) - 1} samples"
             faults.append(f"GPU {gpu}: expected {expected} under load, actual {actual} in {times}")
-    if faults:
-        return Finding(CheckOutcome.FAILED, some(faults, _SHOWN, "; "))
     if len(by_gpu) != count:
         unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their links")
-    if unknown or slowest is None:
+    return folded(faults, unknown, slowest and f"{len(loaded)} GPUs at {_link(*slowest)} or more under load")
+
+
+def folded(faults: Sequence[str], unknown: Sequence[str], passed: str | None) -> Finding:
+    """One finding about all GPUs of a node. ``passed``: the message of healthy ones; None without a sample."""
+    if faults:
+        return Finding(CheckOutcome.FAILED, some(faults, _SHOWN, "; "))
+    if unknown or passed is None:
         return Finding(CheckOutcome.UNMEASURED, some(list(dict.fromkeys(unknown)), _SHOWN, "; ") or "no sample")
-    return Finding(CheckOutcome.PASSED, f"{len(loaded)} GPUs at {_link(*slowest)} or more under load")
+    return Finding(CheckOutcome.PASSED, passed)
 
 
 def _link(generation: int | None, width: int | None) -> str:

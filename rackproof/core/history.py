@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.course import REACHABLE
-from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record
+from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record, quantity_of
 from rackproof.core.load import PREFIX
 from rackproof.core.starvation import starved
 from rackproof.core.verdict import with_item
@@ -80,12 +80,12 @@ class _Attempt:
 
     def join(self, later: _Attempt) -> Iterator[Record]:
         """Join a repetition for starved machines; yields the measurements that do not count."""
-        kept = {_quantity(record.body): record for record in self.records}
+        kept = {quantity_of(record.body): record for record in self.records}
         for new in later.records:
-            old = kept.setdefault(_quantity(new.body), new)
+            old = kept.setdefault(quantity_of(new.body), new)
             if old is not new:
                 better = not _has_samples(old) or (_is_starved(old) and _has_samples(new))
-                kept[_quantity(new.body)] = new if better else old
+                kept[quantity_of(new.body)] = new if better else old
                 yield old if better else new
         self.done, self.records = self.done or later.done, list(kept.values())
 
@@ -96,11 +96,6 @@ def _has_samples(record: Record) -> bool:
 
 def _is_starved(record: Record) -> bool:
     return bool(starved(record.body["conditions"]))
-
-
-def _quantity(body: Mapping[str, Any]) -> tuple[object, ...]:
-    labels = tuple(sorted(body["labels"].items()))
-    return body["metric"], body["scope"], tuple(sorted(body["members"])), labels
 
 
 @dataclass

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from rackproof.core.noise import STUDENT_95
+
 FACTOR: Final = 2.0
 """99th percentile at the knee over that of the lowest load."""
 LEAST_REQUESTS: Final = 500
@@ -196,10 +198,6 @@ class Scalability(NamedTuple):
         return fits | {"peak": self.peak, "error": self.error}
 
 
-_STUDENT: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom; the last serves for more."""
-
-
 def fit_scalability(points: Iterable[tuple[float, float]]) -> Scalability | None:
     """Least squares of N / X = a + b (N - 1) + c N (N - 1), with relative errors. None with fewer than five points.
 
@@ -247,7 +245,7 @@ def _least_squares(
     values = [math.fsum(inverse[i][k] * sums[k] for k in range(size)) for i in range(size)]
     squares = math.fsum((1 - math.fsum(v * r for v, r in zip(values, row, strict=True))) ** 2 for row in rows)
     free = len(rows) - size
-    quantile = _STUDENT[min(free, len(_STUDENT)) - 1]
+    quantile = STUDENT_95[min(free, len(STUDENT_95)) - 1]
     spread = [quantile * math.sqrt(max(0.0, inverse[i][i]) * squares / free) for i in range(size)]
     return values, spread, math.sqrt(squares / len(rows))
 

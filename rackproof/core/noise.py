@@ -17,7 +17,7 @@ THRESHOLD_PCT = 5.0
 ONE_SAMPLE_PCT = 10.0
 """With one sample in a run."""
 
-_T95 = (
+STUDENT_95 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
@@ -55,7 +55,7 @@ def _scatter(before: Sequence[float], after: Sequence[float]) -> float:
         return 0.0
     variance = (_squares(before) + _squares(after)) / freedom
     of_medians = sum(sorted((_MEDIAN if len(samples) > 2 else 1.0) / len(samples) for samples in (before, after)))
-    return _T95[min(freedom, len(_T95)) - 1] * math.sqrt(variance * of_medians)
+    return STUDENT_95[min(freedom, len(STUDENT_95)) - 1] * math.sqrt(variance * of_medians)
 
 
 def _squares(samples: Sequence[float]) -> float:

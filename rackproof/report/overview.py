@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rackproof.core.status import Outcome, Status
-from rackproof.report.page import environment
+from rackproof.report.environment import environment
 from rackproof.report.schema import Certificate
 
 

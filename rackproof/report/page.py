@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
-from rackproof.core.visible import visible
 from rackproof.report import plots, quantities, tables, verdict_tables
+from rackproof.report.environment import environment
 from rackproof.report.figures import key_figures
 from rackproof.report.findings import findings
 from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.sizing import Picture, curve_pictures
-from rackproof.report.statements import by_area, fold_subjects, subject_text
+from rackproof.report.statements import by_area, fold_subjects
 from rackproof.report.versions import CONTROLLER, is_version
 
 FINDINGS = 100
@@ -46,36 +42,6 @@ class Conditions:
 def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
     """Render the page. ``raw``: outputs by sha256; absent ones are linked, not shown."""
     return environment().get_template("page.html.j2").render(**_view(certificate, raw))
-
-
-@cache
-def environment() -> Environment:
-    """Jinja with the filters of the kit's pages; everything is escaped."""
-    env = Environment(
-        loader=PackageLoader("rackproof.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_printable,
-    )
-    env.filters |= {
-        "quantity": quantities.quantity,
-        "significant": quantities.significant,
-        "duration": quantities.duration,
-        "moment": quantities.moment,
-        "size": quantities.size,
-        "fold": fold_subjects,
-        "subject": subject_text,
-        "described": plots.summary_of,
-        "slug": lambda status: str(status).lower().replace(" ", "-"),
-    }
-    return env
-
-
-def _printable(value: Any) -> Any:
-    """Show control characters of every expression that is not markup: it may come from a node."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
 from rackproof.core.sizing import words
@@ -22,6 +20,7 @@ from rackproof.core.sizing.model import Phase, Stage
 from rackproof.core.sizing.sensitivity import described
 from rackproof.core.sizing.view import View, title_of
 from rackproof.errors import SizingError
+from rackproof.report.environment import environment
 from rackproof.report.plots import WIDTH, Line, LinePlot, Tick, nice_ticks, y_ticks
 from rackproof.report.schema import SizingSummary
 
@@ -100,7 +99,7 @@ def curve_pictures(latency: LatencyCurve | None, throughput: ScaleCurve | None) 
 
 def render_svgs(memo: Memo) -> dict[str, str]:
     """Self-contained SVG files by name."""
-    template = _environment().get_template("sizing.svg.j2")
+    template = environment().get_template("sizing.svg.j2")
     return {f"{name}.svg": template.module.alone(picture) for name, picture in pictures(memo).items()}  # type: ignore[attr-defined]
 
 
@@ -108,7 +107,7 @@ def render_page(memo: Memo) -> str:
     """The whole plan as one self-contained page."""
     inputs = memo.inputs
     return (
-        _environment()
+        environment()
         .get_template("sizing.html.j2")
         .render(
             memo=memo,
@@ -123,16 +122,6 @@ def named_inputs(memo: Memo) -> list[str]:
     """Inputs that have a number, in the order of the file."""
     inputs = memo.inputs
     return [n for n in inputs.names if inputs.value(n) is not None and n.rpartition(".")[2] != "share"]
-
-
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("rackproof.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _stage_row(phase: Phase, stage: Stage) -> StageRow:

@@ -75,6 +75,12 @@ class Partials:
     used: set[Accepted] = field(default_factory=set)
     """Reasons that applied."""
 
+    def accept(self, accepted: tuple[Accepted, ...], check: str, command: str, label: str, damage: Damage) -> bool:
+        """Whether there is a reason for a check that passes; all that cover it have applied."""
+        reasons = [reason for reason in accepted if reason.covers(check, command, label, damage)]
+        self.used |= {*reasons}
+        return bool(reasons)
+
 
 def try_partials(subject: Subject, accepted: tuple[Accepted, ...]) -> Partials:
     """Leave out every judged value and its entries, one at a time, and make it N/A.
@@ -123,9 +129,7 @@ def _try_answer(
                 if outcome(edit, check) is not CheckOutcome.PASSED:
                     continue
                 case = readers[check].case
-                reasons = [a for a in accepted if a.covers(case.check.id, answer.command, place.label, damage)]
-                partials.used |= {*reasons}
-                if not reasons:
+                if not partials.accept(accepted, case.check.id, answer.command, place.label, damage):
                     actual = context(edit).evaluate(readers[check].function, case)
                     partials.mishaps.append(Mishap(damage, subject.name, answer.command, actual, place.label))
 
@@ -146,9 +150,7 @@ def try_words(subject: Subject, accepted: tuple[Accepted, ...], only: str | None
             if _noticed(context, readers):
                 continue
             first = readers[0]
-            reasons = [a for a in accepted if a.covers(first.case.check.id, command, label, UNKNOWN_WORD)]
-            partials.used |= {*reasons}
-            if not reasons:
+            if not partials.accept(accepted, first.case.check.id, command, label, UNKNOWN_WORD):
                 actual = context.evaluate(first.function, first.case)
                 partials.mishaps.append(Mishap(UNKNOWN_WORD, subject.name, command, actual, label))
     partials.tried = partials.words

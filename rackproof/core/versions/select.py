@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.core.gpu_generations import NVIDIA, gpus
+from rackproof.core.gpu_generations import NVIDIA, NVLINK5_GPUS, gpus
 from rackproof.core.machine import Machine
 from rackproof.core.versions.models import DISTRIBUTION, Component, Platform, Repository, VersionSet
 from rackproof.errors import VersionSetError
@@ -27,8 +27,6 @@ nvidia-fs to both, and clients are built against all of them."""
 MELLANOX: Final = "15b3"
 
 SWITCH_KIND: Final = "0680"
-NVLINK_BEHIND_BRIDGE: Final = ("290", "29b", "318", "319", "31a", "31b")
-"""PCI device ids of B100, B200, B300, whose NVSwitches are not PCI devices."""
 RACK_SCALE: Final = ("294", "31c")
 """PCI device ids of GB200 and GB300, whose NVLink connects nodes."""
 OF_GPUS: Final = ("driver", "fabric_manager", "nvlsm", "imex", "cuda", "nccl", "dcgm", "container_toolkit", "gds")
@@ -76,7 +74,7 @@ def applies(key: str, component: Component, machine: Machine, groups: Collection
     ids = [device.device for device in gpus(machine)]
     if key in OF_GPUS and not ids:
         return False
-    behind_bridge = any(id_.startswith(NVLINK_BEHIND_BRIDGE) for id_ in ids)
+    behind_bridge = any(id_.startswith(NVLINK5_GPUS) for id_ in ids)
     if key == "fabric_manager":
         return behind_bridge or bool(machine.devices(NVIDIA, SWITCH_KIND))
     if key == "nvlsm":
