@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -38,7 +38,7 @@ from rackproof.parse.identity import IDENTITY_COMMAND, parse_identity
 from rackproof.report.certificate import EMPTY_SHA256 as EMPTY
 from rackproof.run.deploy_outcome import contradiction as deploy_fault
 from rackproof.run.stages import deploy_checks, reachable_check
-from rackproof.validation.known import digest_of, load_checks
+from rackproof.validation.known import Checks, digest_of, load_checks
 from rackproof.validation.reread import STAGE, rack_of, recorded_inventory, reread
 from rackproof.validation.run import validators_folder
 
@@ -82,11 +82,18 @@ def prove(
         faults |= _unlike_plan(records, info, own, output)
     if any(record.kind is Kind.CHECK for record in records):
         where = validators_folder(validators)
-        checks_by_id = load_checks(where)
-        checks = reread(records, output, own.model, checks_by_id, digest_of(where))
+        digest = digest_of(where)
+        checks_by_id = _checks(where, digest)
+        checks = reread(records, output, own.model, checks_by_id, digest)
         faults |= checks.faults | disproven_outside(records, checks_by_id)
         count += checks.read
     return Proof(faults, count, time.monotonic() - began)
+
+
+@lru_cache(maxsize=4)
+def _checks(folder: Path, digest: str) -> Checks:
+    """The checks in validators of this ``digest``, for all runs that a process judges. Raises RunError."""
+    return load_checks(folder)
 
 
 def contradiction(

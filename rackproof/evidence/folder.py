@@ -162,12 +162,15 @@ def kit_digest() -> str:
 
 def _controller() -> dict[str, str]:
     facts = {"python": platform.python_version(), "kernel": platform.release(), "cpus": str(os.cpu_count() or 0)}
-    for name in _LIBRARIES:
-        try:
-            facts[name] = version(name)
-        except PackageNotFoundError:
-            facts[name] = "not installed"
-    return facts
+    return facts | {name: _version(name) for name in _LIBRARIES}
+
+
+@cache
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def info_of(records: Sequence[Record]) -> RunInfo:

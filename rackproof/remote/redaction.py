@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, quote_plus
 from xml.sax.saxutils import escape
 
@@ -49,12 +49,28 @@ _NAME_BYTES: Final = 32
 _NUMBERS: Final = {'"': "&#34;", "'": "&#39;"}
 _SECRET_NAME: Final = re.compile(rf"{NAMED.pattern.decode()}$")
 
-Needles = tuple[tuple[bytes, re.Pattern[bytes]], ...]
-"""Words without which a rule matches nothing, each with its rule's pattern."""
+
+class Needles(NamedTuple):
+    """Words without which a rule matches nothing, each with its rule's pattern."""
+
+    of_rules: tuple[tuple[bytes, re.Pattern[bytes]], ...]
+    one_of_them: re.Pattern[bytes]
+    """Most outputs have none: one search takes a quarter of the time of a search for each."""
 
 
 def _needles(rules: Iterable[Rule]) -> Needles:
-    return tuple((needle, rule.pattern) for rule in rules for needle in rule.needles)
+    of_rules = tuple((needle, rule.pattern) for rule in rules for needle in rule.needles)
+    return Needles(of_rules, re.compile(_one_of(needle for needle, _ in of_rules)))
+
+
+def _one_of(words: Iterable[bytes]) -> bytes:
+    """Pattern of any of the words, a tree by their characters."""
+    rests: dict[bytes, list[bytes]] = {}
+    for word in words:
+        rests.setdefault(word[:1], []).append(word[1:])
+    if b"" in rests:
+        return b""
+    return b"(?:" + b"|".join(re.escape(first) + _one_of(rest) for first, rest in rests.items()) + b")"
 
 
 _OTHERS: Final = _needles(OTHER_RULES)
@@ -150,8 +166,10 @@ def _redact(data: bytes) -> bytes:
     return data
 
 
-def _that_may_match(rules: Needles, low: bytes) -> Iterable[re.Pattern[bytes]]:
-    return dict.fromkeys(pattern for needle, pattern in rules if needle in low)
+def _that_may_match(needles: Needles, low: bytes) -> Iterable[re.Pattern[bytes]]:
+    if not needles.one_of_them.search(low):
+        return ()
+    return dict.fromkeys(pattern for needle, pattern in needles.of_rules if needle in low)
 
 
 _redact_short = functools.lru_cache(maxsize=1024)(_redact)
@@ -213,11 +231,17 @@ def redact_json(value: Any) -> Any:
 
 def _in_lines(value: Any) -> str:
     """JSON with a line for each object of a list: rules for names are slow on long lines."""
+    if not _lists_objects(value):
+        return _JSON.encode(value)
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_JSON.encode(key)}: {_in_lines(value[key])}' for key in value)}}}"
-    if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        return f"[{f',{chr(10)}'.join(map(_in_lines, value))}]"
-    return _JSON.encode(value)
+    return f"[{f',{chr(10)}'.join(map(_in_lines, value))}]"
+
+
+def _lists_objects(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, Mapping) for item in value)
+    return isinstance(value, Mapping) and any(map(_lists_objects, value.values()))
 
 
 def redact_data(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,9 +34,16 @@ def dataset(folder: Path, form: str = "tfrecord") -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It is copied, never changed."""
+    return dataset(tmp_path_factory.mktemp("dataset") / "photos")
+
+
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    return dataset(tmp_path / "photos")
+def photos(whole: Path, tmp_path: Path) -> Path:
+    """Files with their times: the index has them."""
+    return shutil.copytree(whole, tmp_path / "photos")
 
 
 def config(folder: Path, lead_s: float, **changes: Any) -> str:

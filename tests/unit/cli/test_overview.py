@@ -59,7 +59,7 @@ def test_a_certified_run_is_left_alone(here: World) -> None:
 
 
 def test_the_date_of_a_certified_run_is_told_and_its_json_is_that_of_certify(here: World) -> None:
-    certify()
+    here.finished()
     apart(1)
     finished = json.loads((runs()[0] / "certificate.json").read_text())["finished"]
     assert moment(finished) in certify().output
@@ -77,7 +77,7 @@ def test_two_ways_to_name_the_run_are_refused(here: World) -> None:
 
 
 def test_a_certificate_that_its_evidence_does_not_give_is_no_certificate(here: World) -> None:
-    certify()
+    here.finished()
     certified = (runs()[0] / "certificate.json").read_text()
     apart(1)
     here.rate = 1.0
@@ -113,7 +113,7 @@ def without_records(evidence: Path) -> None:
 def test_a_later_run_that_cannot_be_read_ends_what_an_earlier_one_proved(
     here: World, damage: Callable[[Path], None]
 ) -> None:
-    certify()
+    here.finished()
     apart(1)
     later = Path("reports/20200102-000000-a")
     shutil.copytree(runs()[0], later)
@@ -132,7 +132,7 @@ def test_a_later_run_that_cannot_be_read_ends_what_an_earlier_one_proved(
 def test_a_later_run_that_cannot_be_continued_ends_what_an_earlier_one_proved(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certify()
+    here.finished()
     apart(1)
     here.addresses["a.py"] = "10.9.9."
     here.rate = 1.0
@@ -147,7 +147,7 @@ def test_a_later_run_that_cannot_be_continued_ends_what_an_earlier_one_proved(
 
 
 def test_a_run_that_was_killed_before_it_began_ends_nothing(here: World) -> None:
-    certify()
+    here.finished()
     apart(1)
     Path("reports/20200102-000000-a").mkdir()
     without_records(Path("reports/20200102-000000-a/evidence.jsonl"))
@@ -187,7 +187,7 @@ def test_a_gap_is_filled(here: World) -> None:
 
 
 def test_a_run_without_a_certificate_is_resumed(here: World) -> None:
-    certify()
+    here.finished()
     apart(1)
     (runs()[0] / "certificate.json").write_text("{")
     assert "CERTIFIED already" not in certify().output
@@ -195,7 +195,7 @@ def test_a_run_without_a_certificate_is_resumed(here: World) -> None:
 
 
 def test_a_changed_architecture_begins_anew(here: World) -> None:
-    certify()
+    here.finished()
     apart(1)
     text = yaml.safe_dump(document(criterion(hint="Look elsewhere."), profiles={"full": {}}), sort_keys=False)
     (here.folder / "architectures/small.yaml").write_text(text)

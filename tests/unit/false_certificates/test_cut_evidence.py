@@ -33,8 +33,7 @@ def not_certified(world: World, words: str) -> Result:
 
 
 def test_no_proper_prefix_of_a_certified_evidence_is_certified(world: World) -> None:
-    assert world.certify().exit_code == 0
-    records, folder = world.records, world.runs[0]
+    folder, records = world.finished(), world.records
     architecture = stored_architecture(folder, info_of(records))
     assert judged(records, architecture).outcome is Outcome.CERTIFIED
     for length in range(1, len(records)):
@@ -59,8 +58,7 @@ def test_no_proper_prefix_of_a_resumed_evidence_is_certified(world: World) -> No
 
 
 def test_evidence_cut_at_ten_places_is_named(world: World) -> None:
-    world.certify()
-    folder = world.runs[0]
+    folder = world.finished()
     data = (folder / EVIDENCE).read_bytes()
     (folder / CERTIFICATE).unlink()
     lines = data.splitlines(keepends=True)
@@ -78,8 +76,7 @@ def test_evidence_cut_at_ten_places_is_named(world: World) -> None:
 @pytest.mark.parametrize("lost", [1, 3, 10])
 def test_a_certificate_on_disk_knows_how_long_the_evidence_was(world: World, lost: int) -> None:
     """The end is made anew after the cut, so that the chain alone shows nothing."""
-    world.certify()
-    folder, records = world.runs[0], world.records
+    folder, records = world.finished(), world.records
     kept = [record for record in records[:-1] if record.kind is not Kind.END][:-lost]
     body = records[-1].body | {"records": len(kept), "head": kept[-1].hash}
     write(folder, [*kept, make_record(len(kept), "2026-01-01T00:00:00Z", Kind.END, body, kept[-1].hash)])
@@ -91,8 +88,7 @@ def test_a_certificate_on_disk_knows_how_long_the_evidence_was(world: World, los
 
 
 def test_another_chain_of_equal_length_is_named(world: World) -> None:
-    world.certify()
-    folder, records = world.runs[0], world.records
+    folder, records = world.finished(), world.records
     again: list[Record] = []
     for record in records:
         prev = again[-1].hash if again else GENESIS
@@ -103,8 +99,7 @@ def test_another_chain_of_equal_length_is_named(world: World) -> None:
 
 
 def test_an_end_that_counts_other_records_is_named(world: World) -> None:
-    world.certify()
-    folder, records = world.runs[0], world.records
+    folder, records = world.finished(), world.records
     (folder / CERTIFICATE).unlink()
     last = records[-1]
     body = last.body | {"records": 3}
