@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from tests.unit import warm_python as warm
@@ -59,6 +60,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """A worker of xdist leaves its memory to the system when it ends: to free it takes a second."""
     if hasattr(config, "workerinput"):
         atexit.register(os._exit, 0)
+        config.pluginmanager.register(OneReport())
+
+
+class OneReport:
+    """Of a test that passes, a worker of xdist sends the report of its call alone.
+
+    Those of set-up and tear-down, and notices of its begin and end, take a millisecond, and nothing shows them.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        for report in runtestprotocol(item, log=False, nextitem=nextitem):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True
 
 
 gc.set_threshold(50_000, 50)  # as ``rackproof.cli.main``
