@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
+from rackproof.bench.ingest.dlio import PROFILED
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.trees import METRIC as TREES
 from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
@@ -16,6 +17,7 @@ from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
 from rackproof.bench.storage.connections_reader import SPEEDUP
 from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
 from rackproof.bench.storage.gds_reader import GDS
+from rackproof.bench.storage.join_reader import COPIED
 from rackproof.bench.storage.knee_reader import KNEE
 from rackproof.bench.storage.small_files_reader import METADATA, OF_FILES
 from rackproof.core.architecture import (
@@ -24,6 +26,7 @@ from rackproof.core.architecture import (
     GdsProfile,
     GpuProfile,
     IngestJob,
+    JoinProfile,
     KneeProfile,
     LinkProfile,
     Profile,
@@ -42,7 +45,7 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     part = measurement.metric.partition(".")[0]
     expected: dict[str, Any] = {}
     actual: dict[str, Any] = dict(reading.conditions)
-    if part in ("storage", "checkpoint") and profile.storage is not None:
+    if part in ("storage", "checkpoint", "join") and profile.storage is not None:
         workload = actual["workload"]
         if measurement.metric in KNEE:
             return _difference(_of_knee(profile.storage.knee), workload)
@@ -50,6 +53,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             return _difference(_of_file(profile.storage.integrity), workload)
         if measurement.metric in CHECKPOINT:
             return _difference(_of_file(profile.storage.checkpoint), workload)
+        if measurement.metric == COPIED:
+            return _difference(_of_file(profile.storage.join), workload)
         if measurement.metric == GDS:
             return _difference(_of_file(profile.storage.gds), workload)
         if measurement.metric in OF_FILES:
@@ -89,6 +94,10 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     elif measurement.metric == TREES and profile.ingest is not None:
         tree = profile.ingest.trees.get(measurement.step.split("/")[2])
         return _difference(_of_tree(tree), actual["tree"])
+    elif "dlio" in actual and profile.ingest is not None:
+        run = profile.ingest.dlio.get(measurement.step.split("/")[2])
+        expected = {"dlio": "none"} if run is None else run.model_dump(mode="json", include=set(PROFILED))
+        return _difference(expected, actual["dlio"])
     elif part in ("ingest", "inference", "mixed", "sizing", "gpu") and profile.ingest is not None and "job" in actual:
         name = measurement.step.split("/")[2]
         expected, actual = _of_ingest(measurement, profile.ingest.jobs.get(name)), actual["job"]
@@ -106,7 +115,7 @@ def _of_knee(sizes: KneeProfile | None) -> dict[str, Any]:
     return {"knee": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs"})
 
 
-def _of_file(sizes: WholeFile | FilesProfile | GdsProfile | None) -> dict[str, Any]:
+def _of_file(sizes: WholeFile | FilesProfile | GdsProfile | JoinProfile | None) -> dict[str, Any]:
     return (
         {"files": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs", "start_s", "storages"})
     )

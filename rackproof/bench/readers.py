@@ -26,7 +26,7 @@ READERS: Final[dict[str, tuple[str, Reader]]] = {
     "group": (group_reader.NAME, group_reader.read_groups),
     **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), (ingest_reader.NAME, ingest_reader.read_ingest)),
     "link": (link_reader.NAME, link_reader.read_links),
-    **dict.fromkeys(("storage", "checkpoint"), (storage_reader.NAME, storage_reader.read_storage)),
+    **dict.fromkeys(("storage", "checkpoint", "join"), (storage_reader.NAME, storage_reader.read_storage)),
 }
 """Recorded name and function of the reader, by first part of a metric, or by the whole."""
 

@@ -57,7 +57,7 @@ _NODE_RACK = (Scope.NODE, Scope.RACK)
 _STORAGE = ("storage", "block_bytes", "clients")
 _LINK = ("rail",)
 _COLLECTIVE = ("op", "bytes", "engine", "algorithm", "ranks")
-_INGEST = ("workload", "data", "storage", "protocol", "epoch", "gpus", "nodes", "port_gbps", "format")
+_INGEST = ("workload", "data", "storage", "protocol", "epoch", "gpus", "nodes", "port_gbps", "format", "engine")
 
 _UP, _DOWN = True, False
 
@@ -198,8 +198,8 @@ METRICS: dict[str, Metric] = {
         Metric("inference.latency_p99", "ms", _DOWN, _RACK, ("workload", "beside"), "ingest",
                "99th percentile of a request's latency, alone or beside training"),
         # ways of running
-        Metric("join.bytes_copied", "B", _DOWN, _NODE, ("storage",), NOT_YET,
-               "bytes copied to a node that joins before it can read the data set"),
+        Metric("join.bytes_copied", "B", _DOWN, _NODE, ("storage",), "storage",
+               "bytes that a node gets on its own drives between its mount and its first read of the storage"),
         Metric("container.read_bandwidth", "MB/s", _UP, _NODE, _STORAGE, "containers",
                "sequential read of the shared storage from inside an unprivileged container",
                not_yet_with=("clients",)),

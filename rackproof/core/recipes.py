@@ -64,8 +64,10 @@ RECIPES: dict[str, Recipe] = {
                "cuFile's compatibility mode refused; files written before (-I 1), caches dropped; the sum of all GPUs",
                "NVIDIA GPUDirect Storage, Benchmarking and Configuration Guide", "storage"),
         Recipe("dlio",
-               "MLPerf Storage (DLIO): emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
-               "clients' memory, warm-up and 5 runs", "MLPerf Storage v2.0 submission guidelines", NOT_YET),
+               "mpirun -np <accelerators> dlio_benchmark workload=<config> … on one client, where it is installed, as "
+               "mlpstorage calls it: emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
+               "client's memory, warm-up and 5 runs; its summary.json, and the mount's counters for the bytes of "
+               "every epoch", "MLPerf Storage v2.0 submission guidelines", "ingest"),
         Recipe("train-ingest",
                "workers on all nodes read, decode and crop from one moment on, accelerators are emulated (each batch "
                "takes the model's known time) or real (torchvision's model under torchrun, nvidia-smi every second); "
@@ -86,8 +88,9 @@ RECIPES: dict[str, Recipe] = {
                "Scaling Production AI (WekaIO)", "ingest"),
         Recipe("inference-stream", "train-ingest with the rate of forward passes; with arrivals_per_s an open "
                "stream, whose latency counts from the moment of arrival", "HPE Deep Learning Cookbook", "ingest"),
-        Recipe("join-node", "a node joins, hashes a sample of the files and begins to read; bytes on its drives "
-               "before and after", "Scaling Production AI (WekaIO)", NOT_YET),
+        Recipe("join-node", "every client mounts the storage once more, beside the declared mount, and reads; bytes on "
+               "its drives and in its file systems before and after, and in a while without a join",
+               "Scaling Production AI (WekaIO)", "storage"),
         Recipe("container-read", "fio-sequential inside an unprivileged container with the storage mounted read-only",
                "Teraflops and Engineering (Dell EMC)", NOT_YET),
         Recipe("mixed-tenants", "train-ingest and inference-stream on the same nodes at the same time, each "

@@ -44,7 +44,7 @@ def test_every_temporary_name_is_made_by_mktemp_and_is_in_the_table() -> None:
     }
     assert {name for name, _ in made} == {
         "batch.sh", "batch.py", "firmware.py", "unpack.sh", "steps.py", "fio_clients.py",
-        "rackproof-ceph-bootstrap.j2", "tree_node.py",
+        "rackproof-ceph-bootstrap.j2", "tree_node.py", "dlio_node.py",
     }  # fmt: skip
     assert [path for path in SOURCES if re.search(r">\s*/(tmp|var/tmp)/", path.read_text())] == []
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
-from rackproof.bench.ingest import settling, trees
+from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
@@ -148,6 +148,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         storage, job, leg = place_of(measurement)
         if measurement.metric == trees.METRIC:
             return trees.read_tree(answers, measurement, architecture)
+        if measurement.labels.get("engine") == dlio.ENGINE:
+            return dlio.read_dlio(answers, measurement, architecture)
         if measurement.metric.startswith("ingest.dataset_"):
             return _of_dataset(measurement.metric, answers, runs, architecture, storage)
         apart = measurement.metric == settling.METRIC

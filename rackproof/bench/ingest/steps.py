@@ -17,7 +17,7 @@ from rackproof.bench.collectives.launch import backend_of, inputs_of
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.steps import torch_folder
-from rackproof.bench.ingest import tree_steps
+from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.datasets import DataSets, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
@@ -77,12 +77,17 @@ Runs = Sequence[Start]
 
 
 def plan(architecture: Architecture, profile: IngestProfile, rack: Rack) -> list[Step]:
-    """The steps of all trees of files and jobs."""
+    """The steps of all trees of files, runs of DLIO and jobs."""
     nodes = [node.name for node in rack.group(profile.members)]
     if not nodes:
         return []
     trees = [tree_steps.step(name, tree, nodes) for name, tree in profile.trees.items()]
-    return trees + [step for name in profile.jobs for step in _Job(architecture, profile, name, nodes).steps()]
+    engines = [
+        dlio_steps.step(name, run, architecture.storage[run.storage], nodes) for name, run in profile.dlio.items()
+    ]
+    return (
+        trees + engines + [step for name in profile.jobs for step in _Job(architecture, profile, name, nodes).steps()]
+    )
 
 
 class _Job:

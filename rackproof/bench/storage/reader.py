@@ -18,6 +18,7 @@ from rackproof.bench.storage.connections_reader import SPEEDUP, read_connections
 from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.storage.gds_reader import GDS, read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
+from rackproof.bench.storage.join_reader import COPIED, read_join
 from rackproof.bench.storage.knee_reader import KNEE, read_knee
 from rackproof.bench.storage.result import Proven, messages_of, proven
 from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
@@ -55,6 +56,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
     def read(measurement: Measurement) -> Reading:
         if measurement.metric in OF_FILES:
             return read_files(answers, measurement, architecture.storage[measurement.labels["storage"]])
+        if measurement.metric == COPIED:
+            return read_join(answers, measurement, architecture.storage[measurement.labels["storage"]])
         if measurement.metric == GDS:
             return read_gds(answers, measurement, architecture.storage[measurement.labels["storage"]])
         if not runs:

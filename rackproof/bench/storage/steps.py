@@ -12,6 +12,8 @@ from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage import checkpoint, connections, gds, integrity, knee, small_files
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.storage import checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
@@ -37,6 +39,8 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         if profile.gds and profile.gds.reads(name):
             steps.append(gds.step(name, storage, profile.gds, clients))
         steps += small_files.steps(name, storage, profile, clients)
+        if profile.join and storage.mounts_again and clients:
+            steps.append(join.step(name, storage, profile.join, clients))
     return steps
 
 

@@ -14,7 +14,7 @@ Share = Annotated[str, StringConstraints(pattern=r"^//[A-Za-z0-9][A-Za-z0-9:._-]
 
 
 class IngestInputs(Inputs):
-    """``ingest`` in the inventory's data: other ways into a storage than its mounts, for trees of files."""
+    """``ingest`` in the inventory's data: other ways into a storage than its mounts, and the place of DLIO."""
 
     KEY: ClassVar = "ingest"
 
@@ -28,5 +28,11 @@ class IngestInputs(Inputs):
     hdfs_url: Url | None = None
     """WebHDFS of the storage, with the path that the mounts show as ``rackproof-data``
     (``http://isilon:8082/webhdfs/v1/rackproof-data``). Default: none, and trees by HDFS are UNMEASURED."""
+    dlio: Path | None = None
+    """Folder on the first node with ``dlio_benchmark`` and ``mpirun``, such as ``bin`` of the virtual environment of
+    ``mlpstorage``; the account ``rackproof-bench`` must be able to read it. Default: none, and PATH has them."""
+    dlio_configs: Path | None = None
+    """Folder on the first node with configurations of DLIO, such as ``configs/dlio`` of ``mlpstorage``
+    (``--config-dir``). Default: none, and DLIO's own count."""
     hdfs_user: UserName = "hdfs"
     """User of WebHDFS (``user.name``). Default: Hadoop's own."""

@@ -27,7 +27,7 @@ from rackproof.core.architecture.criterion import (
 from rackproof.core.architecture.gpu import Gpu
 from rackproof.core.architecture.hardware import Expectation, Role
 from rackproof.core.architecture.host import Cpu, Drives, Memory
-from rackproof.core.architecture.ingest import DataSet, IngestData, IngestJob, IngestProfile, Tree
+from rackproof.core.architecture.ingest import DataSet, DlioRun, IngestData, IngestJob, IngestProfile, Tree
 from rackproof.core.architecture.models import Architecture, Drop
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
@@ -41,6 +41,7 @@ from rackproof.core.architecture.profiles import (
     GdsProfile,
     GpuProfile,
     GroupTests,
+    JoinProfile,
     KneeProfile,
     LinkProfile,
     Profile,
@@ -68,6 +69,7 @@ __all__ = [
     "Criterion",
     "Curve",
     "DataSet",
+    "DlioRun",
     "Drives",
     "Drop",
     "Expectation",
@@ -83,6 +85,7 @@ __all__ = [
     "IngestData",
     "IngestJob",
     "IngestProfile",
+    "JoinProfile",
     "JudgedEntry",
     "KneeProfile",
     "Limits",

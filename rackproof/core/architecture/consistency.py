@@ -61,6 +61,9 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             yield from known(where, made.storage, architecture.storage, "storage")
         for tree, written in profile.ingest.trees.items() if profile.ingest else ():
             yield from _tree(architecture, ("profiles", name, "ingest", "trees", tree), written)
+        for run, sizes in profile.ingest.dlio.items() if profile.ingest else ():
+            where = ("profiles", name, "ingest", "dlio", run, "storage")
+            yield from known(where, sizes.storage, architecture.storage, "storage")
         if profile.links and profile.links.groups:
             path = ("profiles", name, "links", "groups")
             if architecture.fabric is None:

@@ -29,6 +29,7 @@ _OF_JOBS: Final = {
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
+_JOIN: Final = "join.bytes_copied"
 _GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
     # keys of a storage profile
@@ -41,6 +42,7 @@ _OF_PARTS: Final = {
     "small_files": ("storage.small_file_read_bandwidth",),
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
+    "join": (_JOIN,),
     "gds": (_GDS,),
 }
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
@@ -112,6 +114,8 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.class_ != "local"
     if metric == _SPEEDUP:
         return storage.takes_connections
+    if metric == _JOIN:
+        return storage.mounts_again
     return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
 
 

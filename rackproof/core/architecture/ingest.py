@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from rackproof.core.accelerators import RATES
 from rackproof.core.architecture.base import Identifier, Model
 from rackproof.core.architecture.workloads import Rate
-from rackproof.core.texts import Name
+from rackproof.core.texts import Name, Value
 from rackproof.core.units import convert
 
 Format = Literal["files", "tfrecord", "tfrecord-gz", "tar", "tar-gz"]
@@ -171,15 +171,59 @@ class Tree(Model):
         return self
 
 
+DlioKey = Annotated[str, StringConstraints(pattern=r"^(dataset|reader|train|model|framework)(\.[a-z_]+)?$")]
+"""Of a workload's configuration."""
+DlioValue = Annotated[Value, BeforeValidator(lambda value: str(value) if type(value) in (int, float) else value)]
+
+
+class DlioRun(Model):
+    """A training of DLIO, the engine of MLPerf Storage, with emulated accelerators on the group's first node."""
+
+    workload: Identifier
+    """Label of its measurements; no job has the same."""
+    config: Name
+    """DLIO's configuration, such as ``unet3d_h100``, without ``.yaml``."""
+    storage: Identifier
+    """Where DLIO makes its data set, once, and reads it."""
+    accelerators: int = Field(ge=1, le=1024)
+    batch: int = Field(ge=1)
+    """Samples of one step of one accelerator."""
+    files: int = Field(ge=1)
+    """Of the data set. One that fits into the node's memory proves nothing with more than one epoch."""
+    epochs: int = Field(default=1, ge=1)
+    options: dict[DlioKey, DlioValue] = Field(default_factory=dict)
+    """Other keys of the configuration: ``dataset.record_length: 1048576``."""
+    limit_s: int = Field(ge=10)
+    """Longest duration of one run, seconds; the data set may take ten times as long."""
+    runs: int = Field(default=1, ge=1)
+
+    @field_validator("options")
+    @classmethod
+    def _of_others(cls, options: dict[str, str]) -> dict[str, str]:
+        if taken := sorted(_OWN_OPTIONS & set(options)):
+            raise ValueError(f"{', '.join(taken)}: the kit sets it; see batch, files and epochs")
+        return options
+
+
+_OWN_OPTIONS = {
+    "dataset.data_folder", "dataset.num_files_train", "dataset.num_files_eval", "dataset.file_prefix",
+    "reader.batch_size", "train.epochs",
+}  # fmt: skip
+
+
 class IngestProfile(Model):
     datasets: dict[Identifier, DataSet] = Field(default_factory=dict)
     jobs: dict[Identifier, IngestJob] = Field(default_factory=dict)
     trees: dict[Identifier, Tree] = Field(default_factory=dict)
+    dlio: dict[Identifier, DlioRun] = Field(default_factory=dict, exclude_if=lambda value: not value)
     members: Name = "gpu"
     """The group whose nodes read, as in criteria."""
 
     @model_validator(mode="after")
     def _known(self) -> IngestProfile:
+        for name, run in self.dlio.items():
+            if run.workload in {job.workload for job in self.jobs.values()}:
+                raise ValueError(f"dlio.{name}: workload {run.workload} is that of a job; criteria would meet both")
         for name, job in self.jobs.items():
             if job.dataset not in self.datasets:
                 raise ValueError(f"jobs.{name}: no data set {job.dataset!r}; there is {', '.join(self.datasets)}")

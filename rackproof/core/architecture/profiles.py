@@ -136,6 +136,15 @@ class FilesProfile(Model):
         return -(-self.file_bytes // 4096) * 4096 * self.files * self.processes
 
 
+class JoinProfile(Model):
+    """Every client mounts a storage once more and reads, for what it gets on its own drives before that."""
+
+    least_bytes: int = Field(default=1048576, ge=65536, le=1073741824)
+    """Less on a node's drives is taken for other programs' writes: logs, journals."""
+    quiet_s: int = Field(default=5, ge=1)
+    """Seconds in which other programs' writes are counted."""
+
+
 class StorageProfile(Model):
     """Optional keys that are not set are left out of a run's parameters, so that earlier runs keep their digests."""
 
@@ -162,6 +171,8 @@ class StorageProfile(Model):
     """For ``storage.connections_speedup`` of NFS over TCP."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
+    join: JoinProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``join.bytes_copied`` of NFS, CephFS, Lustre and WEKA."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
 

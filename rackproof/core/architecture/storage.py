@@ -133,6 +133,11 @@ class Storage(Model):
         return self.class_ == "nfs" and self.transport != "rdma"
 
     @property
+    def mounts_again(self) -> bool:
+        """Whether a client can mount it once more beside the declared mount."""
+        return self.fstype in ("nfs", "nfs4", "ceph", "lustre", "wekafs")
+
+    @property
     def tells_transport(self) -> bool:
         """Whether the client reports its transport."""
         return self.class_ == "nfs" or (self.class_ == "parallel" and self.fstype in TELL_TRANSPORT)

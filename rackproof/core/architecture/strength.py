@@ -124,6 +124,8 @@ _AT_LEAST = """
     profiles.*.ingest.jobs.*.seconds  profiles.*.ingest.jobs.*.warmup_s  profiles.*.ingest.jobs.*.runs
     profiles.*.ingest.jobs.*.accelerators  profiles.*.ingest.jobs.*.crop
     profiles.*.ingest.trees.*.files  profiles.*.ingest.trees.*.max_bytes
+    profiles.*.ingest.dlio.*.accelerators  profiles.*.ingest.dlio.*.files  profiles.*.ingest.dlio.*.epochs
+    profiles.*.ingest.dlio.*.runs
 """
 
 _AT_MOST = """
@@ -146,7 +148,7 @@ _AT_MOST = """
     criteria.*.conditions.*_max  curves.*.conditions.*_max  outliers.*.conditions.*_max
     criteria.*.pass.tolerance_pct  outliers.*.rel_pct  outliers.*.z  outliers.*.min_peers
     profiles.*.collectives.min_bytes  profiles.*.collectives.factor
-    profiles.*.ingest.jobs.*.slowdown
+    profiles.*.ingest.jobs.*.slowdown  profiles.*.storage.join.least_bytes
     profiles.*.collectives.node.min_bytes  profiles.*.collectives.rails.min_bytes
 """
 
@@ -182,7 +184,7 @@ _FREE = """
     outliers.*.title  outliers.*.source  outliers.*.reason  outliers.*.hint  outliers.*.lab  outliers.*.published
     outliers.*.changed
     profiles.*.ingest.datasets.*.per_shard  profiles.*.ingest.datasets.*.seed
-    profiles.*.ingest.jobs.*.start_s  profiles.*.ingest.jobs.*.workers
+    profiles.*.ingest.jobs.*.start_s  profiles.*.ingest.jobs.*.workers  profiles.*.ingest.dlio.*.limit_s
 """
 
 _RULES: dict[str, Rule] = {

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rackproof.bench.storage import program_runs
 from rackproof.remote.command import CommandResult
 
 BENCH = Path(__file__).parents[3] / "rackproof" / "bench" / "ingest"
@@ -27,6 +28,11 @@ def document(program: str, *words: str, **options: Any) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(done.stdout)
     assert ("error" in answer) == (done.returncode != 0)
     return answer
+
+
+def configs(command: str, program: str) -> list[dict[str, Any]]:
+    """Configurations in a command."""
+    return program_runs.configs_of(command, program)
 
 
 def answer(node: str, command: str, mountpoint: str, folder: Path) -> CommandResult | None:

@@ -1,0 +1,167 @@
+"""Runs of DLIO, the engine of MLPerf Storage, each with the proof that its samples came from the storage. Pure.
+
+DLIO counts steps and times, no bytes: caches are dropped before each run, and the client's own counters have the bytes
+of all samples of all epochs. Later epochs from memory are no number either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any, Final, NamedTuple
+
+from rackproof.bench.ingest import dlio_node
+from rackproof.bench.reading import Reading
+from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.program_runs import ProgramRun, program_runs
+from rackproof.bench.storage.proof import check_mounts
+from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.evidence import Measurement
+from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.dlio import TOOL, DlioSummary, parse_dlio
+from rackproof.parse.jsondoc import Json
+from rackproof.remote.command import CommandResult
+
+PROGRAM: Final = "dlio_node.py"
+MARK: Final = "rackproof_dlio"
+ENGINE: Final = "dlio"
+"""Value of the label ``engine``."""
+LEG: Final = "dlio"
+RATE: Final = "ingest.samples_rate"
+UTILISATION: Final = "ingest.accelerator_utilisation"
+PROFILED: Final = ("config", "accelerators", "batch", "files", "epochs", "options")
+"""Keys of a run that are the profile's."""
+_COLD: Final = 0.01
+"""Share of the files in the page cache below which it was empty."""
+_NODE: Final[Any] = dlio_node
+
+
+class _Trained(NamedTuple):
+    run: ProgramRun
+    config: Mapping[str, Any]
+    version: str
+    summary: DlioSummary
+    steps: int
+    """Of an accelerator in an epoch."""
+    moved: int
+    """Bytes of all samples that the accelerators took."""
+    counted: int | None
+    """The same by an exact counter."""
+    cached: int | None
+    """Bytes of the data set in the page cache at the start."""
+    dataset: int
+    """Bytes of all files."""
+    memory: int | None
+
+
+def read_dlio(answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture) -> Reading:
+    """One sample per run. Raises ParseError."""
+    _, name, job, _ = measurement.step.split("/")
+    (node,), storage = measurement.members, architecture.storage[name]
+    runs = [
+        run for run in program_runs(answers, PROGRAM, MARK, ProgramRun)
+        if node in run.nodes and run.configs(node)[0]["action"] == "train"
+    ]  # fmt: skip
+    if not runs:
+        raise ParseError(TOOL, f"{node}: {_why_none(answers)}")
+    trained = [_trained(run, node, job, storage) for run in runs]
+    companions: dict[str, list[int | None]] = {
+        "application_bytes": [one.moved for one in trained], "counter_bytes": [one.counted for one in trained],
+        "dataset_bytes": [one.dataset for one in trained], "client_ram_bytes": [one.memory for one in trained],
+        "cached_bytes_start": [one.cached for one in trained],
+    }  # fmt: skip
+    complete = {
+        key: tuple(float(value) for value in values if value is not None)
+        for key, values in companions.items()
+        if None not in values
+    }
+    figures = [
+        mean(one.summary.samples_per_s if measurement.metric == RATE else one.summary.utilisation_pct)
+        for one in trained
+    ]
+    used = tuple(run.answers[node] for run in runs)
+    return Reading(tuple(figures), used, _conditions(trained, storage, name), complete)
+
+
+def _why_none(answers: Sequence[CommandResult]) -> str:
+    """Why nothing was trained: what the program said when it made the data set."""
+    for run in program_runs(answers, PROGRAM, MARK, ProgramRun):
+        for node in run.nodes:
+            run.document(node, run.jobs[0])
+    return "no run of it"
+
+
+def _trained(run: ProgramRun, node: str, job: str, storage: Storage) -> _Trained:
+    """One run, proven. Raises ParseError."""
+    config, document = run.document(node, job)
+    summary = parse_dlio(document.string("summary"))
+    _check_summary(summary, config, document)
+    steps = summary.samples // config["batch"] // config["accelerators"]
+    taken = steps * config["batch"] * config["accelerators"]
+    if (least_s := len(summary.samples_per_s) * taken / max(summary.samples_per_s)) > document.number("wall_s"):
+        raise ParseError(TOOL, f"its epochs took {least_s:.0f} s, the whole run {document.number('wall_s'):.0f} s")
+    before, after = run.state(node, BEFORE), run.state(node, AFTER)
+    for state, when in ((before, BEFORE), (after, AFTER)):
+        check_mounts(storage, state, when)
+    if config["folder"] != folder_of(storage, job):
+        raise Mismatch(TOOL, f"expected a data set in {folder_of(storage, job)}, actual {config['folder']}")
+    tree = before.client.tree
+    if tree is None or tree.files != config["files"]:
+        raise Mismatch(TOOL, f"expected {config['files']} files, actual {tree.files if tree else 'not counted'}")
+    moved = tree.bytes * taken // summary.samples * len(summary.samples_per_s)
+    counted = counted_bytes(storage, before, after, writes=False)
+    if not counted.others:
+        raise ParseError(TOOL, f"nothing counts the bytes that came from {storage.mountpoint}")
+    if not run.dropped:
+        raise ParseError(TOOL, "no cache was dropped before its run")
+    counted.check(moved, TOOL)
+    client = before.client
+    return _Trained(
+        run, config, str(document.values.get("version") or ""), summary, steps, moved, counted.exact,
+        client.cached_bytes, tree.bytes, client.ram_bytes,
+    )  # fmt: skip
+
+
+def _check_summary(summary: DlioSummary, config: Mapping[str, Any], document: Json) -> None:
+    """The summary is that of the run, and calls it no failure."""
+    for key, asked, told in (
+        ("num_hosts", 1, summary.hosts),
+        ("hostname", document.string("node"), summary.hostname),
+        ("num_accelerators", config["accelerators"], summary.accelerators),
+        ("epochs", config["epochs"], len(summary.samples_per_s)),
+        ("samples of one file less", 0, summary.samples % config["files"]),
+    ):
+        if asked != told:
+            raise Mismatch(TOOL, f"{key}: expected {asked}, actual {told}")
+    if not summary.meets:
+        busy = mean(summary.utilisation_pct)
+        raise ParseError(TOOL, f"it calls its run a failure: {busy:.1f} % is less than metric.au of {config['config']}")
+    if summary.samples < config["batch"] * config["accelerators"]:
+        raise ParseError(TOOL, f"{summary.samples} samples are no step of {config['accelerators']} accelerators")
+
+
+def folder_of(storage: Storage, job: str) -> str:
+    """The data set's folder."""
+    return f"{storage.mountpoints[0]}/rackproof-data/dlio-{job}"
+
+
+def _conditions(trained: Sequence[_Trained], storage: Storage, name: str) -> dict[str, Any]:
+    last = trained[-1]
+    versions = " and ".join(sorted({one.version for one in trained} - {""}))
+    shares = [None if one.cached is None else one.cached / max(1, one.dataset) for one in trained]
+    cache = "unknown on clients" if None in shares else "warm on clients"
+    if all(share is not None and share < _COLD for share in shares):
+        servers = storage.class_ == "local" or all(one.run.servers_dropped for one in trained)
+        cache = "cold" if servers else "cold on clients, unknown on servers"
+    accelerators = last.summary.accelerators
+    return {
+        "accelerator": f"emulated by {TOOL} {versions}".rstrip() + f" ({last.config['config']}); no MLPerf submission",
+        "dlio": {key: last.config[key] for key in PROFILED},
+        "data": "storage",
+        "gpus": accelerators,
+        "nodes": 1,
+        "steps": min(one.steps for one in trained),
+        "cache": cache,
+        "dataset": f"{last.summary.samples} samples in {last.config['files']} files on {name}, made by {TOOL}",
+    }

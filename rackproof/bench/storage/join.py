@@ -1,0 +1,87 @@
+"""A node joins: what it gets on its own drives before it can read from a storage."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
+from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted, own_folders
+from rackproof.bench.storage.connections_reader import POINT
+from rackproof.bench.storage.join_reader import COPIED, PROGRAM
+from rackproof.bench.storage.whole_files import results
+from rackproof.bench.user import HOME, BenchUsers
+from rackproof.core.architecture import JoinProfile, Storage
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.fiojob import TEST_FILE
+from rackproof.core.wording import counted
+from rackproof.errors import NodeUnreachable, RemoteError
+from rackproof.remote.ssh import Connection
+
+JOB: Final = "join"
+_HOME: Final = "/run/rackproof-join"
+"""Root's own: the account that measures must not change what root runs."""
+
+
+def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) -> Step:
+    """The step of one storage; all clients join at once."""
+    id_ = f"storage/{name}/join"
+    places = [expected(COPIED, Scope.NODE, [node], {"storage": name}, id_) for node in clients]
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        run = _Joins(context, name, storage, clients)
+        run.execute(sizes)
+        yield from results(run, places)
+
+    seconds = 2 * SETUP_S + sizes.quiet_s
+    title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
+    return Step(id_, title, seconds, tuple(places), execute)
+
+
+class _Joins(Clients):
+    def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
+        super().__init__(context, name, storage, clients)
+        self.users, self.seeds = BenchUsers.of(context), {node: secrets.token_hex(8) for node in clients}
+
+    def execute(self, sizes: JoinProfile) -> None:
+        """Plant a file, drop caches, join, and remove the file."""
+        self.check_mounts(self.clients, lambda node: ())
+        self.lost |= self.users.ready(self.ready)
+        folders = {
+            node: own_folders(self.storage, folders_of(self.storage, node)[:1], self.users[node]) for node in self.ready
+        }
+        self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(folders).items() if not answer.ok}
+        try:
+            self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
+            self.session.fleet.each(self.ready, self._put, "the program that joins")
+        except RemoteError as error:
+            self.lost |= dict.fromkeys(self.ready, str(error))
+        planted = self.ask({node: self._command(node, "plant", sizes) for node in self.ready}, MARGIN_S)
+        joining = [node for node, answer in planted.items() if answer.ok]  # the reader says what the others lack
+        self.drop({node: drop_and_state(self.storage, (), self.addresses) for node in joining})
+        joining = [node for node in joining if node not in self.lost]
+        self.ask({node: self._command(node, JOB, sizes) for node in joining}, sizes.quiet_s + 2 * MARGIN_S)
+        self.lost |= self.read_state(joining, lambda node: ())
+        self.ask({node: f"rm -rf -- {_HOME}; {own}" for node, own in folders.items()}, STATE_S)
+
+    def _put(self, connection: Connection) -> None:
+        """Copy the program to a folder that only root can change: root runs it."""
+        made = connection.run(f"mkdir -m 700 -p -- {_HOME}", STATE_S)
+        if not made.ok:
+            raise NodeUnreachable(connection.node.name, f"{_HOME}: {made.why}")
+        connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{_HOME}/{PROGRAM}")
+
+    def _command(self, node: str, action: str, sizes: JoinProfile) -> str:
+        config = {
+            "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
+            "seed": self.seeds[node], "point": self.storage.mountpoints[0], **sizes.model_dump(mode="json"),
+        }  # fmt: skip
+        planting = action == "plant"
+        user, home = (self.users[node].prefix, HOME) if planting else ("", _HOME)
+        run = f"{user}python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"
+        return f"{mounted(self.storage.mountpoints)}; {run}"
