@@ -9,9 +9,9 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.block import DRIVES, LocalDrive, parse_drives
+from rackproof.parse.drive_uses import SIZE_TOLERANCE, drives_by_use, is_model, strays
 from rackproof.parse.nvme import SMART_LOGS, SmartLog, parse_smart_logs
 from rackproof.validation import Unmeasured, announce, check, expect_all, read
-from rackproof.validation.drive_uses import SIZE_TOLERANCE, drives_by_use, is_model, strays
 from rackproof.validation.expected import drives_of, hardware
 
 

@@ -62,6 +62,8 @@ def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) ->
         if name == "links" and architecture.fabric is None:
             return "the architecture has no fabric"
         return f"{part.members} has {counted(len(nodes), 'node', 'nodes')} ({fold(node.name for node in nodes)})"
+    if name in ("drives", "osds"):
+        return "no role of the rack's nodes declares such drives (expect.drives), or no node can ask the Ceph cluster"
     return "no node mounts its storage" if name == "storage" else "no node has containers with its storage"
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from rackproof.bench.collectives import groups
 from rackproof.bench.collectives import steps as collectives
 from rackproof.bench.containers import steps as containers
+from rackproof.bench.drives import steps as drives
 from rackproof.bench.gpu import steps as gpu
 from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.links import fan_in
@@ -49,6 +50,10 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         steps += _bound(planned, architecture, profile.collectives, rack)
     if profile.storage:
         steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)
+    if profile.drives:
+        steps += _bound(drives.plan(architecture, profile.drives, rack), architecture, profile.drives, rack)
+    if profile.osds:
+        steps += _bound(drives.plan_osds(architecture, profile.osds, rack), architecture, profile.osds, rack)
     if profile.containers:
         steps += _bound(containers.plan(architecture, profile.containers, rack), architecture, profile.containers, rack)
     if profile.ingest:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from rackproof.bench.drives.osd_reader import WRITE
 from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
 from rackproof.bench.ingest.dlio import PROFILED
 from rackproof.bench.ingest.real import METRIC as UTILISATION
@@ -21,6 +22,7 @@ from rackproof.bench.storage.join_reader import COPIED
 from rackproof.bench.storage.knee_reader import KNEE
 from rackproof.bench.storage.small_files_reader import METADATA, OF_FILES
 from rackproof.core.architecture import (
+    DriveProfile,
     FilesProfile,
     FioJob,
     GdsProfile,
@@ -29,6 +31,7 @@ from rackproof.core.architecture import (
     JoinProfile,
     KneeProfile,
     LinkProfile,
+    OsdProfile,
     Profile,
     Tree,
     WholeFile,
@@ -75,6 +78,9 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         expected, actual = _of_job(job), workload
     elif part == "container" and profile.containers is not None:
         expected, actual = _of_job(profile.containers.job), actual["workload"]
+    elif part == "drive":
+        sizes_of_drive = profile.osds if measurement.metric == WRITE else profile.drives
+        return _difference(_of_drive(sizes_of_drive), actual["workload"])
     elif part == "link" and profile.links is not None:
         expected, actual = _of_link(measurement.metric, profile.links), _options(str(actual["command"]))
     elif part == "group" and profile.links is not None:
@@ -119,6 +125,12 @@ def _of_file(sizes: WholeFile | FilesProfile | GdsProfile | JoinProfile | None) 
     return (
         {"files": "none"} if sizes is None else sizes.model_dump(mode="json", exclude={"runs", "start_s", "storages"})
     )
+
+
+def _of_drive(sizes: DriveProfile | OsdProfile | None) -> dict[str, Any]:
+    if sizes is None:
+        return {"drives": "none"}
+    return sizes.model_dump(mode="json", exclude={"runs", "use", "uses"})
 
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:

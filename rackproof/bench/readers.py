@@ -11,6 +11,7 @@ from typing import Final
 from rackproof.bench.collectives import group_reader
 from rackproof.bench.collectives import reader as collective_reader
 from rackproof.bench.containers import reader as container_reader
+from rackproof.bench.drives import reader as drive_reader
 from rackproof.bench.gpu import reader as gpu_reader
 from rackproof.bench.ingest import reader as ingest_reader
 from rackproof.bench.ingest.real import METRIC as UTILISATION
@@ -21,6 +22,7 @@ from rackproof.bench.storage import reader as storage_reader
 READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),
     "container": (container_reader.NAME, container_reader.read_containers),
+    "drive": (drive_reader.NAME, drive_reader.read_drives),
     "gpu": (gpu_reader.NAME, gpu_reader.read_gpus),
     UTILISATION: (ingest_reader.NAME, ingest_reader.read_ingest),
     "group": (group_reader.NAME, group_reader.read_groups),

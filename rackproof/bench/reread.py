@@ -148,7 +148,7 @@ def _identity_fault(measurement: Measurement, reader: str, step: str | None) -> 
     if step is not None and measurement.step != step:
         return f"recorded in step {step}, actual {measurement.step}"
     parts, labels = measurement.step.split("/"), measurement.labels
-    named = [labels[key] for key in ("engine", "precision", "storage") if key in labels]
+    named = [labels[key] for key in ("engine", "precision", "storage", "use") if key in labels]
     named += [labels["op"]] if "op" in labels and metric.benchmark != "storage" else []  # one step has all of a tree
     named += [f"rail{labels['rail']}"] if "rail" in labels else []
     if strange := [name for name in named if name not in parts]:

@@ -49,6 +49,7 @@ class Scope(StrEnum):
 
     GPU = "gpu"
     NIC = "nic"
+    DRIVE = "drive"
     NODE = "node"
     PAIR = "pair"
     RACK = "rack"
@@ -254,7 +255,8 @@ class Measurement(Frozen):
     metric: str
     scope: Scope
     members: tuple[str, ...]
-    """Node names: one for NODE, two for PAIR, all participants for RACK. One device for GPU and NIC."""
+    """Node names: one for NODE, two for PAIR, all participants for RACK. One device for GPU, NIC and
+    DRIVE."""
     labels: dict[str, str] = Field(default_factory=dict)
     unit: str
     samples: tuple[float, ...] = ()

@@ -11,6 +11,8 @@ DAMAGE = "damage"
 """Condition of measurements of wrong content: its places."""
 OPERATIONS = ("create", "stat", "read", "remove")
 """Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
+DRIVE = "drive"
+"""Condition of measurements of one drive: model, serial number and place."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
 UNRECORDED = ("port_gbps", "ranks")
@@ -52,6 +54,7 @@ class Metric:
         return self.higher_is_better or self.unit in ("1", "ratio", "percent", "B")
 
 
+_DRIVE_NODE = (Scope.DRIVE, Scope.NODE)
 _GPU, _NIC, _NODE, _PAIR, _RACK = (Scope.GPU,), (Scope.NIC,), (Scope.NODE,), (Scope.PAIR,), (Scope.RACK,)
 _NODE_RACK = (Scope.NODE, Scope.RACK)
 _STORAGE = ("storage", "block_bytes", "clients")
@@ -111,6 +114,12 @@ METRICS: dict[str, Metric] = {
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),
         Metric("checkpoint.read_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
                "bytes of a checkpoint over the time in which its slowest rank reads its part back"),
+        # single drives; node: its slowest drive of the use
+        Metric("drive.read_bandwidth", "MB/s", _UP, _DRIVE_NODE, ("use", "block_bytes"), "drives",
+               "sequential read of one drive's block device, one drive of a node after another"),
+        Metric("drive.osd_write_bandwidth", "MB/s", _UP, _DRIVE_NODE, ("use", "block_bytes"), "osds",
+               "writes that the Ceph OSD of one drive makes for its own benchmark, one OSD of the cluster after another"
+               "; of several OSDs on a drive the slowest"),
         # links
         Metric("link.rdma_write_bandwidth", "Gb/s", _UP, (Scope.PAIR, Scope.NIC), _LINK, "links",
                "ib_write_bw average between two nodes; nic: one adapter against its own node",

@@ -20,6 +20,8 @@ _BY_METRIC: Final = {
     "storage.shard_read_bandwidth": ("python3",),
     "storage.metadata_rate": ("python3",),
     "storage.gds_read_bandwidth": ("python3",),
+    "drive.read_bandwidth": ("fio",),
+    "drive.osd_write_bandwidth": ("ceph-osd",),
     "container": ("fio",),
     "ingest": ("python3",),
     "inference": ("python3",),
@@ -41,6 +43,7 @@ _BY_METRIC: Final = {
 }
 PACKAGED: Final = frozenset(
     [
+        "ceph-osd",
         "dcgmi",
         "fio",
         "ib_read_lat",

@@ -63,6 +63,16 @@ RECIPES: dict[str, Recipe] = {
                "gdsio -x 0 -I 0 -i 1048576 -w <threads> -s <bytes> -T <seconds> on every GPU of a node at once, with "
                "cuFile's compatibility mode refused; files written before (-I 1), caches dropped; the sum of all GPUs",
                "NVIDIA GPUDirect Storage, Benchmarking and Configuration Guide", "storage"),
+        Recipe("fio-drive",
+               "as root on each drive's block device, one drive of a node after another: fio --readonly "
+               "--allow_file_create=0 --rw=read --direct=1 --ioengine=libaio --bs=1048576 --iodepth=<n> --time_based "
+               "--runtime=<s>, from the first byte; sectors of /sys/block/*/stat before and after; blocks that were "
+               "never written come from the drive's controller, so a drive in use may be slower than an empty one",
+               "fio's documentation, --readonly", "drives"),
+        Recipe("osd-bench",
+               "ceph tell osd.N bench <bytes> <bytes of a block>, one OSD of the cluster after another: the OSD writes"
+               " objects of its own through its store and removes them; sectors of its drive before and after",
+               "Ceph's documentation, Monitoring OSDs; src/osd/OSD.cc", "osds"),
         Recipe("dlio",
                "mpirun -np <accelerators> dlio_benchmark workload=<config> … on one client, where it is installed, as "
                "mlpstorage calls it: emulated accelerators, at least 500 steps an epoch, data set of 5 times the "

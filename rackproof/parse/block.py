@@ -45,6 +45,8 @@ class LocalDrive:
     pcie_generation: int | None = None
     pcie_width: int | None = None
     """None where the link reports none."""
+    devices: tuple[str, ...] = ()
+    """Its block devices: ``nvme0n1`` for each namespace, or ``sda``. With multipath ``nvme0c0n1``, a path of it."""
 
     @property
     def size_tb(self) -> float:
@@ -81,15 +83,17 @@ def _nvme(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
     if known["transport"] != "pcie":
         return None
     sectors = 0
+    devices = []
     for key, value in fields:
         if key == "namespace":
-            match = re.fullmatch(r"nvme\S+ (\d{1,18})", value)
+            match = re.fullmatch(r"(nvme\d+(?:c\d+)?n\d+) (\d{1,18})", value)
             if match is None:
                 raise ParseError(_TOOL, f"{name}: expected the size of a namespace, got {excerpt(value)}")
-            sectors += int(match[1])
+            devices.append(match[1])
+            sectors += int(match[2])
     return LocalDrive(
         name, "nvme", sectors * _SECTOR, known["model"], known["firmware_rev"], known["state"], known["slot"],
-        generation(known.get("current_link_speed")), _width(known.get("current_link_width")),
+        generation(known.get("current_link_speed")), _width(known.get("current_link_width")), tuple(devices),
     )  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def _disk(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
     if flags["rotational"] or flags["removable"] or elsewhere:
         return None
     size = integer(_TOOL, f"{name}: size", known["size"]) * _SECTOR
-    return LocalDrive(name, "sata_ssd", size, known["model"], known["rev"])
+    return LocalDrive(name, "sata_ssd", size, known["model"], known["rev"], devices=(name,))
 
 
 def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) -> dict[str, str]:

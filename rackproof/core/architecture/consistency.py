@@ -52,6 +52,13 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             for number, local in enumerate(profile.links.to_storage):
                 if local in architecture.storage and architecture.storage[local].class_ == "local":
                     yield Problem((*path, number), f"{local} is on the clients' own drives: no network leads to it")
+        uses = tuple(drives.use for role in architecture.roles.values() for drives in role.expect.drives)
+        if profile.drives:
+            yield from each_known(
+                ("profiles", name, "drives", "uses"), profile.drives.uses or (), uses, "use of drives"
+            )
+        if profile.osds:
+            yield from known(("profiles", name, "osds", "use"), profile.osds.use, uses, "use of drives")
         for part in ("links", "collectives", "ingest", "gpu"):
             if (sized := getattr(profile, part)) is not None:
                 path = ("profiles", name, part, "members")

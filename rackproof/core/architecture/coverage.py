@@ -84,6 +84,11 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
         if profile.gpu:
             yield "gpu.matmul_rate", "precision", profile.gpu.precisions
             yield "gpu.diagnosed_faults", "test", profile.gpu.diagnoses
+        if drives := profile.drives:
+            every = dict.fromkeys(d.use for role in architecture.roles.values() for d in role.expect.drives)
+            yield "drive.read_bandwidth", "use", drives.uses or tuple(every)
+        if profile.osds:
+            yield "drive.osd_write_bandwidth", "use", (profile.osds.use,)
         if storage := profile.storage:
             names = storage.storages or tuple(architecture.storage)
             known = {name: architecture.storage[name] for name in names if name in architecture.storage}

@@ -222,7 +222,8 @@ class Outlier(JudgedEntry, QuantityFamily):
 
     A member is an outlier when it is worse than the median by more than ``rel_pct`` percent **and** its modified
     z score (0.6745 × deviation / MAD, Iglewicz and Hoaglin 1993) exceeds ``z``. The floor is needed because healthy
-    links differ so little that the z score alone would flag them. The worst GPU or NIC of a node represents the node.
+    links differ so little that the z score alone would flag them. The worst GPU or NIC of a node represents the node;
+    drives are members themselves.
     """
 
     members: Name = "gpu"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -345,6 +345,48 @@ class GpuProfile(Model):
     """The group whose GPUs are measured, as in criteria."""
 
 
+class DriveProfile(Model):
+    """Sequential reads of every declared drive's block device; nothing is written."""
+
+    uses: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    """Uses of ``expect.drives``; None: all of them."""
+    block_bytes: int = Field(default=1048576, gt=0, multiple_of=4096)
+    iodepth: int = Field(default=32, ge=1)
+    runtime_s: int = Field(ge=1)
+    """Of one drive."""
+    runs: int = Field(default=1, ge=1)
+
+
+LARGEST_BLOCK: Final = 64 << 20
+"""``osd_bench_max_block_size``, Ceph's default, bytes."""
+SMALL_BLOCK: Final = 1 << 20
+"""Below this size Ceph limits the number of writes, from it on the bytes."""
+MOST_WRITES: Final = 100 * 30
+"""``osd_bench_small_size_max_iops`` × ``osd_bench_duration``."""
+MOST_BYTES: Final = (100 << 20) * 30
+"""``osd_bench_large_size_max_throughput`` × ``osd_bench_duration``."""
+
+
+class OsdProfile(Model):
+    """Writes of every Ceph OSD for its own benchmark (``ceph tell osd.N bench``), within Ceph's default limits."""
+
+    use: Name = "ceph"
+    """Use of ``expect.drives`` of the drives that carry OSDs."""
+    bytes: int = Field(default=1073741824, gt=0)
+    """Of one run of one OSD, which removes them afterwards."""
+    block_bytes: int = Field(default=4194304, ge=4096, le=LARGEST_BLOCK, multiple_of=4096)
+    runs: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> OsdProfile:
+        most = MOST_BYTES if self.block_bytes >= SMALL_BLOCK else MOST_WRITES * self.block_bytes
+        if self.bytes > most:
+            raise ValueError(f"bytes must be at most {most} with blocks of {self.block_bytes} B: OSDs refuse more")
+        if self.bytes % self.block_bytes:
+            raise ValueError("bytes must be a multiple of block_bytes")
+        return self
+
+
 class Profile(Model):
     """Benchmark sizes: ``lab`` is small, ``full`` is an acceptance test."""
 
@@ -354,3 +396,7 @@ class Profile(Model):
     containers: ContainerProfile | None = None
     ingest: IngestProfile | None = None
     gpu: GpuProfile | None = None
+    drives: DriveProfile | None = None
+    """For ``drive.read_bandwidth``."""
+    osds: OsdProfile | None = None
+    """For ``drive.osd_write_bandwidth``."""

@@ -120,6 +120,7 @@ _AT_LEAST = """
     profiles.*.collectives.runs  profiles.*.collectives.node.max_bytes  profiles.*.collectives.rails.max_bytes
     profiles.*.containers.job.file_bytes  profiles.*.containers.job.runtime_s  profiles.*.containers.job.ramp_s
     profiles.*.containers.job.runs
+    profiles.*.drives.runtime_s  profiles.*.drives.runs  profiles.*.osds.bytes  profiles.*.osds.runs
     profiles.*.ingest.datasets.*.samples  profiles.*.ingest.datasets.*.copies  profiles.*.ingest.datasets.*.mean_bytes
     profiles.*.ingest.jobs.*.seconds  profiles.*.ingest.jobs.*.warmup_s  profiles.*.ingest.jobs.*.runs
     profiles.*.ingest.jobs.*.accelerators  profiles.*.ingest.jobs.*.crop
@@ -215,6 +216,7 @@ _RULES: dict[str, Rule] = {
     "outliers.*.where": never,
     "profiles.*.storage.storages": all_or_some,
     "profiles.*.containers.storages": all_or_some,
+    "profiles.*.drives.uses": all_or_some,
 }
 
 

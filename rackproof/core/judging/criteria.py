@@ -113,9 +113,9 @@ class _Case:
         elif scope is Scope.PAIR and (why := members.nothing(scope, self.names)):
             yield self._without("rack", NoNumber(Status.UNMEASURED, why))
         else:
-            for name in members.bare(scope, self.names):
+            for name in members.bare(scope, self.names, self.question.use):
                 yield self._without(name, NoNumber(Status.UNMEASURED, no_device(scope, [name])))
-            for subject in self.numbers.subjects(self.asks.metric, scope, self.names):
+            for subject in self.numbers.subjects(self.question, self.names):
                 name = subject_name(scope, subject)
                 if scope is Scope.PAIR and (suspects := self.numbers.suspects(self.asks.metric, subject)):
                     yield self._uncovered(name, suspects)
@@ -195,8 +195,7 @@ class _Case:
             remarks.append(f"reaches {level or 'no level'}")
         if result.status is Status.WARN and self.bar.warn is not None:
             remarks.append(f"warns {'below' if self.bar.op == 'ge' else 'above'} {amount(self.bar.warn, unit)}")
-        if number.remark:
-            remarks.append(number.remark)
+        remarks += filter(None, (number.drive, number.remark))
         fields = self.template.copy()
         self._own(number, fields)
         self._ceiling(share, fields)

@@ -1,7 +1,7 @@
 """Members that must have a number, from the run's nodes and the architecture, never from the measurements.
 
-Every node of a criterion has ``gpu.count`` GPUs. Its NICs are the ports of its roles with ``compute`` in their purpose,
-or, where no role lists such ports, one per rail.
+Every node of a criterion has ``gpu.count`` GPUs, and the drives of its role by use. Its NICs are the ports of its roles
+with ``compute`` in their purpose, or, where no role lists such ports, one per rail.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.drives import declared_drives, drive_names
 from rackproof.core.evidence import NodeInfo, Scope, subject_of
 from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
@@ -21,7 +22,16 @@ COMPUTE = "compute"
 _NAMED = 4
 """Maximum number of pairs named in a message."""
 
-_SEVERAL = {Scope.NODE: "nodes", Scope.GPU: "GPUs", Scope.NIC: "NICs", Scope.PAIR: "pairs", Scope.RACK: "racks"}
+_SEVERAL = {
+    Scope.NODE: "nodes", Scope.GPU: "GPUs", Scope.NIC: "NICs", Scope.DRIVE: "drives", Scope.PAIR: "pairs",
+    Scope.RACK: "racks",
+}  # fmt: skip
+_DEVICES = {
+    Scope.GPU: "GPU (gpu.count)",
+    Scope.NIC: "NIC (fabric.rails, or compute ports of its role)",
+    Scope.DRIVE: "drive of this use (expect.drives of its role)",
+}
+"""Devices of a node and the keys that give their number."""
 
 
 def node_groups(nodes: Iterable[NodeInfo]) -> dict[str, tuple[str, ...]]:
@@ -45,6 +55,7 @@ class Members:
         self._gpus = architecture.gpu.count if architecture.gpu else 0
         self.simulated = frozenset(node.name for node in nodes if node.simulated_gpus)
         """Nodes that replay recordings instead of having GPUs."""
+        self._drives = {node.name: declared_drives(architecture, node.groups) for node in nodes}
         self._nics = {node.name: _compute_ports(architecture, node) or rails for node in nodes}
 
     def group(self, name: str) -> tuple[str, ...]:
@@ -56,47 +67,51 @@ class Members:
             return False
         return any(member.partition("/")[0] in self.simulated for member in members)
 
-    def devices(self, scope: Scope, node: str) -> int:
-        """GPUs or NICs that a node must have."""
-        return self._gpus if scope is Scope.GPU else self._nics.get(node, 0)
-
-    def subjects(self, scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-        """Members of every subject of ``scope``: nodes, devices, unordered pairs, the rack."""
+    def subjects(self, scope: Scope, names: Sequence[str], use: str = "") -> Iterator[tuple[str, ...]]:
+        """Members of every subject of ``scope``: nodes, devices, unordered pairs, the rack. ``use``: of drives."""
         match scope:
             case Scope.NODE:
                 yield from ((name,) for name in names)
-            case Scope.GPU | Scope.NIC:
+            case Scope.GPU | Scope.NIC | Scope.DRIVE:
                 for name in names:
-                    yield from ((device,) for device in self.devices_of(scope, name))
+                    yield from ((device,) for device in self.devices_of(scope, name, use))
             case Scope.PAIR:
                 yield from combinations(names, 2)
             case Scope.RACK:
                 yield tuple(names)
 
-    def devices_of(self, scope: Scope, node: str) -> tuple[str, ...]:
-        """``gpu-01/gpu0``, ``gpu-01/gpu1`` …"""
-        return tuple(f"{node}/{scope.value}{number}" for number in range(self.devices(scope, node)))
+    def devices_of(self, scope: Scope, node: str, use: str = "") -> tuple[str, ...]:
+        """Devices that a node must have: ``gpu-01/gpu0``, ``gpu-01/gpu1`` …; drives of one use, or of all."""
+        if scope is Scope.DRIVE:
+            uses = self._drives.get(node, {})
+            return tuple(
+                name
+                for key, drives in uses.items()
+                if use in ("", key)
+                for name in drive_names(node, key, drives.count)
+            )
+        count = self._gpus if scope is Scope.GPU else self._nics.get(node, 0)
+        return tuple(f"{node}/{scope.value}{number}" for number in range(count))
 
-    def bare(self, scope: Scope, names: Sequence[str]) -> tuple[str, ...]:
+    def bare(self, scope: Scope, names: Sequence[str], use: str = "") -> tuple[str, ...]:
         """Nodes without devices of ``scope``."""
-        if scope not in (Scope.GPU, Scope.NIC):
+        if scope not in _DEVICES:
             return ()
-        return tuple(name for name in names if not self.devices(scope, name))
+        return tuple(name for name in names if not self.devices_of(scope, name, use))
 
-    def nothing(self, scope: Scope, names: Sequence[str]) -> str | None:
+    def nothing(self, scope: Scope, names: Sequence[str], use: str = "") -> str | None:
         """Why subjects of ``scope`` are missing in a group; None if it is complete."""
         if not names:
             return "no node in the group"
         if scope is Scope.PAIR and len(names) < 2:
             return f"{fold(names)} is the only node, a pair needs two"
-        if bare := self.bare(scope, names):
+        if bare := self.bare(scope, names, use):
             return no_device(scope, bare)
         return None
 
 
 def no_device(scope: Scope, bare: Sequence[str]) -> str:
-    device = "GPU (gpu.count)" if scope is Scope.GPU else "NIC (fabric.rails, or compute ports of its role)"
-    return f"by the architecture {fold(bare)} {'has' if len(bare) == 1 else 'have'} no {device}"
+    return f"by the architecture {fold(bare)} {'has' if len(bare) == 1 else 'have'} no {_DEVICES[scope]}"
 
 
 def several(scope: Scope) -> str:

@@ -48,6 +48,11 @@ class Question:
     conditions: RequiredConditions = ()
     gates: tuple[Gate, ...] = ()
 
+    @property
+    def use(self) -> str:
+        """Of drives; empty where the labels leave it open."""
+        return next((value for key, value in self.labels if key == "use"), "")
+
 
 def question(quantity: Quantity | Curve, scope: Scope, where: Mapping[str, str]) -> Question:
     """The question of ``quantity`` with fixed labels."""
@@ -80,6 +85,8 @@ class Number(NamedTuple):
     """Smallest and largest number of samples of a group's members; None for a single member."""
     starved: str = ""
     """The starved machine and the cause: see ``core.starvation``."""
+    drive: str = ""
+    """Model, serial number and place of a single drive."""
 
 
 MEASURE_AGAIN: Final = "Remove the cause, then measure again: rackproof certify INVENTORY --resume RUN."
@@ -124,10 +131,10 @@ class Numbers:
         answers = {name: self.ask(asked, (name,)) for name in names}
         return frozenset(name for name, own in answers.items() if isinstance(own, Number) and own.value == 0)
 
-    def subjects(self, metric: str, scope: Scope, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    def subjects(self, question: Question, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Members that must have a number: of pairs without a measurement those that group testing does not cover."""
-        for members in self.members.subjects(scope, names):
-            if not self.covered(metric, scope, members):
+        for members in self.members.subjects(question.scope, names, question.use):
+            if not self.covered(question.metric, question.scope, members):
                 yield members
 
     def covered(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
@@ -196,9 +203,9 @@ class Numbers:
         An incomplete group has no number: an unmeasured member may be the worst.
         """
         scope = question.scope
-        if why := self.members.nothing(scope, names):
+        if why := self.members.nothing(scope, names, question.use):
             return NoNumber(Status.UNMEASURED, why), {}
-        subjects = self.subjects(question.metric, scope, names)
+        subjects = self.subjects(question, names)
         answers = {subject_name(scope, m): self.ask(question, m) for m in subjects}
         if not answers:
             return NoNumber(Status.UNMEASURED, f"no measurement of {question.metric}"), {}
@@ -269,7 +276,7 @@ def _number(question: Question, answer: Answer) -> Number | NoNumber:
         remarks.append(answer.faults)
     return Number(
         value, samples, scatter, answer.raw, answer.simulated, "; ".join(remarks), answer.records, None,
-        "" if metric.of_content else answer.starved,
+        "" if metric.of_content else answer.starved, answer.drive,
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ _ROUNDING = 1e-9
 
 
 def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
-    """One verdict per variant and node or pair; many pairs are folded."""
+    """One verdict per variant and node, drive or pair; many pairs are folded."""
     for id_, where in outlier.variants():
         answers = _answers(outlier, question(outlier, outlier.scope, where), numbers)
         verdicts = _Peers(outlier, id_, where, answers).verdicts()
@@ -57,20 +57,25 @@ def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
 
 
 def _answers(outlier: Outlier, quantity: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
-    """Numbers by node or pair; empty for the scope rack, which has no peers."""
+    """Numbers by node, drive or pair; empty for the scope rack, which has no peers."""
     scope, members, names = outlier.scope, numbers.members, numbers.members.group(outlier.members)
     if scope in (Scope.GPU, Scope.NIC):
         return {name: _worst_device(scope, quantity, name, numbers) for name in names}
     if scope is Scope.RACK:
         return {}
-    return {subject_name(scope, m): numbers.ask(quantity, m) for m in members.subjects(scope, names)}
+    bare = members.bare(scope, names, quantity.use)
+    answers: dict[str, Number | NoNumber] = {
+        name: NoNumber(Status.UNMEASURED, no_device(scope, [name])) for name in bare
+    }
+    subjects = members.subjects(scope, names, quantity.use)
+    return answers | {subject_name(scope, m): numbers.ask(quantity, m) for m in subjects}
 
 
 def _worst_device(scope: Scope, quantity: Question, node: str, numbers: Numbers) -> Number | NoNumber:
     """The worst device of a node: a job that uses all of them waits for it."""
-    if not numbers.members.devices(scope, node):
-        return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
     answers = {device: numbers.ask(quantity, (device,)) for device in numbers.members.devices_of(scope, node)}
+    if not answers:
+        return NoNumber(Status.UNMEASURED, no_device(scope, [node]))
     sources = sources_of(answers.values())
     if fault := incomplete(scope, answers):
         return NoNumber(*fault, **sources)
@@ -91,7 +96,7 @@ class _Peers:
         self.metric = METRICS[outlier.metric]
         self.values = sorted(answer.value for answer in answers.values() if isinstance(answer, Number))
         self.missing = len(answers) - len(self.values)
-        self.what = several(outlier.scope) if outlier.scope is Scope.PAIR else several(Scope.NODE)
+        self.what = several(outlier.scope if outlier.scope in (Scope.PAIR, Scope.DRIVE) else Scope.NODE)
         self.of = f"the median of {len(self.values)} {self.what}"
         self.middle = median(self.values) if self.values else 0.0
         self.mad = median(abs(value - self.middle) for value in self.values) if self.values else 0.0
@@ -164,8 +169,7 @@ class _Peers:
             )
         if not self.mad:
             remarks.append("half of the members are equal, so the relative distance alone decides")
-        if number.remark:
-            remarks.append(number.remark)
+        remarks += filter(None, (number.drive, number.remark))
         bar = f"{'≥' if higher else '≤'} {amount(edge, unit)}"
         rule = self._rule(outlier.rel_pct, "%") if limit == floor else self._rule(outlier.z, "z")
         actual = f"{amount(number.value, unit, edge)} ({self._away(worse)})"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import FAULTS
 from rackproof.core.judging.members import subject_name
-from rackproof.core.metrics import DAMAGE
+from rackproof.core.metrics import DAMAGE, DRIVE
 from rackproof.core.rack import fold
 from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
@@ -52,6 +52,8 @@ class Answer(NamedTuple):
     """Places of wrong content."""
     faults: str = ""
     """What group testing names."""
+    drive: str = ""
+    """Model, serial number and place of a single drive."""
 
 
 class NoNumber(NamedTuple):
@@ -155,6 +157,7 @@ class Index:
             str(measurement.conditions.get(IN_USE, "")),
             tuple(map(str, measurement.conditions.get(DAMAGE, ()))),
             str(measurement.conditions.get(FAULTS, "")),
+            str(measurement.conditions.get(DRIVE, "")),
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ gates. An entry that cannot be met that way asks for something that no rack coul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -127,10 +127,16 @@ def on_the_bar(made: Architecture, bar: Bar, metric: str, factor: float) -> floa
     return convert(wanted, bar.unit, "ratio") * whole
 
 
+def use_of(where: Mapping[str, Any]) -> str:
+    """Of drives, where one is asked for."""
+    use = where.get("use", "")
+    return use if isinstance(use, str) else ""
+
+
 def evidence(made: Architecture, group: str, asks: Criterion | Alternative, factor: float) -> Iterator[Measurement]:
     members = Members(made, run(made).nodes)
     names, bar = members.group(group), asks.pass_
-    subjects = list(members.subjects(asks.scope, names))
+    subjects = list(members.subjects(asks.scope, names, use_of(asks.where)))
     value = 50.0
     if asks.reduce not in SPREADS:
         value = on_the_bar(made, bar, asks.metric, factor)
@@ -143,9 +149,10 @@ def evidence(made: Architecture, group: str, asks: Criterion | Alternative, fact
     if isinstance(bar.of, Reference):
         of, unit = bar.of, METRICS[asks.metric].unit
         whole = convert(50.0, unit, METRICS[of.metric].unit)
-        everyone = list(members.subjects(of.scope, names))
+        everyone = list(members.subjects(of.scope, names, use_of(of.where)))
         whole /= len(everyone) if of.reduce is Reduce.SUM else 1
-        for subject in everyone:
+        own = (of.metric, of.scope, dict(of.where)) == (asks.metric, asks.scope, asks.where)
+        for subject in everyone[own:]:  # a share of the median of all: the first one is far from it
             yield taken(of, of.scope, subject, dict(of.where), whole)
 
 
@@ -161,7 +168,7 @@ def all_evidence(made: Architecture, entry: Criterion | Curve | Outlier, good: b
         return [
             taken(entry, entry.scope, subject, where, 50 if good or index else 0.5 if higher else 5000)
             for where in labels(entry.where)
-            for index, subject in enumerate(members.subjects(entry.scope, names))
+            for index, subject in enumerate(members.subjects(entry.scope, names, use_of(entry.where)))
         ]
     measured = []
     for point in sorted({*entry.points, entry.baseline}):

@@ -114,7 +114,16 @@ def test_memory_controllers() -> None:
 def test_drives_in_slots_and_solid_state_disks() -> None:
     samsung, dead, disk = parse_drives(DRIVES)
     assert samsung == LocalDrive(
-        "nvme0", "nvme", 2 * 3750738264 * 512, "SAMSUNG MZQL23T8HCLS-00A07", "GDC5602Q", "live", "0000:18:00.0", 4, 4
+        "nvme0",
+        "nvme",
+        2 * 3750738264 * 512,
+        "SAMSUNG MZQL23T8HCLS-00A07",
+        "GDC5602Q",
+        "live",
+        "0000:18:00.0",
+        4,
+        4,
+        ("nvme0c0n1", "nvme0c0n2"),
     )
     assert (dead.state, dead.size_bytes, dead.pcie_generation, dead.pcie_width) == ("dead", 0, None, None)
     assert (disk.name, disk.kind, disk.size_bytes, disk.firmware) == ("sda", "sata_ssd", 480103981056, "904Q")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rackproof.core.architecture import Drives
 from rackproof.parse.block import LocalDrive
-from rackproof.validation.drive_uses import drives_by_use, strays
+from rackproof.parse.drive_uses import drives_by_use, strays
 
 
 def drive(name: str, size_tb: float, model: str = "M", kind: Any = "nvme") -> LocalDrive:
