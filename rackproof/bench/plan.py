@@ -14,7 +14,7 @@ from rackproof.bench.containers import steps as containers
 from rackproof.bench.drives import steps as drives
 from rackproof.bench.gpu import steps as gpu
 from rackproof.bench.ingest import steps as ingest
-from rackproof.bench.links import fan_in
+from rackproof.bench.links import all_rails, fan_in
 from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.links import steps as links
 from rackproof.bench.step import Step
@@ -43,6 +43,7 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         planned = groups.plan(architecture, profile.links, rack, profile.links.members)
         planned += links.plan(architecture, profile.links, rack, profile.links.members)
         planned += link_gpu.plan(architecture, profile.links, rack, profile.links.members)
+        planned += all_rails.plan(architecture, profile.links, rack, profile.links.members)
         planned += fan_in.plan(architecture, profile.links, rack)
         steps += _bound(planned, architecture, profile.links, rack)
     if profile.collectives:

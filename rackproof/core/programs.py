@@ -29,6 +29,8 @@ _BY_METRIC: Final = {
     "sizing": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
     "link.rdma_write_bandwidth_gpu": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_all_rails": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_gpu_all_rails": ("ib_write_bw", "numactl"),
     "link.rdma_write_bandwidth_both": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.rdma_read_latency": ("ib_read_lat",),

@@ -132,6 +132,10 @@ RECIPES: dict[str, Recipe] = {
                "ib_write_bw -s 8388608 -D <seconds> --use_cuda_bus_id <GPU nearest to the adapter> [--use_cuda_dmabuf] "
                "from every adapter to the same rail of another node; numactl binds process and memory to its NUMA node",
                "Azure azurehpc-health-checks", "links"),
+        Recipe("rdma-write-all-rails",
+               "rdma-write or rdma-write-gpu from all adapters of a node at once to the same rails of another node, "
+               "each bound to its NUMA node; begin and end of every process on both nodes prove that all were busy "
+               "together for at least half of the duration", "our proposal", "links"),
         Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3",
                "links"),
         Recipe("iperf3-fan-in",

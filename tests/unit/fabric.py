@@ -38,11 +38,11 @@ allocated GPU buffer address at 00007f3fa4000000 pointer=0x7f3fa4000000
 """What perftest prints before a test with GPU memory; the order of its lines follows reports to its authors."""
 DMABUF = "using DMA-BUF for GPU buffer address at 0x7f3fa4000000 aligned at 0x7f3fa4000000 with aligned size 16777216\n"
 PCI = (
-    "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n"
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n0\n"
     "/sys/devices/pci0000:37/0000:37:01.0/0000:3a:00.0/0000:3b:02.0/0000:1b:00.0\n"
     "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\nend\n"
 )
-"""Adapter and GPUs of a node: the second GPU is behind the adapter's switch."""
+"""Adapter with its NUMA node, and GPUs of a node: the second GPU is behind the adapter's switch."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class FabricNodes:
         program = first_program(command)
         if command.startswith(BEGINS):
             return reply(node, command, self._counters(node, command))
-        if command.startswith("readlink -e /sys/class/net/"):
+        if "/device/numa_node" in command:
             return reply(node, command, self.pci)
         if program == "ping":
             return self._ping(node, command)

@@ -26,6 +26,11 @@ BOTH_WAYS: Final = "-b"
 GPU_BANDWIDTH: Final = "link.rdma_write_bandwidth_gpu"
 GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
+ALL_RAILS, GPU_ALL_RAILS = f"{RDMA_BANDWIDTH}_all_rails", f"{GPU_BANDWIDTH}_all_rails"
+ALONE: Final = {ALL_RAILS: RDMA_BANDWIDTH, GPU_ALL_RAILS: GPU_BANDWIDTH}
+"""The metric of one adapter at a time, by that of all adapters of a node at once."""
+TO: Final = "  # to "
+"""Comment at the end of a client's command, before the peer's name."""
 USE_GPU, USE_DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
 TCP_BANDWIDTH, TCP_RETRANSMITTED = "link.tcp_bandwidth", "link.tcp_retransmitted"
 TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
@@ -33,6 +38,8 @@ TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 PROGRAMS: Final = {
     RDMA_BANDWIDTH: "ib_write_bw",
     GPU_BANDWIDTH: "ib_write_bw",
+    ALL_RAILS: "ib_write_bw",
+    GPU_ALL_RAILS: "ib_write_bw",
     RDMA_RETRIES: "ib_write_bw",
     RDMA_BOTH: "ib_write_bw",
     RDMA_LATENCY: "ib_write_lat",

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
+from rackproof.bench.links.all_rails_reader import read_all_rails
 from rackproof.bench.links.fan_in_reader import read_fan_in
-from rackproof.bench.links.figures import (
-    ATTEMPTS,
-    GPU_BANDWIDTH,
-    PROGRAMS,
-    RDMA_BANDWIDTH,
-    RDMA_BOTH,
-    RDMA_RETRIES,
-    TO_STORAGE,
-    Figure,
-    figure_of,
-)
-from rackproof.bench.port_proof import (
-    by_interface,
-    by_rdma,
-    counters_of,
-    protected_priority,
-    prove,
-    prove_priority,
-    rdma_retries,
-    readings_of,
-)
+from rackproof.bench.links.figures import ALONE, ATTEMPTS, PROGRAMS, TO, TO_STORAGE, figure_of
+from rackproof.bench.links.run_proof import Ends, Run, proven
+from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.grouping import grouped
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.parse.ping import Ping, parse_ping
-from rackproof.parse.port_counters import PortCounters
 from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as program_of
 
@@ -43,18 +25,6 @@ NAME: Final = "links-proven"
 LOSS, ROUND_TRIP = "link.loss", "link.round_trip"
 PINGS: Final = 200
 """Packets per ping: a resolution of 0.5 % within a second."""
-TO: Final = "  # to "
-"""Comment at the end of a ping's command, before the peer's name."""
-
-Ends = tuple[PortCounters, PortCounters]
-"""Counters of server and client."""
-
-
-class _Run(NamedTuple):
-    values: dict[str, float]
-    """Values by metric."""
-    companions: dict[str, float]
-    conditions: Mapping[str, Any]
 
 
 @with_preamble
@@ -69,6 +39,8 @@ def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> 
             raise ParseError("links", "the architecture has no fabric")
         if measurement.metric == TO_STORAGE:
             return read_fan_in(measurement, answers, architecture)
+        if measurement.metric in ALONE:
+            return read_all_rails(measurement, answers, architecture)
         server, client = ends = _nodes(measurement, answers)
         of_both = by_node.get(server, []), by_node.get(client, [])
         return _link(measurement, ends, *of_both, architecture, architecture.fabric)
@@ -98,13 +70,13 @@ def _link(
     architecture: Architecture,
     fabric: Fabric,
 ) -> Reading:
-    program = PROGRAMS[measurement.metric]
+    program, rail = PROGRAMS[measurement.metric], _rail(measurement, fabric)
     answers = [a for a in of_client if not a.command.startswith("bind=") and program_of(a.command) == program]
     if not answers:
         raise ParseError(program, f"no run of it on {nodes[1]}")
     if len({answer.command for answer in answers}) > 1:
         raise ParseError(program, "its runs had different commands")
-    runs: list[_Run] = []
+    runs: list[Run] = []
     unreliable: list[Unreliable] = []
     readings = [readings_of(of_server), readings_of(of_client)]
     for number, answer in enumerate(answers):
@@ -116,7 +88,7 @@ def _link(
                 break
             continue
         unreliable.clear()
-        runs.append(_proven(program, measurement, nodes, figure, _ends(readings, number, len(answers)), fabric))
+        runs.append(proven(program, rail, nodes, figure, _ends(readings, number, len(answers)), fabric))
     if unreliable:
         times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
         raise Unreliable(program, times + unreliable[-1].reason)
@@ -133,7 +105,7 @@ def _link(
     )
 
 
-def _conditions(nodes: tuple[str, str], answers: Sequence[CommandResult], runs: Sequence[_Run]) -> dict[str, Any]:
+def _conditions(nodes: tuple[str, str], answers: Sequence[CommandResult], runs: Sequence[Run]) -> dict[str, Any]:
     server, client = nodes
     own: dict[str, Any] = {"server": server, "client": client, "command": answers[0].command}
     if len(answers) > len(runs):
@@ -149,61 +121,6 @@ def _ends(readings: Sequence[Sequence[CommandResult]], number: int, runs: int) -
     of_server, of_client = readings
     before, after = ((counters_of(of_server[at]), counters_of(of_client[at])) for at in (number, number + 1))
     return before, after
-
-
-def _proven(
-    program: str,
-    measurement: Measurement,
-    nodes: tuple[str, str],
-    figure: Figure,
-    ends: tuple[Ends, Ends],
-    fabric: Fabric,
-) -> _Run:
-    """Raises Mismatch if the ports of this rail did not carry the traffic that the tool reports."""
-    rail = _rail(measurement, fabric)
-    (server, client), (server_after, client_after) = ends
-    name = f"{fabric.interface_prefix}{rail}"
-    moved = [
-        by_rdma(before, after, fabric, rail) if figure.rdma else by_interface(before, after, name)
-        for before, after in ((server, server_after), (client, client_after))
-    ]
-    at_server, at_client = moved
-    ports = [f"{name} of {member}" for member in nodes]
-    prove(program, ports[1], "sent", figure.payload_bytes, at_client.sent_bytes)
-    prove(program, ports[0], "received", figure.payload_bytes, at_server.received_bytes)
-    if figure.both:
-        prove(program, ports[0], "sent", figure.payload_bytes, at_server.sent_bytes)
-        prove(program, ports[1], "received", figure.payload_bytes, at_client.received_bytes)
-    for port, traffic in zip(ports, moved, strict=True):
-        prove(program, port, "sent", figure.packets, traffic.sent_packets, "packets")
-        prove(program, port, "received", figure.packets, traffic.received_packets, "packets")
-    priority = protected_priority(fabric)
-    # A latency test moves less than the port's background.
-    in_priority = {}
-    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, RDMA_BOTH, GPU_BANDWIDTH)):
-        needed = figure.payload_bytes
-        in_priority["priority_bytes"] = float(
-            min(
-                prove_priority(program, client, client_after, name, True, needed, priority),
-                prove_priority(program, server, server_after, name, False, needed, priority),
-            )
-        )
-    values = dict(figure.values)
-    companions = (
-        dict(figure.companions)
-        | in_priority
-        | {
-            "application_bytes": float(figure.payload_bytes),
-            "counter_bytes": float(min(at_client.sent_bytes, at_server.received_bytes)),
-        }
-    )
-    if figure.rdma:
-        device = f"{fabric.rdma_prefix}{rail}"
-        retries = [rdma_retries(before, after, device) for before, after in zip(*ends, strict=True)]
-        counted = [count for count in retries if count is not None]
-        if counted:
-            values[RDMA_RETRIES] = companions["rdma_retries"] = float(sum(counted))
-    return _Run(values, companions, figure.conditions)
 
 
 def _rail(measurement: Measurement, fabric: Fabric) -> int:

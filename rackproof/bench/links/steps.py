@@ -19,9 +19,10 @@ from rackproof.bench.links.figures import (
     RDMA_RETRIES,
     TCP_BANDWIDTH,
     TCP_RETRANSMITTED,
+    TO,
     figure_of,
 )
-from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, TO, read_links
+from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, read_links
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
@@ -114,7 +115,7 @@ def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rai
         def client(peer: End, own: End) -> str:
             return f"{command} {shlex.quote(peer.address)}"
 
-        return Tool(name, metrics, RDMA_PORT, lambda own: _bound(command, own), client, seconds)
+        return Tool(name, metrics, RDMA_PORT, lambda own: from_address(command, own, "exec "), client, seconds)
 
     def latency(program: str) -> str:
         return f"{program} {rdma} -n {profile.latency_iterations}"
@@ -153,10 +154,10 @@ def traffic_class(fabric: Fabric) -> str:
     return f" --tclass={class_}" if class_ is not None else ""
 
 
-def _bound(command: str, own: End) -> str:
+def from_address(command: str, own: End, how: str = "") -> str:
     """perftest's server, bound to this end for the exchange of parameters where its version can be (since 4.5)."""
     bind = f"bind=--bind_source_ip={shlex.quote(own.address)}"
-    return f"bind=; ! {command.split()[0]} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; exec {command} $bind"
+    return f"bind=; ! {program(command)} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; {how}{command} $bind"
 
 
 def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rackproof.core.architecture.criterion import Alternative, Criterion, Entry, Reference
+from rackproof.core.architecture.criterion import Alternative, Criterion, Curve, Entry, Reference
 from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
+from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS, OPERATIONS
 from rackproof.core.wording import some
@@ -124,9 +125,12 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
     return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
 
 
-def asks_for(architecture: Architecture, metric: str) -> bool:
-    """Whether an entry is about the metric."""
-    return any(asks.metric == metric for _, asks in entries_of(architecture))
+def asks_for(architecture: Architecture, metric: str, scope: Scope | None = None) -> bool:
+    """Whether an entry is about the metric, in the scope if one is given."""
+    return any(
+        asks.metric == metric and (scope is None or (isinstance(asks, Curve) or asks.scope is scope))
+        for _, asks in entries_of(architecture)
+    )
 
 
 def unjudged(architecture: Architecture) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from rackproof.bench.runner import ATTEMPTS, run_steps
 from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError
 from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
@@ -43,9 +44,14 @@ def measured_run(command: str) -> bool:
 
 
 def measure(
-    folder: Path, steps: Sequence[Step], answer: Answer, dead: set[str] = frozenset(), done: set[str] = frozenset()
-) -> list[Measurement]:  # type: ignore[assignment]
-    with scripted(folder, answer) as session:
+    folder: Path,
+    steps: Sequence[Step],
+    answer: Answer,
+    dead: set[str] = frozenset(),  # type: ignore[assignment]
+    done: set[str] = frozenset(),  # type: ignore[assignment]
+    rack: Rack | None = None,
+) -> list[Measurement]:
+    with scripted(folder, answer, rack) as session:
         session.fleet.dead |= dead  # type: ignore[attr-defined]
         run_steps(session, steps, set(done), lambda text: None)
     return [Measurement.model_validate(r.body) for r in read_records(folder) if r.kind is Kind.MEASUREMENT]

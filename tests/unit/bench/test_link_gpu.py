@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rackproof.bench.links import gpu_memory as link_gpu
-from rackproof.bench.links.gpu_memory import nearest_gpu
+from rackproof.bench.links.placement import Placement, placements
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
 from rackproof.parse.perftest import GpuMemory, parse_gpu_memory
@@ -21,10 +22,10 @@ from tests.unit.judging import bar, criterion
 METRIC = "link.rdma_write_bandwidth_gpu"
 
 
-def architecture(gpudirect: str | None = None) -> Architecture:
+def architecture(gpudirect: str | None = None, scope: str = "nic", metric: str = METRIC) -> Architecture:
     """The virtual rack with a criterion for GPU memory."""
     made = virtual_rack()
-    entry = criterion(id="gdr", metric=METRIC, scope="nic", bar=bar("ge", 0.1, "Gb/s"))
+    entry = criterion(id="gdr", metric=metric, scope=scope, bar=bar("ge", 0.1, "Gb/s"))
     document = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     asked = Architecture.model_validate(document | {"criteria": [entry], "curves": [], "outliers": []})
     return asked.model_copy(update={"gpu": made.gpu.model_copy(update={"gpudirect": gpudirect})}) if made.gpu else asked
@@ -56,7 +57,7 @@ def test_without_a_criterion_or_a_partner_nothing_is_planned() -> None:
 @pytest.mark.parametrize("count", range(2, 8))
 def test_every_node_is_a_client_once_and_in_one_pair_of_a_round(count: int) -> None:
     names = [f"n{k}" for k in range(count)]
-    sends = link_gpu._sends(names)
+    sends = link_gpu.sends(names)
     assert sorted(client for pairs in sends for _, client in pairs) == names
     for pairs in sends:
         busy = [name for pair in pairs for name in pair]
@@ -75,8 +76,8 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("managed memory", {"gpu_memory": CUDA.replace("pointer=", "for type CUDA_MEM_MANAGED pointer=")}, "CUDA_MEM_MAN"),
     ("no table", {"edit": lambda program, text: CUDA}, "no result table"),
     ("other ports", {"way": lambda port: "fabric9"}, "another path"),
-    ("no GPU on PCI", {"pci": PCI.splitlines()[0] + "\nend\n"}, "no NVIDIA GPU on PCI"),
-    ("a virtual port", {"pci": "none\nend\n"}, "the port is no PCI device"),
+    ("no GPU on PCI", {"pci": "\n".join([*PCI.splitlines()[:2], "end\n"])}, "no NVIDIA GPU on PCI"),
+    ("a virtual port", {"pci": "none\n-1\nend\n"}, "the port fabric0 is no PCI device"),
 ]
 
 
@@ -117,10 +118,44 @@ def test_the_declared_way_is_asked_for_and_must_be_the_one_in_use(tmp_path: Path
 
 
 def test_the_gpu_behind_the_adapters_switch_is_the_nearest() -> None:
-    assert nearest_gpu(reply("gpu-01", "x", PCI)) == "0000:29:00.0"
+    def placed(text: str) -> list[Placement]:
+        return placements(reply("gpu-01", "x", text), ["rail0"], gpus=True)
+
+    assert placed(PCI) == [Placement("rail0", 0, "0000:29:00.0")]
     for end in range(len(PCI) - 1):
         with pytest.raises(ParseError):
-            nearest_gpu(reply("gpu-01", "x", PCI[:end]))
+            placed(PCI[:end])
+
+
+def test_adapters_behind_one_switch_share_its_gpus(tmp_path: Path) -> None:
+    """As in a DGX A100: two adapters and two GPUs below each switch."""
+    switch = "/sys/devices/pci0000:15/0000:15:01.0"
+    text = f"{switch}/0000:18:00.0\n1\n{switch}/0000:19:00.0\n1\n{switch}/0000:29:00.0\n{switch}/0000:2a:00.0\nend\n"
+    made = placements(reply("gpu-01", "x", text), ["rail0", "rail1"], gpus=True)
+    assert made == [Placement("rail0", 1, "0000:29:00.0"), Placement("rail1", 1, "0000:2a:00.0")]
+
+
+def test_a_port_without_a_numa_node_is_not_bound() -> None:
+    """One socket, or a virtual port: numactl would end with an error."""
+    (placed,) = placements(reply("gpu-01", "x", "none\n-1\nend\n"), ["fabric0"], gpus=False)
+    assert placed.bound("ib_write_bw -d x") == "ib_write_bw -d x"
+    with pytest.raises(ParseError, match="no NUMA node: 'none'"):
+        placements(reply("gpu-01", "x", "none\nnone\nend\n"), ["fabric0"], gpus=False)
+
+
+def test_every_pair_where_a_criterion_asks_for_pairs(tmp_path: Path) -> None:
+    taken = measured(tmp_path, FabricNodes(), architecture(scope="pair"))
+    assert [m.members for m in taken] == [("gpu-01", "gpu-02")]
+    assert taken[0].samples == pytest.approx([80 * 2**20 * 8 / 1e9] * len(taken[0].samples)), taken[0].reason
+    assert taken[0].conditions["memory"] == "peer memory"
+
+
+def test_one_adapter_against_its_own_node_is_refused() -> None:
+    made = virtual_rack().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    entry = criterion(id="loop", metric="link.rdma_write_bandwidth", scope="nic", bar=bar("ge", 0.1, "Gb/s"))
+    model = Architecture.model_validate(made | {"criteria": [entry], "curves": [], "outliers": []})
+    messages = [problem.message for problem in problems(model)]
+    assert "link.rdma_write_bandwidth is measured for pair, not for nic" in messages
 
 
 def test_every_truncation_is_the_same_memory_no_memory_or_refused() -> None:

@@ -14,7 +14,7 @@ from tests.unit.judging import GPU, architecture, bar, criterion, judged, measur
 
 GPU_SPEED = criterion(id="gpu.speed", metric="gpu.memory_bandwidth", where={}, scope="gpu", bar=bar("ge", 100, "GB/s"))
 NIC_SPEED = criterion(
-    id="nic.speed", metric="link.rdma_write_bandwidth", where={}, scope="nic", bar=bar("ge", 90, "Gb/s")
+    id="nic.speed", metric="link.rdma_write_bandwidth_gpu", where={}, scope="nic", bar=bar("ge", 90, "Gb/s")
 )
 FABRIC = {"kind": "soft-roce", "mtu": 9000}
 
@@ -86,7 +86,7 @@ def test_nics_are_the_compute_ports_of_the_role_or_the_rails(
     roles = {"gpu": {"expect": {"nics": nics}}, "storage": {"count": {"min": 1, "max": 1}}}
     made = architecture(NIC_SPEED, roles=roles, fabric=FABRIC | {"rails": rails})
     by_subject = verdicts(
-        judged(made, measurement("gpu-01/nic0", 95.0, metric="link.rdma_write_bandwidth")), "nic.speed"
+        judged(made, measurement("gpu-01/nic0", 95.0, metric="link.rdma_write_bandwidth_gpu")), "nic.speed"
     )
     assert set(by_subject) == {f"{name}/nic{port}" for name in GPU for port in range(ports)}
     assert [s for s, v in by_subject.items() if v.status is Status.PASS] == ["gpu-01/nic0"]
