@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
-from rackproof.bench.storage import checkpoint, connections, gds, integrity, knee, small_files
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage import checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
