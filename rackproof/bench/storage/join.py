@@ -40,7 +40,8 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
 
     seconds = 2 * SETUP_S + sizes.quiet_s
     title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
-    return Step(id_, title, seconds, tuple(places), execute)
+    shown = [_command(storage, clients[0], action, sizes, "SEED", "") for action in ("plant", JOB)]
+    return Step(id_, title, seconds, tuple(places), execute, commands=tuple(shown))
 
 
 class _Joins(Clients):
@@ -77,11 +78,15 @@ class _Joins(Clients):
         connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{_HOME}/{PROGRAM}")
 
     def _command(self, node: str, action: str, sizes: JoinProfile) -> str:
-        config = {
-            "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
-            "seed": self.seeds[node], "point": self.storage.mountpoints[0], **sizes.model_dump(mode="json"),
-        }  # fmt: skip
-        planting = action == "plant"
-        user, home = (self.users[node].prefix, HOME) if planting else ("", _HOME)
-        run = f"{user}python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"
-        return f"{mounted(self.storage.mountpoints)}; {run}"
+        return _command(self.storage, node, action, sizes, self.seeds[node], self.users[node].prefix)
+
+
+def _command(storage: Storage, node: str, action: str, sizes: JoinProfile, seed: str, user: str) -> str:
+    """Plant a file as ``user`` (a prefix), or join as root."""
+    config = {
+        "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
+        "seed": seed, "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
+    }  # fmt: skip
+    user, home = (user, HOME) if action == "plant" else ("", _HOME)
+    run = f"{user}python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"
+    return f"{mounted(storage.mountpoints)}; {run}"

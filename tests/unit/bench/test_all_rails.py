@@ -141,7 +141,7 @@ def of_client(rail: int, change: Callable[[CommandResult], CommandResult]) -> Ca
     return lambda result, number: change(result) if number == rail and "  # to " in result.command else result
 
 
-def said(old: str, new: str) -> Callable[[CommandResult], CommandResult]:
+def replaced(old: str, new: str) -> Callable[[CommandResult], CommandResult]:
     return lambda result: replace(result, stdout=result.text.replace(old, new).encode())
 
 
@@ -149,9 +149,9 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("one hangs", {"ended": of_rail(1, rc=None, error="no answer within 47 s")}, "nic1 of gpu-0"),
     ("a bad status after a good table", {"ended": of_client(2, lambda r: replace(r, rc=1))}, "nic2 of gpu-0"),
     ("a server that failed", {"ended": lambda r, rail: replace(r, rc=1) if "# from" in r.command else r}, "nic0 of"),
-    ("the wrong device", {"ended": of_client(0, said("rxe0", "rxe9"))}, "expected device rxe0, actual rxe9"),
-    ("another size", {"ended": of_client(0, said(" 65536 ", " 32768 "))}, "32768 B messages contradicts"),
-    ("another test", {"ended": of_client(0, said("RDMA_Write BW", "RDMA_Read BW"))}, "expected test RDMA_Write BW"),
+    ("the wrong device", {"ended": of_client(0, replaced("rxe0", "rxe9"))}, "expected device rxe0, actual rxe9"),
+    ("another size", {"ended": of_client(0, replaced(" 65536 ", " 32768 "))}, "32768 B messages contradicts"),
+    ("another test", {"ended": of_client(0, replaced("RDMA_Write BW", "RDMA_Read BW"))}, "expected test RDMA_Write BW"),
     ("two runs", {"ended": of_client(1, lambda r: replace(r, stdout=2 * r.stdout))}, "nic1 of gpu-0"),
     ("no table", {"ended": of_client(1, lambda r: replace(r, stdout=b""))}, "nic1 of gpu-0"),
     ("no times", {"ended": of_rail(0, stderr=b"")}, "nic0 of gpu-0"),
