@@ -20,6 +20,8 @@ SHOWN = 2000
 
 def visible(text: str) -> str:
     """Remove escape sequences, show control characters as pictures (␀) and deceptive ones by number (⟨U+202E⟩)."""
+    if text.isascii() and text.isprintable():
+        return text
     text = _ESCAPES.sub("", text)
     text = text.replace("\r\n", "\n").translate(_PICTURES)
     return _DECEPTIVE.sub(_numbered, _C1.sub(_numbered, text))

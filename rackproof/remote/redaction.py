@@ -239,9 +239,9 @@ def _in_lines(value: Any) -> str:
 
 
 def _lists_objects(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(isinstance(item, Mapping) for item in value)
-    return isinstance(value, Mapping) and any(map(_lists_objects, value.values()))
+    if isinstance(value, Mapping):
+        return any(_lists_objects(inner) for inner in value.values() if not isinstance(inner, str))
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
 
 
 def redact_data(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 from rackproof.core.evidence import Scope, subject_of
@@ -118,16 +119,14 @@ def to_json(document: Mapping[str, Any]) -> bytes:
 
 
 def _text(value: Any, indent: str = "") -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
-        fields = (f"{inner}{_scalar(str(key))}: {_text(value[key], inner)}" for key in sorted(value))
+        fields = (f"{inner}{encode_basestring(str(key))}: {_text(value[key], inner)}" for key in sorted(value))
         return "{\n" + ",\n".join(fields) + f"\n{indent}}}"
     if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
         return "[\n" + ",\n".join(f"{inner}{_text(item, inner)}" for item in value) + f"\n{indent}]"
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> str:
     return _ENCODER.encode(value)
 
 

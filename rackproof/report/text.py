@@ -7,6 +7,7 @@ import codecs
 from rackproof.core.visible import visible
 
 _BINARY_SHARE = 0.1
+_CONTROL = bytes(set(range(0x20)) - set(b"\t\n\r\x1b\x08"))
 _HEX_BYTES = 256
 
 
@@ -22,8 +23,8 @@ def decoded(data: bytes, complete: bool = True) -> str:
 
 
 def _is_binary(data: bytes) -> bool:
-    plain = sum(byte >= 0x20 or byte in b"\t\n\r\x1b\x08" for byte in data)
-    return bool(data) and len(data) - plain > _BINARY_SHARE * len(data)
+    plain = data.translate(None, delete=_CONTROL)
+    return len(data) - len(plain) > _BINARY_SHARE * len(data)
 
 
 def _hex(data: bytes) -> str:

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from rackproof.core.evidence import Measurement
@@ -85,7 +85,7 @@ def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
         if not _CLIENT.search(answer.command):
             before.append(answer)
             continue
-        words = shlex.split(answer.command)
+        words = _words(answer.command)
         files = {
             words[at + 2].removeprefix("$d/").removesuffix(".fio"): words[at] for at in _places(words, ">")
         }  # fmt: skip
@@ -96,6 +96,11 @@ def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
         }
         yield Launch(answer, tuple(before), clients, {node: _options(text) for node, text in files.items()})
         before = []
+
+
+@lru_cache(maxsize=256)
+def _words(command: str) -> tuple[str, ...]:
+    return tuple(shlex.split(command))
 
 
 def _places(words: Sequence[str], mark: str) -> Iterator[int]:
