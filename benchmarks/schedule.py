@@ -139,7 +139,14 @@ class Outcome:
             if fault.shown
             and not any(fault.within(other) for other in self.faults)
             and not any(names(fault, named) for named in self.result.faults)
+            and not self._stood_for(fault)
         ]
+
+    def _stood_for(self, fault: Sick) -> bool:
+        """Whether a link has the name of an end with another fault: a node with several faults is one name."""
+        ends = {named.nodes[0] for named in self.result.faults if named.kind is FaultKind.NODE} & fault.nodes
+        others = (other for other in self.faults if other is not fault)
+        return fault.kind == "link" and any(ends & other.nodes for other in others)
 
     def blamed(self) -> list[Fault]:
         """Names of nodes, links and rails without a fault. A node with two faulty links may stand for them."""
@@ -157,9 +164,9 @@ class Outcome:
 
 
 def simulate(patterns: int, nodes: int, rails: int, seed: int, kinds: Sequence[str] = KINDS) -> Iterator[Outcome]:
-    random = Random(seed)  # noqa: S311 - patterns, no secrets
     places = places_of(nodes, rails)
     for number in range(patterns):
+        random = Random(f"{seed} {number}")  # noqa: S311 - patterns, no secrets
         faults = [fault_of(random.choice(kinds), places, random) for _ in range(number % 5)]
         rack = SimulatedRack(places, faults, random)
         yield Outcome(faults, locate(places, rack.run, seed=number))

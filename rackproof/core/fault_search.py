@@ -12,9 +12,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from math import exp, log
 from typing import Final
 
+from rackproof.core.fault_evidence import confirmed, doubt, likely, never_together
 from rackproof.core.group_testing import ROWS, Fault, FaultKind, Job, Places, Result, Run, chunks
 
 MOST_JOBS: Final = 400
@@ -36,6 +36,10 @@ REPEATS: Final = 3
 may have passed."""
 LOOSE_ROUNDS: Final = 40
 """Rounds in search of one fault that does not always show."""
+CERTAIN: Final = 0.9
+"""Likelihood with which a node is tried by itself."""
+DECODED: Final = 6
+"""Pairs that are tried where a search of one node has ended."""
 
 
 def locate(places: Places, run: Run, seed: int = 0) -> Result:
@@ -71,6 +75,9 @@ class _Search:
         ends = Counter(name for fault in self.faults if fault.kind is FaultKind.LINK for name in fault.nodes)
         self.faults += [Fault(FaultKind.NODE, (name,), None, True) for name, links in ends.items() if links > 1]
         self._drop_parts()
+        unconfirmed = [fault for fault in self.faults if not confirmed(fault, self.faults, self.history)]
+        self.faults = [fault for fault in self.faults if fault not in unconfirmed]
+        self.unlocated += [frozenset(fault.nodes) for fault in unconfirmed]
         unlocated = [frozenset(job.nodes) for job in self._unexplained(True)] + self.unlocated
         doubtful = frozenset(name for nodes in unlocated for name in nodes)
         named = {name for fault in self.faults for name in fault.nodes}
@@ -119,9 +126,11 @@ class _Search:
                 self.unlocated.append(frozenset(unit))
 
     def _screen(self) -> None:
-        self._round([Job(frozenset(self.places.names), self.rails)])
+        (together,) = self._round([Job(frozenset(self.places.names), self.rails)])
         if len(self.rows) > 1:
-            self._round([Job(frozenset(row), self.rails) for row in self.rows])
+            rows = self._round([Job(frozenset(row), self.rails) for row in self.rows])
+            if not together and all(rows):
+                return  # a link between rows, or a node that fails now and then
             self._round([Job(frozenset(column), self.rails) for column in self.places.columns(self.rows)])
 
     def _round(self, jobs: Sequence[Job], busy: bool = True) -> list[bool]:
@@ -396,81 +405,80 @@ class _Search:
     def _excludes_nodes(self, named: Fault, chose_b: range, chose_a: range, rails: frozenset[int], most: float) -> bool:
         """Repeat until neither end alone gave the answers. ``most``: largest likelihood that one did."""
         a, b = named.nodes
+        most_jobs = len(self.history) + 2 * ATTEMPTS
         pending = self._unverified()
         partners = [name for name in self.places.names if self._sound(name) >= rails and name not in (a, b)]
-        for _ in range(2 * ATTEMPTS):
-            doubts = [self._doubt(named, a, chose_b), self._doubt(named, b, chose_a)]
+        failed_apart = 0
+        while failed_apart < 2 and len(self.history) < most_jobs:
+            doubts = [
+                doubt(named, end, without, self.faults, self.history) for end, without in ((a, chose_b), (b, chose_a))
+            ]
             if None in doubts:
                 break
             alone = any(not ok and job.nodes == {a, b} for job, ok in self.history)
-            if alone and all(doubt is not None and doubt <= most for doubt in doubts):
+            if alone and all(one is not None and one <= most for one in doubts):
                 return True
             if not alone:
                 self._passes([a, b], rails, busy=False)
             elif pending:
                 self._round([pending.pop(0)])
-            elif self._apart_is_rarer(named) and len(partners) > 1:
-                pairs = zip((a, b), self._shuffled(partners)[:2], strict=True)
-                self._round([Job(frozenset(pair), rails) for pair in pairs], busy=False)
+            elif partners and self._apart_is_rarer(named, end := b if (doubts[0] or 0) < (doubts[1] or 0) else a):
+                failed_apart += not self._passes([end, self._shuffled(partners)[0]], rails, busy=False)
             else:
                 self._passes([a, b], rails, busy=False)
         return False
 
-    def _apart_is_rarer(self, link: Fault) -> bool:
+    def _apart_is_rarer(self, link: Fault, end: str) -> bool:
         """Whether passing jobs of one end alone are rarer than failing ones of both."""
         together = sum(not ok and link.touches(job) for job, ok in self.history)
-        apart = min(sum(ok and end in job.nodes for job, ok in self.history) for end in link.nodes)
-        return 2 * apart < together
-
-    def _doubt(self, link: Fault, end: str, without: range) -> float | None:
-        """Likelihood that an intermittent ``end`` gave all answers but those ``without``; None if the link cannot."""
-        others = [fault for fault in self.faults if fault is not link]
-        failed = passed = 0
-        for at, (job, ok) in enumerate(self.history):
-            if link.touches(job) and ok:
-                return None
-            if end not in job.nodes or at in without or any(fault.touches(job) for fault in others):
-                continue
-            failed += link.touches(job)
-            passed += ok
-        if not failed or not passed:
-            return 1.0
-        share = failed / (failed + passed)
-        return exp(failed * log(share) + passed * log(1 - share))
+        return sum(ok and end in job.nodes for job, ok in self.history) < together
 
     def _loose(self, nodes: frozenset[str], rails: frozenset[int]) -> None:
-        """Search a node that fails now and then: every failed job contains it."""
+        """Search a node that fails now and then: half of what is likely by all answers so far, again and again.
+
+        What is left then may be several faults at once: pairs that no job has shown together.
+        """
         others = [name for name in self.places.names if self._sound(name) >= rails]
         start = frozenset(others) & nodes
-        candidates = self._common(start)
-        for _ in range(LOOSE_ROUNDS):
+        refuted = set[str]()
+        for attempt in range(LOOSE_ROUNDS):
             if len(self.history) >= MOST_JOBS:
                 break
-            if len(candidates) < 2:
-                if candidates and self._fails_with_all(next(iter(candidates)), others, rails):
+            busy = attempt >= LOOSE_ROUNDS // 2  # some faults need the load of all nodes
+            candidates = likely(self.history, self.faults, start - refuted, rails)
+            if not candidates:
+                break
+            first, most = next(iter(candidates.items()))
+            if most >= CERTAIN:
+                if self._fails_with_all(first, others, rails, busy=busy):
                     return
-                if not (failed := self._unexplained(True)):  # what it named meanwhile explains them
+                if not self._unexplained(True):  # what it named meanwhile explains them
                     return
-                candidates = frozenset(others) & failed[-1].nodes
-            shuffled = self._shuffled(sorted(candidates))
-            rest = self._shuffled([name for name in others if name not in candidates])
-            halves = [frozenset(shuffled[side::2]) for side in (0, 1)]
-            jobs = [Job(half | frozenset(rest[side::2]), rails) for side, half in enumerate(halves)]
-            failing = [half for half, ok in zip(halves, self._round(jobs), strict=True) if not ok]
-            if len(failing) == 1:
-                candidates = failing[0]
+                refuted.add(first)
+                continue
+            half, mass = set[str](), 0.0
+            for name in self._shuffled(list(candidates)):
+                if mass + candidates[name] / 2 <= 0.5 or not half:
+                    half.add(name)
+                    mass += candidates[name]
+            rest = self._shuffled([name for name in others if name not in candidates and name not in half])
+            self._passes([*half, *rest[: max(2, len(rest) // 2)]], rails, busy)
+        if self._decode(start, rails):
+            return
         self.tries += 1
         if self.tries > TRIES:
             self.unlocated.append(start)
 
-    def _common(self, start: frozenset[str]) -> frozenset[str]:
-        """Nodes that all unexplained jobs have in common; ``start`` if there are several faults."""
-        common = start
-        for job in self._unexplained():
-            common &= job.nodes
-        return common or start
+    def _decode(self, nodes: frozenset[str], rails: frozenset[int]) -> bool:
+        """Name a link of the nodes, from the pairs that no passing job contains and many failed ones do."""
+        for pair in never_together(self.history, self._unexplained(True), nodes, rails, DECODED):
+            if len(self.history) >= MOST_JOBS:
+                break
+            if not self._passes(pair, rails, busy=False) and self._link(*pair, range(0), range(0), rails):
+                return True
+        return False
 
-    def _fails_with_all(self, name: str, others: Sequence[str], rails: frozenset[int]) -> bool:
+    def _fails_with_all(self, name: str, others: Sequence[str], rails: frozenset[int], busy: bool = True) -> bool:
         """Whether a node fails with each of several disjoint pairs of partners; it is then named.
 
         Large sets would hold faults of their own that are not named yet. Where there are other faults, there may be
@@ -483,7 +491,7 @@ class _Search:
             if not sets:
                 break
             partners = sets[attempt % len(sets)]
-            if not self._passes([name, *partners], rails):
+            if not self._passes([name, *partners], rails, busy):
                 sets.remove(partners)
             elif attempt == 5 and len(sets) == count:
                 break

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.fault_search import MOST_JOBS, REPEATS, _Search, locate
-from rackproof.core.group_testing import Fault, FaultKind, Places, chunks
+from rackproof.core.group_testing import Fault, FaultKind, Job, Places, chunks
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from schedule import KINDS, Outcome, Sick, SimulatedRack, fault_of, places_of, table
@@ -50,9 +50,12 @@ def test_one_fault_is_named_with_at_most_35_jobs(kind: str, seed: int) -> None:
 
 
 def of_four(*faults: Fault) -> _Search:
-    """A search of four nodes all of whose jobs pass, after it has named these faults."""
+    """A search of four nodes all of whose further jobs pass, after it has named these faults, each by a failed job."""
     search = _Search(Places(("a", "b", "c", "d")), lambda jobs: [True] * len(jobs), 0)
     search.faults += faults
+    for fault in faults:
+        nodes = fault.nodes if len(fault.nodes) > 1 else (*fault.nodes, "b")
+        search.history.append((Job(frozenset(nodes), search.rails), False))
     return search
 
 
@@ -61,6 +64,32 @@ def test_a_link_of_a_sick_node_does_not_accuse_its_other_end() -> None:
     assert of_four(sick, link, Fault(FaultKind.LINK, ("a", "d"))).result().faults == (sick, link)
     both = of_four(link, Fault(FaultKind.LINK, ("a", "c"))).result().faults
     assert both == (Fault(FaultKind.NODE, ("a",), None, True),), "two links of a node that nothing else explains"
+
+
+def test_a_name_without_a_job_that_only_it_explains_is_no_name() -> None:
+    """Nor is one whose partners did not pass without it: then the set has no name, and none of it is cleared."""
+    sick = Fault(FaultKind.NODE, ("d",))
+    search = of_four(sick, Fault(FaultKind.NODE, ("b",)))
+    search.history[0] = (Job(frozenset("db"), search.rails), False)
+    result = search.result()
+    assert [fault.nodes for fault in result.faults] == [("b",)]
+    assert frozenset("d") in result.unlocated
+    assert result.cleared == {"a", "c"}
+    alone = _Search(Places(("a", "b", "c", "d")), lambda jobs: [False] * len(jobs), 0)
+    alone.faults.append(sick)
+    alone.history.append((Job(frozenset("abd"), alone.rails), False))
+    assert not alone.result().faults
+
+
+def test_a_link_with_a_failed_job_of_one_end_is_no_name() -> None:
+    link = Fault(FaultKind.LINK, ("a", "b"))
+    assert of_four(link).result().faults == (link,)
+    search = of_four(link)
+    search.history.append((Job(frozenset("ac"), search.rails), False))
+    result = search.result()
+    assert link not in result.faults
+    assert frozenset("ab") in result.unlocated or "a" in {name for fault in result.faults for name in fault.nodes}
+    assert result.cleared.isdisjoint("a")
 
 
 def test_the_last_job_is_repeated_where_one_of_several_faults_is_intermittent() -> None:
