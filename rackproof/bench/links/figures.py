@@ -24,6 +24,8 @@ RDMA_BANDWIDTH, RDMA_LATENCY, RDMA_RETRIES = (
 RDMA_BOTH, RDMA_READ_LATENCY = "link.rdma_write_bandwidth_both", "link.rdma_read_latency"
 BOTH_WAYS: Final = "-b"
 GPU_BANDWIDTH: Final = "link.rdma_write_bandwidth_gpu"
+LATENCY_BLOCK_BYTES: Final = 2
+"""perftest's default for latency, which the kit's commands leave as it is."""
 GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
 ALL_RAILS, GPU_ALL_RAILS = f"{RDMA_BANDWIDTH}_all_rails", f"{GPU_BANDWIDTH}_all_rails"
@@ -128,7 +130,11 @@ def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     row = _only(words[0], report.rows)
     verb, metric = ("Read", RDMA_READ_LATENCY) if words[0] == "ib_read_lat" else ("Write", RDMA_LATENCY)
     conditions = _conditions(words, report.conditions, fabric, f"RDMA_{verb} Latency")
-    _compare(words[0], ("iterations", _number(words, "-n"), row.iterations))
+    _compare(
+        words[0],
+        ("iterations", _number(words, "-n"), row.iterations),
+        ("message size in B", LATENCY_BLOCK_BYTES, row.bytes),
+    )
     if row.typical_us is None:
         raise ParseError(words[0], "the row has no typical latency")
     payload = row.iterations * row.bytes
