@@ -19,17 +19,18 @@ FAULTS: Final = "faults"
 """Condition of such a number: what is named, in words."""
 _PATH: Final = ("link.loss", "link.round_trip")
 """Of the ports and cables between two nodes, whatever the transport."""
+TRANSPORTS: Final = {"mpi": "TCP", "nccl-tests": "RDMA", "torch": "RDMA"}
+"""By engine: what its jobs prove. NCCL's jobs count over RDMA only, and into GPU memory where the architecture declares
+it; those of MPI are bound to an interface and run over TCP."""
 _STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
-    "mpi": ("link.tcp_bandwidth", "link.tcp_retransmitted", *_PATH),
-    "nccl-tests": (
+    "TCP": ("link.tcp_bandwidth", "link.tcp_retransmitted", *_PATH),
+    "RDMA": (
         "link.rdma_write_bandwidth", "link.rdma_write_bandwidth_both", "link.rdma_write_bandwidth_gpu",
         "link.rdma_write_latency", "link.rdma_read_latency", "link.rdma_retries",
         *_PATH,
     ),
 }  # fmt: skip
-"""Metrics by engine: the transport that its jobs prove. NCCL's jobs count over RDMA only, and into GPU memory where the
-architecture declares it; those of MPI are bound to an interface and run over TCP."""
-TRANSPORTS: Final = {"mpi": "TCP", "nccl-tests": "RDMA"}
+"""Metrics by transport."""
 ROWS: Final = 4
 COLUMNS: Final = 4
 Item = TypeVar("Item")
@@ -37,7 +38,7 @@ Item = TypeVar("Item")
 
 def stands_for(engine: str) -> frozenset[str]:
     """Metrics of pairs without a measurement for which jobs of an engine stand; none for an unknown engine."""
-    return frozenset(_STANDS_FOR.get(engine, ()))
+    return frozenset(_STANDS_FOR.get(TRANSPORTS.get(engine, ""), ()))
 
 
 class FaultKind(StrEnum):

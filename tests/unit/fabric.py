@@ -271,7 +271,9 @@ class FabricNodes:
             "results": rows,
         }
         if asked.engine == "torch":
-            document["backend"] = "gloo"  # fmt: skip
+            document["backend"] = asked.backend
+            if asked.backend == "nccl":
+                self._uses(asked, asked.hosts)
         return json.dumps(document) + "\n"
 
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from rackproof.bench.collectives.command import launcher_of, requested_by
+from rackproof.bench.collectives.command import launcher_of, leads, requested_by
 from rackproof.bench.collectives.group_reader import SETS
 from rackproof.core.collective import least_received
 from rackproof.core.rack import Node, Rack
@@ -19,13 +19,15 @@ RAILS = 2
 PER_RACK = 8
 
 
-def rack_of(count: int, known: bool = True) -> Rack:
+def rack_of(count: int, known: bool = True, launcher: str | None = None) -> Rack:
     """``known``: the inventory names racks and leaf switches."""
     nodes = [Node("storage-01", ("storage",), {"fabric_addresses": ["10.77.0.11/24", "10.77.0.12/24"]})]
     for k in range(count):
         data: dict[str, object] = {"fabric_addresses": [f"10.77.0.{20 + k}/24", f"10.77.0.{120 + k}/24"]}
         if known:
             data |= {"rack": f"r{k // PER_RACK}", "leaf_switches": [f"leaf-{k // PER_RACK}-{rail}" for rail in (0, 1)]}
+        if launcher:
+            data["collectives"] = {"launcher": launcher}
         nodes.append(Node(f"gpu-{k + 1:02d}", ("gpu",), data))
     return Rack("inventories/lab.py", tuple(nodes))
 
@@ -79,6 +81,8 @@ class GroupNodes(FabricNodes):
     faults: list[Fault] = field(default_factory=list)
     jobs: list[tuple[str, ...]] = field(default_factory=list)
     """Nodes of every launch."""
+    followed: Callable[[CommandResult], CommandResult] = lambda answer: answer
+    """Changes the answers of nodes beside the first, where each runs a command."""
     before_job: Callable[[int], None] = lambda number: None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -91,6 +95,8 @@ class GroupNodes(FabricNodes):
     def _job(self, node: str, command: str) -> CommandResult:
         bare = command.partition(SETS)[0]
         asked = requested_by(bare)
+        if not leads(bare):
+            return self.followed(reply(node, command))
         self.before_job(len(self.jobs))
         self.jobs.append(asked.hosts)
         rails = [0, 1] if asked.interface is None else [int(asked.interface.removeprefix("fabric"))]

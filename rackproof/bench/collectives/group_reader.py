@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from rackproof.bench.collectives.command import Requested, requested_by
+from rackproof.bench.collectives.command import SSH, Requested, launcher_of, leads, requested_by
 from rackproof.bench.collectives.reader import proven_run
 from rackproof.bench.port_proof import LEAST_SHARE, counters_of, readings_of, received_on
 from rackproof.bench.reading import Read, Reading, with_preamble
@@ -19,7 +19,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.collective import least_received
 from rackproof.core.evidence import Measurement
 from rackproof.core.fault_search import locate
-from rackproof.core.group_testing import FAULTS, Fault, Job, Places, Result
+from rackproof.core.group_testing import FAULTS, TRANSPORTS, Fault, Job, Places, Result
 from rackproof.core.wording import some
 from rackproof.parse import ParseError, nccl_log, port_counters
 from rackproof.remote.command import CommandResult, program
@@ -34,6 +34,9 @@ SETS: Final = "  # sets of nodes, at least "
 """Comment at the end of a job's command, before the least rate and all nodes of the search."""
 ADAPTERS: Final = "NCCL_IB_HCA"
 """Adapters that NCCL may use; ``=`` before them: exactly these names (NCCL's documentation of its variables)."""
+PROVING: Final = ("", "nccl")
+"""Backends whose jobs count: of torch only NCCL, which says what it used."""
+OVER_GLOO: Final = "its jobs run over gloo, where nodes have no real GPUs: choose the engine mpi"
 LEAST_ON_RAIL: Final = 0.5
 """Share of a rail's even part of the traffic that its port must have received, at least."""
 _SHOWN: Final = 6
@@ -114,23 +117,38 @@ def launches(answers: Iterable[Answer]) -> list[Launched[Answer]]:
             continue
         if SETS not in answer.command:
             continue
+        if not leads(answer.command.partition(SETS)[0]):  # of a program that runs on every node of the job
+            if (at := waiting.get(answer.node)) is not None:
+                slices[at][2][answer.node][answer.command] = answer
+            continue
         nodes = _hosts(answer.command)
         before = {node: list(latest.pop(node, {}).values()) for node in nodes}
         slices.append((answer, before, {node: {} for node in nodes}))
         waiting.update(dict.fromkeys(nodes, len(slices) - 1))
-    return [
-        Launched(
-            answer,
-            tuple(one for node in before for one in (*before[node], *after[node].values())),
-            bool(before) and all(before[node] and len(before[node]) == len(after[node]) for node in before),
-        )
-        for answer, before, after in slices
-    ]
+    return [_launched(*slice_) for slice_ in slices]
+
+
+def _launched(answer: Answer, before: dict[str, list[Answer]], after: dict[str, dict[str, Answer]]) -> Launched[Answer]:
+    followers = sum(SETS in kind for of_node in after.values() for kind in of_node)
+    readings = {node: sum(SETS not in kind for kind in of_node) for node, of_node in after.items()}
+    return Launched(
+        answer,
+        tuple(one for node in before for one in (*before[node], *after[node].values())),
+        bool(before)
+        and followers == _followers(answer.command)
+        and all(before[node] and len(before[node]) == readings[node] for node in before),
+    )
 
 
 def _kind(command: str) -> str | None:
     """``counters`` or ``log`` of a reading; None for any other command."""
     return "counters" if command.startswith(port_counters.BEGINS) else "log" if nccl_log.MARK in command else None
+
+
+def _followers(command: str) -> int:
+    """Number of further nodes that run a command of the same job."""
+    bare = command.partition(SETS)[0]
+    return len(_hosts(command)) - 1 if launcher_of(bare) == SSH else 0
 
 
 def _hosts(command: str) -> tuple[str, ...]:
@@ -158,6 +176,8 @@ class Outcome:
     wrong: int | None = None
     why: str = ""
     """Why it gave no figure."""
+    network: str | None = None
+    """What NCCL says it used; None without NCCL."""
 
     @property
     def refuted(self) -> bool:
@@ -201,6 +221,13 @@ def outcome_of(
         if not answer.ok:
             raise ParseError(program(answer.command), answer.why)
         requested = requested_by(bare.command)
+        followers = [one for one in beside if SETS in one.command]
+        if failed := [one for one in followers if not one.ok]:
+            raise ParseError(program(failed[0].command), f"{failed[0].node}: {failed[0].why}")
+        if len(followers) != _followers(answer.command):
+            raise ParseError(TOOL, f"expected {_followers(answer.command)} further nodes, actual {len(followers)}")
+        if (requested.backend or "") not in PROVING:
+            raise ParseError(TOOL, OVER_GLOO)
         if requested.op != OP or len(requested.sizes) != 1 or len(requested.hosts) < 2:
             raise ParseError(TOOL, f"expected one size of {OP} over two nodes or more")
         run = proven_run(requested.engine, bare, [bare, *beside], architecture)
@@ -215,7 +242,8 @@ def outcome_of(
         return Outcome(answer, beside, False, why=str(error))
     own = requested.ranks_per_node
     rate = row.algbw * (requested.ranks - own) / requested.ranks * own / len(rails)
-    return Outcome(answer, beside, rate >= least and row.wrong == 0, rate, row.wrong)
+    network = run.conditions.get("network")
+    return Outcome(answer, beside, rate >= least and row.wrong == 0, rate, row.wrong, network=network)
 
 
 def _carried(
@@ -354,6 +382,7 @@ def reading_of_node(searched: Searched, measurement: Measurement) -> Reading:
     conditions: dict[str, object] = {
         "command": program(outcomes[0].answer.command),
         "method": TOOL,
+        "transport": TRANSPORTS[requested.engine],
         "nodes": len(searched.plan.places.names),
         "jobs": sum(result.rounds),
         "rounds": len(result.rounds),
@@ -364,6 +393,10 @@ def reading_of_node(searched: Searched, measurement: Measurement) -> Reading:
         "warmup": requested.warmup,
         "ranks_per_node": requested.ranks_per_node,
     }
+    if requested.backend is not None:
+        conditions["backend"] = requested.backend
+    if networks := sorted({outcome.network for outcome in outcomes if outcome.network is not None}):
+        conditions["network"] = ", ".join(networks)
     if faults:
         conditions[FAULTS] = "; ".join(map(str, faults))
     shown = [outcome for outcome in outcomes if outcome.rate is not None]
@@ -391,9 +424,9 @@ def _unknown(searched: Searched, node: str, faults: Sequence[str], outcomes: Seq
     if faults:
         why = next((one.why for one in outcomes if one.why), "no complete output")
         return f"names {'; '.join(faults)}, and no proven figure shows it: {why}"
+    why = next((f": {one.why}" for one in outcomes if one.why), "")
     sets = [nodes for nodes in searched.result.unlocated if node in nodes]
     if sets:
         fewest = min(sets, key=len)
-        return f"suspects one of {len(fewest)} nodes: {some(sorted(fewest), _SHOWN)}"
-    why = next((one.why for one in outcomes if one.why), "")
-    return f"does not clear it{': ' if why else ''}{why}"
+        return f"suspects one of {len(fewest)} nodes ({some(sorted(fewest), _SHOWN)}){why}"
+    return f"does not clear it{why}"

@@ -18,6 +18,8 @@ from rackproof.bench.collectives.group_reader import (
     ADAPTERS,
     NAME,
     OP,
+    OVER_GLOO,
+    PROVING,
     SETS,
     STEP,
     Key,
@@ -95,6 +97,8 @@ def _execute(
         run.launch = launch_of(
             context, run.engine, searched, run.profile, 2 * JOB_S + MARGIN_S, alone=False, connect=False
         )
+        if run.launch.backend not in PROVING:
+            raise ParseError("torch", OVER_GLOO)
     except ParseError as error:
         yield from (unmeasured(place, error.reason) for place in left)
         return
@@ -188,11 +192,11 @@ class _Run:
             raise ParseError("group testing", "the architecture has no fabric")
         interface = f"{fabric.interface_prefix}{min(rails)}"
         environment = self.engine.environment(interface)
-        program = self.engine.program(OP, self.profile, self.sweep)
+        program = self.engine.program(OP, self.profile, self.sweep, launch.python)
         if not self.engine.one_rail:
             # between nodes nothing may go over NVLink
             environment["NCCL_MNNVL_ENABLE"] = "0"
             if len(rails) < fabric.rails:
                 environment[ADAPTERS] = "=" + ",".join(f"{fabric.rdma_prefix}{rail}" for rail in sorted(rails))
-            program += " -g 1"
-        return launch.run(f"{program}{self.plan.comment}", environment, interface)
+            program += "" if self.engine.source else " -g 1"
+        return launch.run(program, environment, interface, self.plan.comment)

@@ -59,8 +59,11 @@ class Launch:
     def python(self) -> str:
         return self.inputs.python if self.backend and self.inputs.python else "python3"
 
-    def run(self, program: str, environment: Mapping[str, str], interface: str) -> list[CommandResult]:
-        """Run a program of one process on every rank; the answers of the nodes that ran a command."""
+    def run(
+        self, program: str, environment: Mapping[str, str], interface: str, comment: str = ""
+    ) -> list[CommandResult]:
+        """Run a program of one process on every rank; the answers of the nodes that ran a command, the first of them
+        first. ``comment``: at the end of every command."""
         if self.backend == "gloo":
             environment = {"GLOO_SOCKET_IFNAME": interface}
         if self.backend:
@@ -68,7 +71,7 @@ class Launch:
             program += f" {self.backend} {address}:{self.inputs.port}"
         users, session = BenchUsers.of(self.context), self.context.session
         if self.alone or self.inputs.launcher == "ssh":
-            commands = {node: self._of_node(program, environment, node) for node in self.nodes}
+            commands = {node: self._of_node(program, environment, node) + comment for node in self.nodes}
 
             def start(connection: Connection) -> CommandResult:
                 name = connection.node.name
@@ -84,7 +87,7 @@ class Launch:
         else:
             command = mpirun(self.nodes, self.ranks_per_node, interface, self.mpirun) + exported(environment)
         first = self.nodes[0]
-        return [session.run_on(first, f"{command} {program}", self.limit_s, user=users[first].prefix)]
+        return [session.run_on(first, f"{command} {program}{comment}", self.limit_s, user=users[first].prefix)]
 
     def _of_node(self, program: str, environment: Mapping[str, str], node: str) -> str:
         if self.backend:

@@ -224,7 +224,7 @@ class StorageProfile(Model):
 class GroupTests(Model):
     """Group testing instead of all pairs: sets of nodes run one all-to-all each, in parallel."""
 
-    engine: Literal["nccl-tests", "mpi"]
+    engine: Literal["nccl-tests", "torch", "mpi"]
     bytes: int = Field(gt=0)
     """Of every process."""
     iterations: int = Field(ge=1)

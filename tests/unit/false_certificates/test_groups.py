@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rackproof.bench.collectives.group_reader import OVER_GLOO
 from rackproof.bench.collectives.groups import places_of
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
@@ -18,7 +19,7 @@ from rackproof.core.architecture import Architecture, Criterion, LinkProfile, Pr
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.models import Link
 from rackproof.core.evidence import Kind, Measurement, Record, Scope
-from rackproof.core.group_testing import METRIC, TRANSPORTS, stands_for
+from rackproof.core.group_testing import METRIC, stands_for
 from rackproof.core.judging.judge import judge
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Rack
@@ -28,7 +29,7 @@ from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_records
 from rackproof.run import stages
 from tests.unit.benchmarked import Bench, measurements
-from tests.unit.fakes import scripted, virtual_rack
+from tests.unit.fakes import reply, scripted, virtual_rack
 from tests.unit.false_certificates import racks
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
@@ -60,7 +61,7 @@ def architecture(engine: str = "mpi", groups: bool = True) -> Architecture:
     return rack.model_copy(
         update={
             "fabric": rack.fabric.model_copy(update={"rails": 2}),
-            "gpu": None,
+            "gpu": rack.gpu if engine == "torch" else None,
             "profiles": {"lab": Profile(links=LinkProfile.model_validate(links))},
             "criteria": tuple(Criterion.model_validate(one) for one in criteria),
         }
@@ -114,6 +115,69 @@ def test_a_healthy_rack_is_cleared_in_three_rounds(tmp_path: Path, engine: str) 
         assert one.conditions["method"] == "group testing"
         assert one.companions["least_rate_gb_per_s"][0] >= 0.2
     assert faults(tmp_path, engine=engine) == []
+
+
+def torch_rack(count: int = COUNT, launcher: str = "ssh") -> Rack:
+    """``ssh``: a site without nccl-tests and without MPI, where the kit starts a process on each node itself."""
+    return rack_of(count, launcher=launcher)
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "srun", "mpirun"])
+def test_torch_runs_the_jobs_where_there_are_no_nccl_tests(tmp_path: Path, launcher: str) -> None:
+    rack = torch_rack(8, launcher)
+    made = measure(tmp_path, nodes_of(rack), rack, engine="torch")
+    assert {one.samples for one in made.values()} == {(0.0,)}, [one.reason for one in made.values()][:1]
+    for one in made.values():
+        assert one.conditions["transport"] == "RDMA"
+        assert one.conditions["backend"] == "nccl"
+        assert one.conditions["network"] == "NET/IB"
+    assert list(Bench(architecture("torch"), rack, "lab").faults(tmp_path).values()) == []
+
+
+def test_torch_names_a_faulty_link_and_a_rail(tmp_path: Path) -> None:
+    faults_ = [Fault(frozenset({"gpu-03", "gpu-20"}), link=True), Fault(frozenset({"gpu-11"}), rail=1)]
+    made = measure(tmp_path, nodes_of(torch_rack(), faults_), torch_rack(), engine="torch")
+    assert named(made) == {
+        "gpu-03": "between gpu-20 and gpu-03", "gpu-20": "between gpu-20 and gpu-03", "gpu-11": "rail 1 of gpu-11",
+    }  # fmt: skip
+
+
+def silent(lines: list[str]) -> list[str]:
+    return [line for line in lines if "via NET/IB" not in line]
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"followed": lambda answer: reply(answer.node, answer.command, rc=1)}, "exit status 1"),
+        ({"followed": lambda answer: reply(answer.node, answer.command, rc=None, error=HANG)}, HANG),
+        ({"edit": lambda program, text: text.replace('"nccl"', '"gloo"')}, "expected backend nccl, actual gloo"),
+        ({"edit": lambda program, text: text.replace("alltoall", "all_gather")}, "expected operation alltoall"),
+        ({"edit": lambda program, text: 2 * text}, "more than one JSON document"),
+        ({"edit": lambda program, text: ""}, "no output"),
+        ({"spoken": lambda node, lines: silent(lines)}, "NCCL"),
+        ({"way": lambda port: "fabric9"}, "its counters say"),
+    ],
+)
+def test_a_job_of_torch_that_proves_nothing_clears_nothing(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    nodes = nodes_of(torch_rack(4))
+    for name, change in changes.items():
+        setattr(nodes, name, change)
+    made = measure(tmp_path, nodes, torch_rack(4), engine="torch")
+    assert unknown(made) == set(NAMES[:4])
+    assert any(reason in (one.reason or "") for one in made.values()), {one.reason for one in made.values()}
+
+
+def test_torch_without_real_gpus_is_refused_with_one_line(tmp_path: Path) -> None:
+    """gloo carries TCP: its jobs would clear criteria of RDMA."""
+    rack = torch_rack(4)
+    for node in rack.group("gpu"):
+        node.data["simulated_gpus"] = True  # type: ignore[index]
+    made = measure(tmp_path, nodes_of(rack), rack, engine="torch")
+    assert {one.reason for one in made.values()} == {f"{OVER_GLOO}"}
 
 
 NODE, OTHER = frozenset({"gpu-05"}), frozenset({"gpu-05", "gpu-18"})
@@ -323,10 +387,10 @@ def test_jobs_stand_for_pairs_of_their_own_transport_only(healthy_links: tuple[M
 def test_every_metric_of_pairs_has_a_transport_that_stands_for_it() -> None:
     of_pairs = {m.name for m in METRICS.values() if Scope.PAIR in m.scopes and m.benchmark == "links"}
     standing = [stands_for(engine) for engine in ("mpi", "nccl-tests")]
+    assert stands_for("torch") == stands_for("nccl-tests")
     assert of_pairs == frozenset().union(*standing)
     assert standing[0] & standing[1] == {"link.loss", "link.round_trip"}
-    assert set(TRANSPORTS) == {"mpi", "nccl-tests"}
-    assert not stands_for("torch")
+    assert not stands_for("gloo")
 
 
 def test_numbers_of_another_engine_clear_no_node(healthy_links: tuple[Measurement, ...]) -> None:
