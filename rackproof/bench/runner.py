@@ -57,7 +57,7 @@ def run_steps(
                 _execute(context, guard, step)
             causes = starved() if attempt < ATTEMPTS else {}
             answering = set(session.answering)
-            todo = [step for step in steps if step.id in causes and any(answering & {*p.members} for p in step.expects)]
+            todo = [step for step in steps if step.id in causes and answering & step.nodes]
             if not todo:
                 break
             for cause in dict.fromkeys(causes.values()):

@@ -38,6 +38,11 @@ class Step:
     commands: tuple[str, ...] = ()
     """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
 
+    @property
+    def nodes(self) -> set[str]:
+        """Nodes that it measures, also those of which it measures devices (``gpu-01/nic0``)."""
+        return {member.partition("/")[0] for place in self.expects for member in place.members}
+
 
 def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[str, str], step: str) -> Measurement:
     """A measurement without values."""

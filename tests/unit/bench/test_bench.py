@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -347,11 +348,15 @@ def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path
 
 
 @pytest.mark.parametrize(("dead", "attempts"), [(set(), ATTEMPTS), ({"gpu-01"}, ATTEMPTS), ({"gpu-01", "gpu-02"}, 1)])
+@pytest.mark.parametrize("devices", [False, True])
 def test_a_step_is_repeated_for_nodes_that_answer_only(
-    dead: set[str], attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    devices: bool, dead: set[str], attempts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rackproof.bench.runner.wait_for_processors", lambda session, nodes, say: None)
     local = step("storage/local/read")
+    if devices:
+        local = replace(local, expects=tuple(p.model_copy(update={"members": tuple(f"{m}/nic0" for m in p.members)})
+                                             for p in local.expects))  # fmt: skip
     with scripted(tmp_path, fio) as session:
         session.fleet.dead |= dead  # type: ignore[attr-defined]
         run_steps(session, [local], set(), str, starved=lambda: {local.id: "the controller was starved"})
