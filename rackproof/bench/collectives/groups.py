@@ -41,6 +41,7 @@ from rackproof.core.architecture import Architecture, CollectiveProfile, GroupTe
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import METRIC, Job, Places
 from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.evidence.store import read_raw
 from rackproof.parse import ParseError
@@ -136,6 +137,8 @@ class _Run:
         self.answers: list[CommandResult] = []
         """Of whole launches, in the order of the search on each node."""
         self.ledger = Ledger()
+        self.rounds = 0
+        """Rounds that this process ran."""
 
     def resume(self) -> None:
         """Take over what an interrupted search of the same nodes has recorded."""
@@ -165,6 +168,10 @@ class _Run:
                     ledger = Ledger()
                     ledger.add(answers, self.architecture, self.plan.least)
                     outcomes[number] += take_all(ledger, parts)
+            self.rounds += 1
+            failed = sum(not all(one.passed for one in own) for own in outcomes)
+            of = counted(len(jobs), "job", "jobs")
+            self.context.say(f"group testing, round {self.rounds}: {failed} of {of} failed")
         return outcomes
 
     def _job(self, parts: Sequence[Key]) -> list[CommandResult]:
