@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
@@ -40,8 +40,8 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
 
     seconds = 2 * SETUP_S + sizes.quiet_s
     title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
-    shown = [_command(storage, clients[0], action, sizes, "SEED", "") for action in ("plant", JOB)]
-    return Step(id_, title, seconds, tuple(places), execute, commands=tuple(shown))
+    command = _program(_HOME, _config(storage, clients[0], JOB, sizes))
+    return Step(id_, title, seconds, tuple(places), execute, commands=(command,))
 
 
 class _Joins(Clients):
@@ -78,15 +78,19 @@ class _Joins(Clients):
         connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{_HOME}/{PROGRAM}")
 
     def _command(self, node: str, action: str, sizes: JoinProfile) -> str:
-        return _command(self.storage, node, action, sizes, self.seeds[node], self.users[node].prefix)
+        planting = action == "plant"
+        user, home = (self.users[node].prefix, HOME) if planting else ("", _HOME)
+        config = _config(self.storage, node, action, sizes) | {"seed": self.seeds[node]}
+        return f"{mounted(self.storage.mountpoints)}; {user}{_program(home, config)}"
 
 
-def _command(storage: Storage, node: str, action: str, sizes: JoinProfile, seed: str, user: str) -> str:
-    """Plant a file as ``user`` (a prefix), or join as root."""
-    config = {
+def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:
+    """What the program reads, without the seed of the file."""
+    return {
         "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
-        "seed": seed, "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
+        "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
     }  # fmt: skip
-    user, home = (user, HOME) if action == "plant" else ("", _HOME)
-    run = f"{user}python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"
-    return f"{mounted(storage.mountpoints)}; {run}"
+
+
+def _program(home: str, config: Mapping[str, Any]) -> str:
+    return f"python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"
