@@ -17,6 +17,7 @@ from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
 from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
+from rackproof.bench.ingest.stage import START
 from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.bench.storage.commands import BEFORE
 from rackproof.bench.storage.runs import State
@@ -325,6 +326,8 @@ def _of_sizing(
             samples.append(_rate(whole) / last.rate)
         else:
             stages = [bound_of(leg, architecture, storage).stage for leg in (whole, memory)]
+            if START in stages:
+                raise ParseError(TOOL, f"{START} bound a run, which the model does not know: let runs last longer")
             named = [stage == one.binds for stage, one in zip(stages, (last, alone), strict=True)]
             samples.append(sum(named) / len(named))
     runs, every = [run for run, _ in proven], [own for _, own in proven]

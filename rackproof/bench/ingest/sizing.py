@@ -49,24 +49,23 @@ class Prediction(NamedTuple):
 def predicted(
     architecture: Architecture, workload: str, memory: Sequence[Leg], undecoded: Sequence[Leg] | None
 ) -> Prediction:
-    """The model with the processor time of the leg from memory and the bandwidth of the leg that decodes nothing.
-    Without the latter the storage is unknown to it. Raises ParseError."""
+    """The model with the processor time of the leg from memory, and with that and the bandwidth of reads of the leg
+    that decodes nothing. Without the latter the storage is unknown to it. Raises ParseError."""
     first = memory[0].part
     dataset = first.answer.child("dataset")
-    samples = sum(leg.part.pipeline("samples") for leg in memory)
-    cpu_s = sum(leg.part.pipeline("cpu_s") for leg in memory)
-    if not samples or not cpu_s:
-        raise ParseError(TOOL, "the leg from memory has decoded nothing")
+    cpu_s = _cpu_s(memory, "the leg from memory has decoded nothing")
+    if undecoded:
+        cpu_s += _cpu_s(undecoded, "the leg that decodes nothing has read nothing")
     cores = min(min(leg.part.answer.integer("processors", minimum=1) for leg in memory), int(first.config["workers"]))
     measured: dict[str, float | None] = {
         "nodes": float(len(memory)),
         "gpus_per_node": float(first.config["accelerators"]),
         "rate_per_gpu": float(first.config["batch"]) / float(first.config["step_s"]),
         "cores_per_node": float(cores),
-        "cpu_time_per_sample": cpu_s / samples,
+        "cpu_time_per_sample": cpu_s,
         "sample_size": dataset.number("bytes", minimum=1.0) / dataset.number("samples", minimum=1.0),
         "unit.count": 1.0,
-        "unit.read": sum(leg.storage_rate for leg in undecoded) if undecoded else None,
+        "unit.read": sum(map(_readable, undecoded)) if undecoded else None,
         **{f"ceilings.{name}": 1.0 for name in ("gpu", "cpu", "network", "storage")},
         **dict.fromkeys(_UNKNOWN),
     }
@@ -81,3 +80,21 @@ def predicted(
         raise ParseError("sizing model", "it knows no stage")
     stage = phase.binding[0].name
     return Prediction(phase.samples_per_s, stage.value, STAGES.get(stage, stage.value))
+
+
+def _cpu_s(legs: Sequence[Leg], nothing: str) -> float:
+    """Processor time of a sample. Raises ParseError with ``nothing`` for none."""
+    samples, cpu_s = (sum(leg.part.pipeline(key) for leg in legs) for key in ("samples", "cpu_s"))
+    if not samples or not cpu_s:
+        raise ParseError(TOOL, nothing)
+    return cpu_s / samples
+
+
+def _readable(leg: Leg) -> float:
+    """B/s that the storage gives one node while all its workers wait for reads.
+
+    Where they also do other things, such as sums of records, the leg's own rate is theirs and not the storage's.
+    """
+    read_s = leg.part.pipeline("read_s")
+    while_reading = leg.part.pipeline("bytes") * float(leg.part.config["workers"]) / read_s if read_s else 0.0
+    return max(leg.storage_rate, while_reading)

@@ -269,8 +269,13 @@ class TestReader:
             value("ingest.samples_rate", answers(), epoch="2")
 
 
-def sizing(slow: float = 1.0, decoded: float = 5.0) -> list[CommandResult]:
-    """The legs of the sizing model; ``slow`` divides the rate of the whole, ``decoded`` is its time to decode."""
+def sizing(
+    slow: float = 1.0, decoded: float = 5.0, summed: float = 0.0, first: float | None = None
+) -> list[CommandResult]:
+    """The legs of the sizing model; ``slow`` divides the rate of the whole, ``decoded`` is its time to decode.
+
+    Workers that decode nothing wait for reads, except for ``summed`` seconds of processor time for sums of records.
+    ``first``: when the first batch of the whole came."""
     nodes = StorageNodes(virtual_rack())
 
     def leg(data: str) -> Change:
@@ -279,6 +284,12 @@ def sizing(slow: float = 1.0, decoded: float = 5.0) -> list[CommandResult]:
                 configs[node]["data"] = data
                 if data == "memory":
                     documents[node]["busy_s"] = [10.0, 10.0]
+                pipeline = documents[node]["pipeline"]
+                if data == "undecoded":
+                    elapsed_s = configs[node]["seconds"] + configs[node]["warmup_s"]
+                    pipeline |= {"read_s": configs[node]["workers"] * elapsed_s - summed, "cpu_s": 0.1 + summed}
+                if data == "storage" and first is not None:
+                    pipeline["first_s"] = first
                 if data == "storage":
                     documents[node]["busy_s"] = [5.0 / slow, 5.0 / slow]
                     documents[node]["pipeline"]["decode_s"] = decoded
@@ -304,6 +315,17 @@ class TestSizing:
     def test_another_stage_than_predicted_is_no_agreement(self) -> None:
         assert self.value("bottleneck_agreement", sizing()) == 1.0
         assert self.value("bottleneck_agreement", sizing(decoded=60.0)) == 0.5
+
+    def test_processor_time_of_reads_is_the_processors_and_not_the_storage_s(self) -> None:
+        """With 20 of 22 s for sums the storage gives ten times what it was asked for; both legs decode."""
+        read = read_ingest(sizing(decoded=60.0, summed=20.0), virtual_rack())
+        reading = read(place("sizing.bottleneck_agreement", leg="sizing", workload="ingest"))
+        assert reading.conditions["predicted"] == "cpu"
+        assert reading.samples == (1.0,)
+
+    def test_a_run_that_its_start_bound_agrees_with_nothing(self) -> None:
+        with pytest.raises(ParseError, match="start of workers bound a run"):
+            self.value("bottleneck_agreement", sizing(first=9.0))
 
     def test_conditions_name_the_predicted_stage(self) -> None:
         read = read_ingest(sizing(), virtual_rack())
