@@ -72,10 +72,16 @@ def healthy(place: Measurement) -> float:
         "read_bandwidth": 0.009 * nodes, "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
         "random_read_bandwidth": 0.005 * nodes, "shared_file_read_bandwidth": 0.007 * nodes, "knee_outstanding": 8.0,
         "knee_utilisation": 50.0, "container_read": 9.0, "host_read_bandwidth": 9.0, "read_over_host": 0.9,
+        "bytes_copied": 0.0,
     }  # fmt: skip
     return numbers[metric.partition(".")[2]] * {"GB/s": 1.0, "MB/s": 1000.0}.get(
         place.unit if metric.startswith(("storage.", "container.read_b")) else "", 1.0
     )
+
+
+def sick(place: Measurement, times: float) -> float:
+    """Its number, ``times`` as large; of a metric that is 0 on a healthy rack MiB more."""
+    return healthy(place) * times or (times - 1) * 2**20
 
 
 def records(seed: str, throttle: Throttle = lambda place: 1.0) -> list[Record]:
@@ -84,7 +90,7 @@ def records(seed: str, throttle: Throttle = lambda place: 1.0) -> list[Record]:
     taken = [
         place.model_copy(
             update={
-                "samples": () if (times := throttle(place)) is None else (healthy(place) * times,) * 2,
+                "samples": () if (times := throttle(place)) is None else (sick(place, times),) * 2,
                 "reason": "not measured" if throttle(place) is None else None,
                 "raw": ("00",),
                 "conditions": {"curves": [{"steps": [{"outstanding": 2, "p99_us": 900.0}]}]}
@@ -177,6 +183,7 @@ def both(*throttles: Throttle) -> Throttle:
         ("hpe-apollo6500-weka", "A4", slower("storage.random_read_iops", 0.02)),
         ("hpe-apollo6500-weka", "A5 A6", slower("ingest.samples_rate", 0.7, nodes="2")),
         ("hpe-apollo6500-weka", "A7", slower("ingest.placement_spread", 10.0)),
+        ("hpe-apollo6500-weka", "A8", slower("join.bytes_copied", 3.0)),
         ("hitachi-v225g", "C2 C3", slower("ingest.storage_bytes_per_sample", 2.0, epoch="2")),
         ("hitachi-v225g", "C2", slower("ingest.cache_hits", 0.1)),
         ("hitachi-v225g", "C5", slower("sizing.bottleneck_agreement", 0.5)),
