@@ -98,7 +98,7 @@ def metrics_table(console: Console) -> None:
         table.add_row(
             Text.assemble((metric.name, "bold"), f"\n{metric.meaning}", (labels, "dim")),
             Text(f"{metric.unit}, {'more' if metric.higher_is_better else 'less'}"),
-            ", ".join(scope.value for scope in metric.scopes),
+            "\n".join(scope.value for scope in metric.scopes),
             Text(_benchmark(metric), style="yellow" if metric.benchmark == NOT_YET else ""),
         )
     console.print(table)

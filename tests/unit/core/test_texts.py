@@ -70,6 +70,7 @@ AFTER_A_NAME = (
     "parameters{}",
     "nccl{}",
     "_options{}",
+    "dlio{}.options{}",
     "_conf{}",
     "nccl_hca[]",
     "_options{}{}",
