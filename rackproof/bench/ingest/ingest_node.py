@@ -332,6 +332,7 @@ def main(words):
         summary = {"index_bytes": os.path.getsize(path)} | {
             key: index[key] for key in ("format", "samples", "distinct", "copies", "bytes", "samples_sha256")
         }
+        summary["files"] = index["samples"] if index["format"] == "files" else len(index["shards"])
         pipeline = Pipeline(config, index)
         pipeline.execute()
         answer = {"dataset": summary} | pipeline.answer()

@@ -83,9 +83,9 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     return counted.exact
 
 
-def check_identity(read: float, counted: float) -> None:
-    """Samples a second times bytes a sample is what storage delivers."""
-    if read <= 0 or abs(counted / read - 1) > IDENTITY:
+def check_identity(read: float, counted: float, more: float) -> None:
+    """Samples a second times bytes a sample is what storage delivers, with ``more`` bytes at most."""
+    if read <= 0 or not read * (1 - IDENTITY) <= counted <= read * (1 + IDENTITY) + more:
         raise ParseError(
             TOOL, f"its samples have {read:.0f} B, the storage gave {counted:.0f} B: more than {IDENTITY:.0%} apart"
         )

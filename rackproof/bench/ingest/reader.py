@@ -34,6 +34,7 @@ REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
 _COLD: Final = 0.01
 """Share of the files in the page cache below which it was empty."""
+_PAGE: Final = 4096
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
 
 
@@ -51,6 +52,13 @@ class Figures:
     def read(self) -> float:
         """Bytes that the pipeline read over the whole run, with the index."""
         return self.part.pipeline("bytes") + self.part.answer.child("dataset").number("index_bytes")
+
+    @property
+    def pages(self) -> float:
+        """Bytes that a local drive gives at most beyond those read: files end with a whole page."""
+        dataset = self.part.answer.child("dataset")
+        files = dataset.number("files") if dataset.has("files") else 0.0
+        return _PAGE * files * self.part.pipeline("bytes") / dataset.number("bytes", minimum=1.0)
 
     @property
     def ratio(self) -> float:
@@ -217,7 +225,9 @@ def _of_runs(
             raise ParseError(TOOL, "other nodes than its own took part")
         alone = len(run.jobs) == 1  # counters do not tell the bytes of two jobs apart
         if alone and all(one.cold and one.counted is not None for one in mine) and measurement.metric not in FREE:
-            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine))
+            local = architecture.storage[place_of(measurement)[0]].class_ == "local"
+            pages = sum(one.pages for one in mine) if local else 0.0
+            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine), pages)
         samples.append(VALUES[measurement.metric](mine))
         companions.append(_companions(mine))
     complete = {

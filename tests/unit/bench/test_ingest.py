@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from rackproof.bench.ingest import steps as ingest
-from rackproof.bench.ingest.reader import read_ingest
-from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.proof import check_identity
+from rackproof.bench.ingest.reader import Figures, read_ingest
+from rackproof.bench.ingest.runs import TOOL, Part, configs_of
 from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
@@ -20,6 +21,7 @@ from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profi
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
+from rackproof.parse.jsondoc import Json
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
@@ -297,6 +299,20 @@ def sizing(
         return change
 
     return [answer for data in ("memory", "undecoded", "storage") for answer in answers(leg(data), nodes=nodes)]
+
+
+def test_a_local_drive_gives_whole_pages_and_no_storage_less_than_was_read() -> None:
+    """1,100 files of 400 B were read, of 25,000: each may cost a page."""
+    own = config(0)
+    answer = document(own) | {"dataset": document(own)["dataset"] | {"files": 25_000}}
+    part = Part(own, Json(TOOL, "", answer), reply("gpu-01", "x"))
+    assert Figures("gpu-01", part, True, 440_000).pages == pytest.approx(1_100 * 4096)
+    older = Part(own, Json(TOOL, "", document(own)), reply("gpu-01", "x"))
+    assert Figures("gpu-01", older, True, 440_000).pages == 0
+    check_identity(440_000, 500_000, 60_000)
+    for counted, more in ((500_000, 0), (520_000, 60_000), (400_000, 60_000)):
+        with pytest.raises(ParseError, match="more than 3% apart"):
+            check_identity(440_000, counted, more)
 
 
 class TestSizing:
