@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.links.figures import ALONE, ATTEMPTS, TO, Figure, figure_of
+from rackproof.bench.links.figures import ALONE, TO, Figure, figure_of, reliable
 from rackproof.bench.links.run_proof import Run, proven
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Reading
@@ -46,18 +46,7 @@ def read_all_rails(measurement: Measurement, answers: Sequence[CommandResult], a
     """One sample of an adapter per reliable run. Raises ParseError, Mismatch or Unreliable without a number."""
     nodes, volleys = _volleys(measurement, answers, architecture)
     nic = int(measurement.members[0].partition("/nic")[2])
-    runs: list[Run] = []
-    unreliable: list[Unreliable] = []
-    for volley in volleys:
-        try:
-            runs.append(_proven(volley, measurement.metric, nodes, architecture)[nic])
-            unreliable.clear()
-        except Unreliable as error:
-            unreliable.append(error)
-            if len(unreliable) >= ATTEMPTS:
-                break
-    if unreliable:
-        raise Unreliable(_TOOL, f"no reliable figure in {len(unreliable)} attempts: {unreliable[-1].reason}")
+    runs = reliable(volleys, lambda volley: _proven(volley, measurement.metric, nodes, architecture)[nic], _TOOL)
     command = volleys[0].sent[nic].command
     conditions: dict[str, Any] = {"server": nodes[0], "client": nodes[1], "command": command}
     conditions |= {"adapters": len(volleys[0].sent)} | dict(runs[0].conditions)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.links.figures import ATTEMPTS, TCP_BANDWIDTH, Figure, figure_of
+from rackproof.bench.links.figures import TCP_BANDWIDTH, Figure, figure_of, reliable
 from rackproof.bench.port_proof import Moved, by_interface, counters_of, prove, readings_of
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.commands import AFTER, state_of
@@ -99,18 +99,7 @@ def read_fan_in(measurement: Measurement, answers: Sequence[CommandResult], arch
     volleys = volleys_of(answers)
     if not volleys:
         raise ParseError(TOOL, "no run of it")
-    results: list[_Result] = []
-    unreliable: list[Unreliable] = []
-    for volley in volleys:
-        try:
-            results.append(_proven(volley, measurement.members, storage, architecture))
-            unreliable.clear()
-        except Unreliable as error:
-            unreliable.append(error)
-            if len(unreliable) >= ATTEMPTS:
-                break
-    if unreliable:
-        raise Unreliable(TOOL, f"no reliable figure in {len(unreliable)} attempts: {unreliable[-1].reason}")
+    results = reliable(volleys, lambda volley: _proven(volley, measurement.members, storage, architecture), TOOL)
     conditions = results[0].conditions
     if any(result.conditions != conditions for result in results):
         raise ParseError(TOOL, "its runs had different commands or mounts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -14,6 +14,8 @@ from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as program_of
 
 Row = TypeVar("Row")
+Attempt = TypeVar("Attempt")
+Proven = TypeVar("Proven")
 
 ATTEMPTS: Final = 3
 """Maximum number of runs for one sample, until the tool's figures are reliable."""
@@ -223,3 +225,20 @@ def _number(words: Sequence[str], option: str) -> int:
     if not value.isdigit():
         raise ParseError(words[0], f"{option} is not a number: {value[:40]}")
     return int(value)
+
+
+def reliable(attempts: Iterable[Attempt], prove: Callable[[Attempt], Proven], tool: str) -> list[Proven]:
+    """What the reliable attempts prove. Raises Unreliable where the last ones, or ``ATTEMPTS`` in a row, are not."""
+    results: list[Proven] = []
+    unreliable: list[Unreliable] = []
+    for attempt in attempts:
+        try:
+            results.append(prove(attempt))
+            unreliable.clear()
+        except Unreliable as error:
+            unreliable.append(error)
+            if len(unreliable) >= ATTEMPTS:
+                break
+    if unreliable:
+        raise Unreliable(tool, f"no reliable figure in {len(unreliable)} attempts: {unreliable[-1].reason}")
+    return results

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,14 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.bench.storage.connections import mount_command
 from rackproof.bench.storage.connections_reader import POINT, own_mount
 from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, Storage, StorageProfile
 from rackproof.core.evidence import Kind, Measurement
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import Answer, FakePipe, lab_rack, reply, scripted, virtual_rack
+from tests.unit.benchmarked import Bench
+from tests.unit.fakes import Answer, FakePipe, lab_rack, reply, virtual_rack
 from tests.unit.storage_nodes import StorageNodes, mountinfo, mountstats
 
 RACK = lab_rack(gpu=2)
@@ -86,25 +83,21 @@ class ConnectionNodes(StorageNodes):
 
 
 def measure(folder: Path, nodes: ConnectionNodes, answer: Answer | None = None) -> dict[str, Measurement]:
-    with scripted(folder, answer or nodes.answer, RACK, nodes.architecture) as session:
+    def pipe(connection: Any, command: str, timeout_s: float, user: str = "") -> FakePipe:
+        if "rackproof-own-mount" not in command:
+            return FakePipe(dead=False)
+        nodes.pipes.append(command)
+        why = nodes.refused.get(connection.node.name, "")
+        return FakePipe(bool(why), why=why)
 
-        def pipe(connection: Any, command: str, timeout_s: float, user: str = "") -> FakePipe:
-            if "rackproof-own-mount" not in command:
-                return FakePipe(dead=False)
-            nodes.pipes.append(command)
-            why = nodes.refused.get(connection.node.name, "")
-            return FakePipe(bool(why), why=why)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tests.unit.fakes.FakeConnection.pipe", pipe)
-            run_steps(session, plan_steps(nodes.architecture, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {m.subject: m for m in map(Measurement.model_validate, bodies)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.unit.fakes.FakeConnection.pipe", pipe)
+        return {m.subject: m for m in Bench(nodes.architecture, RACK).measure(folder, answer or nodes.answer)}
 
 
 def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
     records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
-    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+    return set(Bench(architecture, RACK).faults(folder, records).values())
 
 
 def test_the_ratio_is_of_one_client_after_another(tmp_path: Path) -> None:

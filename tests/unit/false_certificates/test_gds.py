@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,14 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM
 from rackproof.bench.storage.program_runs import configs_of
 from rackproof.core.architecture import Architecture, GdsProfile, Profile, Storage, StorageProfile
-from rackproof.core.evidence import Kind, Measurement
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.core.evidence import Measurement
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.benchmarked import Bench
+from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
 RACK = lab_rack(gpu=2)
@@ -76,15 +73,12 @@ class GdsNodes(StorageNodes):
 
 
 def measure(folder: Path, nodes: GdsNodes, answer: Any = None) -> dict[str, Measurement]:
-    with scripted(folder, answer or nodes.answer, RACK, nodes.architecture) as session:
-        run_steps(session, plan_steps(nodes.architecture, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {m.subject: m for m in map(Measurement.model_validate, bodies)}
+    return {m.subject: m for m in Bench(nodes.architecture, RACK).measure(folder, answer or nodes.answer)}
 
 
 def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
     records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
-    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+    return set(Bench(architecture, RACK).faults(folder, records).values())
 
 
 def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:
