@@ -35,7 +35,10 @@ def bound_of(legs: Sequence[Leg], architecture: Architecture, storage: str) -> B
     return bound_by(
         Counters(
             utilisation_of(legs) / 100,
-            max(leg.part.pipeline("first_s") / max(leg.part.window_s + config["warmup_s"], 1e-9) for leg in legs),
+            max(
+                max(0.0, leg.part.pipeline("first_s") - float(config["warmup_s"])) / max(leg.part.window_s, 1e-9)
+                for leg in legs
+            ),
             sum(leg.part.pipeline("read_s") for leg in legs),
             sum(leg.part.pipeline("decode_s") for leg in legs),
             max(leg.mean_cpu for leg in legs),

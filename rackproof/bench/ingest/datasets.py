@@ -6,6 +6,7 @@ index, so a killed run continues with the missing ones.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -54,13 +55,17 @@ class Made(NamedTuple):
         return f"{size}: {self.copies} copies of {self.distinct} distinct ones, which {storage} must not deduplicate"
 
 
-def folder_of(storage: Storage, name: str, mountpoint: str | None = None) -> str:
-    return f"{mountpoint or storage.mountpoints[0]}/{FOLDER}/{name}"
+def folder_of(storage: Storage, name: str, dataset: DataSet, mountpoint: str | None = None) -> str:
+    """Architectures may call different data sets by one name: the folder's ends with a digest of the samples. More
+    copies are the same set, extended."""
+    samples = dataset.model_dump_json(exclude={"storage", "copies"})
+    digest = hashlib.sha256(samples.encode()).hexdigest()[:8]
+    return f"{mountpoint or storage.mountpoints[0]}/{FOLDER}/{name}-{digest}"
 
 
 def spec_of(storage: Storage, name: str, dataset: DataSet) -> dict[str, Any]:
     """What ``dataset_node.py`` reads."""
-    return {"folder": folder_of(storage, name), **dataset.model_dump(mode="json", exclude={"storage"})}
+    return {"folder": folder_of(storage, name, dataset), **dataset.model_dump(mode="json", exclude={"storage"})}
 
 
 def command(

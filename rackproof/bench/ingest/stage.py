@@ -18,7 +18,7 @@ class Counters(NamedTuple):
     utilisation: float
     """Of the accelerators, 0 to 1."""
     first_share: float
-    """Longest time to a worker's first batch over the timed part."""
+    """Longest time to a worker's first batch, without the warm-up, over the timed part."""
     read_s: float
     """Time that workers waited for reads, seconds."""
     decode_s: float

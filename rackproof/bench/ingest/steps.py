@@ -319,7 +319,7 @@ class _IngestStep:
     def _folders(self, job: IngestJob) -> list[str]:
         """Folders whose files are looked for in the page cache."""
         dataset = self.profile.datasets[job.dataset]
-        folder = folder_of(self.storage, job.dataset)
+        folder = folder_of(self.storage, job.dataset, dataset)
         if dataset.format != "files":
             return [folder]
         shards = min(SHOWN_SHARDS, -(-dataset.samples // dataset.per_shard))
@@ -342,7 +342,7 @@ class _IngestStep:
             torch |= {"nodes": 1, "node": 0} if job.kind == "inference" else {}
         points = storage.mountpoints[: 1 if run.apart else None]  # each mount has a cache of its own
         return {
-            "job": name, "folders": [folder_of(storage, job.dataset, point) for point in points],
+            "job": name, "folders": [folder_of(storage, job.dataset, dataset, point) for point in points],
             "mountpoints": list(storage.mountpoints), "data": run.data.value,
             "node": 0 if run.apart else node, "nodes": 1 if run.apart else run.nodes,
             "accelerators": accelerators, "workers": max(1, job.workers // (job.accelerators // accelerators)),

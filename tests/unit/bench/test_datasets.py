@@ -18,7 +18,7 @@ from PIL import Image
 
 from rackproof.bench.ingest import photographs_node as photographs
 from rackproof.bench.ingest import records_node as records
-from rackproof.bench.ingest.datasets import DataSets, answer_of, command, is_of_content, made_of, spec_of
+from rackproof.bench.ingest.datasets import DataSets, answer_of, command, folder_of, is_of_content, made_of, spec_of
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import Account
 from rackproof.core.architecture import DataSet
@@ -280,3 +280,17 @@ def test_only_the_summary_may_be_that_of_several_steps(action: str) -> None:
     assert is_of_content(text) is (action == "seal")
     assert not is_of_content(f"{text}; cat other")
     assert not is_of_content(text.replace("dataset_node.py", "ingest_node.py"))
+
+
+def test_data_sets_of_one_name_share_a_folder_only_when_they_have_the_same_samples() -> None:
+    """Several architectures are certified on one rack, each with a data set `photos`."""
+    storage = virtual_rack().storage["cephfs"]
+    own = DataSet(storage="cephfs", format="tfrecord", samples=8, per_shard=4, mean_bytes=9000)
+    folder = folder_of(storage, "photos", own)
+    assert folder_of(storage, "photos", own.model_copy(update={"copies": 9})) == folder
+    others: list[dict[str, Any]] = [
+        {"format": "tar"}, {"samples": 12}, {"per_shard": 2}, {"mean_bytes": 9001}, {"large": True}, {"seed": 2},
+    ]  # fmt: skip
+    assert {name for change in others for name in change} == DataSet.model_fields.keys() - {"storage", "copies"}
+    folders = {folder_of(storage, "photos", own.model_copy(update=change)) for change in others}
+    assert len(folders - {folder}) == len(others)

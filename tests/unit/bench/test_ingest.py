@@ -342,6 +342,7 @@ class TestSizing:
     def test_a_run_that_its_start_bound_agrees_with_nothing(self) -> None:
         with pytest.raises(ParseError, match="start of workers bound a run"):
             self.value("bottleneck_agreement", sizing(first=9.0))
+        assert self.value("bottleneck_agreement", sizing(first=3.4)) == 1.0, "a second of it is the warm-up"
 
     def test_conditions_name_the_predicted_stage(self) -> None:
         read = read_ingest(sizing(), virtual_rack())

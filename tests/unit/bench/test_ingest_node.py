@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rackproof.bench.ingest.series import PIPELINE
 from tests.unit.bench import node_programs
 
 SPEC = {
@@ -69,6 +70,9 @@ def test_one_pass_reads_each_sample_of_every_format_once(tmp_path: Path, form: s
     assert answer["pipeline"]["passes"] == 1
     assert answer["busy_s"][0] == pytest.approx(0.05 * answer["steps"][0])
     assert answer["steps"] == [6]
+    first, last = answer["series"][0], answer["series"][-1]
+    assert first[0] == 0.0, "counters are read before any worker reads"
+    assert last[PIPELINE] - first[PIPELINE] == answer["dataset"]["bytes"]
 
 
 def test_nodes_share_a_pass_without_a_sample_in_common(tmp_path: Path) -> None:
