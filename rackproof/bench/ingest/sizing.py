@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from rackproof.bench.ingest.runs import TOOL, Part
-from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, STORAGE
 from rackproof.core.architecture import Architecture
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
-from rackproof.core.sizing.model import StageName, first_epoch
+from rackproof.core.sizing.model import RUN_STAGES, first_epoch
 from rackproof.errors import SizingError
 from rackproof.parse import ParseError
 
-STAGES: Final[Mapping[StageName, str]] = {
-    StageName.GPU: ACCELERATOR,
-    StageName.CPU: DECODE,
-    StageName.NETWORK: NETWORK,
-    StageName.BANDWIDTH: STORAGE,
-}
-"""Stages of the model that a run can name."""
 _UNKNOWN: Final = (
     *("port_rate", "connection_rate", "connection_slots", "unit.ports", "unit.port_rate", "unit.read_iops"),
     *("unit.opens", "unit.unloaded_latency", "unit.loaded_latency"),
@@ -79,7 +71,7 @@ def predicted(
     if phase.samples_per_s is None or not phase.binding:
         raise ParseError("sizing model", "it knows no stage")
     stage = phase.binding[0].name
-    return Prediction(phase.samples_per_s, stage.value, STAGES.get(stage, stage.value))
+    return Prediction(phase.samples_per_s, stage.value, RUN_STAGES.get(stage, stage.value))
 
 
 def _cpu_s(legs: Sequence[Leg], nothing: str) -> float:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rackproof.core.sizing.model import RUN_STAGES, StageName
+
 BUSY: Final = 0.95
 """Utilisation of accelerators, processors or ports from which on they are what binds."""
 STARTING: Final = 0.25
 """Share of the timed part before the first batch from which on the start of the workers binds."""
 
-ACCELERATOR, START, DECODE, NETWORK, STORAGE = "accelerator", "start of workers", "decode", "network", "storage"
+ACCELERATOR, DECODE = RUN_STAGES[StageName.GPU], RUN_STAGES[StageName.CPU]
+NETWORK, STORAGE = RUN_STAGES[StageName.NETWORK], RUN_STAGES[StageName.BANDWIDTH]
+START: Final = "start of workers"
 
 
 class Counters(NamedTuple):

@@ -130,8 +130,11 @@ def _value(result: Proven, metric: str) -> float:
 
 
 def _sum(results: Sequence[Proven], *, single: bool) -> dict[str, float]:
-    """Companions of one client, or the sums over all clients."""
+    """Companions of one client, or those of all clients: sums, and the latency of the mean request."""
     clients = [dict(result.companions) for result in results]
     if single:
         return clients[0]
-    return {name: sum(c[name] for c in clients) for name in _SUMMED if all(name in c for c in clients)}
+    rack = {name: sum(c[name] for c in clients) for name in _SUMMED if all(name in c for c in clients)}
+    if all("latency_s" in c for c in clients) and rack["iops"]:
+        rack["latency_s"] = sum(c["iops"] * c["latency_s"] for c in clients) / rack["iops"]
+    return rack

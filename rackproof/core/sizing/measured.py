@@ -15,7 +15,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.sizing import words
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
-from rackproof.core.sizing.model import TITLES, Phase, StageName, first_epoch, product
+from rackproof.core.sizing.model import RUN_STAGES, TITLES, Phase, StageName, first_epoch, product
 from rackproof.core.sizing.view import title_of
 from rackproof.core.units import convert
 from rackproof.errors import SizingError
@@ -179,20 +179,25 @@ def _as_measured(inputs: Inputs, figures: _Rates, reading: Comparison) -> Inputs
 
 def _workload(name: str, declared: Inputs, actual: Inputs, measurements: Sequence[Measurement]) -> Comparison:
     before, after = first_epoch(declared), first_epoch(actual)
-    rates = [
-        median(m.samples)
+    runs = [
+        m
         for m in measurements
         if m.metric == "ingest.samples_rate" and m.scope is Scope.RACK and m.labels.get("workload") == name
         and m.samples and not m.simulated and len(m.members) == declared.system.nodes
     ]  # fmt: skip
+    measured, stage = after.samples_per_s, _stage(after)
+    if runs:
+        bound = str(runs[-1].conditions.get("bound_by", ""))
+        measured = median(runs[-1].samples)
+        stage = next((TITLES[name] for name, word in RUN_STAGES.items() if word == bound), bound or None)
     return Comparison(
         subject=name,
         unit="samples/s",
         predicted=before.samples_per_s,
         predicted_stage=_stage(before),
-        measured=rates[-1] if rates else after.samples_per_s,
-        measured_stage=_stage(after),
-        directly=bool(rates),
+        measured=measured,
+        measured_stage=stage,
+        directly=bool(runs),
     )
 
 

@@ -43,6 +43,14 @@ TITLES: dict[StageName, str] = {
     StageName.OPENS: "storage opens/s",
 }
 
+RUN_STAGES: dict[StageName, str] = {
+    StageName.GPU: "accelerator",
+    StageName.CPU: "decode",
+    StageName.NETWORK: "network",
+    StageName.BANDWIDTH: "storage",
+}
+"""Stages that an ingest run can name, by its own word (``bound_by``)."""
+
 SINGULAR = frozenset({StageName.NETWORK, StageName.BANDWIDTH})
 """Titles in the singular, for verbs."""
 SHARED = frozenset({StageName.STORAGE_PORTS, StageName.BANDWIDTH, StageName.REQUESTS, StageName.OPENS})

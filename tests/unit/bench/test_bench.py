@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +19,11 @@ from rackproof.bench.relay import socket_of
 from rackproof.bench.runner import ATTEMPTS, run_steps
 from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
+from rackproof.bench.storage.reader import _sum
+from rackproof.bench.storage.result import Proven
+from rackproof.core.architecture import Gate
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.judging.gates import fault_of
 from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError
 from rackproof.evidence.store import read_records
@@ -105,7 +110,24 @@ def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
     assert set(own) >= {"iops", "latency_s", "application_bytes"}
     assert rack["dataset_bytes"] == (2 * 33554432.0,)
     assert rack["client_ram_bytes"] == (2 * 1026392064.0,)
-    assert "latency_s" not in rack
+    assert rack["latency_s"] == pytest.approx(own["latency_s"])
+
+
+@pytest.mark.parametrize("kind", ["read", "randread"])
+def test_every_gate_can_be_checked_of_a_client_and_of_all_together(tmp_path: Path, kind: str) -> None:
+    for measurement in measure(tmp_path, [step(f"storage/nfs-tcp/{kind}")], fio):
+        for gate in Gate:
+            fault = fault_of([gate], measurement.companions, len(measurement.samples))
+            assert "cannot be checked" not in (fault or ""), measurement.subject
+
+
+def test_the_mean_latency_of_all_clients_keeps_littles_law() -> None:
+    """300 requests a second of 10 ms and 100 of 30 ms have three requests each in flight."""
+    clients = [
+        Proven(cast("Any", None), cast("Any", None), {"iops": iops, "latency_s": latency_s, "outstanding": 3.0})
+        for iops, latency_s in ((300.0, 0.010), (100.0, 0.030))
+    ]
+    assert _sum(clients, single=False) == {"iops": 400.0, "latency_s": pytest.approx(0.015), "outstanding": 6.0}
 
 
 def test_a_client_that_cannot_tell_its_cache_does_not_claim_a_cold_one(tmp_path: Path) -> None:

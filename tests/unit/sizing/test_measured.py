@@ -84,6 +84,22 @@ def test_a_workload_that_was_run_is_compared_itself() -> None:
     small = predicted_and_measured(rack(), [read(29_500), link(94), run]).comparisons[1]
     assert (small.directly, small.measured) == (True, 50_000)
     assert "measured 50,000 samples/s" in predicted_and_measured(rack(), [read(29_500), run]).lines[1]
+    assert (small.measured_stage, small.agrees) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "stage"),
+    [("accelerator", "GPUs"), ("decode", "CPU cores"), ("storage", "storage bandwidth"),
+     ("start of workers", "start of workers")],
+)  # fmt: skip
+def test_a_run_names_its_own_stage_and_not_the_models(bound: str, stage: str) -> None:
+    run = Measurement(
+        metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(50_000.0,), step="ingest",
+        labels={"workload": "resnet50"}, conditions={"bound_by": bound},
+    )  # fmt: skip
+    small = predicted_and_measured(rack(), [read(29_500), link(94), run]).comparisons[1]
+    assert small.measured_stage == stage
+    assert small.agrees is (small.predicted_stage == stage)
 
 
 def test_a_repeated_measurement_counts_in_its_last_form() -> None:
