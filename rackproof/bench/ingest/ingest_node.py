@@ -39,7 +39,7 @@ from real_node import Ranks
 from samples_node import Fault, pixels, stream
 
 LATE_S = 0.25  # how much later than the others a node may begin
-AHEAD_S = 0.3  # how long before the common start the first counters are read
+AHEAD_S = 0.5  # how long before the common start the first counters are read
 END_S = 20
 DRIFT = 0.01  # how much a node's clock may gain or lose in a run
 TOKEN = struct.Struct("<HHdd")  # worker, slot, when its request began, and since when the batch is there
@@ -209,6 +209,7 @@ class Pipeline:
             raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
         threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
         threads.append(threading.Thread(target=self._watch))
+        counters(self.config)  # the first reading is slow: caches were dropped, its own code is on disk
         _sleep_until(self.start_s - AHEAD_S)
         self._read_counters()
         _sleep_until(self.start_s)
@@ -272,8 +273,8 @@ class Pipeline:
 
     def _read_counters(self):
         """A row of the series. What is read just before the start counts for the start: no worker reads before it."""
-        moment_s = max(0.0, time.monotonic() - self.start_s)
-        self.series.append([moment_s, *counters(self.config), self._sums()["bytes"]])
+        row = [*counters(self.config), self._sums()["bytes"]]
+        self.series.append([max(0.0, time.monotonic() - self.start_s), *row])
 
     def _complain(self, why):
         self.fault = self.fault or why
