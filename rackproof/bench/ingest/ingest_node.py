@@ -49,18 +49,18 @@ SIDES = ("bytes", "samples", "drained", "read_s", "decode_s", "wait_s", "cpu_s",
 # Workers
 
 
-def work(config, index, worker, sides, slots, pipe, complaints, start_s, end_s, batches):
+def work(config, index, worker, sides, slots, pipe, complaints, start_s, go, end_s, batches):
     """One worker: batches until the end. A batch is announced with a token; only real accelerators read its content."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _work(config, index, worker, sides, slots, pipe, start_s, end_s, batches)
+        _work(config, index, worker, sides, slots, pipe, start_s, go, end_s, batches)
     except Fault as error:
         os.write(complaints, f"{error}\n".encode()[:4000])
         os._exit(1)
     os._exit(0)
 
 
-def _work(config, index, worker, sides, slots, pipe, start_s, end_s, batches):
+def _work(config, index, worker, sides, slots, pipe, start_s, go, end_s, batches):
     tally = dict.fromkeys(SIDES, 0.0)
     shape = (config["batch"], config["crop"], config["crop"], 3)
     own = [np.zeros(shape, np.uint8)] if batches is None else batches[worker]
@@ -75,6 +75,7 @@ def _work(config, index, worker, sides, slots, pipe, start_s, end_s, batches):
         if late > LATE_S:
             raise Fault(f"its samples were in memory {late:.1f} s after the common start; raise start_s of the job")
     _sleep_until(start_s)
+    go.wait()
     cpu_s, due_s = time.process_time(), start_s
     decoded, held_back = config["data"] != "undecoded", 0
     while time.monotonic() < end_s:
@@ -184,6 +185,7 @@ class Pipeline:
         self.series, self.stopping = [], threading.Event()
         self.workers, self.slots, self.pipes = [], [], []
         self.complaints = os.pipe()
+        self.go = multiprocessing.get_context("fork").Event()
         synthetic = config["data"] == "synthetic"
         self.ranks = Ranks(config, self.window, self._complain) if config.get("torch") else None
         batches = self.ranks.batches if self.ranks else None
@@ -194,7 +196,7 @@ class Pipeline:
             pipe = self.pipes[worker % config["accelerators"]][1]
             process = multiprocessing.get_context("fork").Process(
                 target=work, args=(config, index, worker, self.sides, slots, pipe, self.complaints[1], self.start_s,
-                                   self.window.end_s, batches),
+                                   self.go, self.window.end_s, batches),
             )  # fmt: skip
             process.start()
             self.workers.append(process)
@@ -204,15 +206,16 @@ class Pipeline:
     def execute(self):
         if self.ranks:
             self.ranks.start(self.start_s + LATE_S)
-        late = time.monotonic() - self.start_s
-        if late > LATE_S:
-            raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
         threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
         threads.append(threading.Thread(target=self._watch))
         counters(self.config)  # the first reading is slow: caches were dropped, its own code is on disk
         _sleep_until(self.start_s - AHEAD_S)
         self._read_counters()
+        late = time.monotonic() - self.start_s
+        if late > LATE_S:
+            raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
         _sleep_until(self.start_s)
+        self.go.set()
         self.began = time.time(), time.monotonic()
         for thread in threads:
             thread.start()
@@ -272,7 +275,7 @@ class Pipeline:
             self._read_counters()
 
     def _read_counters(self):
-        """A row of the series. What is read just before the start counts for the start: no worker reads before it."""
+        """A row of the series. The first one counts for the start: no worker reads before it."""
         row = [*counters(self.config), self._sums()["bytes"]]
         self.series.append([max(0.0, time.monotonic() - self.start_s), *row])
 
