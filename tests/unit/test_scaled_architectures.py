@@ -195,7 +195,7 @@ def both(*throttles: Throttle) -> Throttle:
         ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5)),
         ("dell-scaling-little", "B7", slower("container.read_over_host", 0.2)),
         ("dell-scaling-little", "B8", slower("mixed.accelerator_utilisation_loss", 5.0)),
-        ("dell-scaling-little", "B8", slower("inference.latency_p99", 5.0, beside="training")),
+        ("dell-scaling-little", "B8", slower("inference.latency_p99", 6.0, beside="training")),
         ("dell-scaling-little", "B9", slower("ingest.storage_bytes_per_sample", 1.5, format="tfrecord-gz")),
         ("weka-inference-nvme-dram", "A9 A10 A11",
          slower("inference.samples_rate", 0.5, storage="cephfs", data="storage")),
