@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel
 
-from rackproof.bench.collectives import groups
+from rackproof.bench.collectives import groups, guests
 from rackproof.bench.collectives import steps as collectives
 from rackproof.bench.containers import steps as containers
 from rackproof.bench.drives import steps as drives
@@ -48,6 +48,7 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         steps += _bound(planned, architecture, profile.links, rack)
     if profile.collectives:
         planned = collectives.plan(architecture, profile.collectives, rack, profile.collectives.members)
+        planned += guests.plan(architecture, profile.collectives, rack, profile.collectives.members)
         steps += _bound(planned, architecture, profile.collectives, rack)
     if profile.storage:
         steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)

@@ -88,9 +88,11 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         expected = {"groups": "none"} if groups is None else groups.model_dump(mode="json", exclude={"engine"})
         if groups is not None and measurement.labels.get("engine") != groups.engine:
             return f"expected engine {groups.engine}, actual {measurement.labels.get('engine')}"
-    elif part == "collective" and profile.collectives is not None:
+    elif part in ("collective", "guest") and profile.collectives is not None:
         sizes = profile.collectives
-        expected = {"ranks": sizes.ranks_per_node * len(measurement.members), "iterations": sizes.iterations}
+        expected = {"iterations": sizes.iterations}
+        if part == "collective":
+            expected["ranks"] = sizes.ranks_per_node * len(measurement.members)
         if measurement.labels.get("engine") != sizes.engine:
             return f"expected engine {sizes.engine}, actual {measurement.labels.get('engine')}"
         if not sizes.min_bytes <= int(measurement.labels["bytes"]) <= sizes.max_bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rackproof.bench.collectives import group_reader
+from rackproof.bench.collectives import group_reader, guest_reader
 from rackproof.bench.collectives import reader as collective_reader
 from rackproof.bench.containers import reader as container_reader
 from rackproof.bench.drives import reader as drive_reader
@@ -26,6 +26,7 @@ READERS: Final[dict[str, tuple[str, Reader]]] = {
     "gpu": (gpu_reader.NAME, gpu_reader.read_gpus),
     UTILISATION: (ingest_reader.NAME, ingest_reader.read_ingest),
     "group": (group_reader.NAME, group_reader.read_groups),
+    "guest": (guest_reader.NAME, guest_reader.read_guests),
     **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), (ingest_reader.NAME, ingest_reader.read_ingest)),
     "link": (link_reader.NAME, link_reader.read_links),
     **dict.fromkeys(("storage", "checkpoint", "join"), (storage_reader.NAME, storage_reader.read_storage)),

@@ -15,7 +15,8 @@ from typing import Final
 
 from rackproof.bench.step import BenchContext
 from rackproof.errors import NodeUnreachable
-from rackproof.remote.command import portable
+from rackproof.parse import ParseError
+from rackproof.remote.command import CommandResult, portable
 from rackproof.remote.ssh import Connection
 from rackproof.shell import script
 
@@ -47,6 +48,15 @@ class Account:
         return f"sh -c {portable(become)} as "
 
 
+def account_of(answer: CommandResult) -> Account:
+    """What ``SETUP`` prints. Raises ParseError."""
+    if not answer.ok:
+        raise ParseError(USER, answer.why)
+    if (match := _IDS.fullmatch(answer.text)) is None:
+        raise ParseError(USER, f"unreadable output: {answer.text[:80]!r}")
+    return Account(int(match[1]), int(match[2]))
+
+
 class BenchUsers:
     """Accounts of the nodes, made on first use in a stage."""
 
@@ -72,11 +82,10 @@ class BenchUsers:
         lost = {}
         missing = dict.fromkeys((node for node in nodes if node not in self._accounts), SETUP)
         for node, answer in self._session.run(missing, _TIMEOUT_S).items() if missing else ():
-            if answer.ok and (match := _IDS.fullmatch(answer.text)):
-                self._accounts[node] = Account(int(match[1]), int(match[2]))
-            else:
-                why = answer.why if not answer.ok else f"unreadable output: {answer.text[:80]!r}"
-                lost[node] = f"{node}: no account {USER} to measure with: {why}"
+            try:
+                self._accounts[node] = account_of(answer)
+            except ParseError as error:
+                lost[node] = f"{node}: no account {USER} to measure with: {error.reason}"
         return lost
 
     def put(self, nodes: Sequence[str], package: str, programs: Iterable[str]) -> None:

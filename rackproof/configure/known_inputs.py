@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rackproof.configure.collectives.inputs import CollectiveInputs
+from rackproof.configure.collectives.inputs import CollectiveInputs, GuestInputs
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.health_check.inputs import HealthInputs
@@ -34,6 +34,7 @@ MODELS: Mapping[str, type[Inputs]] = {
         CollectiveInputs,
         ContainerInputs,
         GpuInputs,
+        GuestInputs,
         HealthInputs,
         IngestInputs,
         NicInputs,

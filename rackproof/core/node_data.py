@@ -93,7 +93,7 @@ TESTS: Final[Mapping[str, Test]] = {
     "management_address": ("an address", lambda value: _address(value) and "/" not in value),
     "nic_ports": ("a mapping of purposes to names", lambda value: isinstance(value, Mapping)),
     **dict.fromkeys(
-        ("collectives", "containers", "gpu", "health_check", "ingest", "nic", "node", "preflight"), _MAPPING
+        ("collectives", "containers", "gpu", "guest", "health_check", "nic", "node", "preflight"), _MAPPING
     ),
     **dict.fromkeys(("ingest", "rebooting", "slurm", "storage_client", "versions"), _MAPPING),
     "reboot": ("a mapping", lambda value: isinstance(value, Mapping) or value in ("allowed", "refused")),

@@ -71,7 +71,7 @@ OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
 def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun") -> tuple[str, ...]:
     """Programs that a measurement runs on each of its nodes. ``launcher``: of a collective, see ``launcher_in``."""
     family = metric.partition(".")[0]
-    if family in ("collective", "group"):
+    if family in ("collective", "group", "guest"):
         own = f"{labels.get('op', '')}_perf" if labels.get("engine") == "nccl-tests" else "python3"
         return (own,) if launcher == "ssh" else (launcher, own)
     return _BY_METRIC.get(metric, _BY_METRIC.get(family, ()))

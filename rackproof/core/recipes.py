@@ -111,8 +111,10 @@ RECIPES: dict[str, Recipe] = {
                "all_reduce_perf -b <least> -e <most> -f 2 -g <GPUs> -n 20 -w 5 -c 1 on all nodes at once, each "
                "algorithm asked for by name (NCCL_ALGO); busbw at the named size, never the average over sizes",
                "nccl-tests doc/PERFORMANCE.md", "collectives"),
-        Recipe("nccl-guest", "nccl-node inside a virtual machine that was given all GPUs of the node, and on the host",
-               "Cluster Considerations (Hitachi Vantara)", NOT_YET),
+        Recipe("nccl-guest",
+               "nccl-node with a rank for each GPU while the domain is shut off; virsh start, which gives it all GPUs; "
+               "the same command in it over ssh; virsh shutdown, or destroy after its time; same GPUs, domain and NCCL",
+               "Cluster Considerations (Hitachi Vantara)", "collectives"),
         Recipe("nccl-rack",
                "the same over all nodes, one rank a GPU, at least 4 nodes (two nodes take a tree and exceed the wire)",
                "nccl-tests issue 196", "collectives"),

@@ -66,12 +66,9 @@ class Launch:
         first. ``comment``: at the end of every command."""
         if self.backend == "gloo":
             environment = {"GLOO_SOCKET_IFNAME": interface}
-        if self.backend:
-            address = "127.0.0.1" if self.alone else self._address()
-            program += f" {self.backend} {address}:{self.inputs.port}"
         users, session = BenchUsers.of(self.context), self.context.session
         if self.alone or self.inputs.launcher == "ssh":
-            commands = {node: self._of_node(program, environment, node) + comment for node in self.nodes}
+            commands = {node: self.of_node(program, environment, node) + comment for node in self.nodes}
 
             def start(connection: Connection) -> CommandResult:
                 name = connection.node.name
@@ -79,6 +76,7 @@ class Launch:
 
             results = session.fleet.each(self.nodes, start, self.engine.name)
             return [session.record(result) for result in results.values()]
+        program += self._meeting()
         if self.inputs.launcher == "srun":
             command = srun(
                 self.nodes, self.ranks_per_node, environment, self.limit_s, mpi=self.engine.needs_mpi,
@@ -89,11 +87,18 @@ class Launch:
         first = self.nodes[0]
         return [session.run_on(first, f"{command} {program}{comment}", self.limit_s, user=users[first].prefix)]
 
-    def _of_node(self, program: str, environment: Mapping[str, str], node: str) -> str:
+    def of_node(self, program: str, environment: Mapping[str, str], node: str) -> str:
+        """Command of one node by which all its ranks start. Raises ParseError."""
         if self.backend:
             hosts = (node,) if self.alone else self.nodes
-            program += f" {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
+            program += f"{self._meeting()} {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
         return f"{set_before(environment)}{program}"
+
+    def _meeting(self) -> str:
+        """Words of the engine torch: its backend, and where the ranks meet; empty for others. Raises ParseError."""
+        if not self.backend:
+            return ""
+        return f" {self.backend} {'127.0.0.1' if self.alone else self._address()}:{self.inputs.port}"
 
     def _address(self) -> str:
         """Where the processes meet. Raises ParseError."""

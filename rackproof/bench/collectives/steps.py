@@ -132,10 +132,15 @@ def _step(engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
 
 def _run(launch: Launch, engine: Engine, part: Part, profile: CollectiveProfile, interface: str) -> list[CommandResult]:
     environment = part.environment(engine, interface, profile.ranks_per_node)
+    return launch.run(program_of(launch, engine, part, profile), environment, interface)
+
+
+def program_of(launch: Launch, engine: Engine, part: Part, profile: CollectiveProfile) -> str:
+    """Command line of one process."""
     program = engine.program(part.op, profile, part.sweep, launch.python)
-    if not engine.source:
-        program += f" -g {profile.ranks_per_node if launch.alone else 1}" + ("" if part.rail is None else " -a 0")
-    return launch.run(program, environment, interface)
+    if engine.source:
+        return program
+    return program + f" -g {launch.ranks_per_node if launch.alone else 1}" + ("" if part.rail is None else " -a 0")
 
 
 def _places(engine: Engine, part: Part, steps: Iterable[int], id_: str) -> tuple[Measurement, ...]:

@@ -276,8 +276,12 @@ class RailCollectives(PartOfSweep):
     """On each rail by itself, all rails at once: GPU k of every node with GPU k of the others."""
 
 
+class GuestCollectives(PartOfSweep):
+    """Between the GPUs of one node, on it and then in the virtual machine that gets them: every GPU is a rank."""
+
+
 class CollectiveProfile(Model):
-    ADDED: ClassVar = frozenset({"runs", "algorithms", "node", "rails"})
+    ADDED: ClassVar = frozenset({"runs", "algorithms", "node", "rails", "guest"})
     """Keys that older runs do not have: at their defaults they are no part of a step's digest."""
 
     engine: Literal["nccl-tests", "mpi", "torch"]
@@ -296,6 +300,14 @@ class CollectiveProfile(Model):
     """Over all nodes, one run each; empty: one run with the algorithms that NCCL chooses."""
     node: NodeCollectives | None = None
     rails: RailCollectives | None = None
+    guest: GuestCollectives | None = None
+    """For ``guest.collective_busbw`` and ``guest.host_collective_busbw``."""
+
+    @model_validator(mode="after")
+    def _on_gpus(self) -> CollectiveProfile:
+        if self.guest is not None and self.engine == "mpi":
+            raise ValueError("guest needs an engine that runs on GPUs: nccl-tests or torch")
+        return self
 
 
 class ContainerProfile(Model):

@@ -1,0 +1,275 @@
+"""Collectives on a node's GPUs, and then in the virtual machine that gets them from it.
+
+All nodes at once: runs on the node while its domain is shut off; the start of the domain, which takes the GPUs from the
+node; the same runs in the guest; the domain's end. Whatever ends the step, the domain is shut off after it: a keeper on
+the node sees to that (``guest_keeper.sh``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib.resources import files
+
+from rackproof.bench.collectives.command import sizes as stepped
+from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep
+from rackproof.bench.collectives.guest_commands import (
+    STARTED,
+    inside,
+    keeper_command,
+    off_command,
+    side_command,
+    wait_command,
+)
+from rackproof.bench.collectives.guest_reader import (
+    GUEST,
+    HOST,
+    NAME,
+    check_guest,
+    check_host,
+    how_off,
+    read_guests,
+    side_of,
+)
+from rackproof.bench.collectives.launch import READING_S, Launch, launch_of
+from rackproof.bench.collectives.nccl_used import READING
+from rackproof.bench.collectives.steps import MARGIN_S, PER_SIZE_S, START_S, Part, program_of
+from rackproof.bench.gpu.links import sampled_links
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.user import HOME, SETUP, USER, Account, BenchUsers, account_of
+from rackproof.configure.collectives.inputs import GuestInputs
+from rackproof.configure.settings import read_inputs
+from rackproof.core.architecture import Architecture, CollectiveProfile
+from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.rack import Rack
+from rackproof.errors import RemoteError
+from rackproof.parse import ParseError
+from rackproof.parse.guest import Side
+from rackproof.remote.channel import Pipe
+from rackproof.remote.command import CommandResult
+from rackproof.remote.interrupt import STOPPING
+from rackproof.remote.ssh import Connection
+
+BOOT_S = 300.0
+"""For the duration that a dry run shows: two starts and ends of a machine with GPUs."""
+ASKING_S = 180.0
+LIFE_S = 24 * 3600.0
+"""Time limit of a connection to a keeper."""
+BACK_S = 400.0
+"""What follows the end of the domain: the GPUs' return and the start of their services."""
+INTERFACE = "lo"
+"""Where the ranks of a node meet: the guest has no port of the fabric."""
+
+
+def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+    """One step per operation; none without ``guest`` in the profile."""
+    nodes = tuple(node.name for node in rack.group(group))
+    part = profile.guest
+    if part is None or not nodes:
+        return []
+    sweep = Sweep(part.min_bytes, part.max_bytes)
+    return [_step(Part(op, Scope.NODE, nodes, sweep, (INTERFACE,)), profile) for op in part.ops]
+
+
+def _step(part: Part, profile: CollectiveProfile) -> Step:
+    engine = ENGINES[profile.engine]
+    id_ = f"collectives/{engine.name}/guest/{part.op}"
+    steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
+    places = tuple(
+        expected(metric, Scope.NODE, (node,), {"op": part.op, "bytes": str(size), "engine": engine.name}, id_)
+        for node in part.nodes
+        for size in steps
+        for metric in (HOST, GUEST)
+    )
+    seconds = START_S + PER_SIZE_S * len(steps)
+
+    def execute(context: BenchContext) -> Iterator[Measurement]:
+        return _GuestStep(context, id_, engine, part, profile, seconds * 2 + MARGIN_S).execute(places)
+
+    title = f"{part.op} on each of {len(part.nodes)} nodes and in its guest ({engine.name})"
+    return Step(id_, title, 2 * (seconds * profile.runs + BOOT_S), places, execute)
+
+
+class _GuestStep:
+    def __init__(
+        self, context: BenchContext, id_: str, engine: Engine, part: Part, profile: CollectiveProfile, limit_s: float
+    ) -> None:
+        self.context, self.session = context, context.session
+        self.id, self.engine, self.part, self.profile, self.limit_s = id_, engine, part, profile, limit_s
+        self.answers: list[CommandResult] = []
+        self.lost: dict[str, str] = {}
+        self.guests: dict[str, GuestInputs] = {}
+        self.hosts: dict[str, Side] = {}
+        self.accounts: dict[str, Account] = {}
+        self.keepers: dict[str, Pipe] = {}
+
+    def execute(self, places: tuple[Measurement, ...]) -> Iterator[Measurement]:
+        self._declared()
+        try:
+            self._measure()
+        except ParseError as error:
+            self.lost |= dict.fromkeys(self._left, error.reason)
+        finally:
+            self._end()
+        read = read_guests(self.answers, self.session.architecture)
+        for place in places:
+            (node,) = place.members
+            raw = outputs_of(answer for answer in self.answers if answer.node == node)
+            yield reading_or_reason(place, read, NAME, raw, self.lost.get(node, ""), f"{node}: ")
+
+    @property
+    def _left(self) -> tuple[str, ...]:
+        return tuple(node for node in self.part.nodes if node not in self.lost)
+
+    def _declared(self) -> None:
+        """The guests of the inventory; nodes without one are lost."""
+        for name in self.part.nodes:
+            node = self.session.rack.node(name)
+            self.guests[name] = guest = read_inputs(node, GuestInputs)
+            if guest.domain is None:
+                self.lost[name] = f"{name} has no guest: give it guest: {{domain: …, address: …}} in the inventory"
+            elif node.simulated_gpus:
+                self.lost[name] = f"{name}: its GPUs are simulated, and no guest can get them"
+        silent = set(self._left) - set(self.session.alive(list(self._left), self.context.say))
+        self.lost |= dict.fromkeys(silent, "it does not answer")
+
+    def _measure(self) -> None:
+        """Both sides of all nodes. Raises ParseError, RemoteError."""
+        if not self._left:
+            return
+        launch = launch_of(self.context, self.engine, self._left, self.profile, self.limit_s, alone=True)
+        launch = replace(launch, backend="nccl" if self.engine.name == "torch" else "")
+        users = BenchUsers.of(self.context)
+        self.hosts = self._sides(self._ask_host, self._check_host)
+        with sampled_links(self.session, self.id, self._left, self.limit_s * self.profile.runs, self.context.say):
+            self._runs(lambda node: self._program(launch, node), lambda node: READING, lambda node: users[node].prefix)
+        self._sides(self._ask_host, self._check_host)
+        self._start()
+        self._ask(lambda node: wait_command(self.guests[node]), self._of_guest("boot_s") + ASKING_S, "its guest")
+        self._sides(self._ask_guest, self._check_guest)
+        self._prepare()
+        self._runs(
+            lambda node: self._inside(node, self._program(launch, node), self.limit_s, self.accounts[node].prefix),
+            lambda node: self._inside(node, READING, READING_S),
+        )
+        self._sides(self._ask_guest, self._check_guest)
+
+    def _program(self, launch: Launch, node: str) -> str:
+        """Command that starts one rank for each GPU of the node; the same in its guest."""
+        own = replace(launch, nodes=(node,), ranks_per_node=len(self.hosts[node].gpus))
+        environment = self.part.environment(self.engine, INTERFACE, own.ranks_per_node)
+        return own.of_node(program_of(own, self.engine, self.part, self.profile), environment, node)
+
+    def _runs(
+        self,
+        command: Callable[[str], str],
+        reading: Callable[[str], str],
+        user: Callable[[str], str] = lambda node: "",
+    ) -> None:
+        """All runs, each between two readings of NCCL's logs. A run that fails ends its node's part."""
+        self._ask(reading, ASKING_S, "NCCL's logs")
+        for _ in range(self.profile.runs):
+            self._ask(command, self.limit_s + MARGIN_S, self.engine.name, user)
+            self._ask(reading, ASKING_S, "NCCL's logs")
+
+    def _prepare(self) -> None:
+        """The account that measures, in the guests, and the kit's own program. Raises ParseError."""
+        answers = self._ask(lambda node: self._inside(node, SETUP), ASKING_S, f"no account {USER} in its guest")
+        for node, answer in answers.items():
+            if answer.ok:
+                self.accounts[node] = account_of(answer)
+        if not self.engine.source:
+            return
+        data = files(__package__).joinpath(self.engine.source).read_bytes()
+        place = f"{HOME}/{self.engine.source}"
+        for node in self._left:
+            command = self._inside(node, f"cat >{place}", user=self.accounts[node].prefix)
+            answer = self.session.run_on(node, command, ASKING_S, data)
+            if not answer.ok:
+                self.lost[node] = f"the guest of {node}: writing {place}: {answer.why}"
+
+    def _inside(self, node: str, command: str, limit_s: float = ASKING_S, user: str = "") -> str:
+        return inside(self.guests[node], command, limit_s, user)
+
+    def _ask_host(self, node: str) -> str:
+        return side_command(self.guests[node].domain or "")
+
+    def _ask_guest(self, node: str) -> str:
+        return self._inside(node, side_command())
+
+    def _sides(self, command: Callable[[str], str], check: Callable[[str, Side], None]) -> dict[str, Side]:
+        """The states of one side, by node; a node whose state does not fit is lost."""
+        sides = {}
+        for node, answer in self._ask(command, ASKING_S + MARGIN_S, "its state is unknown").items():
+            try:
+                if answer.ok:
+                    sides[node] = side_of(answer)
+                    check(node, sides[node])
+            except ParseError as error:
+                self.lost[node] = f"{node}: {error}"
+        return sides
+
+    def _check_host(self, node: str, side: Side) -> None:
+        check_host(side, self.session.architecture)
+
+    def _check_guest(self, node: str, side: Side) -> None:
+        check_guest(side, self.hosts[node], f"the guest of {node}")
+
+    def _start(self) -> None:
+        """Start the domains. A keeper ends each of them with the step."""
+
+        def start(connection: Connection) -> str:
+            node = connection.node.name
+            guest = self.guests[node]
+            try:
+                keeper = connection.pipe(keeper_command(guest, len(self.hosts[node].gpus)), LIFE_S)
+            except RemoteError as error:
+                return error.reason
+            self.keepers[node] = keeper
+            self.context.stack.callback(keeper.close)
+            return "" if keeper.skip_to(STARTED, guest.boot_s + ASKING_S) else keeper.why
+
+        for node, why in self.session.fleet.each(self._left, start, "the start of its guest").items():
+            if why:
+                self.lost[node] = f"{node}: its guest does not start: {why}"
+
+    def _end(self) -> None:
+        """Shut the started domains down, and wait for the GPUs; after an interrupt the keepers do it alone."""
+        if STOPPING.is_set() or not self.keepers:
+            return
+        commands = {node: off_command(self.guests[node], len(self.hosts[node].gpus)) for node in self.keepers}
+        answers = self.session.run(commands, self._of_guest("shutdown_s") + BACK_S)
+        self.answers += answers.values()
+        for node, answer in answers.items():
+            try:
+                if how_off(answer) == "destroy":
+                    limit = self.guests[node].shutdown_s
+                    self.context.say(f"{node}: its guest did not shut down within {limit} s and was ended (destroy)")
+            except ParseError as error:
+                self.lost[node] = f"{node}: its guest is not shut off, or its GPUs have not come back: {error}"
+                self.context.say(self.lost[node])
+
+    def _of_guest(self, name: str) -> float:
+        """The largest value of an input."""
+        return max(float(getattr(guest, name)) for guest in self.guests.values())
+
+    def _ask(
+        self,
+        command: Callable[[str], str],
+        limit_s: float,
+        what: str,
+        user: Callable[[str], str] = lambda node: "",
+    ) -> Mapping[str, CommandResult]:
+        """Run a command on all nodes that are left; those where it fails are lost. ``what``: of which the reason is."""
+        commands = {node: command(node) for node in self._left}
+
+        def run(connection: Connection) -> CommandResult:
+            node = connection.node.name
+            return connection.run(commands[node], limit_s, user=user(node))
+
+        results = self.session.fleet.each(commands, run, what)
+        answers = {node: self.session.record(result) for node, result in results.items()}
+        self.answers += answers.values()
+        self.lost |= {node: f"{node}: {what}: {answer.why}" for node, answer in answers.items() if not answer.ok}
+        return answers
