@@ -74,10 +74,10 @@ RECIPES: dict[str, Recipe] = {
                " objects of its own through its store and removes them; sectors of its drive before and after",
                "Ceph's documentation, Monitoring OSDs; src/osd/OSD.cc", "osds"),
         Recipe("dlio",
-               "mpirun -np <accelerators> dlio_benchmark workload=<config> … on one client, where it is installed, as "
-               "mlpstorage calls it: emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
-               "client's memory, warm-up and 5 runs; its summary.json, and the mount's counters for the bytes of "
-               "every epoch", "MLPerf Storage v2.0 submission guidelines", "ingest"),
+               "mpirun -np <accelerators> [--host <clients>] dlio_benchmark workload=<config> … where it is installed, "
+               "as mlpstorage calls it: emulated accelerators, at least 500 steps an epoch, data set of 5 times the "
+               "clients' memory, warm-up and 5 runs; its summary.json, and the mounts' counters for the bytes of "
+               "every epoch and client", "MLPerf Storage v2.0 submission guidelines", "ingest"),
         Recipe("train-ingest",
                "workers on all nodes read, decode and crop from one moment on, accelerators are emulated (each batch "
                "takes the model's known time) or real (torchvision's model under torchrun, nvidia-smi every second); "

@@ -96,7 +96,7 @@ def _execute(
     run = _Run(context, architecture, sizes, own)
     try:
         run.launch = launch_of(
-            context, run.engine, searched, run.profile, 2 * JOB_S + MARGIN_S, alone=False, connect=False
+            context, run.engine, searched, run.profile, 2 * JOB_S + MARGIN_S, alone=False, connected=False
         )
         if run.launch.backend not in PROVING:
             raise ParseError("torch", OVER_GLOO)

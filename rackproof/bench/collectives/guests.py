@@ -63,16 +63,16 @@ INTERFACE = "lo"
 
 
 def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
-    """One step per operation; none without ``guest`` in the profile."""
-    nodes = tuple(node.name for node in rack.group(group))
-    part = profile.guest
+    """One step per operation; none without ``guest`` in the profile. Raises InventoryError for an invalid guest."""
+    part, nodes = profile.guest, rack.group(group)
     if part is None or not nodes:
         return []
+    guests = {node.name: read_inputs(node, GuestInputs) for node in nodes}
     sweep = Sweep(part.min_bytes, part.max_bytes)
-    return [_step(Part(op, Scope.NODE, nodes, sweep, (INTERFACE,)), profile) for op in part.ops]
+    return [_step(Part(op, Scope.NODE, tuple(guests), sweep, (INTERFACE,)), profile, guests) for op in part.ops]
 
 
-def _step(part: Part, profile: CollectiveProfile) -> Step:
+def _step(part: Part, profile: CollectiveProfile, guests: Mapping[str, GuestInputs]) -> Step:
     engine = ENGINES[profile.engine]
     id_ = f"collectives/{engine.name}/guest/{part.op}"
     steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
@@ -85,7 +85,7 @@ def _step(part: Part, profile: CollectiveProfile) -> Step:
     seconds = START_S + PER_SIZE_S * len(steps)
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        return _GuestStep(context, id_, engine, part, profile, seconds * 2 + MARGIN_S).execute(places)
+        return _GuestStep(context, id_, engine, part, profile, guests, seconds * 2 + MARGIN_S).execute(places)
 
     title = f"{part.op} on each of {len(part.nodes)} nodes and in its guest ({engine.name})"
     return Step(id_, title, 2 * (seconds * profile.runs + BOOT_S), places, execute)
@@ -93,13 +93,20 @@ def _step(part: Part, profile: CollectiveProfile) -> Step:
 
 class _GuestStep:
     def __init__(
-        self, context: BenchContext, id_: str, engine: Engine, part: Part, profile: CollectiveProfile, limit_s: float
+        self,
+        context: BenchContext,
+        id_: str,
+        engine: Engine,
+        part: Part,
+        profile: CollectiveProfile,
+        guests: Mapping[str, GuestInputs],
+        limit_s: float,
     ) -> None:
         self.context, self.session = context, context.session
         self.id, self.engine, self.part, self.profile, self.limit_s = id_, engine, part, profile, limit_s
         self.answers: list[CommandResult] = []
         self.lost: dict[str, str] = {}
-        self.guests: dict[str, GuestInputs] = {}
+        self.guests = guests
         self.hosts: dict[str, Side] = {}
         self.accounts: dict[str, Account] = {}
         self.keepers: dict[str, Pipe] = {}
@@ -123,13 +130,11 @@ class _GuestStep:
         return tuple(node for node in self.part.nodes if node not in self.lost)
 
     def _declared(self) -> None:
-        """The guests of the inventory; nodes without one are lost."""
-        for name in self.part.nodes:
-            node = self.session.rack.node(name)
-            self.guests[name] = guest = read_inputs(node, GuestInputs)
+        """Nodes without a guest are lost."""
+        for name, guest in self.guests.items():
             if guest.domain is None:
                 self.lost[name] = f"{name} has no guest: give it guest: {{domain: …, address: …}} in the inventory"
-            elif node.simulated_gpus:
+            elif self.session.rack.node(name).simulated_gpus:
                 self.lost[name] = f"{name}: its GPUs are simulated, and no guest can get them"
         silent = set(self._left) - set(self.session.alive(list(self._left), self.context.say))
         self.lost |= dict.fromkeys(silent, "it does not answer")

@@ -52,7 +52,7 @@ class Launch:
     def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
         """The same over some of its nodes, with connections of its own. Raises RemoteError."""
         if self.mpirun:
-            _connect(context, nodes)
+            connect(context, nodes)
         return replace(self, context=context, nodes=nodes)
 
     @property
@@ -144,11 +144,11 @@ def launch_of(
     limit_s: float,
     *,
     alone: bool,
-    connect: bool = True,
+    connected: bool = True,
 ) -> Launch:
     """Make accounts, copy the program, connect the nodes. Raises ParseError, one line, and RemoteError.
 
-    Without ``connect``, the nodes are connected by ``Launch.among``.
+    Without ``connected``, the nodes are connected by ``Launch.among``.
     """
     session, users = context.session, BenchUsers.of(context)
     inputs = inputs_of(session.rack, nodes)
@@ -159,10 +159,10 @@ def launch_of(
         raise ParseError("inventory", f"collectives.launcher is ssh, {engine.name} needs mpirun or srun between nodes")
     if not alone and inputs.launcher == "mpirun":
         word = chosen_mpirun(_probed(context, nodes, inputs), engine.name == "mpi")
-        if connect:
-            _connect(context, nodes)
+        if connected:
+            connect(context, nodes)
     if not alone and inputs.launcher == "srun":
-        _one_account(users, nodes)
+        one_account(users, nodes, "srun")
         if engine.needs_mpi and not _probed(context, nodes, inputs)[nodes[0]].pmix:
             raise ParseError("srun", f"{nodes[0]}: srun --mpi=list names no pmix, by which Open MPI is started")
     if engine.source:
@@ -174,20 +174,20 @@ def launch_of(
     return Launch(context, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
 
 
-def _connect(context: BenchContext, nodes: Sequence[str]) -> None:
+def connect(context: BenchContext, nodes: Sequence[str]) -> None:
     """Connections from the first node to the others, for mpirun. Raises RemoteError."""
     relay = Relay.of(context)
     context.session.fleet.each(nodes[1:], lambda connection: relay.serve(connection.node.name), "the relay")
     relay.listen(nodes[0], nodes[1:])
 
 
-def _one_account(users: BenchUsers, nodes: Sequence[str]) -> None:
-    """Slurm runs a job under the same number on all nodes. Raises ParseError."""
+def one_account(users: BenchUsers, nodes: Sequence[str], tool: str) -> None:
+    """Slurm runs a job under the same number on all nodes; a file system knows its owners by it. Raises ParseError."""
     numbers = {node: users[node] for node in nodes}
     first = numbers[nodes[0]]
     if other := next((node for node, account in numbers.items() if account != first), None):
         raise ParseError(
-            "srun",
+            tool,
             f"{USER} is {first.uid}:{first.gid} on {nodes[0]} and {numbers[other].uid}:{numbers[other].gid} on {other}:"
             " make the account with one number on all nodes (node.users)",
         )

@@ -1,18 +1,19 @@
 """Runs of DLIO, the engine of MLPerf Storage, each with the proof that its samples came from the storage. Pure.
 
-DLIO counts steps and times, no bytes: caches are dropped before each run, and the client's own counters have the bytes
+DLIO counts steps and times, no bytes: caches are dropped before each run, and the clients' own counters have the bytes
 of all samples of all epochs. Later epochs from memory are no number either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from statistics import mean
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.ingest import dlio_node
 from rackproof.bench.reading import Reading
-from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.byte_counters import Counted, counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import check_mounts
@@ -30,10 +31,12 @@ ENGINE: Final = "dlio"
 LEG: Final = "dlio"
 RATE: Final = "ingest.samples_rate"
 UTILISATION: Final = "ingest.accelerator_utilisation"
-PROFILED: Final = ("config", "accelerators", "batch", "files", "epochs", "options")
+PROFILED: Final = ("config", "accelerators", "clients", "batch", "files", "epochs", "options")
 """Keys of a run that are the profile's."""
 _COLD: Final = 0.01
 """Share of the files in the page cache below which it was empty."""
+_SPREAD: Final = 1.5
+"""Three standard deviations of a sample's size over its mean: that of unet3d is 0.47 (``record_length_stdev``)."""
 _NODE: Final[Any] = dlio_node
 
 
@@ -58,14 +61,15 @@ class _Trained(NamedTuple):
 def read_dlio(answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture) -> Reading:
     """One sample per run. Raises ParseError."""
     _, name, job, _ = measurement.step.split("/")
-    (node,), storage = measurement.members, architecture.storage[name]
+    clients, storage = measurement.members, architecture.storage[name]
+    node = clients[0]
     runs = [
         run for run in program_runs(answers, PROGRAM, MARK, ProgramRun)
         if node in run.nodes and run.configs(node)[0]["action"] == "train"
     ]  # fmt: skip
     if not runs:
         raise ParseError(TOOL, f"{node}: {_why_none(answers)}")
-    trained = [_trained(run, node, job, storage) for run in runs]
+    trained = [_trained(run, clients, job, storage) for run in runs]
     companions: dict[str, list[int | None]] = {
         "application_bytes": [one.moved for one in trained], "counter_bytes": [one.counted for one in trained],
         "dataset_bytes": [one.dataset for one in trained], "client_ram_bytes": [one.memory for one in trained],
@@ -92,41 +96,66 @@ def _why_none(answers: Sequence[CommandResult]) -> str:
     return "no run of it"
 
 
-def _trained(run: ProgramRun, node: str, job: str, storage: Storage) -> _Trained:
-    """One run, proven. Raises ParseError."""
-    config, document = run.document(node, job)
+def _trained(run: ProgramRun, clients: Sequence[str], job: str, storage: Storage) -> _Trained:
+    """One run, proven. ``clients``: the one where it started first. Raises ParseError."""
+    config, document = run.document(clients[0], job)
     summary = parse_dlio(document.string("summary"))
     _check_summary(summary, config, document)
     steps = summary.samples // config["batch"] // config["accelerators"]
     taken = steps * config["batch"] * config["accelerators"]
     if (least_s := len(summary.samples_per_s) * taken / max(summary.samples_per_s)) > document.number("wall_s"):
         raise ParseError(TOOL, f"its epochs took {least_s:.0f} s, the whole run {document.number('wall_s'):.0f} s")
-    before, after = run.state(node, BEFORE), run.state(node, AFTER)
-    for state, when in ((before, BEFORE), (after, AFTER)):
-        check_mounts(storage, state, when)
+    if config.get("clients", 1) != len(clients):
+        raise Mismatch(TOOL, f"expected {len(clients)} clients, actual {config.get('clients', 1)}")
+    states = {node: (run.state(node, BEFORE), run.state(node, AFTER)) for node in clients}
+    for before, after in states.values():
+        check_mounts(storage, before, BEFORE)
+        check_mounts(storage, after, AFTER)
     if config["folder"] != folder_of(storage, job):
         raise Mismatch(TOOL, f"expected a data set in {folder_of(storage, job)}, actual {config['folder']}")
-    tree = before.client.tree
+    trees = [before.client.tree for before, _ in states.values()]
+    tree = trees[0]
     if tree is None or tree.files != config["files"]:
         raise Mismatch(TOOL, f"expected {config['files']} files, actual {tree.files if tree else 'not counted'}")
+    if any(other != tree for other in trees):
+        raise Mismatch(TOOL, f"expected the data set of {clients[0]} on every client")
     moved = tree.bytes * taken // summary.samples * len(summary.samples_per_s)
-    counted = counted_bytes(storage, before, after, writes=False)
+    counts = {node: counted_bytes(storage, *pair, writes=False) for node, pair in states.items()}
+    counted = Counted.together(counts.values())
     if not counted.others:
         raise ParseError(TOOL, f"nothing counts the bytes that came from {storage.mountpoint}")
     if not run.dropped:
         raise ParseError(TOOL, "no cache was dropped before its run")
     counted.check(moved, TOOL)
-    client = before.client
+    _check_shares(counts, moved, taken * len(summary.samples_per_s))
     return _Trained(
         run, config, str(document.values.get("version") or ""), summary, steps, moved, counted.exact,
-        client.cached_bytes, tree.bytes, client.ram_bytes,
+        _sum(before.client.cached_bytes for before, _ in states.values()), tree.bytes,
+        _sum(before.client.ram_bytes for before, _ in states.values()),
     )  # fmt: skip
+
+
+def _check_shares(counts: Mapping[str, Counted], moved: int, samples: int) -> None:
+    """Each of several clients has read its share; what one reads too much does not stand for another's cache. Raises
+    ParseError."""
+    clients = len(counts)
+    least = int(moved / clients * (1 - _SPREAD / sqrt(samples / clients)))
+    for node, counted in counts.items() if clients > 1 else ():
+        try:
+            counted.check(least, TOOL)
+        except ParseError as error:
+            raise ParseError(TOOL, f"{node}, one of {clients} clients: {error.reason}") from None
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
 
 
 def _check_summary(summary: DlioSummary, config: Mapping[str, Any], document: Json) -> None:
     """The summary is that of the run, and calls it no failure."""
     for key, asked, told in (
-        ("num_hosts", 1, summary.hosts),
+        ("num_hosts", config.get("clients", 1), summary.hosts),
         ("hostname", document.string("node"), summary.hostname),
         ("num_accelerators", config["accelerators"], summary.accelerators),
         ("epochs", config["epochs"], len(summary.samples_per_s)),
@@ -157,10 +186,10 @@ def _conditions(trained: Sequence[_Trained], storage: Storage, name: str) -> dic
     accelerators = last.summary.accelerators
     return {
         "accelerator": f"emulated by {TOOL} {versions}".rstrip() + f" ({last.config['config']}); no MLPerf submission",
-        "dlio": {key: last.config[key] for key in PROFILED},
+        "dlio": {key: last.config[key] for key in PROFILED if key in last.config},
         "data": "storage",
         "gpus": accelerators,
-        "nodes": 1,
+        "nodes": last.config.get("clients", 1),
         "steps": min(one.steps for one in trained),
         "cache": cache,
         "dataset": f"{last.summary.samples} samples in {last.config['files']} files on {name}, made by {TOOL}",

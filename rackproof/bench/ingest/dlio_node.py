@@ -4,7 +4,8 @@
 Usage: python3 -I dlio_node.py CONFIG, a JSON object: job (its name), action (make, train), bin (the folder of
 ``dlio_benchmark`` and ``mpirun``; empty: PATH), configs (a folder of DLIO's configurations; empty: its own), config
 (one of them), accelerators, batch, files, epochs, options (further keys of the configuration), folder (of the data
-set), seconds (limit of the tool). It is called as ``mlpstorage`` calls it. Prints one JSON line.
+set), seconds (limit of the tool); of several clients also clients and launcher (words that start the ranks on all of
+them). It is called as ``mlpstorage`` calls it. Prints one JSON line.
 """
 
 import json
@@ -49,7 +50,8 @@ def words(config, output):
         "train.epochs": config["epochs"], "workflow.generate_data": makes, "workflow.train": not makes,
         "workflow.evaluation": False, "workflow.checkpoint": False, "workflow.profiling": False,
     }  # fmt: skip
-    command = [program(config, "mpirun"), "-np", str(config["accelerators"]), program(config, "dlio_benchmark")]
+    command = config.get("launcher") or [program(config, "mpirun"), "-np", str(config["accelerators"])]
+    command = [*command, program(config, "dlio_benchmark")]
     command += [f"workload={config['config']}", f"++hydra.run.dir={output}", "++hydra.output_subdir=dlio_config"]
     command += [f"++workload.{key}={value}" for key, value in (config["options"] | own).items()]
     return command + ([f"--config-dir={config['configs']}"] if config["configs"] else [])

@@ -1,5 +1,6 @@
-"""DLIO, the engine of MLPerf Storage, where it is installed: trains on the group's first node from a data set that it
-has made itself. It runs as the account that measures, in a folder of that account."""
+"""DLIO, the engine of MLPerf Storage, where it is installed: trains on the group's first nodes from a data set that it
+has made itself. It runs as the account that measures, in a folder of that account; over several clients its ranks are
+started as those of collectives are."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rackproof.bench.collectives.launch import connect, one_account
+from rackproof.bench.collectives.launchers import mpirun
+from rackproof.bench.firewall import Firewall
 from rackproof.bench.ingest.dlio import ENGINE, LEG, PROFILED, PROGRAM, RATE, UTILISATION, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.reading import outputs_of
@@ -18,8 +22,10 @@ from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import DlioRun, Storage
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.rack import fold
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
+from rackproof.parse.dlio import TOOL
 from rackproof.remote.command import CommandResult
 
 STATE_S: Final = 600.0
@@ -35,13 +41,17 @@ def step(name: str, sizes: DlioRun, storage: Storage, nodes: Sequence[str]) -> S
     protocol = "/".join(filter(None, (storage.fstype, storage.transport)))
     labels = {
         "workload": sizes.workload, "engine": ENGINE, "data": "storage", "storage": sizes.storage,
-        "protocol": protocol, "gpus": str(sizes.accelerators), "nodes": "1",
+        "protocol": protocol, "gpus": str(sizes.accelerators), "nodes": str(sizes.clients),
     }  # fmt: skip
-    places = [expected(metric, Scope.RACK, nodes[:1], labels, id_) for metric in (RATE, UTILISATION)]
+    clients = tuple(nodes[: sizes.clients])
+    places = [expected(metric, Scope.RACK, clients, labels, id_) for metric in (RATE, UTILISATION)]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        run = _DlioRun(context, name, sizes, storage, nodes[0])
-        why = run.execute()
+        run = _DlioRun(context, name, sizes, storage, clients)
+        try:
+            why = run.execute()
+        except ParseError as error:
+            why = error.reason
         read = read_ingest(run.answers, context.session.architecture)
         for place in places:
             try:
@@ -49,25 +59,33 @@ def step(name: str, sizes: DlioRun, storage: Storage, nodes: Sequence[str]) -> S
             except ParseError as error:
                 yield unmeasured(place, str(error), outputs_of(run.answers))
 
-    what = f"{sizes.config} with {counted(sizes.accelerators, 'accelerator', 'accelerators')} on {nodes[0]}"
+    what = f"{sizes.config} with {counted(sizes.accelerators, 'accelerator', 'accelerators')} on {fold(clients)}"
     return Step(id_, f"{name} from {sizes.storage}: DLIO, {what}", sizes.limit_s * sizes.runs, tuple(places), execute)
 
 
 class _DlioRun:
-    def __init__(self, context: BenchContext, name: str, sizes: DlioRun, storage: Storage, node: str) -> None:
+    def __init__(
+        self, context: BenchContext, name: str, sizes: DlioRun, storage: Storage, clients: tuple[str, ...]
+    ) -> None:
         self.context, self.session, self.name, self.sizes = context, context.session, name, sizes
-        self.storage, self.node, self.folder = storage, node, folder_of(storage, name)
+        self.storage, self.clients, self.folder = storage, clients, folder_of(storage, name)
+        self.node = clients[0]
+        self.launcher: list[str] = []
         self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
 
     def execute(self) -> str:
-        """All runs. Returns why they could not be started; what happens in them is the reader's."""
-        if not self.session.alive([self.node], self.context.say):
-            return f"{self.node} does not answer"
-        if lost := self.users.ready([self.node]):
+        """All runs. Returns why they could not be started; what happens in them is the reader's. Raises ParseError,
+        RemoteError."""
+        if len(self.clients) < self.sizes.clients:
+            return f"it needs {self.sizes.clients} clients, the group has {len(self.clients)}"
+        if silent := set(self.clients) - set(self.session.alive(list(self.clients), self.context.say)):
+            return f"{fold(sorted(silent))} does not answer"
+        if lost := self.users.ready(self.clients):
             return "; ".join(lost.values())
         self.users.put([self.node], "rackproof.bench.ingest", (PROGRAM,))
+        self._between_clients()
         folders = own_folders(self.storage, [self.folder], self.users[self.node], "unused")
         if not (answer := self._ask(folders, STATE_S)).ok:
             return f"{self.node}: {answer.why}"
@@ -75,16 +93,32 @@ class _DlioRun:
             return ""
         role = self.storage.server_role
         for _ in range(self.sizes.runs):
-            files = [f"{self.folder}/train"]
-            if not (state := self._ask(self._before(files), STATE_S)).ok:
-                return f"{self.node}: {state.why}"
+            before = self._before([f"{self.folder}/train"])
+            for node, state in self._ask_all(before).items():
+                if not state.ok:
+                    return f"{node}: {state.why}"
             servers = {node.name: DROP for node in (self.session.rack.group(role) if role else ())}
             self.answers += self.session.run(servers, STATE_S).values() if servers else ()
             trained = self._call("train", 1)
-            self._ask(state_after(self.storage, (), self.addresses), STATE_S)
+            self._ask_all(state_after(self.storage, (), self.addresses))
             if not trained.ok:
                 return ""
         return ""
+
+    def _between_clients(self) -> None:
+        """Connect several clients, and choose the words that start their ranks. Raises ParseError, RemoteError."""
+        if len(self.clients) == 1:
+            return
+        fabric = self.session.architecture.fabric
+        if fabric is None:
+            raise ParseError(TOOL, "several clients meet on the fabric, and the architecture has none")
+        one_account(self.users, self.clients, TOOL)
+        connect(self.context, self.clients)
+        Firewall.of(self.context).close(self.clients, (), chosen=True)
+        folder = read_inputs(self.session.rack.node(self.node), IngestInputs).dlio
+        path = f"{folder}/mpirun" if folder else "mpirun"
+        ranks = self.sizes.accelerators // len(self.clients)
+        self.launcher = shlex.split(mpirun(self.clients, ranks, f"{fabric.interface_prefix}0", path))
 
     def _before(self, files: Sequence[str]) -> str:
         return drop_and_state(self.storage, files, self.addresses, tree=True)
@@ -99,8 +133,13 @@ class _DlioRun:
         own: Mapping[str, Any] = self.sizes.model_dump(mode="json", include=set(PROFILED))
         return {
             "job": self.name, "action": action, "bin": inputs.dlio or "", "configs": inputs.dlio_configs or "",
-            "folder": self.folder, **own,
+            "folder": self.folder, **({"launcher": self.launcher} if self.launcher else {}), **own,
         }  # fmt: skip
+
+    def _ask_all(self, command: str) -> Mapping[str, CommandResult]:
+        answers = self.session.run(dict.fromkeys(self.clients, command), STATE_S)
+        self.answers += answers.values()
+        return answers
 
     def _ask(self, command: str, limit_s: float) -> CommandResult:
         answer = self.session.run({self.node: command}, limit_s)[self.node]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
@@ -33,6 +33,17 @@ class Counted(NamedTuple):
         for counter, count in self.others.items():
             if count < moved * COUNTED:
                 raise ParseError(tool, f"it says that it moved {moved} B, {counter} counted {count} B")
+
+    @staticmethod
+    def together(counts: Collection[Counted]) -> Counted:
+        """Sums over several clients, of the counters that all of them have."""
+        names = set.intersection(*(set(one.others) for one in counts))
+        exact = [one.exact for one in counts if one.exact is not None]
+        return Counted(
+            sum(exact) if len(exact) == len(counts) else None,
+            {name: sum(one.others[name] for one in counts) for name in sorted(names)},
+            next((one.unread for one in counts if one.unread), ""),
+        )
 
     @property
     def text(self) -> str:

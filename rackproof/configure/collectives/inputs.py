@@ -36,7 +36,8 @@ class CollectiveInputs(Inputs):
 
 class GuestInputs(Inputs):
     """``guest`` in a node's data: a virtual machine of the node's libvirt that gets all its GPUs (``hostdev`` with
-    ``managed='yes'``). The node's root can log in to it by ssh, and its known_hosts has the guest's host key."""
+    ``managed='yes'``). The node's root can log in to it by ssh, and its known_hosts has the guest's host key. A step
+    adds the account ``rackproof-bench`` to the guest."""
 
     KEY: ClassVar = "guest"
 

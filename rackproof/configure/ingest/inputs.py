@@ -29,8 +29,9 @@ class IngestInputs(Inputs):
     """WebHDFS of the storage, with the path that the mounts show as ``rackproof-data``
     (``http://isilon:8082/webhdfs/v1/rackproof-data``). Default: none, and trees by HDFS are UNMEASURED."""
     dlio: Path | None = None
-    """Folder on the first node with ``dlio_benchmark`` and ``mpirun``, such as ``bin`` of the virtual environment of
-    ``mlpstorage``; the account ``rackproof-bench`` must be able to read it. Default: none, and PATH has them."""
+    """Folder with ``dlio_benchmark`` and ``mpirun`` on the first node, or on all of several clients, such as ``bin`` of
+    the virtual environment of ``mlpstorage``; the account ``rackproof-bench`` must be able to read it. Default: none,
+    and PATH has them."""
     dlio_configs: Path | None = None
     """Folder on the first node with configurations of DLIO, such as ``configs/dlio`` of ``mlpstorage``
     (``--config-dir``). Default: none, and DLIO's own count."""

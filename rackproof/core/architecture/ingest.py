@@ -177,7 +177,7 @@ DlioValue = Annotated[Value, BeforeValidator(lambda value: str(value) if type(va
 
 
 class DlioRun(Model):
-    """A training of DLIO, the engine of MLPerf Storage, with emulated accelerators on the group's first node."""
+    """A training of DLIO, the engine of MLPerf Storage, with emulated accelerators on the group's first nodes."""
 
     workload: Identifier
     """Label of its measurements; no job has the same."""
@@ -186,10 +186,13 @@ class DlioRun(Model):
     storage: Identifier
     """Where DLIO makes its data set, once, and reads it."""
     accelerators: int = Field(ge=1, le=1024)
+    """Of all clients together, each a process of MPI."""
+    clients: int = Field(default=1, ge=1, le=1024, exclude_if=lambda value: value == 1)
+    """Nodes of the group, in its order, that share the accelerators."""
     batch: int = Field(ge=1)
     """Samples of one step of one accelerator."""
     files: int = Field(ge=1)
-    """Of the data set. One that fits into the node's memory proves nothing with more than one epoch."""
+    """Of the data set. One that fits into the nodes' memory proves nothing with more than one epoch."""
     epochs: int = Field(default=1, ge=1)
     options: dict[DlioKey, DlioValue] = Field(default_factory=dict)
     """Other keys of the configuration: ``dataset.record_length: 1048576``."""
@@ -203,6 +206,12 @@ class DlioRun(Model):
         if taken := sorted(_OWN_OPTIONS & set(options)):
             raise ValueError(f"{', '.join(taken)}: the kit sets it; see batch, files and epochs")
         return options
+
+    @model_validator(mode="after")
+    def _shared(self) -> DlioRun:
+        if self.accelerators % self.clients:
+            raise ValueError(f"{self.clients} clients cannot share {self.accelerators} accelerators")
+        return self
 
 
 _OWN_OPTIONS = {

@@ -118,6 +118,7 @@ _AT_LEAST = """
     profiles.*.links.runs
     profiles.*.collectives.max_bytes  profiles.*.collectives.iterations  profiles.*.collectives.warmup
     profiles.*.collectives.runs  profiles.*.collectives.node.max_bytes  profiles.*.collectives.rails.max_bytes
+    profiles.*.collectives.guest.max_bytes
     profiles.*.containers.job.file_bytes  profiles.*.containers.job.runtime_s  profiles.*.containers.job.ramp_s
     profiles.*.containers.job.runs
     profiles.*.drives.runtime_s  profiles.*.drives.runs  profiles.*.osds.bytes  profiles.*.osds.runs

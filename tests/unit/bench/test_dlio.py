@@ -20,6 +20,7 @@ from rackproof.bench.ingest.dlio import read_dlio
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.reading import Reading
 from rackproof.bench.step import BenchContext
+from rackproof.bench.user import SETUP
 from rackproof.core.architecture import DlioRun, IngestProfile, Profile, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
@@ -53,6 +54,7 @@ if fault == "hangs":
     time.sleep(600)
 summary = json.loads(pathlib.Path("{RECORDED}").read_text())
 summary["hostname"], summary["num_accelerators"] = socket.gethostname(), int(os.environ["STAND_IN_RANKS"])
+summary["num_hosts"] = int(os.environ["STAND_IN_HOSTS"])
 summary["num_files_train"] = count
 scale = 1000
 for key, value in summary["metric"].items():
@@ -64,7 +66,19 @@ output.mkdir()
 if fault != "silent":
     (output / "summary.json").write_text(json.dumps(summary))
 """
-MPIRUN = '#!/bin/sh\n[ "$1" = -np ] || exit 9\nexport STAND_IN_RANKS="$2"\nshift 2\nexec "$@"\n'
+MPIRUN = """#!/bin/sh
+export STAND_IN_HOSTS=1
+while :; do
+  case $1 in
+    -np | -n) export STAND_IN_RANKS="$2"; shift 2 ;;
+    --host) STAND_IN_HOSTS=$(echo "$2" | tr , '\\n' | grep -c :); shift 2 ;;
+    --map-by | --bind-to) shift 2 ;;
+    --mca) shift 3 ;;
+    /*) exec "$@" ;;
+    *) exit 9 ;;
+  esac
+done
+"""
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -79,6 +93,8 @@ class Clients:
     def __init__(self, folder: Path, share: float = 1.0, change: Change = lambda summary: None) -> None:
         self.export, self.share, self.change = folder, share, change
         self.bin = folder.parent / "bin"
+        self.clients = {"gpu-01": 1.0}
+        """Share of the samples that each of them reads."""
         self.nodes = Mounts(virtual_rack())
         self.answers: list[CommandResult] = []
 
@@ -111,8 +127,9 @@ class Clients:
             self.change(summary)
             document["summary"] = json.dumps(summary)
         if config["action"] == "train":
-            moved = self.nodes.moved.setdefault((node, POINT), [0, 0])
-            moved[0] += int(self.share * config["epochs"] * sum(file.stat().st_size for file in self.files()))
+            whole = self.share * config["epochs"] * sum(file.stat().st_size for file in self.files())
+            for client, own in self.clients.items():
+                self.nodes.moved.setdefault((client, POINT), [0, 0])[0] += int(own * whole)
         return reply(node, command, json.dumps(document), done.returncode)
 
     def files(self) -> list[Path]:
@@ -217,6 +234,78 @@ def test_a_summary_that_is_not_of_this_run_is_no_number(tmp_path: Path, export: 
         assert why in (result.reason or "")
 
 
+TWO = RUN.model_copy(update={"clients": 2})
+
+
+def two_clients(
+    export: Path, first: float = 0.5, second: float = 0.5, change: Change = lambda summary: None
+) -> Clients:
+    made = Clients(export, change=change).install()
+    made.clients = {"gpu-01": first, "gpu-02": second}
+    return made
+
+
+def test_several_clients_share_the_accelerators(tmp_path: Path, export: Path) -> None:
+    made = two_clients(export)
+    rate, busy = measured(tmp_path, made, TWO)
+    assert rate.reason is None, rate.reason
+    assert rate.members == busy.members == ("gpu-01", "gpu-02")
+    assert (busy.labels["nodes"], busy.labels["gpus"], busy.conditions["nodes"]) == ("2", "2", 2)
+    assert busy.companions["counter_bytes"] == (2 * 24 * 4096,)
+    assert busy.companions["client_ram_bytes"][0] > 0
+    own = Reading(busy.samples, (), busy.conditions)
+    assert profile_mismatch(busy, own, Profile(ingest=profile(TWO))) is None
+    one = busy.model_copy(update={"conditions": {"dlio": {**busy.conditions["dlio"], "clients": 1}}})
+    assert profile_mismatch(one, Reading(one.samples, (), one.conditions), Profile(ingest=profile(TWO)))
+    (train,) = [answer for answer in made.answers if '"action": "train"' in answer.command]
+    assert "--host gpu-01:1,gpu-02:1" in train.command.replace('", "', " ")
+    assert train.node == "gpu-01"
+    assert sum("storage-state before" in answer.command for answer in made.answers) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        (0.5, 0.0, "it says that it moved 196608 B, the mount counted 98304 B"),
+        (1.0, 0.0, "gpu-02, one of 2 clients: it says that it moved"),
+        (0.9, 0.1, "gpu-02, one of 2 clients: it says that it moved"),
+    ],
+)
+def test_a_client_that_reads_no_share_is_no_number(
+    tmp_path: Path, export: Path, first: float, second: float, why: str
+) -> None:
+    """What the others read too much does not stand for it."""
+    for result in measured(tmp_path, two_clients(export, first, second), TWO):
+        assert result.samples == ()
+        assert why in (result.reason or "")
+
+
+def test_ranks_that_all_ran_on_one_client_are_no_number(tmp_path: Path, export: Path) -> None:
+    for result in measured(tmp_path, two_clients(export, change=lambda s: s.update(num_hosts=1)), TWO):
+        assert result.samples == ()
+        assert "num_hosts: expected 2, actual 1" in (result.reason or "")
+
+
+def test_too_few_nodes_are_named(tmp_path: Path, export: Path) -> None:
+    three = RUN.model_copy(update={"clients": 3, "accelerators": 3})
+    for result in measured(tmp_path, two_clients(export), three):
+        assert "it needs 3 clients, the group has 2" in (result.reason or "")
+
+
+def test_accounts_with_two_numbers_are_named(tmp_path: Path, export: Path) -> None:
+    made = two_clients(export)
+    plain = made.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command == SETUP and node == "gpu-02":
+            return reply(node, command, "uid 777 gid 777\n")
+        return plain(node, command)
+
+    made.answer = answer  # type: ignore[method-assign]
+    for result in measured(tmp_path, made, TWO):
+        assert "990:991 on gpu-01 and 777:777 on gpu-02" in (result.reason or "")
+
+
 def without(mark: str) -> Callable[[list[CommandResult]], list[CommandResult]]:
     return lambda answers: [answer for answer in answers if mark not in answer.command]
 
@@ -246,12 +335,39 @@ def test_answers_that_lack_the_proof_give_no_number(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (lambda a: [x for x in a if x.node != "gpu-02" or "storage-state after" not in x.command], "not asked after"),
+        (lambda a: [x for x in a if x.node != "gpu-02" or "storage-state before" not in x.command], "not asked before"),
+        (lambda a: [replace(x, command=x.command.replace('"clients": 2, ', "")) for x in a], "num_hosts: expected 1"),
+        (
+            lambda a: [
+                replace(x, stdout=x.stdout.replace(b"-- tree\n24 98304", b"-- tree\n24 98305"))
+                if x.node == "gpu-02" else x
+                for x in a
+            ],
+            "the data set of gpu-01 on every client",
+        ),
+    ],
+)  # fmt: skip
+def test_answers_that_lack_the_proof_of_a_client_give_no_number(
+    tmp_path: Path, export: Path, change: Callable[[list[CommandResult]], list[CommandResult]], why: str
+) -> None:
+    made = two_clients(export)
+    measurement = measured(tmp_path, made, TWO)[0]
+    assert read_dlio(made.answers, measurement, virtual_rack()).samples == measurement.samples
+    with pytest.raises(ParseError, match=why):
+        read_dlio(change(made.answers), measurement, virtual_rack())
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
         ({"options": {"workflow.train": "False"}}, "options"),
         ({"options": {"metric.au": 0.1}}, "options"),
         ({"options": {"dataset.data_folder": "/tmp"}}, "the kit sets it"),
         ({"options": {"train.computation_time": "1 $(id)"}}, "options"),
         ({"config": "../x"}, "config"),
         ({"accelerators": 0}, "accelerators"),
+        ({"clients": 3}, "3 clients cannot share 2 accelerators"),
     ],
 )
 def test_invalid_runs_are_refused(change: dict[str, Any], why: str) -> None:
