@@ -271,9 +271,9 @@ def test_a_node_without_a_guest_leaves_the_others_their_numbers(tmp_path: Path) 
 
 
 def test_a_domain_that_was_ended_is_named(tmp_path: Path) -> None:
-    said: list[str] = []
-    made = measured(tmp_path, GuestNodes(ended="destroy"), say=said.append)
-    assert "gpu-01: its guest did not shut down within 3 s and was ended (destroy)" in said
+    lines: list[str] = []
+    made = measured(tmp_path, GuestNodes(ended="destroy"), say=lines.append)
+    assert "gpu-01: its guest did not shut down within 3 s and was ended (destroy)" in lines
     assert {m.conditions["domain_ended_by"] for m in made.values()} == {"destroy"}
 
 
