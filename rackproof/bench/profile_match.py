@@ -11,7 +11,7 @@ from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
 from rackproof.bench.ingest.dlio import PROFILED
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.trees import METRIC as TREES
-from rackproof.bench.links.figures import GPU_ALL_RAILS, GPU_BANDWIDTH, GPU_BLOCK_BYTES, PROGRAMS
+from rackproof.bench.links.figures import GPU_BLOCK_BYTES, OF_GPU, PROGRAMS, READ_LATENCY_ALL_RAILS
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
@@ -166,7 +166,9 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
         "ib_read_lat": {"-n": sizes.latency_iterations},
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
-    if metric in (GPU_BANDWIDTH, GPU_ALL_RAILS):
+    if metric == READ_LATENCY_ALL_RAILS:
+        return {"-D": sizes.rdma_duration_s}
+    if metric in OF_GPU:
         return {"-s": GPU_BLOCK_BYTES, "-D": sizes.rdma_duration_s}
     return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
 

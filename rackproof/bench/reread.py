@@ -13,6 +13,7 @@ from rackproof.bench.collectives.group_reader import SETS, STEP
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.guard import is_load_command
 from rackproof.bench.ingest.datasets import is_of_content
+from rackproof.bench.links import placement
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.programs import is_question
 from rackproof.bench.readers import reader_of
@@ -177,7 +178,7 @@ def difference(measurement: Measurement, reading: Reading) -> str | None:
 
 def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int) -> str | None:
     """Fault of an output that two runs share: outputs of two runs differ in times, addresses and process ids, but for
-    summaries of a data set that both of them use.
+    summaries of a data set that both of them use, and for where a node's adapters are.
 
     ``owners``: step and run of all outputs so far.
     """
@@ -186,6 +187,7 @@ def _used_twice(reading: Reading, owners: dict[str, tuple[int, int]], step: int)
         if (
             answer.stdout
             and not is_of_content(answer.command)
+            and not placement.is_question(answer.command)
             and owners.setdefault(name, (step, id(answer))) != (step, id(answer))
         ):
             return f"its output {name[:12]} is also that of another run"

@@ -26,6 +26,7 @@ _STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "TCP": ("link.tcp_bandwidth", "link.tcp_retransmitted", *_PATH),
     "RDMA": (
         "link.rdma_write_bandwidth", "link.rdma_write_bandwidth_both", "link.rdma_write_bandwidth_gpu",
+        "link.rdma_write_bandwidth_gpu_both",
         "link.rdma_write_latency", "link.rdma_read_latency", "link.rdma_retries",
         *_PATH,
     ),

@@ -128,16 +128,19 @@ RECIPES: dict[str, Recipe] = {
                "ping -n -q -c 200 -i 0.005 -W 2 -I <port of the rail> between every pair of nodes, each node in one "
                "pair at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),
         Recipe("rdma-write", "ib_write_bw -s <block> -F --report_gbits -D <seconds> between every pair; ib_write_lat; "
-               "where a criterion asks, ib_write_bw -b and ib_read_lat",
+               "where a criterion asks, ib_write_bw -b and ib_read_lat; numactl, or taskset without it, binds each end "
+               "to its adapter's NUMA node",
                "perftest; NGC-Ready multinode", "links"),
         Recipe("rdma-write-gpu",
                "ib_write_bw -s 8388608 -D <seconds> --use_cuda_bus_id <GPU nearest to the adapter> [--use_cuda_dmabuf] "
-               "from every adapter to the same rail of another node; numactl binds process and memory to its NUMA node",
+               "from every adapter to the same rail of another node; where a criterion asks, both ways (-b); bound "
+               "as in rdma-write",
                "Azure azurehpc-health-checks", "links"),
         Recipe("rdma-write-all-rails",
                "rdma-write or rdma-write-gpu from all adapters of a node at once to the same rails of another node, "
-               "each bound to its NUMA node; begin and end of every process on both nodes prove that all were busy "
-               "together for at least half of the duration", "our proposal", "links"),
+               "one way or both ways, or ib_read_lat -D; each bound to its NUMA node; begin and end of every process "
+               "on both nodes prove that all were busy together for at least half of the duration", "our proposal",
+               "links"),
         Recipe("iperf3", "iperf3 -c <peer> -B <own address> -P <streams> -t <seconds> -J; bits received", "iperf3",
                "links"),
         Recipe("iperf3-fan-in",

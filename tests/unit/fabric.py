@@ -38,11 +38,12 @@ allocated GPU buffer address at 00007f3fa4000000 pointer=0x7f3fa4000000
 """What perftest prints before a test with GPU memory; the order of its lines follows reports to its authors."""
 DMABUF = "using DMA-BUF for GPU buffer address at 0x7f3fa4000000 aligned at 0x7f3fa4000000 with aligned size 16777216\n"
 PCI = (
-    "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n0\n"
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n0\n0-31,64-95\n"
     "/sys/devices/pci0000:37/0000:37:01.0/0000:3a:00.0/0000:3b:02.0/0000:1b:00.0\n"
-    "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\nend\n"
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\n/usr/bin/numactl\nend\n"
 )
 """Adapter with its NUMA node, and GPUs of a node: the second GPU is behind the adapter's switch."""
+NO_NUMA = "none\n-1\n\nno numactl\nend\n"
 
 
 @dataclass
@@ -141,6 +142,10 @@ class FabricNodes:
         if "--use_cuda_bus_id" in words:
             text = self.gpu_memory + (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             text = re.sub("(?m)^ 65536 .*$", GPU_ROW, text)
+            if "-b" in words:
+                text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("80.00", "160.00")
+                if not self.one_way:
+                    self.pass_(peer, node, port, 20 * 8388608, 20)
             self.pass_(node, peer, port, 20 * 8388608, 20)
             self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 20 * 8388608
             self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 20 * 8388608
@@ -154,9 +159,11 @@ class FabricNodes:
             self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 1300 * 65600
             self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 1300 * 65600
         else:
-            text = (DATA / "perftest-write-lat.txt").read_text().replace("1000          1.54", "200           1.54")
+            lasting, count = "-D" in words, 612034 if "-D" in words else 200
+            text = (DATA / f"perftest-write-lat{'-duration' if lasting else ''}.txt").read_text()
+            text = text.replace("1000          1.54", "200           1.54")
             text = text.replace("RDMA_Write Latency", f"RDMA_{'Read' if program == 'ib_read_lat' else 'Write'} Latency")
-            self.pass_(node, peer, port, 200 * 70, 200)
+            self.pass_(node, peer, port, count * 70, count)
         self.counts[node, device]["duplicate_request"] += self.retries
         return text.replace(": rdma0", f": {device}").replace("5f21c6", f"{next(self.serial):06x}")
 

@@ -1,4 +1,5 @@
-"""RDMA over all adapters of a node at once: every node sends on all rails to one other node, in host or GPU memory.
+"""RDMA over all adapters of a node at once: every node sends on all rails to one other node, one way or both ways, in
+host or GPU memory, or reads from it on all rails.
 
 What an adapter reaches alone it may lose when its neighbours on the same PCIe switch, socket or leaf switch work, too.
 """
@@ -14,7 +15,16 @@ from typing import Final
 
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.all_rails_reader import FROM, check_last, timed
-from rackproof.bench.links.figures import ALL_RAILS, ALONE, ATTEMPTS, GPU_ALL_RAILS, TO
+from rackproof.bench.links.figures import (
+    ALL_RAILS,
+    ATTEMPTS,
+    BOTH_ALL_RAILS,
+    GPU_ALL_RAILS,
+    GPU_BOTH_ALL_RAILS,
+    OF_GPU,
+    READ_LATENCY_ALL_RAILS,
+    TO,
+)
 from rackproof.bench.links.gpu_memory import command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import NAME, read_links
@@ -38,6 +48,14 @@ MARGIN_S: Final = 45
 """Seconds for perftest to connect, to register memory and to exchange results."""
 END_S: Final = 5.0
 """Seconds for a server to end after its client."""
+_WHAT: Final = {
+    ALL_RAILS: "host-memory",
+    GPU_ALL_RAILS: "gpu-memory",
+    BOTH_ALL_RAILS: "host-memory-both-ways",
+    GPU_BOTH_ALL_RAILS: "gpu-memory-both-ways",
+    READ_LATENCY_ALL_RAILS: "host-memory-read-latency",
+}
+"""Words of a step, by metric."""
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
@@ -48,7 +66,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     names = [node.name for node in rack.group(group)]
     return [
         _step(architecture, fabric, profile, metric, number, pairs)
-        for metric in (ALL_RAILS, GPU_ALL_RAILS)
+        for metric in _WHAT
         if asks_for(architecture, metric)
         for number, pairs in enumerate(sends(names), 1)
     ]
@@ -62,8 +80,8 @@ def _step(
     number: int,
     pairs: Sequence[tuple[str, str]],
 ) -> Step:
-    memory = "gpu-memory" if metric == GPU_ALL_RAILS else "host-memory"
-    id_ = f"links/all-rails/{memory}{number}"
+    what = _WHAT[metric]
+    id_ = f"links/all-rails/{what}{number}"
     places = {
         pair: [expected(metric, Scope.NIC, [f"{pair[1]}/nic{rail}"], {}, id_) for rail in range(fabric.rails)]
         for pair in pairs
@@ -86,7 +104,7 @@ def _step(
                 for measured in pool.map(lambda pair: volley.measure(pair, places[pair]), ready):
                     yield from measured
 
-    title = f"rdma from {memory.replace('-', ' ')}, all rails at once, round {number}"
+    title = f"rdma from {what.replace('-', ' ')}, all rails at once, round {number}"
     seconds = profile.runs * (profile.rdma_duration_s + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     return Step(id_, title, seconds, expects, execute)
@@ -117,7 +135,8 @@ class _Volley:
         session, fabric = self.session, self.fabric
         ends = [self._ends(name) for name in pair]
         asked = session.run(dict.fromkeys(pair, placement_command(self.ports)), LIMIT_S)
-        placed = [placements(asked[name], self.ports, self.metric == GPU_ALL_RAILS) for name in pair]
+        placed = [placements(asked[name], self.ports, self.metric in OF_GPU) for name in pair]
+        answers += asked.values()
         rails, priorities = range(fabric.rails), protected_priority(fabric) is not None
         reading = dict.fromkeys(pair, reading_command(fabric, rails, priorities))
         answers += session.run(reading, READING_S).values()
@@ -168,5 +187,5 @@ class _Volley:
         return [*answers, *(redacted(process.stop()) for process in processes)]
 
     def _command(self, rail: int, placement: Placement) -> str:
-        metric, port = ALONE[self.metric], RDMA_PORT + rail
-        return command_of(self.architecture, self.fabric, self.profile, metric, rail, placement, port)
+        port = RDMA_PORT + rail
+        return command_of(self.architecture, self.fabric, self.profile, self.metric, rail, placement, port)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.links.figures import ALONE, TO, Figure, figure_of, reliable
+from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Run, proven
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Reading
@@ -19,7 +20,7 @@ from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.remote.command import CommandResult
 
-_TOOL: Final = "ib_write_bw"
+_TOOL: Final = "perftest"
 LEAST_OVERLAP: Final = 0.5
 """Least share of the duration in which all adapters of a node must have sent, and received."""
 FROM: Final = "  # from "
@@ -49,10 +50,20 @@ def read_all_rails(measurement: Measurement, answers: Sequence[CommandResult], a
     runs = reliable(volleys, lambda volley: _proven(volley, measurement.metric, nodes, architecture)[nic], _TOOL)
     command = volleys[0].sent[nic].command
     conditions: dict[str, Any] = {"server": nodes[0], "client": nodes[1], "command": command}
-    conditions |= {"adapters": len(volleys[0].sent)} | dict(runs[0].conditions)
+    port = f"{architecture.fabric.interface_prefix if architecture.fabric else ''}{nic}"
+    ends = ((nodes[0], volleys[0].received), (nodes[1], volleys[0].sent))
+    (_, at_server), (bound, at_client) = (
+        bound_as_placed(tests[nic].command, port, (answer for answer in answers if answer.node == node))
+        for node, tests in ends
+    )
+    conditions |= {"adapters": len(volleys[0].sent)} | bound | dict(runs[0].conditions)
     if len(runs) < len(volleys):
         conditions["unreliable_runs"] = len(volleys) - len(runs)
-    used = [a for v in volleys for a in (*v.sent, *v.received, *(c for pair in v.counters for c in pair))]
+    used = [
+        at_server,
+        at_client,
+        *(a for v in volleys for a in (*v.sent, *v.received, *(c for pair in v.counters for c in pair))),
+    ]
     return Reading(
         tuple(run.values[ALONE[measurement.metric]] for run in runs),
         tuple({id(answer): answer for answer in used}.values()),

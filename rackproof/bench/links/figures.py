@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
-from rackproof.parse.perftest import BandwidthRow
+from rackproof.parse.perftest import BandwidthRow, LatencyRow
 from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as program_of
 
@@ -30,9 +30,21 @@ LATENCY_BLOCK_BYTES: Final = 2
 """perftest's default for latency, which the kit's commands leave as it is."""
 GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
-ALL_RAILS, GPU_ALL_RAILS = f"{RDMA_BANDWIDTH}_all_rails", f"{GPU_BANDWIDTH}_all_rails"
-ALONE: Final = {ALL_RAILS: RDMA_BANDWIDTH, GPU_ALL_RAILS: GPU_BANDWIDTH}
-"""The metric of one adapter at a time, by that of all adapters of a node at once."""
+GPU_BOTH: Final = f"{GPU_BANDWIDTH}_both"
+ALL_RAILS, GPU_ALL_RAILS, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS, READ_LATENCY_ALL_RAILS = (
+    f"{alone}_all_rails" for alone in (RDMA_BANDWIDTH, GPU_BANDWIDTH, RDMA_BOTH, GPU_BOTH, RDMA_READ_LATENCY)
+)
+ALONE: Final = {
+    ALL_RAILS: RDMA_BANDWIDTH,
+    GPU_ALL_RAILS: GPU_BANDWIDTH,
+    BOTH_ALL_RAILS: RDMA_BOTH,
+    GPU_BOTH_ALL_RAILS: GPU_BOTH,
+    READ_LATENCY_ALL_RAILS: READ_LATENCY_ALL_RAILS,
+}
+"""The value that a run gives, by metric of all adapters of a node at once: that of one adapter alone, except for a
+latency, which is then the mean over a duration."""
+OF_GPU: Final = (GPU_BANDWIDTH, GPU_BOTH, GPU_ALL_RAILS, GPU_BOTH_ALL_RAILS)
+"""Metrics of GPU memory."""
 TO: Final = "  # to "
 """Comment at the end of a client's command, before the peer's name."""
 USE_GPU, USE_DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
@@ -42,8 +54,9 @@ TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 PROGRAMS: Final = {
     RDMA_BANDWIDTH: "ib_write_bw",
     GPU_BANDWIDTH: "ib_write_bw",
-    ALL_RAILS: "ib_write_bw",
-    GPU_ALL_RAILS: "ib_write_bw",
+    GPU_BOTH: "ib_write_bw",
+    **dict.fromkeys((ALL_RAILS, GPU_ALL_RAILS, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS), "ib_write_bw"),
+    READ_LATENCY_ALL_RAILS: "ib_read_lat",
     RDMA_RETRIES: "ib_write_bw",
     RDMA_BOTH: "ib_write_bw",
     RDMA_LATENCY: "ib_write_lat",
@@ -103,7 +116,7 @@ def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     memory = perftest.parse_gpu_memory(text)
     wanted = "host" if USE_GPU not in words else "DMA-BUF" if USE_DMABUF in words else "peer memory"
     _compare(words[0], ("memory", wanted, memory.path if memory else "host"))
-    metric = GPU_BANDWIDTH if memory else RDMA_BOTH if both else RDMA_BANDWIDTH
+    metric = ((RDMA_BANDWIDTH, RDMA_BOTH), (GPU_BANDWIDTH, GPU_BOTH))[memory is not None][both]
     if memory:
         conditions |= {"memory": memory.path, "gpu": memory.gpu}
     return Figure({metric: row.average_bits_per_s / 1e9 / (2 if both else 1)}, moved, 0, True, both, {}, conditions)
@@ -132,15 +145,29 @@ def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     row = _only(words[0], report.rows)
     verb, metric = ("Read", RDMA_READ_LATENCY) if words[0] == "ib_read_lat" else ("Write", RDMA_LATENCY)
     conditions = _conditions(words, report.conditions, fabric, f"RDMA_{verb} Latency")
-    _compare(
-        words[0],
-        ("iterations", _number(words, "-n"), row.iterations),
-        ("message size in B", LATENCY_BLOCK_BYTES, row.bytes),
-    )
+    _compare(words[0], ("message size in B", LATENCY_BLOCK_BYTES, row.bytes))
+    payload = row.iterations * row.bytes
+    if "-D" in words:
+        value = _mean_latency(words, row)
+        return Figure({f"{metric}_all_rails": value}, payload, row.iterations, True, conditions=conditions)
+    _compare(words[0], ("iterations", _number(words, "-n"), row.iterations))
     if row.typical_us is None:
         raise ParseError(words[0], "the row has no typical latency")
-    payload = row.iterations * row.bytes
     return Figure({metric: row.typical_us}, payload, row.iterations, True, conditions=conditions)
+
+
+def _mean_latency(words: Sequence[str], row: LatencyRow) -> float:
+    """Microseconds of a read by duration, one after another. Raises Unreliable if they do not take that time."""
+    seconds, mean = _number(words, "-D"), row.average_us
+    if mean is None:
+        raise ParseError(words[0], "the row has no average latency")
+    taken = row.iterations * mean / 1e6
+    if not 0.45 * seconds <= taken <= 2 * seconds + 2:
+        raise Unreliable(
+            words[0],
+            f"{row.iterations} iterations at {mean:g} us take {taken:.3g} s, it was told to run for {seconds} s",
+        )
+    return mean
 
 
 def _conditions(

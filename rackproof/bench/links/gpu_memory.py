@@ -10,8 +10,20 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from rackproof.bench.firewall import Firewall
-from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BLOCK_BYTES, TO, USE_DMABUF, USE_GPU
-from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
+from rackproof.bench.links.figures import (
+    BOTH_ALL_RAILS,
+    BOTH_WAYS,
+    GPU_BANDWIDTH,
+    GPU_BLOCK_BYTES,
+    GPU_BOTH,
+    GPU_BOTH_ALL_RAILS,
+    OF_GPU,
+    PROGRAMS,
+    TO,
+    USE_DMABUF,
+    USE_GPU,
+)
+from rackproof.bench.links.placement import Placement
 from rackproof.bench.links.steps import (
     RDMA_PORT,
     START_S,
@@ -20,6 +32,7 @@ from rackproof.bench.links.steps import (
     end_of,
     from_address,
     measure_pair,
+    placed,
     ready_pairs,
     traffic_class,
 )
@@ -30,7 +43,6 @@ from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import each_once, rounds
 from rackproof.core.rack import Rack
-from rackproof.parse import ParseError
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
@@ -42,9 +54,10 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     names = [node.name for node in rack.group(group)]
     schedules = {Scope.NIC: sends(names), Scope.PAIR: rounds(names) if profile.groups is None else each_once(names)}
     return [
-        _step(architecture, fabric, profile, scope, rail, number, pairs)
+        _step(architecture, fabric, profile, metric, scope, rail, number, pairs)
+        for metric in (GPU_BANDWIDTH, GPU_BOTH)
         for scope, schedule in schedules.items()
-        if asks_for(architecture, GPU_BANDWIDTH, scope)
+        if asks_for(architecture, metric, scope)
         for rail in range(fabric.rails)
         for number, pairs in enumerate(schedule, 1)
     ]
@@ -66,16 +79,18 @@ def _step(
     architecture: Architecture,
     fabric: Fabric,
     profile: LinkProfile,
+    metric: str,
     scope: Scope,
     rail: int,
     number: int,
     pairs: Sequence[tuple[str, str]],
 ) -> Step:
-    id_ = f"links/rail{rail}/gpu-memory{'-pairs' if scope is Scope.PAIR else ''}{number}"
+    ways = "-both-ways" if metric == GPU_BOTH else ""
+    id_ = f"links/rail{rail}/gpu-memory{ways}{'-pairs' if scope is Scope.PAIR else ''}{number}"
     places = {
         pair: [
             expected(
-                GPU_BANDWIDTH,
+                metric,
                 scope,
                 pair if scope is Scope.PAIR else [f"{pair[1]}/nic{rail}"],
                 {"rail": str(rail)},
@@ -90,23 +105,17 @@ def _step(
         ready, absent = ready_pairs(context, pairs)
         reasons = {pair: f"{gone} does not answer" for pair, gone in absent.items()}
         lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
-        ports = [f"{fabric.interface_prefix}{rail}"]
-        answers = session.run({name: placement_command(ports) for pair in ready for name in pair}, LIMIT_S)
+        ends = {name: end_of(session.rack.node(name), fabric, rail) for pair in ready for name in pair}
+        near = placed(session, (end for end in ends.values() if end is not None), gpus=True)
+        tool = _tool(architecture, fabric, profile, metric, rail)
         runs: dict[tuple[str, str], tuple[Tool, tuple[End, End]]] = {}
         for pair in ready:
-            ends = [end_of(session.rack.node(name), fabric, rail) for name in pair]
-            try:
-                placed = {name: placements(answers[name], ports, gpus=True)[0] for name in pair}
-            except ParseError as error:
-                reasons[pair] = str(error)
-                continue
-            if gone := [name for name in pair if name in lost]:
-                reasons[pair] = lost[gone[0]]
-            elif ends[0] is None or ends[1] is None:
-                name = pair[0] if ends[0] is None else pair[1]
-                reasons[pair] = f"{name}: the inventory gives no fabric address for rail {rail}"
+            missing = f"the inventory gives no fabric address for rail {rail}"
+            server, client = (lost.get(name) or near.get(name, f"{name}: {missing}") for name in pair)
+            if isinstance(server, End) and isinstance(client, End):
+                runs[pair] = (tool, (server, client))
             else:
-                runs[pair] = (_tool(architecture, fabric, profile, rail, placed), (ends[0], ends[1]))
+                reasons[pair] = server if isinstance(server, str) else str(client)
         for pair, reason in reasons.items():
             yield from (unmeasured(place, reason) for place in places[pair])
         Firewall.of(context).close([name for pair in runs for name in pair], [RDMA_PORT])
@@ -122,18 +131,17 @@ def _step(
 
     seconds = profile.runs * (profile.rdma_duration_s + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
-    return Step(id_, f"rdma from GPU memory, rail {rail}, round {number}", seconds, expects, execute)
+    title = f"rdma from GPU memory{ways.replace('-', ' ')}, rail {rail}, round {number}"
+    return Step(id_, title, seconds, expects, execute)
 
 
-def _tool(
-    architecture: Architecture, fabric: Fabric, profile: LinkProfile, rail: int, placed: dict[str, Placement]
-) -> Tool:
+def _tool(architecture: Architecture, fabric: Fabric, profile: LinkProfile, metric: str, rail: int) -> Tool:
     def command(end: End) -> str:
-        return command_of(architecture, fabric, profile, GPU_BANDWIDTH, rail, placed[end.node])
+        return command_of(architecture, fabric, profile, metric, rail, end.placement)
 
     return Tool(
         "rdma-gpu",
-        (GPU_BANDWIDTH,),
+        (metric,),
         RDMA_PORT,
         lambda own: from_address(command(own), own, "exec "),
         lambda peer, own: f"{command(own)} {shlex.quote(peer.address)}{TO}{peer.node}",
@@ -150,12 +158,16 @@ def command_of(
     placement: Placement,
     port: int = RDMA_PORT,
 ) -> str:
-    """ib_write_bw of either end on its adapter's NUMA node; with GPU memory its path is the one that is declared."""
-    size, memory = profile.rdma_block_bytes, ""
-    if metric == GPU_BANDWIDTH and placement.gpu is not None:
-        declared = architecture.gpu.gpudirect if architecture.gpu else None
-        size, memory = GPU_BLOCK_BYTES, f" {USE_GPU} {shlex.quote(placement.gpu)}"
-        memory += f" {USE_DMABUF}" if declared == "dmabuf" else ""
-    device = shlex.quote(f"{fabric.rdma_prefix}{rail}")
-    common = f"ib_write_bw -d {device} -F -p {port}{traffic_class(fabric)} -s {size} -D {profile.rdma_duration_s}"
-    return placement.bound(f"{common}{memory}")
+    """perftest of either end on its adapter's NUMA node; with GPU memory its path is the one that is declared."""
+    program, device = PROGRAMS[metric], shlex.quote(f"{fabric.rdma_prefix}{rail}")
+    size = GPU_BLOCK_BYTES if metric in OF_GPU else profile.rdma_block_bytes
+    options = f"-D {profile.rdma_duration_s}"
+    if program == "ib_write_bw":
+        options = f"-s {size} {options}"
+    if metric in OF_GPU and placement.gpu is not None:
+        options += f" {USE_GPU} {shlex.quote(placement.gpu)}"
+        if architecture.gpu and architecture.gpu.gpudirect == "dmabuf":
+            options += f" {USE_DMABUF}"
+    if metric in (GPU_BOTH, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS):
+        options += f" {BOTH_WAYS}"
+    return placement.bound(f"{program} -d {device} -F -p {port}{traffic_class(fabric)} {options}")

@@ -1,14 +1,17 @@
-"""Where a node's adapters are: their NUMA nodes, and the GPUs that are nearest to them on PCIe."""
+"""Where a node's adapters are: their NUMA nodes, and the GPUs that are nearest to them on PCIe.
+
+Tests of an adapter are bound to its NUMA node. The node's answer and the command of a test prove what was bound.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-from rackproof.parse import ParseError
+from rackproof.parse import Mismatch, ParseError
 from rackproof.remote.command import CommandResult
 
 TOOL: Final = "PCI devices"
@@ -16,6 +19,11 @@ LIMIT_S: Final = 20
 """Time limit of the question, in seconds."""
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NUMA: Final = re.compile(r"-1|\d{1,4}")
+_PROCESSORS: Final = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
+_QUESTION: Final = "for p in "
+_NUMACTL: Final = re.compile(r"/\S*/numactl|no numactl")
+_LINES: Final = 3
+"""Of an adapter."""
 
 
 class Placement(NamedTuple):
@@ -24,24 +32,44 @@ class Placement(NamedTuple):
     port: str
     numa: int
     """-1: the kernel knows none, as with one socket or a virtual port."""
-    gpu: str | None
+    gpu: str | None = None
     """PCI address of the GPU next to it; None if none was asked for."""
+    processors: str = ""
+    """Of the NUMA node, as the kernel lists them."""
+    numactl: bool = True
+    """Whether the node has it."""
 
     def bound(self, command: str) -> str:
-        """The command with its process and its memory on the interface's NUMA node."""
+        """The command with its process and its memory on the interface's NUMA node.
+
+        Without numactl the process is bound, and Linux takes memory of the NUMA node as long as there is some.
+        """
         if self.numa < 0:
             return command
+        if not self.numactl:
+            return f"taskset -c {shlex.quote(self.processors)} {command}"
         near = shlex.quote(f"netdev:{self.port}")
         return f"numactl --cpunodebind={near} --membind={near} {command}"
 
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What was bound, of a measurement."""
+        if self.numa < 0:
+            return {}
+        bound = "numactl: processors and memory" if self.numactl else "taskset: processors"
+        return {"numa_node": self.numa, "bound": bound}
+
 
 def placement_command(ports: Sequence[str]) -> str:
-    """Command that prints PCI path and NUMA node of network interfaces, then the paths of all NVIDIA GPUs."""
+    """Command that prints PCI path, NUMA node and its processors of network interfaces, the paths of NVIDIA's GPUs, and
+    where numactl is."""
     names = " ".join(map(shlex.quote, ports))
     return (
-        f"for p in {names}; do readlink -e /sys/class/net/$p/device || echo none; "
-        "cat /sys/class/net/$p/device/numa_node 2>/dev/null || echo -1; done; for d in /sys/bus/pci/devices/*; do "
-        'case "$(cat "$d/vendor"):$(cat "$d/class")" in 0x10de:0x030[02]*) readlink -e "$d";; esac; done; echo end'
+        f"{_QUESTION}{names}; do readlink -e /sys/class/net/$p/device || echo none; "
+        "cat /sys/class/net/$p/device/numa_node 2>/dev/null || echo -1; "
+        "cat /sys/class/net/$p/device/local_cpulist 2>/dev/null || echo; done; for d in /sys/bus/pci/devices/*; do "
+        'case "$(cat "$d/vendor"):$(cat "$d/class")" in 0x10de:0x030[02]*) readlink -e "$d";; esac; done; '
+        "command -v numactl || echo no numactl; echo end"
     )
 
 
@@ -53,13 +81,51 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
     if not answer.ok:
         raise ParseError(TOOL, f"{answer.node}: {answer.why}")
     lines = answer.text.splitlines()
-    if lines[-1:] != ["end"] or len(lines) < 2 * len(ports) + 1:
+    most = _LINES * len(ports)
+    if lines[-1:] != ["end"] or len(lines) < most + 2 or not _NUMACTL.fullmatch(lines[-2]):
         raise ParseError(TOOL, f"{answer.node}: the answer is cut off")
-    own, numa, known = lines[: 2 * len(ports) : 2], lines[1 : 2 * len(ports) : 2], lines[2 * len(ports) : -1]
+    own, numa, processors = (lines[first:most:_LINES] for first in range(_LINES))
+    known, numactl = lines[most:-2], lines[-2] != "no numactl"
     if strange := [text for text in numa if not _NUMA.fullmatch(text)]:
         raise ParseError(TOOL, f"{answer.node}: no NUMA node: {strange[0][:40]!r}")
+    for port, where, listed in zip(ports, numa, processors, strict=True):
+        if int(where) >= 0 and not _PROCESSORS.fullmatch(listed):
+            raise ParseError(TOOL, f"{answer.node}: no processors of {port}: {listed[:40]!r}")
     nearest = _nearest(answer.node, dict(zip(ports, own, strict=True)), known) if gpus else {}
-    return [Placement(port, int(node), nearest.get(port)) for port, node in zip(ports, numa, strict=True)]
+    return [
+        Placement(port, int(where), nearest.get(port), listed, numactl)
+        for port, where, listed in zip(ports, numa, processors, strict=True)
+    ]
+
+
+def is_question(command: str) -> bool:
+    """Whether a command is that of ``placement_command``, to which a node gives the same answer at all times."""
+    return command == placement_command(_ports(command))
+
+
+def _ports(command: str) -> list[str]:
+    try:
+        return shlex.split(command.removeprefix(_QUESTION).partition(";")[0])
+    except ValueError:  # quotes that are not closed
+        return []
+
+
+def bound_as_placed(command: str, port: str, answers: Iterable[CommandResult]) -> tuple[dict[str, Any], CommandResult]:
+    """Conditions of a test by the node's ``answers``, and the answer that tells where the adapter is.
+
+    Raises ParseError without such an answer, and Mismatch if the command is not bound to that NUMA node.
+    """
+    asked = [answer for answer in answers if is_question(answer.command)]
+    if not asked:
+        raise ParseError(TOOL, f"no answer about the NUMA node of {port}")
+    ports = _ports(asked[0].command)
+    placed = {one.port: one for one in placements(asked[0], ports, gpus=False)}
+    if port not in placed:
+        raise ParseError(TOOL, f"the answer about NUMA nodes leaves out {port}")
+    expected = placed[port].bound("").rstrip()
+    if f"{expected} ib_".lstrip() not in command:
+        raise Mismatch(TOOL, f"expected {expected} before the test of {port}, actual {command[:80]}")
+    return placed[port].conditions, asked[0]
 
 
 def _nearest(node: str, paths: dict[str, str], gpus: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from rackproof.bench.links.all_rails_reader import read_all_rails
 from rackproof.bench.links.fan_in_reader import read_fan_in
-from rackproof.bench.links.figures import ALONE, ATTEMPTS, PROGRAMS, TO, TO_STORAGE, figure_of
+from rackproof.bench.links.figures import ALONE, ATTEMPTS, PROGRAMS, TCP_BANDWIDTH, TO, TO_STORAGE, figure_of
+from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Ends, Run, proven
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Read, Reading, with_preamble
@@ -76,6 +77,11 @@ def _link(
         raise ParseError(program, f"no run of it on {nodes[1]}")
     if len({answer.command for answer in answers}) > 1:
         raise ParseError(program, "its runs had different commands")
+    bound: dict[str, Any] = {}
+    where: tuple[CommandResult, ...] = ()
+    if program != PROGRAMS[TCP_BANDWIDTH]:
+        bound, asked = bound_as_placed(answers[0].command, f"{fabric.interface_prefix}{rail}", of_client)
+        where = (asked,)
     runs: list[Run] = []
     unreliable: list[Unreliable] = []
     readings = [readings_of(of_server), readings_of(of_client)]
@@ -96,8 +102,8 @@ def _link(
         raise ParseError(program, f"nothing counts {measurement.metric} here")
     return Reading(
         tuple(run.values[measurement.metric] for run in runs),
-        (*answers, *readings[0], *readings[1]),
-        _conditions(nodes, answers, runs),
+        (*where, *answers, *readings[0], *readings[1]),
+        _conditions(nodes, answers, runs) | bound,
         {
             name: tuple(run.companions[name] for run in runs if name in run.companions)
             for name in sorted({name for run in runs for name in run.companions})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from rackproof.bench.links.figures import GPU_BANDWIDTH, RDMA_BANDWIDTH, RDMA_BOTH, RDMA_RETRIES, Figure
+from rackproof.bench.links.figures import GPU_BANDWIDTH, GPU_BOTH, RDMA_BANDWIDTH, RDMA_BOTH, RDMA_RETRIES, Figure
 from rackproof.bench.port_proof import (
     by_interface,
     by_rdma,
@@ -19,6 +19,7 @@ from rackproof.parse.port_counters import PortCounters
 
 Ends = tuple[PortCounters, PortCounters]
 """Counters of server and client."""
+_BANDWIDTHS: Final = (RDMA_BANDWIDTH, RDMA_BOTH, GPU_BANDWIDTH, GPU_BOTH)
 
 
 class Run(NamedTuple):
@@ -56,7 +57,7 @@ def proven(
     priority = protected_priority(fabric)
     # A latency test moves less than the port's background.
     in_priority = {}
-    if priority is not None and not figure.values.keys().isdisjoint((RDMA_BANDWIDTH, RDMA_BOTH, GPU_BANDWIDTH)):
+    if priority is not None and not figure.values.keys().isdisjoint(_BANDWIDTHS):
         needed = figure.payload_bytes
         in_priority["priority_bytes"] = float(
             min(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from ipaddress import ip_interface
@@ -22,6 +22,7 @@ from rackproof.bench.links.figures import (
     TO,
     figure_of,
 )
+from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, read_links
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
@@ -34,6 +35,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import each_once, rounds
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
+from rackproof.evidence.session import Session
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.remote.command import CommandResult, program
 
@@ -43,6 +45,7 @@ START_S = 8.0
 READING_S = 20
 """Time limit of reading counters, in seconds."""
 PING_INTERVAL_S, PING_LIMIT_S = 0.005, 60
+UNBOUND = Placement("", -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class End:
     device: str | None
     reading: str
     """Command that reads the port's counters."""
+    placement: Placement = UNBOUND
+    """What tests of RDMA are bound to."""
+    placed: CommandResult | None = None
+    """The node's answer about it."""
 
     @property
     def bound(self) -> str:
@@ -101,7 +108,11 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
 def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tuple[str, ...]:
     """Of server and client; none without their addresses."""
     server, client = (end_of(node, fabric, rail) for node in pair)
-    return (tool.server(server), tool.client(server, client)) if server and client else ()
+    if server is None or client is None:
+        return ()
+    near = Placement(server.placement.port, 0)
+    server, client = replace(server, placement=near), replace(client, placement=near)
+    return (tool.server(server), tool.client(server, client))
 
 
 def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
@@ -113,9 +124,12 @@ def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rai
 
     def perftest(name: str, metrics: tuple[str, ...], command: str, seconds: float) -> Tool:
         def client(peer: End, own: End) -> str:
-            return f"{command} {shlex.quote(peer.address)}"
+            return f"{own.placement.bound(command)} {shlex.quote(peer.address)}"
 
-        return Tool(name, metrics, RDMA_PORT, lambda own: from_address(command, own, "exec "), client, seconds)
+        def server(own: End) -> str:
+            return from_address(own.placement.bound(command), own, "exec ")
+
+        return Tool(name, metrics, RDMA_PORT, server, client, seconds)
 
     def latency(program: str) -> str:
         return f"{program} {rdma} -n {profile.latency_iterations}"
@@ -172,7 +186,21 @@ def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
     networks = [ip_interface(str(entry)).network for entry in node.data.get("fabric_addresses") or ()]
     shared = networks.count(networks[rail]) > 1 and not fabric.rail_tables
     reading = reading_command(fabric, [rail], protected_priority(fabric) is not None)
-    return End(node.name, address, port if shared else None, reading)
+    return End(node.name, address, port if shared else None, reading, Placement(port, -1))
+
+
+def placed(session: Session, ends: Iterable[End], gpus: bool = False) -> dict[str, End | str]:
+    """The ends with where their adapters are, or the reason why that is unknown, by node."""
+    by_node = {end.node: end for end in ends}
+    asked = session.run({name: placement_command([end.placement.port]) for name, end in by_node.items()}, LIMIT_S)
+    answers: dict[str, End | str] = {}
+    for name, end in by_node.items():
+        try:
+            (placement,) = placements(asked[name], [end.placement.port], gpus)
+            answers[name] = replace(end, placement=placement, placed=asked[name])
+        except ParseError as error:
+            answers[name] = str(error)
+    return answers
 
 
 def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tuple[str, str]], runs: int) -> Step:
@@ -200,6 +228,15 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
             ready.remove(pair)
             reason = f"{pair[1] if server else pair[0]}: the inventory gives no fabric address for rail {rail}"
             yield from (unmeasured(place, reason) for place in places[pair])
+        near = placed(context.session, (end for pair in ready for end in ends[pair])) if tool.port == RDMA_PORT else {}
+        for pair in list(ready):
+            own, peer = (near.get(end.node, end) for end in ends[pair])
+            if isinstance(own, End) and isinstance(peer, End):
+                ends[pair] = (own, peer)
+                continue
+            ready.remove(pair)
+            why = own if isinstance(own, str) else str(peer)
+            yield from (unmeasured(place, why) for place in places[pair])
         Firewall.of(context).close([name for pair in ready for name in pair], [tool.port])
         if ready:
             with ThreadPoolExecutor(max_workers=len(ready)) as pool:
@@ -235,6 +272,7 @@ def measure_pair(
     answers: list[CommandResult] = []
     try:
         reading = {end.node: end.reading for end in ends}
+        answers += [end.placed for end in ends if end.placed is not None]
         answers += session.run(reading, READING_S).values()
         for _ in range(runs):
             for _ in range(ATTEMPTS):

@@ -51,7 +51,9 @@ _LINKS: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "links" and metric.labels == ("rail",)
 )
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
-ON_DEMAND: Final = (GPU_MEMORY, "link.rdma_write_bandwidth_both", "link.rdma_read_latency")
+ON_DEMAND: Final = (
+    GPU_MEMORY, f"{GPU_MEMORY}_both", "link.rdma_write_bandwidth_both", "link.rdma_read_latency",
+)  # fmt: skip
 """Measured only where an entry asks for them."""
 _RAIL: Final = "collective.rail_busbw"
 _COLLECTIVES: Final = tuple(

@@ -326,8 +326,11 @@ class TestVirtualRack:
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
             "collective.algbw", "collective.rail_busbw", "container.host_read_bandwidth", "container.read_bandwidth",
             "group.faults", "guest.collective_busbw", "guest.host_collective_busbw", "link.rdma_read_latency",
+            "link.rdma_read_latency_all_rails",
             "link.rdma_write_bandwidth_all_rails", "link.rdma_write_bandwidth_both",
-            "link.rdma_write_bandwidth_gpu", "link.rdma_write_bandwidth_gpu_all_rails", "storage.gds_read_bandwidth",
+            "link.rdma_write_bandwidth_both_all_rails", "link.rdma_write_bandwidth_gpu",
+            "link.rdma_write_bandwidth_gpu_all_rails", "link.rdma_write_bandwidth_gpu_both",
+            "link.rdma_write_bandwidth_gpu_both_all_rails", "storage.gds_read_bandwidth",
             "storage.shard_read_bandwidth",
         }  # fmt: skip
 

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from rackproof.bench.links import all_rails
-from rackproof.bench.links.figures import ALL_RAILS, GPU_ALL_RAILS
+from rackproof.bench.links.figures import (
+    ALL_RAILS,
+    BOTH_ALL_RAILS,
+    GPU_ALL_RAILS,
+    GPU_BOTH_ALL_RAILS,
+    READ_LATENCY_ALL_RAILS,
+)
 from rackproof.bench.reread import disproven
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
@@ -27,8 +33,11 @@ from tests.unit.fakes import reply
 
 RAILS = 3
 SECONDS = 2
-PCI = "".join(f"/sys/devices/pci0000:1{rail}/0000:1{rail}:01.0/0000:1{rail}:02.0\n0\n" for rail in range(RAILS))
-PCI += "".join(f"/sys/devices/pci0000:1{rail}/0000:1{rail}:01.0/0000:1{rail}:03.0\n" for rail in range(RAILS)) + "end\n"
+PCI = "".join(f"/sys/devices/pci0000:1{rail}/0000:1{rail}:01.0/0000:1{rail}:02.0\n0\n0-31\n" for rail in range(RAILS))
+PCI += (
+    "".join(f"/sys/devices/pci0000:1{rail}/0000:1{rail}:01.0/0000:1{rail}:03.0\n" for rail in range(RAILS))
+    + "/usr/bin/numactl\nend\n"
+)
 T0 = 1_700_000_000.0
 
 
@@ -108,6 +117,62 @@ def test_gpu_memory_takes_a_gpu_for_each_adapter_and_the_declared_path(tmp_path:
         assert m.samples, m.reason
         assert words[words.index("--use_cuda_bus_id") + 1] == f"0000:1{name[-1]}:03.0"
         assert m.conditions["memory"] == "DMA-BUF"
+
+
+@pytest.mark.parametrize("metric", [BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS])
+def test_both_ways_on_all_adapters_is_the_rate_of_one_direction(tmp_path: Path, metric: str) -> None:
+    taken = measured(tmp_path / "both", Nodes(), metric)
+    one_way = measured(tmp_path / "one", Nodes(), GPU_ALL_RAILS if metric == GPU_BOTH_ALL_RAILS else ALL_RAILS)
+    assert len(taken) == 2 * RAILS
+    for name, m in taken.items():
+        assert m.metric == metric
+        assert m.samples == one_way[name].samples, m.reason
+        assert "-b" in m.conditions["command"].split()
+        assert m.conditions["bound"] == "numactl: processors and memory"
+    for m in measured(tmp_path / "silent", Nodes(one_way=True), metric).values():
+        assert not m.samples
+        assert "sent" in (m.reason or ""), "the server sent nothing"
+
+
+def test_reads_on_all_adapters_are_a_mean_latency_over_the_duration(tmp_path: Path) -> None:
+    taken = measured(tmp_path / "reads", Nodes(), READ_LATENCY_ALL_RAILS)
+    assert len(taken) == 2 * RAILS
+    for m in taken.values():
+        assert set(m.samples) == {1.63}, m.reason
+        words = m.conditions["command"].split()
+        assert "ib_read_lat" in words
+        assert words[words.index("-D") + 1] == str(SECONDS)
+
+
+READS: list[tuple[str, dict[str, Any], str]] = [
+    ("too few reads", {"edit": lambda program, text: text.replace("612034", "312034")}, "take 0.509 s"),
+    ("writes", {"edit": lambda program, text: text.replace("RDMA_Read", "RDMA_Write")}, "expected test RDMA_Read"),
+    ("another size", {"edit": lambda program, text: text.replace("\n 2  ", "\n 64 ")}, "expected message size in B 2"),
+    ("one after another", {"begins": lambda node, rail: (SECONDS + 1.0) * rail}, "all adapters together were busy for"),
+    ("no traffic", {"way": lambda port: "fabric9"}, "another path"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "changes", "reason"), READS, ids=[case[0] for case in READS])
+def test_what_is_no_latency_of_any_adapter(tmp_path: Path, what: str, changes: dict[str, Any], reason: str) -> None:
+    for m in measured(tmp_path, Nodes(**changes), READ_LATENCY_ALL_RAILS).values():
+        assert not m.samples, what
+        assert reason in (m.reason or ""), what
+
+
+def test_an_end_that_is_not_bound_is_no_number(tmp_path: Path) -> None:
+    """What the node tells about its adapters and the commands of both ends must agree."""
+    measured(tmp_path, Nodes())
+    for role in ("  # from ", "  # to "):
+        records = []
+        for record in read_records(tmp_path):
+            command = str(record.body.get("command", ""))
+            if role in command:
+                cut = command.replace("numactl --cpunodebind=netdev:fabric1 --membind=netdev:fabric1 ", "")
+                record = record.model_copy(update={"body": record.body | {"command": cut}})
+            records.append(record)
+        faults = disproven(records, partial(read_raw, tmp_path), architecture(), "lab", node_infos(rack()))
+        assert any("expected numactl" in fault for fault in faults.values())
 
 
 def test_without_a_criterion_or_a_partner_nothing_is_planned() -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rackproof.bench.links import gpu_memory as link_gpu
-from rackproof.bench.links.placement import Placement, placements
+from rackproof.bench.links import steps as links
+from rackproof.bench.links.placement import Placement, is_question, placement_command, placements
+from rackproof.bench.links.reader import read_links
+from rackproof.bench.step import expected
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.parse import ParseError
+from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.perftest import GpuMemory, parse_gpu_memory
 from tests.unit.bench.test_bench import LAB, lab_rack, measure, virtual_rack
-from tests.unit.fabric import CUDA, DMABUF, PCI, FabricNodes
+from tests.unit.fabric import CUDA, DMABUF, NO_NUMA, PCI, FabricNodes
 from tests.unit.fakes import reply
 from tests.unit.judging import bar, criterion
 
 METRIC = "link.rdma_write_bandwidth_gpu"
+BOUND = "numactl --cpunodebind=netdev:fabric0 --membind=netdev:fabric0 "
 
 
 def architecture(gpudirect: str | None = None, scope: str = "nic", metric: str = METRIC) -> Architecture:
@@ -76,8 +81,8 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
     ("managed memory", {"gpu_memory": CUDA.replace("pointer=", "for type CUDA_MEM_MANAGED pointer=")}, "CUDA_MEM_MAN"),
     ("no table", {"edit": lambda program, text: CUDA}, "no result table"),
     ("other ports", {"way": lambda port: "fabric9"}, "another path"),
-    ("no GPU on PCI", {"pci": "\n".join([*PCI.splitlines()[:2], "end\n"])}, "no NVIDIA GPU on PCI"),
-    ("a virtual port", {"pci": "none\n-1\nend\n"}, "the port fabric0 is no PCI device"),
+    ("no GPU on PCI", {"pci": "\n".join([*PCI.splitlines()[:3], "no numactl", "end\n"])}, "no NVIDIA GPU on PCI"),
+    ("a virtual port", {"pci": NO_NUMA}, "the port fabric0 is no PCI device"),
 ]
 
 
@@ -121,7 +126,7 @@ def test_the_gpu_behind_the_adapters_switch_is_the_nearest() -> None:
     def placed(text: str) -> list[Placement]:
         return placements(reply("gpu-01", "x", text), ["rail0"], gpus=True)
 
-    assert placed(PCI) == [Placement("rail0", 0, "0000:29:00.0")]
+    assert placed(PCI) == [Placement("rail0", 0, "0000:29:00.0", "0-31,64-95")]
     for end in range(len(PCI) - 1):
         with pytest.raises(ParseError):
             placed(PCI[:end])
@@ -130,17 +135,99 @@ def test_the_gpu_behind_the_adapters_switch_is_the_nearest() -> None:
 def test_adapters_behind_one_switch_share_its_gpus(tmp_path: Path) -> None:
     """As in a DGX A100: two adapters and two GPUs below each switch."""
     switch = "/sys/devices/pci0000:15/0000:15:01.0"
-    text = f"{switch}/0000:18:00.0\n1\n{switch}/0000:19:00.0\n1\n{switch}/0000:29:00.0\n{switch}/0000:2a:00.0\nend\n"
+    text = f"{switch}/0000:18:00.0\n1\n8-15\n{switch}/0000:19:00.0\n1\n8-15\n"
+    text += f"{switch}/0000:29:00.0\n{switch}/0000:2a:00.0\n/usr/bin/numactl\nend\n"
     made = placements(reply("gpu-01", "x", text), ["rail0", "rail1"], gpus=True)
-    assert made == [Placement("rail0", 1, "0000:29:00.0"), Placement("rail1", 1, "0000:2a:00.0")]
+    assert made == [Placement("rail0", 1, "0000:29:00.0", "8-15"), Placement("rail1", 1, "0000:2a:00.0", "8-15")]
 
 
 def test_a_port_without_a_numa_node_is_not_bound() -> None:
     """One socket, or a virtual port: numactl would end with an error."""
-    (placed,) = placements(reply("gpu-01", "x", "none\n-1\nend\n"), ["fabric0"], gpus=False)
+    (placed,) = placements(reply("gpu-01", "x", NO_NUMA), ["fabric0"], gpus=False)
     assert placed.bound("ib_write_bw -d x") == "ib_write_bw -d x"
+    assert placed.conditions == {}
     with pytest.raises(ParseError, match="no NUMA node: 'none'"):
-        placements(reply("gpu-01", "x", "none\nnone\nend\n"), ["fabric0"], gpus=False)
+        placements(reply("gpu-01", "x", NO_NUMA.replace("-1", "none")), ["fabric0"], gpus=False)
+
+
+def test_without_numactl_the_processors_are_bound() -> None:
+    text = PCI.replace("/usr/bin/numactl", "no numactl")
+    (placed,) = placements(reply("gpu-01", "x", text), ["fabric0"], gpus=False)
+    assert placed.bound("ib_write_bw -d x") == "taskset -c 0-31,64-95 ib_write_bw -d x"
+    assert placed.conditions == {"numa_node": 0, "bound": "taskset: processors"}
+    for broken in ("", "0-31;reboot"):
+        with pytest.raises(ParseError, match="no processors of fabric0"):
+            placements(reply("gpu-01", "x", text.replace("0-31,64-95", broken)), ["fabric0"], gpus=False)
+
+
+@pytest.mark.parametrize("has", ["/usr/bin/numactl", "no numactl"])
+@pytest.mark.parametrize("tool", ["rdma-bandwidth", "rdma-both-ways", "rdma-latency", "rdma-read-latency"])
+def test_tests_of_host_memory_are_bound_and_their_conditions_name_it(tmp_path: Path, tool: str, has: str) -> None:
+    nodes = FabricNodes(pci=PCI.replace("/usr/bin/numactl", has))
+    asked = {"rdma_write_bandwidth_both": bar("ge", 1, "Gb/s"), "rdma_read_latency": bar("le", 9, "us")}
+    entries = [criterion(id=name, metric=f"link.{name}", scope="pair", bar=of) for name, of in asked.items()]
+    document = architecture().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    made = Architecture.model_validate(document | {"criteria": entries})
+    steps = [step for step in links.plan(made, LAB.links, lab_rack()) if step.id.endswith(tool)]  # type: ignore[arg-type]
+    assert all("numactl --cpunodebind=netdev:fabric0" in command for step in steps for command in step.commands)
+    taken = measure(tmp_path, steps, nodes.answer)
+    assert taken
+    bound = "numactl: processors and memory" if has.startswith("/") else "taskset: processors"
+    prefix = (
+        "numactl --cpunodebind=netdev:fabric0 --membind=netdev:fabric0 ib_"
+        if has.startswith("/")
+        else "taskset -c 0-31,64-95 ib_"
+    )
+    for m in taken:
+        assert m.samples, m.reason
+        assert m.conditions["command"].startswith(prefix)
+        assert (m.conditions["numa_node"], m.conditions["bound"]) == (0, bound)
+
+
+def edited(old: str, new: str) -> Any:
+    return lambda answers: [replace(answer, command=answer.command.replace(old, new)) for answer in answers]
+
+
+UNBOUND: list[tuple[str, Any, str]] = [
+    ("no answer", lambda answers: [a for a in answers if not is_question(a.command)], "no answer about the NUMA node"),
+    ("not bound", edited(BOUND, ""), f"expected {BOUND}before the test of fabric0, actual ib_write_bw"),
+    (
+        "bound to another adapter's node",
+        edited("membind=netdev:fabric0", "membind=netdev:fabric1"),
+        f"expected {BOUND}",
+    ),
+    ("an answer about another adapter", edited("in fabric0;", "in fabric1;"), "leaves out fabric0"),
+]
+
+
+@pytest.mark.parametrize(("what", "change", "reason"), UNBOUND, ids=[case[0] for case in UNBOUND])
+def test_evidence_of_a_test_that_was_not_bound_is_no_number(what: str, change: Any, reason: str) -> None:
+    made, nodes = virtual_rack(), FabricNodes()
+    assert made.fabric is not None
+    near = Placement("fabric0", 0)
+    ends = [links.end_of(node, made.fabric, 0) for node in lab_rack().group("gpu")]
+    server, client = (replace(end, placement=near) for end in ends if end is not None)
+    (tool, *_) = links._tools(made, made.fabric, LAB.links, 0)  # type: ignore[arg-type]
+    readings = [("gpu-01", server.reading), ("gpu-02", client.reading)]
+    test = ("gpu-02", tool.client(server, client))
+    asked = [("gpu-02", placement_command(["fabric0"])), *readings, test, *readings]
+    answers = [answer for node, command in asked if (answer := nodes.answer(node, command)) is not None]
+    place = expected("link.rdma_write_bandwidth", Scope.PAIR, ("gpu-01", "gpu-02"), {"rail": "0"}, "x")
+    assert read_links(answers, made)(place).samples
+    with pytest.raises((ParseError, Mismatch), match=reason):
+        read_links(change(answers), made)(place)
+
+
+def test_both_ways_from_gpu_memory_is_a_metric_of_its_own(tmp_path: Path) -> None:
+    made = architecture(metric=f"{METRIC}_both")
+    taken = measured(tmp_path, FabricNodes(), made)
+    assert len(taken) == 2
+    for m in taken:
+        assert m.samples == pytest.approx([80 * 2**20 * 8 / 1e9] * len(m.samples)), m.reason
+        assert "-b" in m.conditions["command"].split()
+    for m in measured(tmp_path / "one", FabricNodes(one_way=True), made):
+        assert not m.samples
+        assert "sent" in (m.reason or "")
 
 
 def test_every_pair_where_a_criterion_asks_for_pairs(tmp_path: Path) -> None:

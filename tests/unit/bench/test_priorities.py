@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rackproof.bench.links import figures as link_figures
 from rackproof.bench.links import steps as links
+from rackproof.bench.links.placement import placement_command
 from rackproof.bench.links.reader import read_links
 from rackproof.bench.port_proof import OTHERS_LEAST, prove_priority, reading_command
 from rackproof.bench.step import expected
@@ -22,7 +23,7 @@ from rackproof.core.evidence import Scope
 from rackproof.core.rack import Node
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.port_counters import PortCounters, counters_command, parse_port_counters
-from tests.unit.fabric import FabricNodes
+from tests.unit.fabric import NO_NUMA, FabricNodes
 from tests.unit.judging import document
 
 LOSSLESS = {
@@ -58,8 +59,10 @@ def measured(nodes: FabricNodes, architecture: Architecture, metric: str = link_
     assert server is not None
     assert client is not None
     tool = next(tool for tool in links._tools(architecture, fabric, PROFILE, 0) if metric in tool.metrics)
-    asked = [("gpu-01", server.reading), ("gpu-02", client.reading), ("gpu-02", tool.client(server, client)),
-             ("gpu-01", server.reading), ("gpu-02", client.reading)]  # fmt: skip
+    nodes.pci = NO_NUMA
+    asked = [("gpu-02", placement_command(["fabric0"]))]
+    asked += [("gpu-01", server.reading), ("gpu-02", client.reading), ("gpu-02", tool.client(server, client)),
+              ("gpu-01", server.reading), ("gpu-02", client.reading)]  # fmt: skip
     answers = [answer for node, command in asked if (answer := nodes.answer(node, command)) is not None]
     place = expected(metric, Scope.PAIR, ("gpu-01", "gpu-02"), {"rail": "0"}, "x")
     return read_links(answers, architecture)(place)
