@@ -138,7 +138,7 @@ def test_torch_names_a_faulty_link_and_a_rail(tmp_path: Path) -> None:
     faults_ = [Fault(frozenset({"gpu-03", "gpu-20"}), link=True), Fault(frozenset({"gpu-11"}), rail=1)]
     made = measure(tmp_path, nodes_of(torch_rack(), faults_), torch_rack(), engine="torch")
     assert named(made) == {
-        "gpu-03": "between gpu-20 and gpu-03", "gpu-20": "between gpu-20 and gpu-03", "gpu-11": "rail 1 of gpu-11",
+        "gpu-03": "between gpu-03 and gpu-20", "gpu-20": "between gpu-03 and gpu-20", "gpu-11": "rail 1 of gpu-11",
     }  # fmt: skip
 
 
