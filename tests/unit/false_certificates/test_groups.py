@@ -191,7 +191,7 @@ UNIT = frozenset(f"gpu-{k:02d}" for k in range(9, 17))
     [
         (Fault(NODE), "gpu-05"),
         (Fault(NODE, rail=1), "rail 1 of gpu-05"),
-        (Fault(OTHER, link=True), "between gpu-18 and gpu-05"),
+        (Fault(OTHER, link=True), "between gpu-05 and gpu-18"),
         (Fault(UNIT, rail=0), "leaf switch of rail 0 (gpu-09 … gpu-16)"),
         (Fault(NODE, passes=4), "gpu-05"),
         (Fault(NODE, shows=wrong), "gpu-05"),
