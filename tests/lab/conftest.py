@@ -18,6 +18,7 @@ import pytest
 
 from rackproof.core.rack import Rack
 from rackproof.inventory import load_rack
+from rackproof.lab import faults
 from rackproof.lab.rack import Lab, UpOptions
 from rackproof.lab.state import lab_folder, private_folder
 from rackproof.remote.command import CommandResult
@@ -149,6 +150,13 @@ def changed_nodes(outcome: Converged) -> dict[str, tuple[str, ...]]:
 def fleet(converged: Rack) -> Iterator[Fleet]:
     with Fleet(converged) as fleet:
         yield fleet
+
+
+@pytest.fixture
+def _nothing_is_left_on(lab: Lab) -> Iterator[None]:
+    faults.remove_all(lab)
+    yield
+    faults.remove_all(lab)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -27,7 +26,7 @@ from tests.lab.conftest import ROOT
 WAVES = {
     "hosts": [
         "mtu", "kernel-parameter", "package-skew", "package-removed", "file-changed", "service-stopped",
-        "service-failed", "mount-missing", "memory-removed", "clock-off", "slow-disk",
+        "service-failed", "mount-missing", "memory-removed", "clock-off", "slow-disk", "slow-port",
         "gpu-lost", "pcie-width", "ecc-errors", "nvlink-down", "tool-warnings",
     ],
     "loss": ["packet-loss", "nfs-frozen", "clock-stopped", "tool-empty"],
@@ -53,13 +52,6 @@ def arch() -> Architecture:
     assert arch.fabric is not None
     fabric = arch.fabric.model_copy(update={"loss_max_pct": 5.0})
     return arch.model_copy(update={"fabric": fabric, "slurm": None, "containers": None})
-
-
-@pytest.fixture
-def _nothing_is_left_on(lab: Lab) -> Iterator[None]:
-    faults.remove_all(lab)
-    yield
-    faults.remove_all(lab)
 
 
 def read_rack(rack: Rack, arch: Architecture, gpus_only: bool = False) -> list[CheckResult]:

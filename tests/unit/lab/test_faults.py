@@ -31,6 +31,7 @@ EXPECTED = {
     *("link-down", "mtu", "packet-loss", "slow-disk", "nfs-frozen", "mount-missing", "clock-off", "service-stopped"),
     *("kernel-parameter", "package-skew", "file-changed", "memory-removed", "gpu-lost", "pcie-width", "ecc-errors"),
     *("nvlink-down", "tool-empty", "tool-truncated", "tool-garbled", "tool-localised", "tool-warnings", "tool-lies"),
+    "slow-port",
 }
 
 
