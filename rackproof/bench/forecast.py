@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.fiojob import layout_of
+from rackproof.core.metrics import BESIDE_LOSSES
 from rackproof.core.rack import Rack
 
-_WRITTEN: Final = ("storage.", "container.", "checkpoint.")
+_WRITTEN: Final = ("storage.", "container.", "checkpoint.", *BESIDE_LOSSES)
 """Beginnings of the metrics whose steps write files."""
 
 

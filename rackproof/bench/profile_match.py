@@ -37,6 +37,7 @@ from rackproof.core.architecture import (
     WholeFile,
 )
 from rackproof.core.evidence import Measurement
+from rackproof.core.metrics import BESIDE_LOSSES
 from rackproof.parse.gpu_program import TRIAD
 
 
@@ -48,6 +49,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     part = measurement.metric.partition(".")[0]
     expected: dict[str, Any] = {}
     actual: dict[str, Any] = dict(reading.conditions)
+    if measurement.metric in BESIDE_LOSSES:
+        return _difference(_of_job(profile.storage and profile.storage.beside_collectives), actual["workload"])
     if part in ("storage", "checkpoint", "join") and profile.storage is not None:
         workload = actual["workload"]
         if measurement.metric in KNEE:

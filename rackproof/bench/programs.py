@@ -10,6 +10,7 @@ from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
 from rackproof.core.group_testing import METRIC
+from rackproof.core.metrics import BESIDE_LOSSES
 from rackproof.core.programs import CHECK, HINT, PROTECTS, judge_program, programs_of
 from rackproof.core.rack import fold
 from rackproof.evidence.session import Session
@@ -44,7 +45,7 @@ def _launcher(session: Session, place: Measurement) -> str:
     if place.scope is Scope.NODE and place.metric != METRIC:
         return "ssh"
     launcher = str(read_inputs(session.rack.node(place.members[0].partition("/")[0]), CollectiveInputs).launcher)
-    return launcher if place.metric.startswith(("collective.", "group.")) else "mpirun"
+    return launcher if place.metric.startswith(("collective.", "group.", *BESIDE_LOSSES)) else "mpirun"
 
 
 def is_question(command: str) -> bool:

@@ -14,6 +14,7 @@ for name in "$@"; do
   else
     echo "program $name"
   fi
+  [ "$name" != ceph-osd ] || cat /var/lib/ceph/*/osd.*/unit.image 2>/dev/null | sort -u | sed "s/^/image $name /"
 done
 echo --
 [ "$#" = 0 ] || sha256sum -- "$@"

@@ -18,6 +18,7 @@ from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.links import reader as link_reader
 from rackproof.bench.reading import Reader
 from rackproof.bench.storage import reader as storage_reader
+from rackproof.core.metrics import BESIDE_LOSSES
 
 READERS: Final[dict[str, tuple[str, Reader]]] = {
     "collective": (collective_reader.NAME, collective_reader.read_collectives),
@@ -28,6 +29,7 @@ READERS: Final[dict[str, tuple[str, Reader]]] = {
     "group": (group_reader.NAME, group_reader.read_groups),
     "guest": (guest_reader.NAME, guest_reader.read_guests),
     **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), (ingest_reader.NAME, ingest_reader.read_ingest)),
+    **dict.fromkeys(BESIDE_LOSSES, (storage_reader.NAME, storage_reader.read_storage)),
     "link": (link_reader.NAME, link_reader.read_links),
     **dict.fromkeys(("storage", "checkpoint", "join"), (storage_reader.NAME, storage_reader.read_storage)),
 }

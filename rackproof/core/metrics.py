@@ -13,6 +13,8 @@ OPERATIONS = ("create", "stat", "read", "remove")
 """Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
 DRIVE = "drive"
 """Condition of measurements of one drive: model, serial number and place."""
+BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss")
+"""Of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
 UNRECORDED = ("port_gbps", "ranks")
@@ -234,6 +236,10 @@ METRICS: dict[str, Metric] = {
                "the same on the node, immediately before"),
         Metric("mixed.accelerator_utilisation_loss", "percent", _DOWN, _RACK, ("workload",), "ingest",
                "points of accelerator utilisation that training loses while inference runs beside it"),
+        Metric("mixed.storage_beside_collectives_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
+               "sequential reads of all clients that are lost while a collective runs on the same nodes"),
+        Metric("mixed.collectives_beside_storage_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
+               "bus bandwidth of a collective that is lost while the same nodes read from the storage"),
         Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), "ingest",
                "measured samples a second over what the sizing model predicts from the measured stages"),
         Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), "ingest",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.core.evidence import CheckOutcome
+from rackproof.core.metrics import BESIDE_LOSSES
 from rackproof.core.wording import some
 
 CHECK: Final = "bench.programs"
 """The item is the program's name."""
+_DIGEST: Final = "@sha256:"
 PROTECTS: Final = "A program that is not what its package installed measures whatever it likes."
 HINT: Final = "Install its package again; remove other programs of this name from the PATH of root."
 
@@ -75,6 +77,8 @@ OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
 def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun") -> tuple[str, ...]:
     """Programs that a measurement runs on each of its nodes. ``launcher``: of a collective, see ``launcher_in``."""
     family = metric.partition(".")[0]
+    if metric in BESIDE_LOSSES:
+        return ("fio", "python3") if launcher == "ssh" else ("fio", launcher, "python3")
     if family in ("collective", "group", "guest"):
         own = f"{labels.get('op', '')}_perf" if labels.get("engine") == "nccl-tests" else "python3"
         return (own,) if launcher == "ssh" else (launcher, own)
@@ -105,10 +109,17 @@ class Installed:
     """Programs by name; None if absent."""
     changed: Mapping[str, tuple[str, ...]]
     """Changed or missing files by package, without configuration and documentation."""
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Images of cephadm's containers that run a program, by program."""
 
 
 def judge_program(name: str, installed: Installed) -> tuple[CheckOutcome, str, bool]:
     """Outcome, message, and whether the result is required."""
+    if images := installed.images.get(name):
+        if loose := next((image for image in images if _DIGEST not in image), None):
+            way = "let cephadm use digests (ceph config set mgr mgr/cephadm/use_repo_digest true)"
+            return CheckOutcome.UNMEASURED, f"{name} is in container image {loose}, which may be any: {way}", True
+        return CheckOutcome.PASSED, f"{name} in container image {', '.join(images)}", True
     program = installed.programs.get(name)
     if program is None:
         return CheckOutcome.UNMEASURED, f"{name} is not installed", True

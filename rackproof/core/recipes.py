@@ -105,6 +105,11 @@ RECIPES: dict[str, Recipe] = {
                "Teraflops and Engineering (Dell EMC)", NOT_YET),
         Recipe("mixed-tenants", "train-ingest and inference-stream on the same nodes at the same time, each "
                "compared with itself alone", "Teraflops and Engineering (Dell EMC)", "ingest"),
+        Recipe("storage-beside-collectives",
+               "fio-sequential alone, then all_reduce or another operation over the same nodes alone, then both at "
+               "once, fio from its first read to its last beside the collective; the sum of all clients, and the mean "
+               "of the calls that began and ended while all clients read, by one node's clock",
+               "our proposal", "storage"),
         Recipe("checkpoint", "every rank writes its part, fsync; time of the slowest rank, 5 writes and 5 reads, "
                "caches cleared", "MLPerf Storage v2.0 checkpointing", "storage"),
         Recipe("nccl-node",

@@ -23,7 +23,12 @@ _DOCUMENTS: Final = re.compile(r"/usr/share/(?:doc|man|info|locale|lintian|bash-
 def parse_programs_found(output: str | bytes) -> Installed:
     """Raises ParseError where the answer is incomplete or unreadable."""
     named, sums, owned, verified, _ = sections_of([*marked_lines(_TOOL, output, MARK, _END), _END], 5)
-    paths = dict(_program(line) for line in named)
+    images: dict[str, list[str]] = {}
+    for line in named:
+        if line.startswith("image "):
+            match = matched(_TOOL, r"image (\S+) (\S+)", line, "a container's image")
+            images.setdefault(match[1], []).append(match[2])
+    paths = dict(_program(line) for line in named if not line.startswith("image "))
     known = tuple(dict.fromkeys(path for path in paths.values() if path))
     hashes = parse_sha256sum(list(dict.fromkeys(sums)), known) if known else {}
     owners = _owners(owned)
@@ -37,7 +42,7 @@ def parse_programs_found(output: str | bytes) -> Installed:
     packages = {package for program in programs.values() if program for package in program.packages}
     if missing := packages - changed.keys():
         raise ParseError(_TOOL, f"no verification of {', '.join(sorted(missing))}")
-    return Installed(programs, changed)
+    return Installed(programs, changed, {name: tuple(own) for name, own in images.items()})
 
 
 def _program(line: str) -> tuple[str, str]:

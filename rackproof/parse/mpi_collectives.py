@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
@@ -30,6 +31,8 @@ class Point:
     wrong: int
     """Elements of the result that differ from the expected value, over all ranks."""
     samples_us: tuple[float, ...]
+    began_s: tuple[float, ...] = ()
+    """When each call began, seconds since 1970 by rank 0's clock; empty in outputs of older kits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
     size, time = entry.integer("bytes", minimum=1), entry.number("time_us")
     if time <= 0:
         entry.refuse("time_us", "is 0")
-    samples = _samples(entry)
+    samples = _numbers(entry, "samples_us")
+    began = _numbers(entry, "began_s") if entry.has("began_s") else ()
+    if began and (len(began) != len(samples) or any(late <= early for early, late in pairwise(began))):
+        entry.refuse("began_s", "has no rising time for each sample")
     mean = fmean(samples)
     if abs(time - mean) > TOLERANCE * mean:
         entry.refuse("time_us", f"is {time:g}, but the mean of its samples is {mean:g}")
@@ -89,15 +95,16 @@ def _point(entry: Json, op: str, ranks: int) -> Point:
         busbw_gb_per_s=entry.number("busbw_GBps"),
         wrong=entry.integer("wrong"),
         samples_us=samples,
+        began_s=began,
     )
 
 
-def _samples(entry: Json) -> tuple[float, ...]:
-    values = entry.values.get("samples_us")
+def _numbers(entry: Json, name: str) -> tuple[float, ...]:
+    values = entry.values.get(name)
     if not isinstance(values, list):
-        entry.refuse("samples_us", "is not a list")
-    numbers = Json(entry.tool, f"{entry.where}samples_us.", {str(i): v for i, v in enumerate(values)})
+        entry.refuse(name, "is not a list")
+    numbers = Json(entry.tool, f"{entry.where}{name}.", {str(i): v for i, v in enumerate(values)})
     samples = tuple(numbers.number(key) for key in numbers.values)
     if not samples or min(samples) <= 0:
-        entry.refuse("samples_us", "is empty or has a time of 0")
+        entry.refuse(name, "is empty or has a time of 0")
     return samples

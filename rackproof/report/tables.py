@@ -37,6 +37,8 @@ _SHORT = {
     "storage.metadata_rate": "small files",
     "storage.gds_read_bandwidth": "read into GPU memory",
     "storage.connections_speedup": "several connections over one",
+    "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
+    "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
     "checkpoint.write_bandwidth": "checkpoint, write",
     "checkpoint.read_bandwidth": "checkpoint, read",
     "storage.damaged_places": "damaged places",

@@ -72,6 +72,8 @@ class DriveNodes:
     """Changed metadata by number."""
     up: Mapping[int, int] = field(default_factory=dict)
     bench: Callable[[int, dict[str, Any]], object] = lambda osd, document: None
+    without_key: tuple[str, ...] = ()
+    """Hosts of cephadm that are not admin's."""
     bench_after: str = ""
     bench_status: int = 0
     osd_rate: float = 40e6
@@ -91,6 +93,8 @@ class DriveNodes:
             return reply(node, command, self.state(node, None) + self._list(node))
         if "\nfio --readonly " in command:
             return self._read(node, command)
+        if node in self.without_key and "ceph --connect-timeout" in command:
+            return reply(node, command, rc=1, err="unable to find a keyring\n")
         if "osd metadata" in command:
             return reply(node, command, self._osds())
         if match := re.search(r" tell osd\.(\d+) bench (\d+) (\d+) ", command):
@@ -157,7 +161,8 @@ class DriveNodes:
     def _bench(self, node: str, command: str, osd: int, size: int, block: int) -> CommandResult:
         self.asked.append(command)
         seconds = size / self.osd_rate + next(_TIMES) % 1000 / 1e6
-        drive = self.drive("storage-01", "rpceph")
+        host = self.osds[osd].get("hostname", "storage-01").partition(".")[0]
+        drive = self.drive(host, "rpceph")
         drive.moved[1] += int(size * self.osd_seen) // SECTOR * SECTOR
         document = {"bytes_written": size, "blocksize": block, "elapsed_sec": seconds, "bytes_per_sec": size / seconds,
                     "iops": size / seconds / block}  # fmt: skip

@@ -3,6 +3,7 @@
 
 Rank 0 prints one JSON line. Needs mpi4py and numpy, nothing of rackproof.
 Usage: mpirun … python3 collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP
+ITERATIONS with an s at its end are seconds: calls go on until they are over.
 """
 
 import json
@@ -52,22 +53,25 @@ def make(op, comm, count):
     raise SystemExit("unknown operation " + op)
 
 
-def measure(op, comm, size, iterations, warmup):
+def measure(op, comm, size, iterations, warmup, seconds):
     n = comm.Get_size()
     count = max(n, size // 4 // n * n)
     call, recv, expected = make(op, comm, count)
     recv.fill(np.nan)  # a call that does nothing must fail the check
     for _ in range(warmup):
         call()
-    wrong, samples = 0, []
-    for _ in range(iterations):
+    wrong, samples, moments = 0, [], []
+    started, spent = time.perf_counter(), 0.0
+    while len(samples) < iterations or spent < seconds:
         recv.fill(np.nan)
         comm.Barrier()
+        moments.append(time.time())
         began = time.perf_counter()
         call()
         elapsed = time.perf_counter() - began
         samples.append(comm.allreduce(elapsed, MPI.MAX) * 1e6)
         wrong += int(comm.allreduce(int(np.count_nonzero(recv != expected)), MPI.SUM))
+        spent = comm.bcast(time.perf_counter() - started) if seconds else 0.0
     mean = sum(samples) / len(samples)
     alg = count * 4 / mean / 1e3
     factor = {"all_reduce": 2 * (n - 1) / n, "reduce": 1, "sendrecv": 1}.get(op, (n - 1) / n)
@@ -79,16 +83,18 @@ def measure(op, comm, size, iterations, warmup):
         "busbw_GBps": bus,
         "wrong": wrong,
         "samples_us": samples,
+        "began_s": moments,
     }
 
 
 def main():
-    op, (low, high, factor, iterations, warmup) = sys.argv[1], map(int, sys.argv[2:7])
+    op, (low, high, factor, count, warmup) = sys.argv[1], (int(word.rstrip("s")) for word in sys.argv[2:7])
+    iterations, seconds = (1, count) if sys.argv[5].endswith("s") else (count, 0)
     comm = MPI.COMM_WORLD
     hosts = comm.gather(socket.gethostname())
     results = []
     while low <= high:
-        results.append(measure(op, comm, low, iterations, warmup))
+        results.append(measure(op, comm, low, iterations, warmup, seconds))
         low *= factor
     if comm.Get_rank() == 0:
         print(json.dumps({

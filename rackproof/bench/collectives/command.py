@@ -41,6 +41,8 @@ class Requested:
     environment: Mapping[str, str]
     backend: str | None = None
     """Of the engine torch."""
+    seconds: int = 0
+    """How long calls go on; 0: as many as ``iterations``, which is 0 otherwise."""
 
     @property
     def rail(self) -> int | None:
@@ -86,7 +88,7 @@ def requested_by(command: str) -> Requested:
         assigned = [match for word in before if (match := _ASSIGNMENT.fullmatch(word))]
         environment = {match[1]: match[2] for match in assigned}
         hosts: list[str] = []
-        per_node, interface = 0, None
+        per_node, interface, seconds = 0, None, 0
         if launcher == MPIRUN:
             hosts = [host.partition(":")[0] for host in before[before.index("--host") + 1].split(",")]
             per_node = int(before[before.index("-n") + 1]) // len(hosts)
@@ -100,7 +102,8 @@ def requested_by(command: str) -> Requested:
             per_node = per_node or int(options["-g"])
         else:
             op, engine = after[0], "torch" if name.endswith(TORCH_PROGRAM) else "mpi"
-            numbers = [int(word) for word in after[1:6]]
+            seconds = int(after[4].removesuffix("s")) if after[4].endswith("s") else 0
+            numbers = [int(word) for word in (*after[1:4], "0" if seconds else after[4], after[5])]
             if engine == "mpi":
                 interface = before[before.index("btl_tcp_if_include") + 1]
             elif launcher == SSH:
@@ -114,7 +117,7 @@ def requested_by(command: str) -> Requested:
     steps = tuple(sizes(low, high, factor))
     return Requested(
         per_node * max(1, len(hosts)), tuple(hosts), per_node, op, steps, iterations, warmup, interface, engine,
-        environment, after[6] if engine == "torch" and len(after) > 6 else None,
+        environment, after[6] if engine == "torch" and len(after) > 6 else None, seconds,
     )  # fmt: skip
 
 

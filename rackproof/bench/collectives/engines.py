@@ -32,9 +32,15 @@ class Engine:
     source: str = ""
     """The kit's own program, a file beside this module that is copied to all nodes; empty for an installed tool."""
 
-    def program(self, op: str, profile: CollectiveProfile, sweep: Sweep, python: str = "python3") -> str:
-        """Command line of one process; nccl-tests needs its number of GPUs after it."""
-        numbers = f"{sweep.low} {sweep.high} {profile.factor} {profile.iterations} {profile.warmup}"
+    def program(
+        self, op: str, profile: CollectiveProfile, sweep: Sweep, python: str = "python3", seconds: int = 0
+    ) -> str:
+        """Command line of one process; nccl-tests needs its number of GPUs after it.
+
+        ``seconds``: of a program of the kit, how long calls go on instead of a number of them.
+        """
+        calls = f"{seconds}s" if seconds else str(profile.iterations)
+        numbers = f"{sweep.low} {sweep.high} {profile.factor} {calls} {profile.warmup}"
         if self.source:
             return f"{shlex.quote(python)} -I {HOME}/{self.source} {op} {numbers}"
         return (

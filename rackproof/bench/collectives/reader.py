@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rackproof.bench.collectives.command import MPIRUN, Requested, launcher_of, leads, requested_by
@@ -252,6 +252,8 @@ def _proven(
     alone = not requested.hosts
     if alone:
         requested = requested.at(answer.node)
+    if requested.seconds:
+        requested = replace(requested, iterations=reported.iterations or 0)
     counters = {} if alone else {node: _counters(node, number, runs, answers) for node in requested.hosts}
     logs = dict(_logs(requested, number, runs, answers))
     names = {node: _short(before.hostname) for node, (before, _) in counters.items()}

@@ -5,6 +5,8 @@ Rank 0 prints one JSON line. Needs torch, nothing of rackproof. One command a no
 
     python3 torch_collectives.py OP MIN_BYTES MAX_BYTES FACTOR ITERATIONS WARMUP BACKEND ADDRESS:PORT HOSTS RANKS NODE
 
+ITERATIONS with an s at its end are seconds: calls go on until they are over.
+
 HOSTS are the nodes' names with commas, RANKS the processes of each, NODE this node's place among HOSTS. Without these
 three, mpirun or srun has started the process and says its rank. Every call is timed by itself, after a barrier, until
 its result is there; the slowest rank counts. all_reduce, broadcast and reduce work in place, as torch does.
@@ -141,26 +143,35 @@ class Operation:
         return count
 
 
-def measure(torch, op, size, iterations, warmup, device):
+def measure(torch, op, size, iterations, warmup, seconds, device):
     dist = torch.distributed
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     operation = Operation(torch, op, size, device)
-    n, wrong, samples = operation.n, 0, []
-    for turn in range(warmup + iterations):
+    n, wrong, samples, moments, turn = operation.n, 0, [], [], 0
+    started, spent = time.perf_counter(), 0.0
+    while turn < warmup + iterations or spent < seconds:
         operation.fill()
         wait()
         dist.barrier()
         wait()
-        began = time.perf_counter()
+        moment, began = time.time(), time.perf_counter()
         operation.call()
         wait()
         elapsed = torch.tensor([time.perf_counter() - began], dtype=torch.float64, device=device)
         dist.all_reduce(elapsed, dist.ReduceOp.MAX)
         if turn >= warmup:
             samples.append(float(elapsed) * 1e6)
+            moments.append(moment)
             count = torch.tensor([operation.wrong()], dtype=torch.int64, device=device)
             dist.all_reduce(count)
             wrong += int(count)
+        else:
+            started = time.perf_counter()
+        if seconds:
+            elapsed[0] = time.perf_counter() - started
+            dist.all_reduce(elapsed, dist.ReduceOp.MAX)
+            spent = float(elapsed)
+        turn += 1
     mean = sum(samples) / len(samples)
     alg = operation.count * 4 / mean / 1e3
     factor = {"all_reduce": 2 * (n - 1) / n, "broadcast": 1, "reduce": 1, "sendrecv": 1}.get(op, (n - 1) / n)
@@ -171,13 +182,15 @@ def measure(torch, op, size, iterations, warmup, device):
         "busbw_GBps": alg * factor,
         "wrong": wrong,
         "samples_us": samples,
+        "began_s": moments,
     }
 
 
 def main():
-    op, (low, high, factor, iterations, warmup), backend, address = (
-        sys.argv[1], map(int, sys.argv[2:7]), sys.argv[7], sys.argv[8]
+    op, (low, high, factor, calls, warmup), backend, address = (
+        sys.argv[1], (int(word.rstrip("s")) for word in sys.argv[2:7]), sys.argv[7], sys.argv[8]
     )  # fmt: skip
+    iterations, seconds = (1, calls) if sys.argv[5].endswith("s") else (calls, 0)
     if len(sys.argv) > 9:
         sys.exit(start(sys.argv[9].split(","), int(sys.argv[10]), int(sys.argv[11])))
     import torch
@@ -196,7 +209,7 @@ def main():
     torch.distributed.all_gather_object(hosts, socket.gethostname())
     results = []
     while low <= high:
-        results.append(measure(torch, op, low, iterations, warmup, device))
+        results.append(measure(torch, op, low, iterations, warmup, seconds, device))
         low *= factor
     if rank == 0:
         print(json.dumps({

@@ -26,16 +26,18 @@ BUSY: Final = 2.0
 """Largest multiple of the OSD's bytes that its drive may write meanwhile: the store's own records add to them."""
 _BENCH: Final = re.compile(r"\bceph .*\btell osd\.(\d+) bench (\d+) (\d+) ")
 _OSDS: Final = "osd metadata"
+_CEPH: Final = "$(command -v ceph >/dev/null || echo cephadm shell --) ceph"
+"""On hosts of cephadm the program may be in its containers only."""
 
 
 def osds_command(limit_s: float) -> str:
     """Command that prints all OSDs of the cluster and where they are. The time tells two equal answers apart."""
-    ceph = f"ceph --connect-timeout {limit_s:g}"
+    ceph = f"{_CEPH} --connect-timeout {limit_s:g}"
     return f"{ceph} osd dump -f json && {ceph} {_OSDS} -f json && date +%s.%N"
 
 
 def bench_command(osd: int, size: int, block: int, limit_s: float) -> str:
-    return f"ceph --connect-timeout {limit_s:g} tell osd.{osd} bench {size} {block} -f json"
+    return f"{_CEPH} --connect-timeout {limit_s:g} tell osd.{osd} bench {size} {block} -f json"
 
 
 def osds_in(answers: Sequence[CommandResult]) -> tuple[Osd, ...]:
@@ -47,23 +49,42 @@ def osds_in(answers: Sequence[CommandResult]) -> tuple[Osd, ...]:
 
 
 def placed(answers: Sequence[CommandResult], use: str, drives_of: DrivesOf) -> dict[str, list[Osd]]:
-    """OSDs by drive. Raises ParseError for an OSD that is on no declared drive of the use: nothing would judge it."""
-    listings = [answer for answer in answers if is_listing(answer.command) and answer.ok]
+    """OSDs by drive. Raises ParseError for an OSD that is on no declared drive of the use: nothing would judge it.
+
+    Those of servers whose drives were not listed are left out: these drives have no number.
+    """
+    listings = [answer for answer in answers if is_listing(answer.command)]
+    hosts = {_short(host_in(listing)): listing.node for listing in listings if listing.ok}
+    silent = {listing.node for listing in listings} - set(hosts.values())
     drives = {
-        (host_in(listing).partition(".")[0], device): listed.name
-        for listing in listings
-        for listed in drives_of(listing.node, use).values()
+        (host, device): listed.name
+        for host, node in hosts.items()
+        for listed in drives_of(node, use).values()
         if listed is not None
         for device in listed.devices
     }
     osds: dict[str, list[Osd]] = {}
-    for osd in osds_in(answers):
-        names = {drives.get((osd.host.partition(".")[0], device), "") for device in osd.devices} or {""}
+    every = osds_in(answers)
+    elsewhere = {_short(osd.host) for osd in every if osd.host} - hosts.keys()
+    for osd in every:
+        if osd.host and _short(osd.host) in elsewhere and len(elsewhere) <= len(silent):
+            continue
+        names = {drives.get((_short(osd.host), device), "") for device in osd.devices} or {""}
         if len(names) != 1 or "" in names:
             where = f"{', '.join(osd.devices) or 'an unknown device'} of {osd.host or 'an unknown host'}"
             raise ParseError("ceph", f"osd.{osd.number} is on {where}, which is no listed {use} drive")
         osds.setdefault(names.pop(), []).append(osd)
     return osds
+
+
+def osds_on(answers: Sequence[CommandResult], node: str) -> str:
+    """Names of a node's OSDs as the cluster knows them, after a colon; empty without any. Raises ParseError."""
+    names = [f"osd.{osd.number}" for osd in osds_in(answers) if _short(osd.host) == _short(node)]
+    return f": {', '.join(names)}" if names else ""
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
 
 
 def read_osd(

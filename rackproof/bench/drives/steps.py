@@ -6,12 +6,12 @@ Drives are read and never written; OSDs write objects of their own and remove th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from rackproof.bench.drives.listing import ListedDrive, drives_in, list_command, state_command, usable
-from rackproof.bench.drives.osd_reader import WRITE, bench_command, osds_command, placed
+from rackproof.bench.drives.osd_reader import WRITE, bench_command, osds_command, osds_on, placed
 from rackproof.bench.drives.reader import NAME, READ, fio_line, read_command, read_drives
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
@@ -19,7 +19,7 @@ from rackproof.core.architecture import Architecture, DriveProfile, OsdProfile
 from rackproof.core.architecture.expectations import role_with
 from rackproof.core.drives import declared_drives, drive_names
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -45,14 +45,9 @@ def plan(architecture: Architecture, profile: DriveProfile, rack: Rack) -> list[
 def plan_osds(architecture: Architecture, profile: OsdProfile, rack: Rack) -> list[Step]:
     """One step for all OSDs; none where no node can ask the cluster."""
     osds = _Osds.of(architecture, rack, profile.use)
-    cluster = _cluster(architecture, rack)
-    return [osds.step(profile, cluster.name)] if osds.drives and cluster else []
-
-
-def _cluster(architecture: Architecture, rack: Rack) -> Node | None:
-    """The node that asks the Ceph cluster: the first of its servers."""
     roles = [s.server_role for s in architecture.storage.values() if s.fstype == "ceph" and s.server_role]
-    return next((node for role in roles for node in rack.group(role)), None)
+    servers = tuple(dict.fromkeys(node.name for role in roles for node in rack.group(role)))
+    return [osds.step(profile, servers)] if osds.drives and servers else []
 
 
 @dataclass(frozen=True)
@@ -87,9 +82,13 @@ class _Drives:
     def listed(self, context: BenchContext) -> tuple[list[CommandResult], dict[str, str]]:
         """Lists of the drives, and why nodes are lost."""
         alive = context.session.alive(list(self.drives), context.say)
-        roles = {node: role_with(self.architecture, self.rack.node(node).groups, "drives") for node in alive}
-        lists = context.session.run({node: list_command(role or "") for node, role in roles.items()}, LIST_S)
-        return list(lists.values()), {node: f"{node} does not answer" for node in self.drives if node not in alive}
+        roles = {node: role_with(self.architecture, self.rack.node(node).groups, "drives") for node in self.drives}
+        answers = context.session.run({node: list_command(roles[node] or "") for node in alive}, LIST_S)
+        silent = [node for node in self.drives if node not in alive]
+        for node in silent:  # so that the evidence has it
+            absent = CommandResult(node, list_command(roles[node] or ""), None, error="it does not answer")
+            answers[node] = context.session.record(absent)
+        return list(answers.values()), {node: f"{node} does not answer" for node in silent}
 
     def usable(self, answers: list[CommandResult], node: str) -> list[ListedDrive]:
         """Drives of a node that can be measured; the reader says why others cannot."""
@@ -153,7 +152,8 @@ class _Reads(_Drives):
 class _Osds(_Drives):
     """The benchmark of every OSD."""
 
-    def step(self, profile: OsdProfile, cluster: str) -> Step:
+    def step(self, profile: OsdProfile, servers: Sequence[str]) -> Step:
+        """``servers`` of the cluster: the first that it answers asks it, which with cephadm is one with its key."""
         places = self.places(WRITE, profile.block_bytes, f"osds/{self.use}/write")
         title = f"{self.use} drives: OSDs write {profile.bytes} B each, {self.who}, one after another"
         limit = self.architecture.ceph.answer_timeout_s if self.architecture.ceph else CLUSTER_S
@@ -161,10 +161,15 @@ class _Osds(_Drives):
 
         def execute(context: BenchContext) -> Iterator[Measurement]:
             answers, lost = self.listed(context)
-            try:
+            cluster = ""
+            for cluster in (node for node in servers if node not in lost):
                 answers.append(context.session.run_on(cluster, osds_command(limit), 2 * limit + MARGIN_S))
+                if answers[-1].ok:
+                    break
+            try:
                 on_drives = placed(answers, self.use, drives_in(answers, self.architecture))
-            except (RemoteError, ParseError) as error:
+                lost = {node: f"{why}{osds_on(answers, node)}" for node, why in lost.items()}
+            except ParseError as error:
                 on_drives, lost = {}, dict.fromkeys(self.drives, str(error)) | lost
             drives = [listed for node in self.drives if node not in lost for listed in self.usable(answers, node)]
             for listed in drives * profile.runs:

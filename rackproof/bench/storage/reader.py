@@ -12,6 +12,7 @@ from statistics import fmean, median
 from typing import Any
 
 from rackproof.bench.reading import Read, Reading
+from rackproof.bench.storage.beside_reader import read_beside
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.connections_reader import SPEEDUP, read_connections
@@ -25,6 +26,7 @@ from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, r
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.metrics import BESIDE_LOSSES
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
@@ -64,6 +66,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             raise ParseError("fio", "no run of it")
         if out_of_order(every):
             raise ParseError("fio", "its outputs are not in the order of its runs")
+        if measurement.metric in BESIDE_LOSSES:
+            return read_beside(answers, measurement, architecture)
         storage = architecture.storage[measurement.labels["storage"]]
         if measurement.metric == SPEEDUP:
             return read_connections(every, measurement, storage)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
-from rackproof.bench.storage import checkpoint, connections, gds, integrity, join, knee, small_files
+from rackproof.bench.storage import beside, checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
@@ -70,6 +70,8 @@ def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[
         yield integrity.step(name, storage, profile.integrity, layout, clients)
     if profile.knee:
         yield knee.step(name, storage, profile.knee, layout, clients)
+    if profile.beside_collectives and len(clients) > 1:
+        yield beside.step(name, storage, profile.beside_collectives, layout, clients)
 
 
 def scale_points(clients: int) -> tuple[int, ...]:

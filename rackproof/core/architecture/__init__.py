@@ -32,6 +32,7 @@ from rackproof.core.architecture.models import Architecture, Drop
 from rackproof.core.architecture.network import Fabric, Lossless, Nic, Pcie
 from rackproof.core.architecture.node import Limits, Scratch, User
 from rackproof.core.architecture.profiles import (
+    BesideProfile,
     CheckpointProfile,
     CollectiveProfile,
     ConnectionsProfile,
@@ -59,6 +60,7 @@ __all__ = [
     "Alternative",
     "Architecture",
     "Bar",
+    "BesideProfile",
     "Ceiling",
     "Ceph",
     "CheckpointProfile",

@@ -13,7 +13,7 @@ from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
 from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import METRICS, OPERATIONS
+from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
@@ -44,6 +44,7 @@ _OF_PARTS: Final = {
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
     "join": (_JOIN,),
+    "beside_collectives": BESIDE_LOSSES,
     "gds": (_GDS,),
 }
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"

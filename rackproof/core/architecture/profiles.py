@@ -12,6 +12,11 @@ from rackproof.core.texts import Name
 
 Workload = Literal["read", "write", "randread"]
 
+Operation = Literal[
+    "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter", "sendrecv"
+]  # fmt: skip
+"""Named as nccl-tests names its programs without ``_perf``."""
+
 
 class FioJob(Model):
     """One fio workload; sizes are integers of bytes because fio's suffixes are ambiguous."""
@@ -39,6 +44,22 @@ class ConnectionsProfile(FioJob):
         if self.iodepth * self.numjobs < self.count:
             raise ValueError("iodepth × numjobs must be at least count: other connections would have nothing to do")
         return self
+
+
+class BesideProfile(FioJob):
+    """Sequential reads of all clients beside a collective of the same nodes, and each alone.
+
+    The engines are those that tell when each call began: nccl-tests does not.
+    """
+
+    rw: Literal["read"] = "read"
+    engine: Literal["mpi", "torch"]
+    """MPI runs over the first rail, torch over what NCCL chooses, or over TCP on nodes without GPUs."""
+    op: Operation = "all_reduce"
+    message_bytes: int = Field(gt=0)
+    """The output has the time of each call: one should take a millisecond or more."""
+    warmup: int = Field(default=1, ge=0)
+    ranks_per_node: int = Field(default=1, ge=1)
 
 
 class GdsProfile(Model):
@@ -171,6 +192,9 @@ class StorageProfile(Model):
     """For ``storage.connections_speedup`` of NFS over TCP."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
+    beside_collectives: BesideProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``mixed.storage_beside_collectives_loss`` and ``mixed.collectives_beside_storage_loss``, of two clients or
+    more."""
     join: JoinProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``join.bytes_copied`` of NFS, CephFS, Lustre and WEKA."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
@@ -211,6 +235,7 @@ class StorageProfile(Model):
         further = [
             self.shared_file,
             self.synced_writes,
+            self.beside_collectives,
             *(part.job for part in (self.knee, self.checkpoint, self.integrity) if part is not None),
         ]
         return (*self.jobs.values(), *self.random_reads, *(job for job in further if job is not None))
@@ -249,10 +274,6 @@ class LinkProfile(Model):
     """None: all pairs are measured. Otherwise every node with one other; group testing stands for the other pairs."""
 
 
-Operation = Literal[
-    "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter", "sendrecv"
-]  # fmt: skip
-"""Named as nccl-tests names its programs without ``_perf``."""
 Algorithm = Literal["Ring", "Tree", "NVLS"]
 """Named as ``NCCL_ALGO`` names them."""
 

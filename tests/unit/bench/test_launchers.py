@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +20,7 @@ from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpiru
 from rackproof.core.programs import launcher_in, programs_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
+from rackproof.parse.mpi_collectives import parse_mpi_collectives
 from rackproof.parse.mpi_probe import MARK, parse_mpi_probe
 from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.shell import script
@@ -204,3 +207,49 @@ def test_a_rank_that_fails_ends_the_others_of_its_node() -> None:
     assert done.returncode == 1
     assert "torch" in done.stderr
     assert not done.stdout, "no torch, no figures"
+
+
+MPI = """
+import numpy
+class MPI:
+    SUM, MAX = "sum", "max"
+    def Get_library_version(): return "Open MPI v5.0.7"
+    class COMM_WORLD:
+        def Get_size(): return 1
+        def Get_rank(): return 0
+        def Barrier(): pass
+        def Allreduce(send, recv, op): recv[:] = send
+        def allreduce(value, op): return value
+        def bcast(value): return value
+        def gather(value): return [value]
+"""
+
+
+@pytest.mark.parametrize(("asked", "least", "most"), [("3", 3, 3), ("1s", 4, 10**9)])
+def test_calls_are_counted_or_go_on_for_a_time(tmp_path: Path, asked: str, least: int, most: int) -> None:
+    """One rank, with a stand-in for MPI; each call has its begin."""
+    (tmp_path / "mpi4py.py").write_text(MPI)
+    program = files("rackproof.bench.collectives").joinpath("collectives.py")
+    words = ["all_reduce", "4194304", "4194304", "2", asked, "1"]
+    done = subprocess.run(
+        [sys.executable, str(program), *words], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        check=True, timeout=120,
+    )  # fmt: skip
+    (point,) = parse_mpi_collectives(done.stdout).points
+    assert least <= len(point.began_s) <= most
+    assert point.wrong == 0
+    if asked.endswith("s"):
+        assert point.began_s[-1] - point.began_s[0] < 1.0 < time.time() - point.began_s[0]
+
+
+def test_times_of_calls_that_do_not_rise_are_refused() -> None:
+    point = {"bytes": 8, "time_us": 8.0, "algbw_GBps": 0.001, "busbw_GBps": 0.001, "wrong": 0, "samples_us": [8.0, 8.0]}
+    document = {
+        "rackproof_collectives": 1, "engine": "mpi", "op": "all_reduce", "ranks": 2, "hosts": ["a", "b"],
+        "dtype": "float32", "warmup": 1, "results": [point],
+    }  # fmt: skip
+    assert parse_mpi_collectives(json.dumps(document)).points[0].began_s == ()
+    for began in ([2.0], [2.0, 2.0], [2.0, 1.0]):
+        point["began_s"] = began
+        with pytest.raises(ParseError, match="began_s has no rising time for each sample"):
+            parse_mpi_collectives(json.dumps(document))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.drives.osd_reader import WRITE
+from rackproof.bench.drives.osd_reader import WRITE, bench_command
 from rackproof.bench.drives.reader import READ
 from rackproof.bench.gaps import plan_gaps
-from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.evidence import CheckOutcome, Measurement, Scope
 from rackproof.core.judging.judge import judge
+from rackproof.core.programs import judge_program
+from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_records
+from rackproof.parse.measuring_programs import parse_programs_found
 from tests.unit.benchmarked import Bench, commands
 from tests.unit.drive_nodes import READS, WRITES, DriveNodes, bench
 from tests.unit.judging import info_of_nodes
@@ -97,8 +101,9 @@ def test_nothing_is_written(tmp_path: Path) -> None:
         rest = command.replace("2>/dev/null", "").replace("2>&1", "")
         if "end of devices" in command or "fio --readonly" in command:
             assert not re.search(r">\s*/|\b(?:dd|mkfs\S*|wipefs|blkdiscard|nvme format|tee)\b", rest), command
-    assert not {line for line in nodes.asked if line.startswith("ceph")} - {
-        f"ceph --connect-timeout 240 tell osd.0 bench {WRITES.bytes} {WRITES.block_bytes} -f json"
+    assert {line for line in nodes.asked if not line.startswith("fio ")} == {
+        "$(command -v ceph >/dev/null || echo cephadm shell --) ceph"
+        f" --connect-timeout 240 tell osd.0 bench {WRITES.bytes} {WRITES.block_bytes} -f json"
     }
 
 
@@ -235,6 +240,84 @@ def test_one_of_two_osds_that_is_not_asked_leaves_no_number(tmp_path: Path) -> N
         "osd.1 on storage-01/ceph-0 (storage-01-rpceph) was not measured" in w
         for w in made.faults(tmp_path, records).values()
     )
+
+
+def two_servers(**fields: Any) -> tuple[Bench, DriveNodes]:
+    """One OSD on each of two servers."""
+    made = bench(1, drives=None)
+    second = Node("storage-02", ("storage",), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
+    of_second = {"hostname": "storage-02.rack"}
+    nodes = DriveNodes(osds={0: {}, 1: of_second, **fields.pop("further", {})}, **fields)
+    return replace(made, rack=Rack(made.rack.source, (*made.rack.nodes, second))), nodes
+
+
+@pytest.mark.parametrize(
+    ("dead", "alive", "number"), [("storage-02", "storage-01", 1), ("storage-01", "storage-02", 0)]
+)
+def test_osds_of_a_dead_server_have_no_number_by_name_and_the_others_have(
+    tmp_path: Path, dead: str, alive: str, number: int
+) -> None:
+    made, nodes = two_servers(up={number: 0})
+    taken = {m.subject: m for m in made.measure(tmp_path, nodes.answer, dead=[dead])}
+    assert taken[f"{alive}/ceph-0"].samples == pytest.approx((40.0, 40.0), rel=1e-2), taken[f"{alive}/ceph-0"].reason
+    assert taken[alive].samples
+    assert {taken[name].reason for name in (dead, f"{dead}/ceph-0")} == {f"{dead} does not answer: osd.{number}"}
+    assert made.faults(tmp_path) == {}
+
+
+def test_an_osd_of_no_server_of_the_rack_leaves_no_number_beside_a_dead_one(tmp_path: Path) -> None:
+    made, nodes = two_servers(up={1: 0}, further={2: {"hostname": "storage-09"}})
+    taken = {m.subject: m for m in made.measure(tmp_path, nodes.answer, dead=["storage-02"])}
+    assert not any(m.samples for m in taken.values())
+    assert "which is no listed ceph drive" in (taken["storage-01/ceph-0"].reason or "")
+
+
+def test_a_cluster_of_cephadm_is_asked_where_its_key_is(tmp_path: Path) -> None:
+    made, nodes = two_servers(without_key=("storage-01",))
+    taken = {m.subject: m for m in made.measure(tmp_path, nodes.answer)}
+    assert {m.reason for m in taken.values()} == {None}
+    assert made.faults(tmp_path) == {}
+    made, nodes = two_servers(without_key=("storage-01", "storage-02"))
+    taken = {m.subject: m for m in made.measure(tmp_path / "none", nodes.answer)}
+    assert all("unable to find a keyring (exit status 1)" in (m.reason or "") for m in taken.values())
+
+
+@pytest.mark.parametrize(
+    ("programs", "expected", "actual"),
+    [
+        ("ceph", "ceph --connect-timeout 1 tell osd.0 bench 8 4 -f json", "ceph"),
+        ("cephadm", "shell -- ceph --connect-timeout 1 tell osd.0 bench 8 4 -f json", "cephadm"),
+    ],
+)
+def test_ceph_runs_on_the_host_or_in_a_container(tmp_path: Path, programs: str, expected: str, actual: str) -> None:
+    program = tmp_path / programs
+    program.write_text(f'#!/bin/sh\necho {actual} "$@"\n')
+    program.chmod(0o755)
+    command = bench_command(0, 8, 4, 1.0)
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    words = expected if actual == "cephadm" else expected.removeprefix("ceph ")
+    assert done.stdout == f"{actual} {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("images", "outcome", "words"),
+    [
+        ((), CheckOutcome.UNMEASURED, "ceph-osd is not installed"),
+        (("quay.io/ceph/ceph@sha256:12ab",), CheckOutcome.PASSED, "in container image quay.io/ceph/ceph@sha256:12ab"),
+        (("quay.io/ceph/ceph:v18",), CheckOutcome.UNMEASURED, "ceph:v18, which may be any"),
+        (("a/b@sha256:12", "quay.io/ceph/ceph:v18"), CheckOutcome.UNMEASURED, "ceph:v18, which may be any"),
+    ],
+)
+def test_osds_of_containers_are_known_by_their_images(
+    images: tuple[str, ...], outcome: CheckOutcome, words: str
+) -> None:
+    lines = ["rackproof programs 1", "program ceph-osd", *(f"image ceph-osd {image}" for image in images)]
+    text = "\n".join([*lines, "--", "--", "--", "--", "end of programs", ""])
+    judged, message, required = judge_program("ceph-osd", parse_programs_found(text))
+    assert (judged, required) == (outcome, True)
+    assert words in message
 
 
 def test_numbers_of_another_profile_are_disproven(tmp_path: Path) -> None:
