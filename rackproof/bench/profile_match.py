@@ -50,7 +50,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     expected: dict[str, Any] = {}
     actual: dict[str, Any] = dict(reading.conditions)
     if measurement.metric in BESIDE_LOSSES:
-        return _difference(_of_job(profile.storage and profile.storage.beside_collectives), actual["workload"])
+        beside = profile.storage.beside_collectives if profile.storage else None
+        return _difference(_of_job(beside), actual["workload"])
     if part in ("storage", "checkpoint", "join") and profile.storage is not None:
         workload = actual["workload"]
         if measurement.metric in KNEE:
