@@ -57,9 +57,8 @@ class Session:
 
     def record(self, result: CommandResult) -> CommandResult:
         """Record a result; return it as recorded, with secrets redacted, so that callers see what the evidence has."""
-        result = redacted(result)
         with self._lock:
-            self.store.command(result)
+            result = self.store.command(result)
         if result.rc is not None:
             self.answered.add(result.node)
         elif (result.error or "").startswith(CONNECTION_BROKE):

@@ -77,7 +77,9 @@ class EvidenceStore:
 
     def append(self, kind: Kind, body: Frozen | dict[str, Any]) -> Record:
         """Write one record without secrets and sync it to disk. Raises EvidenceWriteError."""
-        plain = redact_json(body.model_dump(mode="json", by_alias=True) if isinstance(body, Frozen) else body)
+        return self._write(kind, redact_json(_plain(body) if isinstance(body, Frozen) else body))
+
+    def _write(self, kind: Kind, plain: dict[str, Any]) -> Record:
         record = make_record(self._seq, self._now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
         start = self._handle.tell()
@@ -120,18 +122,21 @@ class EvidenceStore:
         """Store the output of a program with secrets redacted; return its name."""
         return self.raw(redact_bytes(data))
 
-    def command(self, result: CommandResult) -> None:
-        """Record a command and its output with secrets redacted."""
+    def command(self, result: CommandResult) -> CommandResult:
+        """Record a command and its output with secrets redacted; return the result as recorded."""
         result = redacted(result)
         out, err = self.raw(result.stdout), self.raw(result.stderr)
-        self.append(
-            Kind.COMMAND,
-            CommandRecord(
-                node=result.node, command=result.command, rc=result.rc, stdout=out, stderr=err,
-                stdout_bytes=len(result.stdout), stderr_bytes=len(result.stderr),
-                elapsed_s=round(result.elapsed_s, 3), timeout_s=result.timeout_s, error=result.error,
-            ),
+        record = CommandRecord(
+            node=result.node, command=result.command, rc=result.rc, stdout=out, stderr=err,
+            stdout_bytes=len(result.stdout), stderr_bytes=len(result.stderr),
+            elapsed_s=round(result.elapsed_s, 3), timeout_s=result.timeout_s, error=result.error,
         )  # fmt: skip
+        self._write(Kind.COMMAND, _plain(record))
+        return result
+
+
+def _plain(body: Frozen) -> dict[str, Any]:
+    return body.model_dump(mode="json", by_alias=True)
 
 
 def read_records(folder: Path) -> list[Record]:
