@@ -64,8 +64,8 @@ def test_a_server_that_is_no_node_is_named_by_its_cause(behaviour: servers.Behav
 def test_a_server_that_refuses_for_a_while_is_tried_again(
     refusal: servers.Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(greeting, "REFUSED_S", 60.0)
-    monkeypatch.setattr(greeting, "CLOSED_S", 60.0)
+    for name, seconds in (("REFUSED_S", 60.0), ("CLOSED_S", 60.0), ("FIRST_PAUSE_S", 0.05)):
+        monkeypatch.setattr(greeting, name, seconds)
     with servers.server(servers.after(2, refusal, servers.printing)) as (port, _):
         connection = Connection(node_behind(tmp_path, port))
         assert connection.open().is_authenticated()

@@ -1,7 +1,7 @@
-"""Python commands of tests, forked from one process per worker that has imported pyinfra already.
+"""Python commands of tests, forked from a process per worker that has imported pyinfra, or numpy and Pillow, already.
 
-Start-up with pyinfra takes half a second of processor time, a fork a few hundredths. A child runs the command as a new
-interpreter would: arguments, directory, environment, standard streams, exit status. What a child cannot have is an
+Start-up with them takes up to half a second of processor time, a fork a few hundredths. A child runs the command as a
+new interpreter would: arguments, directory, environment, standard streams, exit status. What a child cannot have is an
 empty ``sys.modules``: tests about imports start a real process.
 """
 
@@ -32,17 +32,25 @@ PRELOADED: Final = (
     "rackproof.remote.pyinfra_recording",
     "rackproof.run.plan",
 )
+OF_PROGRAMS: Final = (
+    "numpy.random",
+    "PIL.JpegImagePlugin",
+    "PIL.ImageDraw",
+    "PIL.ImageFilter",
+    "multiprocessing.popen_fork",
+)
+"""For programs of nodes, which pyinfra's gevent would change."""
 _PYINFRA: Final = str(Path(sys.executable).with_name("pyinfra"))
 cold_run: Final = subprocess.run
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
-    """As ``subprocess.run`` with ``capture_output``, for ``python [-P] -m module``, ``python -c code`` and ``pyinfra``.
+    """As ``subprocess.run`` with ``capture_output``, for pyinfra and for Python with ``[-P] -m``, ``-c`` or ``-I``.
 
     Raises subprocess.TimeoutExpired. Any other command is started as usual.
     """
     target = _target(command)
-    if target is None or not options.pop("capture_output", False):
+    if target is None or "preexec_fn" in options or not options.pop("capture_output", False):
         return cold_run(command, **options)
     text, timeout = options.pop("text", False), options.pop("timeout", None)
     given, errors = options.pop("input", None), options.pop("errors", "strict")
@@ -73,6 +81,8 @@ def _target(command: list[str]) -> dict[str, Any] | None:
         return {"module": "pyinfra", "argv": command, "path": str(Path(_PYINFRA).parent)}
     if command[0] != sys.executable:
         return None
+    if command[1:2] == ["-I"]:
+        return {"program": str(command[2]), "argv": [str(word) for word in command[2:]], "path": None}
     safe = command[1:2] == ["-P"]
     kind, value, *arguments = command[1 + safe :]
     if kind not in ("-m", "-c"):
@@ -85,7 +95,7 @@ def _target(command: list[str]) -> dict[str, Any] | None:
 
 
 def _served(request: dict[str, Any], streams: tuple[int, int, int], timeout: float | None, command: list[str]) -> int:
-    channel = _server()
+    channel = _server(OF_PROGRAMS if "program" in request else PRELOADED)
     with tempfile.TemporaryFile() as file:
         file.write(json.dumps(request).encode())
         file.seek(0)
@@ -103,12 +113,12 @@ def _served(request: dict[str, Any], streams: tuple[int, int, int], timeout: flo
 
 
 @cache
-def _server() -> socket.socket:
+def _server(preloaded: tuple[str, ...]) -> socket.socket:
     """This worker's connection to its server, which ends with it."""
     own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(theirs.fileno())],
+            [sys.executable, "-P", __file__, str(theirs.fileno()), *preloaded],
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
@@ -146,7 +156,7 @@ def _main() -> None:
     import runpy
 
     channel = socket.socket(fileno=int(sys.argv[1]))
-    for name in PRELOADED:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()
     request = _serve(channel)
@@ -161,6 +171,8 @@ def _main() -> None:
     try:
         if "code" in request:
             exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102
+        elif "program" in request:
+            runpy.run_path(request["program"], run_name="__main__")
         else:
             sys.modules.pop(request["module"], None)
             runpy.run_module(request["module"], run_name="__main__", alter_sys=True)

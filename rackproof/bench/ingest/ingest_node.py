@@ -209,7 +209,11 @@ class Pipeline:
         threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
         threads.append(threading.Thread(target=self._watch))
         counters(self.config)  # the first reading is slow: caches were dropped, its own code is on disk
-        _sleep_until(self.start_s - AHEAD_S)
+        while time.monotonic() < self.start_s - AHEAD_S:
+            self._find_fault()
+            if self.fault:
+                raise Fault(self.fault)
+            _sleep_until(min(self.start_s - AHEAD_S, time.monotonic() + 0.5))
         self._read_counters()
         late = time.monotonic() - self.start_s
         if late > LATE_S:
@@ -224,7 +228,7 @@ class Pipeline:
         self.ended = time.time(), time.monotonic()
         self.stopping.set()
         threads[-1].join()
-        until = time.monotonic() + END_S
+        until = time.monotonic() + (0 if self.fault else END_S)
         for process in self.workers:
             process.join(max(0.0, until - time.monotonic()))
         self._find_fault()

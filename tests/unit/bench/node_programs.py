@@ -11,13 +11,14 @@ from typing import Any
 
 from rackproof.bench.storage import program_runs
 from rackproof.remote.command import CommandResult
+from tests.unit import warm_python
 
 BENCH = Path(__file__).parents[3] / "rackproof" / "bench" / "ingest"
 
 
 def run(program: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-I", BENCH / program, *words], capture_output=True, timeout=240, check=False, **options
+    return warm_python.run(
+        [sys.executable, "-I", str(BENCH / program), *words], capture_output=True, timeout=240, check=False, **options
     )
 
 

@@ -29,7 +29,7 @@ from tests.unit.storage_nodes import StorageNodes
 
 POINT = "/mnt/nfs-tcp"
 SET = DataSet(storage="nfs-tcp", format="tfrecord", samples=24, per_shard=4, mean_bytes=3000)
-STARTS_S = (8, 20, 40, 80)
+STARTS_S = (3, 8, 20, 40, 80)
 
 JOB = IngestJob(
     workload="resnet50", dataset="photos", accelerator="v100", model="resnet50", batch=4, slowdown=10.0,

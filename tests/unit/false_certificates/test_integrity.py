@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rackproof.bench import waiting
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage.client_runs import StorageClients
 from rackproof.core.architecture import WholeFile
@@ -212,8 +213,9 @@ def test_smaller_files_than_the_profiles_are_disproven(tmp_path: Path) -> None:
     assert set(larger.faults(tmp_path).values()) == {why}
 
 
-def starved_once(folder: Path) -> None:
+def starved_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose first attempt at each step counts for nothing."""
+    monkeypatch.setattr(waiting, "PAUSE_S", 0.0)
     causes = iter([{step.id: "starved" for step in BENCH.steps()}, {}, {}])
     BENCH.measure(folder, StorageNodes(NFS).answer, starved=lambda: next(causes))
 
@@ -224,9 +226,11 @@ def runs_of(folder: Path) -> list[str]:
     return [next(end for end in ends if f"-{end}]" in c) for c in commands(folder) if "--client=" in c]
 
 
-def test_files_with_checksums_are_written_again_for_the_next_test(tmp_path: Path) -> None:
+def test_files_with_checksums_are_written_again_for_the_next_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A write that is lost must not leave the blocks of an earlier test, which have good checksums."""
-    starved_once(tmp_path)
+    starved_once(tmp_path, monkeypatch)
     assert runs_of(tmp_path).count("layout") == 2
 
 
@@ -243,7 +247,7 @@ def test_files_are_also_written_again_after_a_write_that_broke_off(
         return ready
 
     monkeypatch.setattr(StorageClients, "run", breaks_off)
-    starved_once(tmp_path)
+    starved_once(tmp_path, monkeypatch)
     assert runs_of(tmp_path) == ["layout", "write", "layout", "write", "own", "other"]
 
 
