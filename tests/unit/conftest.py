@@ -43,14 +43,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before ``-m`` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``few(n)``, all cases but a sample of n are ``exhaustive``."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """``few(n)``: of the cases of a test, or of the tests of a class or module, all but a sample are ``exhaustive``."""
+    sampled: dict[str, tuple[int, list[pytest.Item]]] = {}
     for item in items:
-        if item.get_closest_marker("few") is not None:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for name, whole in cases.items():
-        marker = whole[0].get_closest_marker("few")
-        chosen = sample(whole, marker.args[0], seed=name) if marker is not None else whole
+        for node, marker in item.iter_markers_with_node("few"):
+            sampled.setdefault(node.nodeid.partition("[")[0], (marker.args[0], []))[1].append(item)
+            break  # the mark of a test stands before that of its module
+    for name, (count, whole) in sampled.items():
+        chosen = sample(whole, count, seed=name)
         for item in whole:
             if item not in chosen:
                 item.add_marker(pytest.mark.exhaustive)

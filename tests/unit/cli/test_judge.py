@@ -17,6 +17,8 @@ from rackproof.report.document import plain
 from tests.unit.false_certificates.racks import World
 from tests.unit.judging import bar, criterion, document
 
+pytestmark = pytest.mark.few(5)
+
 TEXT = yaml.safe_dump(document(criterion(), profiles={"full": {}}), sort_keys=False)
 
 

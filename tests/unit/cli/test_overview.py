@@ -23,6 +23,8 @@ from tests.unit.judging import criterion, document
 from tests.unit.report.sample import passing, sample
 from tests.unit.report.test_claims import with_claims
 
+pytestmark = pytest.mark.few(9)
+
 
 @pytest.fixture
 def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:

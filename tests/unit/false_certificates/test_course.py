@@ -36,6 +36,8 @@ from tests.unit.false_certificates.edited import (
 )
 from tests.unit.false_certificates.racks import World
 
+pytestmark = pytest.mark.few(7)
+
 Change = Callable[[Body], Body]
 
 

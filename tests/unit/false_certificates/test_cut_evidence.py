@@ -15,6 +15,8 @@ from rackproof.evidence.store import EVIDENCE
 from tests.unit.false_certificates.edited import write
 from tests.unit.false_certificates.racks import World
 
+pytestmark = pytest.mark.few(4)
+
 
 def not_certified(world: World, words: str) -> Result:
     """``judge`` ends with 2, and its first line, the page and the JSON say why."""

@@ -21,6 +21,8 @@ from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.test_links import Fabricated, Make, make
 from tests.unit.judging import GPU
 
+pytestmark = pytest.mark.few(7)
+
 __all__ = ["make"]
 
 REPORT = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"

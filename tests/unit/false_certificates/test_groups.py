@@ -36,6 +36,8 @@ from tests.unit.false_certificates.racks import World
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
 from tests.unit.judging import bar, criterion, document, info_of_nodes
 
+pytestmark = pytest.mark.few(12)
+
 COUNT = 24
 NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]
 GROUPS = {
@@ -184,7 +186,7 @@ NODE, OTHER = frozenset({"gpu-05"}), frozenset({"gpu-05", "gpu-18"})
 UNIT = frozenset(f"gpu-{k:02d}" for k in range(9, 17))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
 @pytest.mark.parametrize(
     ("fault", "words"),
@@ -240,7 +242,7 @@ def unchecked(text: str) -> str:
     return text.replace('"wrong": 0', '"wrong": null')
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shows", [HANG, "connection lost", cut, empty, of_another_operation, unchecked])
 def test_a_node_whose_jobs_give_no_figure_is_neither_cleared_nor_failed(
     tmp_path: Path, shows: Callable[[str], str] | str

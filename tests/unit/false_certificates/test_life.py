@@ -13,6 +13,8 @@ from rackproof.core.evidence import Kind
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB
 
+pytestmark = pytest.mark.few(14)
+
 
 def interrupt() -> None:
     raise KeyboardInterrupt

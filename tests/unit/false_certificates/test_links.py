@@ -33,6 +33,8 @@ from tests.unit.false_certificates.edited import certificate, without
 from tests.unit.false_certificates.racks import World
 from tests.unit.judging import GPU, NODES, criterion, document
 
+pytestmark = pytest.mark.few(10)
+
 LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "runs": 2}
 COLLECTIVES = {
     "engine": "mpi", "ops": ["all_reduce", "all_gather", "alltoall"], "min_bytes": 4096, "max_bytes": 65536,

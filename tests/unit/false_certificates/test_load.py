@@ -16,6 +16,8 @@ from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.racks import World
 from tests.unit.load_answers import Machine
 
+pytestmark = pytest.mark.few(12)
+
 READ = "storage/local/read"
 
 

@@ -34,6 +34,8 @@ from tests.unit.false_certificates.edited import (
     with_body,
 )
 
+pytestmark = pytest.mark.few(5)
+
 
 @cache
 def measured() -> list[Record]:

@@ -28,6 +28,8 @@ from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import UBUNTU, VERSION
 from tests.unit.configure.loop import carried_out, left_alone
 
+pytestmark = pytest.mark.few(8)
+
 Change = Callable[[GpuNode], object]
 
 

@@ -28,6 +28,8 @@ from tests.unit.configure.nic.test_port_script import NIC, wanted
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, UDEVADM_249, Tree
 from tests.unit.shell import executable
 
+pytestmark = pytest.mark.few(6)
+
 SLOT = "0000:1a:00.0"
 
 
