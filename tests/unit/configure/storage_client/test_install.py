@@ -154,7 +154,7 @@ def test_a_foreign_lock_is_waited_for_and_named(bench: Bench) -> None:
     done = bench.carry_out([packages("Lustre", {"lustre-client": ""}, "rhel", "k.packages")])
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "the package manager is locked by process 4711 (dnf upgrade ) after 300 s; let it finish or end it, then run"
+        "the package manager is locked by process 4711 (dnf upgrade ) after 2 s; let it finish or end it, then run"
         " again",
         "Packages of Lustre: the package manager is locked by another process, see above",
     ]

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from rackproof.configure.inputs import Download
+from rackproof.configure.package_transaction.lock import LOCK_WAIT_S
 from rackproof.configure.storage_client.steps import Step, holding_command, parse_holding, script_of
 from tests.unit.configure.package_managers import stand_ins
 from tests.unit.shell import executable, sh
@@ -126,6 +127,7 @@ class Bench:
         return text
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        script = script.replace(f"rp_wait_for_lock {LOCK_WAIT_S} ", "rp_wait_for_lock 2 ")
         return sh(self.at_root(script), PATH=f"{self.root}/bin:{os.environ['PATH']}", TMPDIR=str(self.root))
 
     def holding(self, steps: Sequence[Step]) -> tuple[bool, ...]:
