@@ -271,11 +271,16 @@ def verdict_of(faults: dict[int, str], records: Sequence[Record]) -> Verdict:
     labels = ", ".join(f"{key}={value}" for key, value in sorted(dict(body.get("labels") or {}).items()))
     item = labels or body.get("item")
     first = f"{with_item(name, str(item or ''))} on {where} (record {seq}): {faults[seq]}"
-    many = len(faults) > 1
+    message = f"{len(faults)} results contradict their raw outputs, the first: {first}" if len(faults) > 1 else first
+    hint = "Compare the evidence with a copy; repeat the measurement."
+    info, here = info_of(records), kit_digest()
+    if info.kit_sha256 != here:
+        recorded, this = f"{info.rackproof} (build {info.kit_sha256[:12]})", f"{__version__} (build {here[:12]})"
+        message += f"; recorded by rackproof {recorded}, read again by {this}, which may read outputs in another way"
+        hint = f"Judge with rackproof {recorded}: if that agrees, only the kits differ. {hint}"
     return required_verdict(
-        f"{RUN}proof", "Results match their raw outputs", "rack", Status.INVALID,
-        f"{len(faults)} results contradict their raw outputs, the first: {first}" if many else first,
-        "A result that contradicts its raw output was edited, or parsed wrongly when it was recorded.",
-        "Compare the evidence with a copy; repeat the measurement.",
+        f"{RUN}proof", "Results match their raw outputs", "rack", Status.INVALID, message,
+        "A result that contradicts its raw output was edited, or this kit reads it otherwise than the recording one.",
+        hint,
         records=tuple(sorted(faults)),
     )  # fmt: skip

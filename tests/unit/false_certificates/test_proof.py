@@ -15,12 +15,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackproof import __version__
 from rackproof.cli.main import cli
 from rackproof.cli.proof import prove
 from rackproof.core.evidence import Kind, Record
 from rackproof.core.starvation import OF_CONTROLLER
 from rackproof.core.status import Outcome, Status
-from rackproof.evidence.folder import info_of, stored_architecture
+from rackproof.evidence.folder import info_of, kit_digest, stored_architecture
 from rackproof.report.document import plain
 from tests.unit.false_certificates.edited import (
     certificate,
@@ -87,6 +88,23 @@ def test_a_number_that_was_edited_is_invalid_with_both_values(tmp_path: Path) ->
         if number.seq in v["records"] and v["metric"] == "storage.read_bandwidth" and v["subject"] == "gpu-01"
     ][:1]
     assert own["status"] == "INVALID"
+
+
+def test_a_contradiction_of_another_kits_evidence_names_both_kits() -> None:
+    """That kit may have read the output differently; this kit's own evidence has no such excuse."""
+    number = local_read()
+    own = headline(certificate(with_body(number.seq, samples=[9999.0])))
+    assert "recorded by rackproof" not in own.message
+
+    def change(record: Record) -> dict[str, Any] | None:
+        if record.seq == 0:
+            return record.body | {"rackproof": "0.0.1", "kit_sha256": "ab" * 32}
+        return record.body | {"samples": [9999.0]} if record.seq == number.seq else None
+
+    other = headline(certificate(edited(change)))
+    kits = f"recorded by rackproof 0.0.1 (build abababababab), read again by {__version__} (build {kit_digest()[:12]})"
+    assert (other.status, kits in other.message) == (Status.INVALID, True)
+    assert other.hint.startswith("Judge with rackproof 0.0.1 (build abababababab)")
 
 
 @settings(max_examples=3)
