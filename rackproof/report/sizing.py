@@ -62,12 +62,10 @@ class StageRow:
 
 
 def sizing_summary(architecture: Architecture, measurements: Sequence[Measurement]) -> SizingSummary | None:
-    """Summary with the curves of the architecture's first workload; None if nothing was measured."""
-    if not measurements:
+    """Summary with the curves of the architecture's first workload; None if nothing was predicted or measured."""
+    if not measurements or architecture.sizing is None or not architecture.workloads:
         return None
     lines = predicted_and_measured(architecture, measurements).lines
-    if architecture.sizing is None or not architecture.workloads:
-        return SizingSummary(lines=lines)
     workload = next(iter(architecture.workloads))
     try:
         inputs = inputs_of(architecture, [Choice(workload)])

@@ -51,8 +51,8 @@ class Comparison(NamedTuple):
 
 
 class PredictedAndMeasured(NamedTuple):
-    lines: tuple[str, ...]
-    """Lines for the report; one line if nothing can be compared."""
+    lines: tuple[str, ...] = ()
+    """Lines for the report: one if what is predicted cannot be compared, none if the run measures nothing of it."""
     comparisons: tuple[Comparison, ...] = ()
 
 
@@ -72,7 +72,10 @@ class _Rates(NamedTuple):
 def predicted_and_measured(architecture: Architecture, measurements: Sequence[Measurement]) -> PredictedAndMeasured:
     """The model's bottleneck and the run's, in a few lines."""
     if architecture.sizing is None or not architecture.workloads:
-        return _nothing("no sizing inputs in the architecture")
+        return PredictedAndMeasured()
+    asked = {m.labels.get("storage") for m in measurements if m.metric == _READ}
+    if not asked or architecture.sizing.storage not in (None, *asked):
+        return PredictedAndMeasured()  # the profile has no benchmark of what feeds the workloads
     figures = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
     if isinstance(figures, str):
         return _nothing(figures)

@@ -110,9 +110,7 @@ def test_a_repeated_measurement_counts_in_its_last_form() -> None:
 @pytest.mark.parametrize(
     ("reference", "measurements", "message"),
     [
-        (architecture().model_copy(update={"sizing": None}), [read(1)], "no sizing inputs in the architecture"),
-        (rack(), [], "the read bandwidth of isilon was not measured"),
-        (rack(), [read(100, storage="archive")], "the read bandwidth of isilon was not measured"),
+        (rack(), [read(0, reason="interrupted")], "the read bandwidth of isilon was not measured"),
         (rack(), [read(100, simulated=True)], "the read bandwidth of isilon was not measured"),
         (rack(), [read(0)], "the measured read bandwidth of isilon is 0"),
         (rack("storage: null"), [read(100), read(100, "archive")],
@@ -123,6 +121,21 @@ def test_nothing_to_compare_is_one_line(reference: Architecture, measurements: l
     comparison = predicted_and_measured(reference, measurements)
     assert comparison.comparisons == ()
     assert comparison.lines == (f"nothing to compare with the predicted bottleneck: {message}",)
+
+
+@pytest.mark.parametrize(
+    ("reference", "measurements"),
+    [
+        (architecture().model_copy(update={"sizing": None}), [read(1)]),
+        (rack(), []),
+        (rack(), [read(100, storage="archive")]),
+        (rack("storage: null"), [link(94)]),
+    ],
+)
+def test_a_run_without_a_benchmark_of_what_is_predicted_says_nothing_of_it(
+    reference: Architecture, measurements: list[Measurement]
+) -> None:
+    assert predicted_and_measured(reference, measurements).lines == ()
 
 
 def test_the_only_shared_storage_needs_no_name() -> None:
