@@ -51,8 +51,10 @@ class Hidden:
             elif len(guess.nodes) == 1:
                 if self._node(guess):
                     return True
-            elif self._link(*guess.nodes, guess.share):
-                return True
+            else:
+                a, b = guess.nodes
+                if self._link(a, b, guess.share):
+                    return True
         return False
 
     def _take(self) -> None:
