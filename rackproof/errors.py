@@ -20,6 +20,7 @@ Classes without a path are defined here, the others in the named module::
     │   ├── Mismatch            a tool measured something else than it was asked to (parse/errors.py)
     │   └── Unreliable          figures of a tool contradict each other (parse/errors.py)
     ├── UnitError               a unit is unknown, or has another dimension (core/units.py)
+    ├── TooManyJobsError        group testing has run as many jobs as it may (core/fault_jobs.py)
     ├── NoTopology              no reference graph, or no matrix of NVLinks (core/topology.py)
     ├── Refused                 an operation does not change a node; the other nodes go on
     │   ├── Unreadable          the node did not answer completely (configure/operation.py)

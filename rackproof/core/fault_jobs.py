@@ -8,12 +8,13 @@ from typing import Final
 
 from rackproof.core.fault_beliefs import BUSY
 from rackproof.core.group_testing import Fault, FaultKind, Job, Places, Run
+from rackproof.errors import RackproofError
 
 MOST_JOBS: Final = 400
 """Limit of a search; what is not located by then stays unlocated."""
 
 
-class TooManyJobsError(Exception):
+class TooManyJobsError(RackproofError):
     """The search ends; what has no name by then stays without one."""
 
 

@@ -89,7 +89,7 @@ def claims_json(rows: Iterable[ClaimRow]) -> list[dict[str, Any]]:
 
 def metrics_table(console: Console) -> None:
     """Print all metrics, grouped by the first word of their names."""
-    table = Table(box=SIMPLE, header_style="bold", expand=True, padding=(0, 1, 0, 0))
+    table = Table(box=SIMPLE, header_style="bold", expand=True, padding=0)
     table.add_column("metric", ratio=1, min_width=max(map(len, METRICS)))
     for title in ("unit, better", "scope", "benchmark"):
         table.add_column(title)

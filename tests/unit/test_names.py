@@ -29,8 +29,8 @@ WITHOUT_PACKAGE = {"cluster", "tools", "unmount"}
 """``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with ``storage_client``."""
 MECHANISMS = {"package_transaction"}
 """Packages that several deploys use."""
-OF_BENCHMARKS = {"collectives", "ingest"}
-"""Inputs of the inventory that benchmarks read: how jobs are launched. No deploy sets anything by them."""
+OF_BENCHMARKS = {"collectives", "guest", "ingest"}
+"""Inputs of the inventory that benchmarks read: how jobs are launched, a node's virtual machine. No deploy reads them."""
 SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
 """Sections of an architecture that belong to several deploys: the first of them."""
 ABOUT = {
