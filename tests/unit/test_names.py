@@ -30,7 +30,7 @@ WITHOUT_PACKAGE = {"cluster", "tools", "unmount"}
 MECHANISMS = {"package_transaction"}
 """Packages that several deploys use."""
 OF_BENCHMARKS = {"collectives", "guest", "ingest"}
-"""Inputs of the inventory that benchmarks read: how jobs are launched, a node's virtual machine. No deploy reads them."""
+"""Inputs of the inventory that benchmarks read: of launchers, and of virtual machines. No deploy reads them."""
 SECTIONS = {"links": "fabric", "storage": "storage_client", "system": "base"}
 """Sections of an architecture that belong to several deploys: the first of them."""
 ABOUT = {

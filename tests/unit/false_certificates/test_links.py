@@ -348,7 +348,7 @@ def test_good_outputs_of_programs_that_failed_are_no_numbers(make: Make) -> None
     fabric = make()
     fabric.nodes.status |= dict.fromkeys(("iperf3", "ib_write_bw", "ib_write_lat", "mpirun"), 1)
     assert fabric.certify()[0] == 2
-    others = {link_figures.GPU_BANDWIDTH, link_figures.TO_STORAGE}  # neither in this profile nor asked for
+    others = {link_figures.TO_STORAGE, *link_figures.OF_GPU}  # neither in this profile nor asked for
     others |= {link_figures.RDMA_BOTH, link_figures.RDMA_READ_LATENCY, *link_figures.ALONE}
     for metric in sorted({*link_figures.PROGRAMS, "collective.busbw"} - others):
         assert any("exit status 1" in reason for reason in fabric.reasons(metric)), fabric.reasons(metric)
