@@ -15,7 +15,7 @@ from rackproof.core.fault_beliefs import Beliefs, Guess, bits
 from rackproof.core.fault_jobs import MOST_JOBS, Jobs
 from rackproof.core.group_testing import Fault, FaultKind, Job
 
-DOUBT: Final = 1e-3
+DOUBT: Final = 1e-4
 """Largest likelihood that a name is wrong; a tenth of it where the name leaves failed jobs unexplained, or is one of
 several."""
 LIKELY: Final = 0.75
