@@ -144,14 +144,16 @@ def main() -> int:
         print(f"fio: {error}", file=sys.stderr)
         return 3
     ratios = [kit / by_hand for by_hand, kit in zip(took["by hand"], took["kit"], strict=True)]
-    figures = {"median": statistics.median(ratios), "interval": interval(ratios)}
-    low, high = (bound - 1 for bound in interval(ratios))
+    ratio, bounds = statistics.median(ratios), interval(ratios)
+    low, high = (bound - 1 for bound in bounds)
     by_hand = statistics.median(took["by hand"])
-    print(f"the kit adds {statistics.median(ratios) - 1:+.2%} ({low:+.2%} to {high:+.2%}) to {by_hand:.2f} s by hand")
+    print(f"the kit adds {ratio - 1:+.2%} ({low:+.2%} to {high:+.2%}) to {by_hand:.2f} s by hand")
     verdict = "missed" if low > BAR else "reached" if high <= BAR else "undecided: more rounds are needed"
     print(f"bar: {BAR:.0%}: {verdict}")
     if options.json:
-        options.json.write_text(json.dumps({"seconds": took, **figures, "bar": BAR}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"seconds": took, "median": ratio, "interval": bounds, "bar": BAR}, indent=1) + "\n"
+        )
     return 1 if low > BAR else 0 if high <= BAR else 2
 
 

@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.ingest import dlio_node
+from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.byte_counters import Counted, counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE
@@ -172,7 +173,7 @@ def _check_summary(summary: DlioSummary, config: Mapping[str, Any], document: Js
 
 def folder_of(storage: Storage, job: str) -> str:
     """The data set's folder."""
-    return f"{storage.mountpoints[0]}/rackproof-data/dlio-{job}"
+    return f"{storage.mountpoints[0]}/{FOLDER}/dlio-{job}"
 
 
 def _conditions(trained: Sequence[_Trained], storage: Storage, name: str) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def test_a_domain_with_entities_is_refused(node: Path) -> None:
 
 @pytest.mark.parametrize("user", ["root", "ubuntu"])
 def test_a_command_in_the_guest_is_what_was_recorded(node: Path, user: str) -> None:
-    guest = GUEST.model_copy(update={"user": user, "ssh_key": "/root/key"})
+    guest = GUEST.model_copy(update={"user": user, "ssh_key": "/keys/guest"})
     script = "echo \"it's $HOME\" 'a  b'\necho two >&2; exit 7"
     command = inside(guest, script, 30)
     done = run(command, node)
@@ -195,7 +195,7 @@ def test_a_command_in_the_guest_is_what_was_recorded(node: Path, user: str) -> N
     line = (node / "ssh").read_text()
     assert f"-l {user} " in line
     assert ("sudo -n env" in line) == (user != "root")
-    assert "-o IdentitiesOnly=yes -i /root/key -- vm" in line
+    assert "-o IdentitiesOnly=yes -i /keys/guest -- vm" in line
     assert inside_of(script) is None
 
 
