@@ -17,9 +17,10 @@ from rackproof.validation.context import Context
 from tests.unit.validation.checking import healthy, outcome, subject
 
 CAUSE = "the controller, which runs the virtual machines, was starved"
-LOST = Change(
-    command="-c 100", replace=("100 packets transmitted, 100 received", "100 packets transmitted, 92 received")
-)
+LOST = [
+    Change(command="-c 100", replace=("100 packets transmitted, 100 received", "100 packets transmitted, 92 received")),
+    Change(command="-c 500", stdout="500 packets transmitted, 460 received\nstatus 1\n"),
+]
 SILENT = [
     Change(command="10.77.0.11", replace=("2 packets transmitted, 2 received", "2 packets transmitted, 0 received")),
     Change(command="-s 56", stdout="small 1\nlarge 1\n"),
@@ -36,7 +37,7 @@ def damaged(*changes: Change) -> Context:
 
 
 @pytest.mark.parametrize(
-    ("check", "changes"), [("fabric.loss", [LOST]), ("fabric.jumbo", SILENT)], ids=["fabric.loss", "fabric.jumbo"]
+    ("check", "changes"), [("fabric.loss", LOST), ("fabric.jumbo", SILENT)], ids=["fabric.loss", "fabric.jumbo"]
 )
 @pytest.mark.parametrize(("cause", "expected"), [("", CheckOutcome.FAILED), (CAUSE, CheckOutcome.UNMEASURED)])
 def test_lost_packets_of_a_starved_machine_are_unmeasured(
@@ -46,6 +47,15 @@ def test_lost_packets_of_a_starved_machine_are_unmeasured(
     assert result.outcome is expected
     assert result.message.startswith(cause)
     assert "fabric0 of gpu-01 to storage-01" in result.message
+
+
+@pytest.mark.parametrize(
+    ("received", "expected"), [(500, CheckOutcome.PASSED), (496, CheckOutcome.PASSED), (495, CheckOutcome.FAILED)]
+)
+def test_one_bad_second_blames_no_node_and_its_losses_count(received: int, expected: CheckOutcome) -> None:
+    """8 of 100 packets lost, at most 2 % allowed: 12 of 600."""
+    again = Change(command="-c 500", stdout=f"500 packets transmitted, {received} received\nstatus 1\n")
+    assert outcome("fabric.loss", "gpu-01", "fabric0", damaged(LOST[0], again)).outcome is expected
 
 
 def test_other_checks_of_a_starved_machine_fail_as_before() -> None:
