@@ -32,6 +32,7 @@ from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.scaled_claims import against_published
 from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
+from rackproof.core.rack import Rack
 from rackproof.errors import ArchitectureError
 from rackproof.read_file import DOCUMENT, read_bytes
 
@@ -361,6 +362,19 @@ def _exists(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # the name is too long or has a null byte; reading the file reports it
         return False
+
+
+def architecture_of(rack: Rack, requested: str | None) -> LoadedArchitecture:
+    """The requested architecture, or the inventory's. Raises ArchitectureError."""
+    if requested:
+        return load(requested)
+    named = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
+    if len(named) != 1:
+        problem = f"names several architectures ({', '.join(sorted(named))})" if named else "names no architecture"
+        raise ArchitectureError(
+            f"{rack.source} {problem}: set `architecture` in group_data/all.py or give --architecture"
+        )
+    return load(named.pop())
 
 
 def _text(path: Path) -> str:

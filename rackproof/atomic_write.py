@@ -9,6 +9,8 @@ import stat
 import threading
 from pathlib import Path
 
+from rackproof.errors import RackproofError
+
 
 def replace_file(path: Path, content: str | bytes, *, durable: bool = False, mode: int = 0o666) -> None:
     """Write a temporary file beside ``path`` and rename it into place. Text is encoded as UTF-8.
@@ -34,6 +36,14 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool = False, mod
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def write_output(path: Path, content: str | bytes, kind: type[RackproofError], remedy: str = "") -> None:
+    """``replace_file`` for a file that a user asked for. Raises ``kind``, one line that ends in ``remedy``."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise kind(f"{path}: cannot be written: {error.strerror or error}{remedy}") from None
 
 
 def _refuse_special(path: Path) -> None:

@@ -7,8 +7,11 @@ import gzip
 import os
 import stat
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, cast
+
+from rackproof.errors import RackproofError
 
 MIB: Final = 1024 * 1024
 DOCUMENT: Final = 16 * MIB
@@ -78,6 +81,16 @@ def read_json_text(path: Path, limit: int = DATA) -> str:
 def read_text(path: Path, limit: int = DOCUMENT, encoding: str = "utf-8") -> str:
     """Raises OSError, UnicodeDecodeError."""
     return read_bytes(path, limit).decode(encoding)
+
+
+def read_input(path: Path, kind: type[RackproofError], read: Callable[[Path], str] = read_text) -> str:
+    """The text of a file that a user names. Raises ``kind``, one line."""
+    try:
+        return read(path)
+    except OSError as error:
+        raise kind(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise kind(f"{path}: cannot be read: not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
 
 def _too_large(path: Path, limit: int) -> OSError:

@@ -9,7 +9,7 @@ from rackproof.core.rack import Node
 from rackproof.core.versions import VersionSet
 from rackproof.core.versions.document import read_versions, require_locked
 from rackproof.errors import InventoryError, VersionSetError
-from rackproof.read_file import read_text
+from rackproof.read_file import read_input
 
 LOCK_KEY = "versions_lock"
 """Host data: path of the ``versions.lock.yaml`` that a node follows."""
@@ -32,13 +32,7 @@ def lock_path(node: Node, inventory: str = "") -> Path | None:
 
 def load_versions(path: Path, locked: bool = True) -> VersionSet:
     """Read a set; a draft is refused where ``locked``. Raises VersionSetError, one line."""
-    try:
-        text = read_text(path)
-    except OSError as error:
-        raise VersionSetError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise VersionSetError(f"{path}: cannot be read (it is not UTF-8)") from None
-    versions = _parsed(text, str(path))
+    versions = _parsed(read_input(path, VersionSetError), str(path))
     if locked:
         require_locked(versions, str(path))
     return versions

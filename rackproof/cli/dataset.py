@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from rackproof.architectures import LoadedArchitecture
+from rackproof.architectures import LoadedArchitecture, architecture_of
 from rackproof.bench.ingest.datasets import DataSets
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import TIDY
 from rackproof.cli.options import architecture_option, options
-from rackproof.cli.runs import architecture_of, default_profile
+from rackproof.cli.runs import default_profile
 from rackproof.cli.terminal import say
 from rackproof.core.architecture import DataSet, IngestProfile
 from rackproof.core.nearest import suggestion

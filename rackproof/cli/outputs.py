@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from rackproof.architectures import LoadedArchitecture
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.cli.proof import prove, verdict_of
 from rackproof.core.compare import latest
 from rackproof.core.evidence import (
@@ -205,9 +205,4 @@ def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
             PAGE: render_page(certificate, raw).encode(),
         }
     for name, data in files.items():
-        try:
-            replace_file(folder / name, data)
-        except OSError as error:
-            raise EvidenceWriteError(
-                f"{folder / name}: cannot be written ({error.strerror}); `rackproof judge {folder}` writes it again"
-            ) from error
+        write_output(folder / name, data, EvidenceWriteError, f"; `rackproof judge {folder}` writes it again")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from rackproof import architectures
 from rackproof.architectures import LoadedArchitecture
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.bench.forecast import total_s
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.earlier import Earlier, earlier_run
@@ -47,11 +47,9 @@ def overview(inventory: str, ids: tuple[str, ...], output: Path, profile: str | 
         Row(id_, run.certificate if run else None, f"{run.folder.name}/{PAGE}" if run else "", run.why if run else "")
         for id_, run in zip(ids, runs, strict=True)
     ]
-    try:
-        os.makedirs(output, exist_ok=True)
-        replace_file(output / OVERVIEW, render_overview(rows).encode())
-    except OSError as error:
-        raise EvidenceWriteError(f"{output / OVERVIEW}: cannot be written ({error.strerror})") from error
+    with suppress(OSError):  # writing the page says why
+        output.mkdir(parents=True, exist_ok=True)
+    write_output(output / OVERVIEW, render_overview(rows), EvidenceWriteError)
     for row in rows:
         say(f"{row.architecture:<34} {row.result}: {row.counts}")
     outcome = outcome_of_all(rows)

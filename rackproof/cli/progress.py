@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from rackproof.run.display import Display, Silent
+from rackproof.run.display import Display
 
 
 def clock(seconds: float) -> str:
@@ -33,7 +33,7 @@ WAITING_SHOWN_S = 12.0
 """Seconds for which a line about silent nodes stays; the next one comes after 10."""
 
 
-class Plain:
+class Plain(Display):
     """One line per event, for logs and pipes; at most one per ``SIGN_OF_LIFE_S`` about steps without a count."""
 
     def __init__(self, console: Console) -> None:
@@ -62,7 +62,7 @@ class Plain:
         self._print(f"  {text}")
 
 
-class JsonLines:
+class JsonLines(Display):
     """One JSON object per event on standard error; the result goes to standard output."""
 
     def _put(self, **event: Any) -> None:
@@ -81,7 +81,7 @@ class JsonLines:
         self._put(event="line", text=text)
 
 
-class Rich:
+class Rich(Display):
     """Lines of finished stages scroll; the current stage stays at the bottom with its clock."""
 
     def __init__(self, console: Console) -> None:
@@ -139,7 +139,7 @@ def display(quiet: bool, as_json: bool) -> Iterator[Display]:
     if as_json:
         yield JsonLines()
     elif quiet:
-        yield Silent()
+        yield Display()
     elif console.is_terminal:
         rich = Rich(console)
         with Live(rich, console=console, refresh_per_second=8, transient=True):

@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from rackproof import architectures, kit
-from rackproof.architectures import LoadedArchitecture
+from rackproof.architectures import LoadedArchitecture, architecture_of
 from rackproof.bench.forecast import spaces, total_s
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
@@ -35,7 +35,7 @@ from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack, fold
 from rackproof.core.visible import shown
 from rackproof.core.wording import counted
-from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
+from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     changed_since,
     check_resumable,
@@ -51,7 +51,7 @@ from rackproof.inventory import load_rack
 from rackproof.remote.redaction import redact
 from rackproof.report.certificate import Certificate
 from rackproof.report.quantities import moment
-from rackproof.run.display import Silent
+from rackproof.run.display import Display
 from rackproof.run.stages import Run
 from rackproof.validation.run import unused_validators, validators_folder
 
@@ -186,8 +186,8 @@ def prepare(
             check_resumable(info, rack, reference, profile or info.profile)
 
         folder, info = find_resumable(output, resume, refuse, inventory)
-        return Run(folder, rack, reference, profile or info.profile, Silent(), stages, resume=True)
-    return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Silent(), stages)
+        return Run(folder, rack, reference, profile or info.profile, Display(), stages, resume=True)
+    return Run(run_folder(output, inventory), rack, reference, profile or default_profile(rack), Display(), stages)
 
 
 def default_profile(rack: Rack) -> str:
@@ -209,19 +209,6 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
             f"{space.needed / 1e6:,.0f} MB needed {where}"
         )
     yield from plan_gaps(reference.model, profile, rack, steps)
-
-
-def architecture_of(rack: Rack, requested: str | None) -> LoadedArchitecture:
-    """The requested architecture, or the inventory's."""
-    if requested:
-        return architectures.load(requested)
-    named = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
-    if len(named) != 1:
-        problem = f"names several architectures ({', '.join(sorted(named))})" if named else "names no architecture"
-        raise ArchitectureError(
-            f"{rack.source} {problem}: set `architecture` in group_data/all.py or give --architecture"
-        )
-    return architectures.load(named.pop())
 
 
 def finish(

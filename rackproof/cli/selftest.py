@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.cli.runs import chosen_validators, validators_option
 from rackproof.cli.terminal import say
 from rackproof.errors import EXIT_FAILED, EXIT_OK, RunError
@@ -61,10 +61,7 @@ def selftest(
         return
     detection = detect(material, check, healthy, lambda line: say(line, err=True))
     if json_file is not None:
-        try:
-            replace_file(json_file, json.dumps(as_json(detection), indent=1, ensure_ascii=False) + "\n")
-        except OSError as error:
-            raise RunError(f"{json_file}: cannot be written: {error.strerror or error}") from None
+        write_output(json_file, json.dumps(as_json(detection), indent=1, ensure_ascii=False) + "\n", RunError)
     for lines in (detection_table(detection), complaints(detection), summary(detection)):
         for line in (*lines, "") if lines else ():
             say(line)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from rackproof import architectures
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.cli.terminal import print_document, say
 from rackproof.errors import SizingError
 
@@ -53,7 +52,10 @@ def size(
     for folder in (html.parent if html else None, svg.parent if svg else None):
         if folder is not None and not folder.is_dir():
             raise SizingError(f"{folder}: cannot be written to (no such folder)")
-    _write(files)
+    if svg:
+        svg.mkdir(exist_ok=True)
+    for path, text in files.items():
+        write_output(path, text, SizingError)
     if as_json:
         print_document(to_json(plan))
         return
@@ -64,12 +66,3 @@ def size(
     print_memo(plan, Console())
     for path in files:
         say(f"written: {path}")
-
-
-def _write(files: Mapping[Path, str]) -> None:
-    for path, text in files.items():
-        try:
-            path.parent.mkdir(exist_ok=True)
-            replace_file(path, text)
-        except OSError as error:
-            raise SizingError(f"{path}: cannot be written ({error.strerror})") from error

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.cli.options import limit_option
 from rackproof.cli.terminal import say
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, VersionSetError
-from rackproof.read_file import read_text
+from rackproof.read_file import read_input
 
 if TYPE_CHECKING:
     from rackproof.core.versions import VersionSet
@@ -87,15 +87,11 @@ def _lock_file(file: Path, output: Path | None) -> None:
     from rackproof.core.versions.consistency import contradictions
     from rackproof.core.versions.document import read_versions, sealed
 
-    try:
-        text = read_text(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise VersionSetError(f"{file}: cannot be read ({error})") from None
-    sealed_text = sealed(text, str(file))
+    sealed_text = sealed(read_input(file, VersionSetError), str(file))
     problems = contradictions(read_versions(sealed_text, str(file)))
     if problems:
         raise VersionSetError(f"{file}: {problems[0].sentence}; a set that contradicts itself is not locked")
-    _write(output or file, sealed_text)
+    write_output(output or file, sealed_text, VersionSetError)
     say(f"{output or file}: locked")
 
 
@@ -149,7 +145,7 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         say(problem.sentence, err=True)
     text = to_text(version_set)
     pinned = not unpinned(version_set) and not problems
-    _write(output, sealed(text, str(output)) if pinned else text)
+    write_output(output, sealed(text, str(output)) if pinned else text, VersionSetError)
     _table(version_set)
     if problems:
         say(f"{output}: written as a draft: it contradicts itself")
@@ -159,13 +155,6 @@ def _lock_nodes(inventory: str, output: Path, draft: Path | None, name: str, lim
         return EXIT_INCOMPLETE
     say(f"{output}: locked, from {fold(captures)}")
     return EXIT_OK
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        replace_file(path, text)
-    except OSError as error:
-        raise VersionSetError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _table(version_set: VersionSet) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -238,18 +238,13 @@ def node_infos(rack: Rack) -> tuple[NodeInfo, ...]:
     )
 
 
-def stage_seconds(records: Iterable[Record]) -> dict[str, float]:
-    """Seconds of each finished stage."""
-    return {r.body["stage"]: r.body["elapsed_s"] for r in records if r.kind is Kind.STAGE and r.body["event"] == "end"}
-
-
-def earlier_seconds(reports: Path, inventory: str) -> dict[str, float]:
-    """Seconds of each stage in the latest finished run on this inventory; empty when there is none."""
+def earlier_seconds(reports: Path, inventory: str, stages: Collection[str]) -> dict[str, float]:
+    """Seconds of these stages in the latest three runs on this inventory, the newest first; some may be unknown."""
+    seconds: dict[str, float] = {}
     for path in sorted(reports.glob(f"*-{_stem(inventory)}/{EVIDENCE}"), reverse=True)[:3]:
-        try:
-            times = stage_seconds(read_records(path.parent))
-        except RunError:
-            continue  # damaged: try an earlier run
-        if "bench" in times:
-            return times
-    return {}
+        if seconds.keys() >= set(stages):
+            break
+        with suppress(RunError):  # damaged: an earlier run may say it
+            ends = [r.body for r in read_records(path.parent) if r.kind is Kind.STAGE and r.body["event"] == "end"]
+            seconds = {end["stage"]: end["elapsed_s"] for end in ends if end["stage"] in stages} | seconds
+    return seconds

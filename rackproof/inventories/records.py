@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 from pyinfra.api.exceptions import PyinfraError
 
-from rackproof import read_file
 from rackproof.core.nearest import suggestion
 from rackproof.errors import InventoryError
+from rackproof.read_file import read_input, read_json_text
 
 Groups = dict[str, list[tuple[str, dict[str, Any]]]]
 """Nodes with their data by group, in the source's order."""
@@ -44,22 +44,13 @@ class Record:
 
 def read_text(path: str | Path) -> str:
     """Raises SourceError."""
-    return _read(path, read_file.read_text)
-
-
-def _read(path: str | Path, read: Callable[[Path], str]) -> str:
-    try:
-        return read(Path(path)).removeprefix("\ufeff")
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    return read_input(Path(path), SourceError).removeprefix("\ufeff")
 
 
 def read_json(path: str | Path) -> Any:
     """Raises SourceError."""
     try:
-        return json.loads(_read(path, read_file.read_json_text))
+        return json.loads(read_input(Path(path), SourceError, read_json_text).removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         raise SourceError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except (ValueError, RecursionError) as error:

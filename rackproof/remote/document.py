@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rackproof.core.architecture.nesting import LOADER, check_size
 from rackproof.errors import SelfTestError
-from rackproof.read_file import read_text
+from rackproof.read_file import read_input
 
 DocumentModel = TypeVar("DocumentModel", bound=BaseModel)
 
@@ -23,14 +23,10 @@ class Strict(BaseModel):
 
 def load_yaml(path: Path) -> Any:
     """Content of a file. Raises SelfTestError, one line."""
+    text = read_input(path, SelfTestError)
+    check_size(text, str(path))
     try:
-        text = read_text(path)
-        check_size(text, str(path))
         return yaml.load(text, Loader=LOADER)  # noqa: S506  (a safe loader)
-    except OSError as error:
-        raise SelfTestError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise SelfTestError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)

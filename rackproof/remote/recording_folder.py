@@ -12,7 +12,7 @@ from rackproof import __version__
 from rackproof.atomic_write import replace_file
 from rackproof.core.texts import file_name
 from rackproof.errors import RunError
-from rackproof.read_file import DATA, MIB, read_json_text
+from rackproof.read_file import DATA, MIB, read_input, read_json_text
 from rackproof.remote.recording import Recording
 
 COMPRESSED_FROM = 1024 * 1024
@@ -27,13 +27,7 @@ def recording_files(folder: Path) -> list[Path]:
 
 def read_recording(path: Path) -> Recording:
     """Read one recording. Raises RunError, one line, with the file's name."""
-    try:
-        text = read_json_text(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    return Recording.from_json(text, str(path))
+    return Recording.from_json(read_input(path, RunError, read_json_text), str(path))
 
 
 def read_folder(folder: Path) -> list[Recording]:

@@ -1,13 +1,13 @@
-"""Progress of a run: the interface that terminal, plain lines and JSON implement."""
+"""Progress of a run."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 STAGES = ("connect", "deploy", "validate", "bench", "judge")
 
 
-class Display(Protocol):
+class Display:
+    """Prints nothing; terminal, plain lines and JSON override it."""
+
     def stage(self, name: str, estimate_s: float | None) -> None:
         """A stage begins."""
 
@@ -19,19 +19,3 @@ class Display(Protocol):
 
     def line(self, text: str) -> None:
         """A line to print now."""
-
-
-class Silent:
-    """Prints nothing: tests, ``--quiet``."""
-
-    def stage(self, name: str, estimate_s: float | None) -> None:
-        return
-
-    def step(self, title: str, index: int, total: int, left_s: float | None) -> None:
-        return
-
-    def waiting(self, text: str) -> None:
-        return
-
-    def line(self, text: str) -> None:
-        return

@@ -71,7 +71,8 @@ class Run:
     def execute(self) -> list[Record]:
         """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
         steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
-        seconds = earlier_seconds(self.folder.parent, self.rack.source)
+        # Benchmarks take what their steps take.
+        seconds = earlier_seconds(self.folder.parent, self.rack.source, set(self.stages) - {"bench"})
         if self.resume:
             # Before the store opens the folder, so that a run that does not match is not modified.
             records = read_records(self.folder)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rackproof import architectures
+from _pytest.outcomes import OutcomeException
+
+from rackproof.architectures import architecture_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
-from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
 from rackproof.core.starvation import starved
-from rackproof.errors import ArchitectureError, InventoryError
+from rackproof.errors import EvidenceWriteError, InventoryError
 from rackproof.evidence.recordings import read_recordings
 from rackproof.inventory import load_rack
 from rackproof.remote import command_cache, controller
@@ -61,12 +62,15 @@ class Context:
         return self._tried(function, case, lambda error, results: ending(case, error, results, self.starved)[0])
 
     def _tried(
-        self, function: Callable[..., None], case: Case, end: Callable[[Exception | None, list[CommandResult]], End]
+        self, function: Callable[..., None], case: Case, end: Callable[[BaseException | None, list[CommandResult]], End]
     ) -> End:
         with self.readers[case.node.name].tracing() as results:
             try:
                 call(function, self.given(case))
-            except Exception as error:  # not returned: its frames would keep it until a garbage collection
+            except EvidenceWriteError:
+                raise
+            except (Exception, OutcomeException, SystemExit) as error:  # pytest.skip and pytest.fail raise the second
+                # not returned: its frames would keep it until a garbage collection
                 return end(error, results)
             return end(None, results)
 
@@ -105,20 +109,6 @@ class Context:
     def close(self) -> None:
         if self.owned and self.fleet is not None:
             self.fleet.close()
-
-
-@dataclass(eq=False)
-class Embedding:
-    """Plugin that passes the context to an embedded pytest session and returns its outcome."""
-
-    context: Context
-    on_check: Callable[[CheckResult], object] = lambda result: None
-    on_planned: Callable[[PlannedChecks], object] = lambda planned: None
-    """Called once, before the first command."""
-    fatal: BaseException | None = None
-    """Why the session ended early, unless pytest ended it."""
-    problem: str | None = None
-    """The first validator that could not be loaded, and why, in one line."""
 
 
 def live_context(
@@ -160,11 +150,10 @@ def open_context(inventory: str | None, architecture: str | None, recordings: st
         rack = rack or Rack(recordings, tuple(recording.node for recording in read))
         results = {recording.node.name: recording.results.values() for recording in read}
         readers = {node.name: RecordingReader(node.name, known=results.get(node.name, ())) for node in rack.nodes}
-        return Context(rack, _architecture(rack, architecture), readers)
+        return Context(rack, architecture_of(rack, architecture).model, readers)
     if rack is None:
         raise InventoryError("no inventory given: --inventory inventories/lab.py")
-    arch = _architecture(rack, architecture)
-    context = live_context(rack, arch, Fleet(rack))
+    context = live_context(rack, architecture_of(rack, architecture).model, Fleet(rack))
     context.owned = True
     return context
 
@@ -174,13 +163,3 @@ def selected(rack: Rack, limit: Sequence[str], tags: str | None, expression: str
     refuse_malformed(expression or "")
     nodes = frozenset(node.name for node in rack.select(limit)) if limit else None
     return Selection(",".join(limit), nodes, tags_of(tags or ""), expression or "")
-
-
-def _architecture(rack: Rack, named: str | None) -> Architecture:
-    if named is None:
-        in_data = {str(node.data["architecture"]) for node in rack.nodes if node.data.get("architecture")}
-        if len(in_data) != 1:
-            cause = f"its nodes name {', '.join(sorted(in_data))}" if in_data else "its group data names none"
-            raise ArchitectureError(f"{rack.source}: no single architecture: {cause}; give --architecture")
-        named = in_data.pop()
-    return architectures.load(named).model

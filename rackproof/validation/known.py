@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Callable, Iterator
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 
 from rackproof.errors import RunError
-from rackproof.validation.checks import Check, checks_in
+from rackproof.validation.checks import Check, check_of, checks_in
 
 Function = Callable[..., None]
 Checks = dict[str, tuple[Check, Function]]
@@ -32,11 +33,14 @@ def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleType]]:
 def load_checks(folder: Path, prepare: Callable[[ModuleType], None] = lambda module: None) -> Checks:
     """Checks and their functions by id, in file and source order; ``prepare`` is called with each module first.
 
-    Raises RunError, also for a duplicate id.
+    Raises RunError, also for a duplicate id and for a test without a declaration.
     """
     checks: Checks = {}
     for path, module in modules_in(folder):
         prepare(module)
+        for name, value in vars(module).items():
+            if name.startswith("test_") and isfunction(value) and check_of(value) is None:
+                raise RunError(f"{path}: {name} is not a check: it lacks @check(…)")
         for check, function in checks_in(module):
             if check.id in checks:
                 raise RunError(f"{path}: duplicate check {check.id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rackproof.atomic_write import replace_file
+from rackproof.atomic_write import write_output
 from rackproof.core.architecture.base import Metadata
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
@@ -29,12 +29,4 @@ def write_junit(
         properties["run"] = run
     if limited:
         properties["limited"] = limited
-    write_document(path, render_checks(results, properties))
-
-
-def write_document(path: Path, text: str) -> None:
-    """Replace a file atomically. Raises RunError."""
-    try:
-        replace_file(path, text)
-    except OSError as error:
-        raise RunError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_output(path, render_checks(results, properties), RunError)

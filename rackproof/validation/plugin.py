@@ -17,9 +17,8 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
-from rackproof.core.planned_checks import planned
 from rackproof.core.rack import Node, Rack, fold
-from rackproof.errors import EXIT_USAGE, EvidenceWriteError, RackproofError, RunError
+from rackproof.errors import EXIT_USAGE, RackproofError, RunError
 from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
 from rackproof.remote.command import CommandResult
@@ -27,7 +26,7 @@ from rackproof.remote.recording import Recording
 from rackproof.remote.recording_folder import write_recordings
 from rackproof.validation import terminal
 from rackproof.validation.checks import Check, check_of
-from rackproof.validation.context import Embedding, open_context, selected
+from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.evaluate import Case, call, result_of
 from rackproof.validation.outcome import exit_status, write_junit
 from rackproof.validation.selection import refuse_unknown
@@ -60,18 +59,16 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     if option.help or getattr(option, "version", 0):
         return
-    run = next((p for p in config.pluginmanager.get_plugins() if isinstance(p, Embedding)), None)
     try:
-        if run is None:
-            run = Embedding(open_context(option.inventory, option.architecture, option.recordings))
-            run.context.selection = selected(run.context.rack, option.limit or (), option.tags, option.keyword)
+        context = open_context(option.inventory, option.architecture, option.recordings)
+        context.selection = selected(context.rack, option.limit or (), option.tags, option.keyword)
         results = _create(option.rackproof_results) if option.rackproof_results else None
     except RackproofError as error:
         pytest.exit(str(error), returncode=EXIT_USAGE)
     config.addinivalue_line("filterwarnings", "default")  # -W error is for tests, not for validators
     if config.getoption("tbstyle", "auto") == "auto":
         option.tbstyle, option.reportchars = "no", ""  # no tracebacks and no summary of them; see terminal.py
-    config.pluginmanager.register(Validation(config, run, results), _VALIDATION)
+    config.pluginmanager.register(Validation(config, context, results), _VALIDATION)
 
 
 @pytest.fixture
@@ -122,11 +119,10 @@ def arch(rackproof_given: dict[str, Any]) -> Architecture:
 class Validation:
     """One pytest session over one rack."""
 
-    def __init__(self, config: pytest.Config, run: Embedding, results_file: TextIO | None) -> None:
-        self.context = run.context
+    def __init__(self, config: pytest.Config, context: Context, results_file: TextIO | None) -> None:
+        self.context = context
         self.results: list[CheckResult] = []
         self._config = config
-        self._run = run
         self._file = results_file
         self._broken: list[str] = []
         self._checks: dict[str, Check] = {}
@@ -179,7 +175,6 @@ class Validation:
         if report.failed:
             lines = [line.removeprefix("E ").strip() for line in report.longreprtext.splitlines() if line.strip()]
             self._broken.append(f"{report.nodeid}: {lines[-1] if lines else 'cannot be loaded'}")
-            self._run.problem = self._broken[0]
 
     # Execution
 
@@ -195,9 +190,7 @@ class Validation:
                     case = _case(item)
                     checks[case.check.id] = function
                     questions.setdefault(case.node.name, []).append(partial(call, function, self.context.given(case)))
-            cases = [_case(item) for item in session.items]
             try:
-                self._run.on_planned(planned((case.check.id, case.item, case.node.name) for case in cases))
                 arch = self.context.arch.model_dump_json()
                 self.context.gather(questions, command_cache.subject_of(checks.items(), arch))
             except RackproofError as error:
@@ -221,8 +214,6 @@ class Validation:
         if call.when == "teardown" or (call.when == "setup" and call.excinfo is None):
             return report
         error = call.excinfo.value if call.excinfo else None
-        if isinstance(error, EvidenceWriteError):
-            self._abort(error)
         result = result_of(_case(item), self.context.arch, error, item.stash[_results], self.context.starved)
         report.rackproof = result  # type: ignore[attr-defined]
         report.outcome = "passed" if result.outcome is CheckOutcome.PASSED else "failed"
@@ -238,19 +229,8 @@ class Validation:
         if self._file is not None:
             self._file.write(result.model_dump_json() + "\n")
             self._file.flush()
-        try:
-            self._run.on_check(result)
-        except BaseException as error:
-            self._abort(error)
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        # pytest's own way to stop a session is a KeyboardInterrupt, too.
-        if isinstance(excinfo.value, KeyboardInterrupt) and not isinstance(excinfo.value, pytest.Session.Interrupted):
-            self._run.fatal = self._run.fatal or excinfo.value
 
     def _abort(self, error: BaseException) -> NoReturn:
-        """End the session; the embedding program raises the error."""
-        self._run.fatal = error
         pytest.exit(str(error), returncode=EXIT_USAGE)
 
     # Reporting

@@ -1,29 +1,19 @@
-"""Run validators with pytest in this process, with a session's connections and evidence."""
+"""Run validators with a session's connections and evidence."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from rackproof import kit
 from rackproof.core.evidence import CheckResult
 from rackproof.core.planned_checks import PlannedChecks
-from rackproof.errors import EXIT_FAILED, EXIT_INCOMPLETE, EXIT_OK, RunError
+from rackproof.errors import RunError
 from rackproof.evidence.session import Session
-from rackproof.validation.context import Embedding, live_context
+from rackproof.validation.context import live_context
+from rackproof.validation.known import load_checks
 from rackproof.validation.selection import EVERYTHING, Selection
-
-_QUIET = (
-    "--import-mode=importlib",
-    "--capture=no",
-    *("-p", "no:terminal"),
-    *("-p", "no:cacheprovider"),
-    *("-p", "no:logging"),
-    *("-p", "no:faulthandler"),
-)
+from rackproof.validation.survey import survey
 
 
 def validators_folder(own: Path | None = None) -> Path:
@@ -56,28 +46,8 @@ def run_validators(
     """
     context = live_context(session.rack, session.architecture, session.fleet, session.record)
     context.selection = selection
-    results: list[CheckResult] = []
-
-    def seen(result: CheckResult) -> None:
+    results = []
+    for result in survey(context, load_checks(folder or validators_folder()), on_planned):
         results.append(result)
         on_check(result)
-
-    run = Embedding(context, seen, on_planned)
-    where = folder or validators_folder()
-    status = pytest.main(
-        # Ignore pytest configuration of the working directory: it belongs to other tests.
-        [
-            "-c",
-            os.devnull,
-            f"--rootdir={where}",
-            *_QUIET,
-            *(("-k", context.selection.expression) if context.selection.expression else ()),
-            str(where),
-        ],
-        plugins=[run],
-    )
-    if run.fatal is not None:
-        raise run.fatal
-    if status not in (EXIT_OK, EXIT_FAILED, EXIT_INCOMPLETE):
-        raise RunError(f"{where}: {run.problem or 'pytest could not run'}; see: pytest --collect-only {where}")
     return results

@@ -1,4 +1,4 @@
-"""Run all checks of a rack without pytest: to record readings, and to evaluate recordings quickly."""
+"""Run all checks of a rack, live or recorded, without pytest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from rackproof.core.evidence import CheckResult
+from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
 from rackproof.validation.checks import Check
@@ -15,12 +16,16 @@ from rackproof.validation.evaluate import Case, call
 Checks = Mapping[str, tuple[Check, Callable[..., None]]]
 
 
-def survey(context: Context, checks: Checks) -> Iterator[CheckResult]:
+def survey(
+    context: Context, checks: Checks, on_planned: Callable[[PlannedChecks], object] = lambda planned: None
+) -> Iterator[CheckResult]:
     """Results of every selected check, node by node in the order of the inventory.
 
-    Readings of live nodes are prefetched, all nodes at once. Raises RunError for a malformed ``-k``.
+    ``on_planned`` is called once, before the first command. Readings of live nodes are prefetched, all nodes at once.
+    Raises RunError for a malformed ``-k``.
     """
     chosen = list(cases(context, checks))
+    on_planned(planned((case.check.id, case.item, case.node.name) for _, case in chosen))
     if context.fleet is not None:
         questions: dict[str, list[Question]] = {}
         for function, case in chosen:

@@ -17,8 +17,8 @@ PACKAGE = Path(__file__).parents[2] / "rackproof"
 LAYERS: dict[str, set[str]] = {
     # From the ground up: what each part of the package imports, all of it from above its own line.
     "errors": set(),
-    "atomic_write": set(),
-    "read_file": set(),
+    "atomic_write": {"errors"},
+    "read_file": {"errors"},
     "shell": set(),
     "core": {"errors"},
     "parse": {"core", "errors"},

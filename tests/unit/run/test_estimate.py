@@ -9,12 +9,15 @@ from typing import Any, cast
 import pytest
 
 from rackproof.architectures import load
+from rackproof.core.evidence import Kind
 from rackproof.core.rack import Rack
+from rackproof.evidence.folder import earlier_seconds
+from rackproof.evidence.store import EvidenceStore
 from rackproof.run import stages
-from rackproof.run.display import Silent
+from rackproof.run.display import Display
 
 
-class Stages(Silent):
+class Stages(Display):
     def __init__(self) -> None:
         self.estimates: dict[str, float | None] = {}
 
@@ -35,3 +38,19 @@ def test_benchmarks_take_what_their_steps_take_whatever_an_earlier_run_took(
     steps = [SimpleNamespace(id=name, estimate_s=420.0) for name in ("storage/nfs/read", "storage/nfs/knee")]
     run._execute(cast(Any, session), cast(Any, steps), {"connect": 7.0, "bench": 84.0})
     assert display.estimates == {"connect": 7.0, "bench": 840.0}
+
+
+def test_other_stages_take_what_the_latest_run_with_them_took_benchmarks_or_not(tmp_path: Path) -> None:
+    for name, ends in (
+        ("20261121-100000-rack", {"validate": 9.0, "deploy": 60.0}),
+        ("20261121-110000-rack", {"validate": 5.0}),
+        ("20261121-120000-rack", {"bench": 80.0}),
+        ("20261121-130000-other", {"validate": 1.0}),
+    ):
+        (tmp_path / name).mkdir()
+        with EvidenceStore(tmp_path / name) as store:
+            for stage, seconds in ends.items():
+                store.append(Kind.STAGE, {"stage": stage, "event": "end", "elapsed_s": seconds, "ok": True})
+    assert earlier_seconds(tmp_path, "rack.py", {"validate", "deploy", "connect"}) == {"validate": 5.0, "deploy": 60.0}
+    assert earlier_seconds(tmp_path, "rack.py", {"validate"}) == {"validate": 5.0}
+    assert earlier_seconds(tmp_path, "rack.py", ()) == {}

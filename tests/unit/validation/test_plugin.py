@@ -216,7 +216,7 @@ ENDS: dict[str, tuple[str, list[str], int, str]] = {
     "no-set": (GOOD, [ARCH, FROM, "--limit=gpu-["], 3, "Exit: recordings: 'gpu-[' is no node set"),
     "limit-twice": (GOOD, [ARCH, FROM, "--limit=gpu!gpu-02", "--limit=storage"], 0, "limited to gpu!gpu-02,storage"),
     "no-arch": (GOOD, ["--architecture=none", FROM], 3, "Exit: no reference architecture 'none'"),
-    "no-arch-said": (GOOD, [FROM], 3, "Exit: recordings: no single architecture: its group data names none"),
+    "no-arch-said": (GOOD, [FROM], 3, "Exit: recordings names no architecture: set `architecture`"),
     "arch-of-data": (GOOD, ["--inventory=inv.py"], 3, "Exit: no reference architecture 'nowhere'"),
     "no-file": (GOOD, [ARCH, FROM, "--rackproof-results=no/where"], 3, "Exit: no/where: cannot be written"),
     "no-check": ("def test_x(host): pass", [ARCH, FROM], 3, "test_x is not a check: it lacks @check"),
