@@ -26,18 +26,15 @@ def start(listener: logging.Handler) -> None:
     pyinfra.logger.propagate = False
 
 
-def new_state(source: str, data: Sequence[str] = (), *, check_for_changes: bool = False, diff: bool = True) -> Any:
-    """A ``State`` with the hosts of an inventory, not yet connected. ``data``: ``KEY=VALUE`` of ``--data``.
-
-    ``check_for_changes``: as in a dry run, operations are asked whether they would change anything.
-    """
+def new_state(source: str, data: Sequence[str] = (), diff: bool = True) -> Any:
+    """A ``State`` with the hosts of an inventory, not yet connected. ``data``: ``KEY=VALUE`` of ``--data``."""
     from pyinfra.api.config import Config
     from pyinfra.api.state import State
     from pyinfra.context import ctx_config, ctx_inventory, ctx_state
     from pyinfra_cli.inventory import make_inventory
     from pyinfra_cli.util import exec_file, parse_cli_arg
 
-    state = State(check_for_changes=check_for_changes)
+    state = State(check_for_changes=False)
     state.cwd = os.getcwd()
     ctx_state.set(state)  # type: ignore[no-untyped-call]
     config = Config()  # type: ignore[no-untyped-call]

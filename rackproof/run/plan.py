@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from rackproof import kit
 from rackproof.core.plan import RackPlan
 from rackproof.errors import InventoryError
+from rackproof.remote.pyinfra_recording import ASKED_FILE
 
 TIMEOUT_S = 1800.0
 _PLANS = TypeAdapter(list[RackPlan])
@@ -24,11 +26,14 @@ def plan_deploys(
     *,
     limit: Sequence[str] = (),
     data: Sequence[str] = (),
+    diffs: Sequence[bool] = (True,),
+    asked: Path | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> list[RackPlan]:
-    """One plan per inventory (a file, or ``@recording/DIR``), all in one pyinfra process.
+    """One plan per inventory (a file, or ``@recording/DIR``) and value of ``--diff``, all in one pyinfra process.
 
-    Raises InventoryError without any plan; a single failed plan has an ``error``.
+    ``asked`` receives the questions that recordings do not answer, see ``pyinfra_recording.ASKED_FILE``. Raises
+    InventoryError without any plan; a single failed plan has an ``error``.
     """
     path = str(kit.deploy_file(deploy))
     for inventory in inventories:
@@ -37,12 +42,18 @@ def plan_deploys(
     for pair in data:
         if "=" not in pair:
             raise InventoryError(f"--data {pair.split('=')[0]}: expected KEY=VALUE")
-    request = {"inventories": list(inventories), "deploy": path, "limit": list(limit), "data": list(data)}
+    request = {
+        "inventories": list(inventories),
+        "deploy": path,
+        "limit": list(limit),
+        "data": list(data),
+        "diffs": list(diffs),
+    }
     try:
         completed = subprocess.run(
             [sys.executable, "-P", "-m", "rackproof.configure.plan_reader"],
             input=json.dumps(request),
-            env={**os.environ, "PYINFRA_PROGRESS": "off"},
+            env={**os.environ, "PYINFRA_PROGRESS": "off", **({ASKED_FILE: str(asked)} if asked else {})},
             capture_output=True,
             text=True,
             errors="replace",

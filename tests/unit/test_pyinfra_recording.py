@@ -185,7 +185,7 @@ def test_a_deploy_that_cannot_be_planned_is_reported(tmp_path: Path) -> None:
     assert complaint == "ValueError: no such colour"
     (tmp_path / "deploy.py").write_text("import os\nos._exit(7)\n")
     complaint = ask_plan(context_of(Shell("gpu-01"), nodes=NODES[:1]), str(tmp_path / "deploy.py"))
-    assert complaint == "pyinfra ended with exit status 7: "
+    assert complaint == "cannot be planned: ended with exit status 7 and without output"
 
 
 def test_the_whole_deploy_is_planned_from_recordings_as_from_the_nodes(

@@ -39,7 +39,7 @@ def test_what_is_printed_past_say_has_no_control_character_either(capsys: pytest
 
 def test_only_this_module_prints() -> None:
     """Children print JSON for their parents; reports print on the console that they are given."""
-    children = {"configure/plan_reader.py", "configure/question_reader.py", "inventory_reader.py", "lab/keeper.py"}
+    children = {"configure/plan_reader.py", "inventory_reader.py", "lab/keeper.py"}
     on_nodes = ("_node", "collectives", "gpu_program")
     others = {"cli/progress.py", "cli/terminal.py", *children}
     for path in sorted((ROOT / "rackproof").rglob("*.py")):
