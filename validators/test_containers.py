@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Containers, Storage
-from rackproof.core.rack import Node, Rack
+from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.containers import (
     INSIDE,
@@ -70,14 +69,6 @@ def containers_of(arch: Architecture) -> Containers:
     if arch.containers is None:
         raise Unmeasured("the architecture says nothing about containers")
     return arch.containers
-
-
-def has_containers(arch: Architecture, node: Node, rack: Rack) -> bool:
-    return arch.containers is not None and bool(set(arch.containers.roles) & set(node.groups))
-
-
-def mounts(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-    return arch.containers.mounts if arch.containers and has_containers(arch, node, rack) else ()
 
 
 def answer(host: Host, tool: str, command: str) -> Answer:
@@ -234,7 +225,6 @@ def test_cdi(host: Host, arch: Architecture) -> None:
 @check(
     "container.mount",
     reads="containers.mounts",
-    each=mounts,
     protects="A daemon started before the mount gives containers the empty folder below it.",
     hint="Restart the daemon; let its unit require the mount (RequiresMountsFor=), and not hide it (PrivateMounts=).",
 )
@@ -277,14 +267,9 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     return parse_inside(reply.body), int(uid.body)
 
 
-def bridged(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
-    return arch.containers.bridge if arch.containers and has_containers(arch, node, rack) else ()
-
-
 @check(
     "container.bridge",
     reads="containers.bridge",
-    each=bridged,
     protects="If storage needs a privileged container, every user of it becomes root on the node.",
     hint="Reproduce by hand: runuser -u rackproof -- rackproof-container --host-root -- sh; then mount, id, ls.",
 )

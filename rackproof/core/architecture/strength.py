@@ -7,8 +7,9 @@ order counts as weaker.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any, Final
 
 from rackproof.core.grouping import grouped
@@ -95,105 +96,78 @@ def free(published: Any, site: Any) -> bool:
 
 
 _AT_LEAST = """
-    roles.*.count.min  gpu.count  gpu.memory_mib  gpu.power_limit_w  gpu.clocks.*  gpu.temperature_margin_min_c
-    gpu.pcie_generation  gpu.pcie_width  gpu.nvlink.links  gpu.nvlink.gb_per_s_per_link  gpu.nvswitches  gpu.dcgm_level
-    roles.*.expect.cpu.sockets  roles.*.expect.cpu.cores  roles.*.expect.cpu.threads
-    roles.*.expect.memory.installed_gb  roles.*.expect.memory.dimms  roles.*.expect.memory.dimm_gib
-    roles.*.expect.memory.dimm_speed_mts
-    roles.*.expect.drives.*.count  roles.*.expect.drives.*.size_tb  roles.*.expect.drives.*.total_tb
-    roles.*.expect.drives.*.pcie_generation  roles.*.expect.drives.*.pcie_width  roles.*.expect.scratch.drives
-    roles.*.expect.nics.*.count  roles.*.expect.nics.*.speed_gbps  roles.*.expect.nics.*.mtu
-    roles.*.expect.nics.*.pcie_generation  roles.*.expect.nics.*.pcie_width
-    fabric.rails  fabric.mtu  fabric.line_rate_gbps
-    system.limits.nofile
-    storage.*.connections  storage.*.min_free_gb  storage.*.min_free_inodes  storage.*.mounts_per_client
-    storage.*.read_ahead_kib  storage.*.targets
+    roles.*.count.min  gpu.{count,memory_mib,power_limit_w,clocks.*,temperature_margin_min_c,nvswitches,dcgm_level}
+    gpu.{pcie_generation,pcie_width,nvlink.links,nvlink.gb_per_s_per_link}
+    roles.*.expect.cpu.{sockets,cores,threads}
+    roles.*.expect.memory.{installed_gb,dimms,dimm_gib,dimm_speed_mts}
+    roles.*.expect.drives.*.{count,size_tb,total_tb,pcie_generation,pcie_width}  roles.*.expect.scratch.drives
+    roles.*.expect.nics.*.{count,speed_gbps,mtu,pcie_generation,pcie_width}
+    fabric.{rails,mtu,line_rate_gbps}  system.limits.nofile
+    storage.*.{connections,min_free_gb,min_free_inodes,mounts_per_client,read_ahead_kib,targets}
     ceph.pool_size  slurm.gres.*
-    criteria.*.min_samples  curves.*.min_samples  outliers.*.min_samples
-    criteria.*.conditions.*_min  curves.*.conditions.*_min  outliers.*.conditions.*_min
-    curves.*.efficiency_min  curves.*.r2_min
-    profiles.*.storage.jobs.*.file_bytes  profiles.*.storage.jobs.*.runtime_s  profiles.*.storage.jobs.*.ramp_s
-    profiles.*.storage.jobs.*.runs
-    profiles.*.links.rdma_duration_s  profiles.*.links.latency_iterations  profiles.*.links.tcp_duration_s
-    profiles.*.links.runs
-    profiles.*.collectives.max_bytes  profiles.*.collectives.iterations  profiles.*.collectives.warmup
-    profiles.*.collectives.runs  profiles.*.collectives.node.max_bytes  profiles.*.collectives.rails.max_bytes
-    profiles.*.collectives.guest.max_bytes
-    profiles.*.containers.job.file_bytes  profiles.*.containers.job.runtime_s  profiles.*.containers.job.ramp_s
-    profiles.*.containers.job.runs
-    profiles.*.drives.runtime_s  profiles.*.drives.runs  profiles.*.osds.bytes  profiles.*.osds.runs
-    profiles.*.ingest.datasets.*.samples  profiles.*.ingest.datasets.*.copies  profiles.*.ingest.datasets.*.mean_bytes
-    profiles.*.ingest.jobs.*.seconds  profiles.*.ingest.jobs.*.warmup_s  profiles.*.ingest.jobs.*.runs
-    profiles.*.ingest.jobs.*.accelerators  profiles.*.ingest.jobs.*.crop
-    profiles.*.ingest.trees.*.files  profiles.*.ingest.trees.*.max_bytes
-    profiles.*.ingest.dlio.*.accelerators  profiles.*.ingest.dlio.*.files  profiles.*.ingest.dlio.*.epochs
-    profiles.*.ingest.dlio.*.runs
+    {criteria,curves,outliers}.*.{min_samples,conditions.*_min}  curves.*.{efficiency_min,r2_min}
+    profiles.*.{storage.jobs.*,containers.job}.{file_bytes,runtime_s,ramp_s,runs}
+    profiles.*.links.{rdma_duration_s,latency_iterations,tcp_duration_s,runs}
+    profiles.*.collectives.{max_bytes,iterations,warmup,runs,node.max_bytes,rails.max_bytes,guest.max_bytes}
+    profiles.*.drives.{runtime_s,runs}  profiles.*.osds.{bytes,runs}
+    profiles.*.ingest.datasets.*.{samples,copies,mean_bytes}
+    profiles.*.ingest.jobs.*.{seconds,warmup_s,runs,accelerators,crop}
+    profiles.*.ingest.trees.*.{files,max_bytes}  profiles.*.ingest.dlio.*.{accelerators,files,epochs,runs}
 """
 
 _AT_MOST = """
-    roles.*.count.max  gpu.memory_tolerance_pct  gpu.ecc_corrected_max  gpu.ecc_uncorrected_lifetime_max
-    gpu.remapped_rows_max  gpu.nvlink.errors_max
-    roles.*.expect.cpu.idle_latency_max_us
-    roles.*.expect.memory.tolerance_pct  roles.*.expect.memory.corrected_errors_max
-    roles.*.expect.memory.uncorrected_errors_max
-    roles.*.expect.drives.*.wear_max_pct  roles.*.expect.drives.*.media_errors_max
-    roles.*.expect.pcie.correctable_errors_max  roles.*.expect.pcie.uncorrectable_errors_max
-    roles.*.expect.pcie.messages_max
-    roles.*.expect.nics.*.counters.*  roles.*.expect.nics.*.link_flaps_max  roles.*.expect.nics.*.effective_ber_max
-    roles.*.expect.nics.*.driver_messages_max
+    roles.*.count.max  gpu.{memory_tolerance_pct,ecc_corrected_max,ecc_uncorrected_lifetime_max,remapped_rows_max}
+    gpu.nvlink.errors_max  roles.*.expect.cpu.idle_latency_max_us
+    roles.*.expect.memory.{tolerance_pct,corrected_errors_max,uncorrected_errors_max}
+    roles.*.expect.drives.*.{wear_max_pct,media_errors_max}
+    roles.*.expect.pcie.{correctable_errors_max,uncorrectable_errors_max,messages_max}
+    roles.*.expect.nics.*.{counters.*,link_flaps_max,effective_ber_max,driver_messages_max}
     fabric.loss_max_pct  system.time.max_offset_ms
-    storage.*.max_used_pct  storage.*.mounts_balance  storage.*.stat_latency_ms  storage.*.max_retransmit_pct
-    storage.*.max_timeouts  storage.*.stat_timeout_s
-    ceph.answer_timeout_s  slurm.memory_tolerance_pct  slurm.max_clock_skew_s
-    criteria.*.max_cv_pct  curves.*.max_cv_pct  outliers.*.max_cv_pct
-    criteria.*.warmup  curves.*.warmup  outliers.*.warmup
-    criteria.*.conditions.*_max  curves.*.conditions.*_max  outliers.*.conditions.*_max
-    criteria.*.pass.tolerance_pct  outliers.*.rel_pct  outliers.*.z  outliers.*.min_peers
-    profiles.*.collectives.min_bytes  profiles.*.collectives.factor
+    storage.*.{max_used_pct,mounts_balance,stat_latency_ms,max_retransmit_pct,max_timeouts,stat_timeout_s}
+    ceph.answer_timeout_s  slurm.{memory_tolerance_pct,max_clock_skew_s}
+    {criteria,curves,outliers}.*.{max_cv_pct,warmup,conditions.*_max}
+    criteria.*.pass.tolerance_pct  outliers.*.{rel_pct,z,min_peers}
+    profiles.*.collectives.{min_bytes,factor,node.min_bytes,rails.min_bytes}
     profiles.*.ingest.jobs.*.slowdown  profiles.*.storage.join.least_bytes
-    profiles.*.collectives.node.min_bytes  profiles.*.collectives.rails.min_bytes
 """
 
 _SUPERSET = """
-    system.packages  system.cmdline_required  system.cmdline_forbidden  system.modules  system.modules_forbidden
-    system.dkms  system.holds  system.kernel_log  system.limits.services  tools.packages  tools.programs
-    roles.*.expect.services  roles.*.expect.nics.*.pkeys  gpu.gds
-    storage.*.client_roles  storage.*.options  storage.*.options_required  storage.*.options_forbidden
-    slurm.roles  slurm.partitions  containers.roles  containers.mounts  containers.bridge
-    criteria.*.gates  curves.*.gates  outliers.*.gates  curves.*.points  profiles.*.collectives.ops
-    profiles.*.links.to_storage
-    profiles.*.ingest.jobs.*.data  profiles.*.ingest.jobs.*.nodes
-    profiles.*.collectives.algorithms  profiles.*.collectives.node.ops  profiles.*.collectives.node.algorithms
-    profiles.*.collectives.rails.ops
-    roles.*.claim  gpu.claim  fabric.claim  storage.*.claim  slurm.claim  containers.claim  workloads.*.claim
-    roles.*.expect.cpu.claim  roles.*.expect.memory.claim  roles.*.expect.drives.*.claim  roles.*.expect.pcie.claim
-    roles.*.expect.scratch.claim  roles.*.expect.nics.*.claim  criteria.*.claim  curves.*.claim  outliers.*.claim
+    system.{packages,cmdline_required,cmdline_forbidden,modules,modules_forbidden,dkms,holds,kernel_log,limits.services}
+    tools.{packages,programs}  roles.*.expect.services  roles.*.expect.nics.*.pkeys  gpu.gds
+    storage.*.{client_roles,options,options_required,options_forbidden}
+    slurm.{roles,partitions}  containers.{roles,mounts,bridge}
+    {criteria,curves,outliers}.*.{gates,claim}  curves.*.points
+    profiles.*.links.to_storage  profiles.*.ingest.jobs.*.{data,nodes}
+    profiles.*.collectives.{ops,algorithms,node.ops,node.algorithms,rails.ops}
+    {roles.*,gpu,fabric,storage.*,slurm,containers,workloads.*}.claim
+    roles.*.expect.{cpu,memory,drives.*,pcie,scratch,nics.*}.claim
 """
 
 _FREE = """
     apiVersion  extends  level  metadata  overrides  drop  sizing  claims.*.source
-    roles.*.title  roles.*.source  roles.*.expect.cpu.source  roles.*.expect.memory.source
-    roles.*.expect.drives.*.source  roles.*.expect.pcie.source  roles.*.expect.scratch.source
-    roles.*.expect.nics.*.source  gpu.source  slurm.source  containers.source
-    fabric.source  fabric.interface_prefix  fabric.rdma_prefix  fabric.topology
-    links.*.title  links.*.each.source  links.*.each.note
-    storage.*.source  storage.*.mountpoint  storage.*.servers  storage.*.server_role  storage.*.port  storage.*.note
-    system.time.server_role  ceph.filesystem  ceph.osd_memory_target_mib  slurm.controller_role  containers.data_root
-    workloads.*.title  workloads.*.*.source  workloads.*.*.note
-    criteria.*.title  criteria.*.source  criteria.*.reason  criteria.*.hint  criteria.*.lab  criteria.*.published
-    criteria.*.changed  criteria.*.ceiling.because
-    curves.*.title  curves.*.source  curves.*.reason  curves.*.hint  curves.*.lab  curves.*.published  curves.*.changed
-    outliers.*.title  outliers.*.source  outliers.*.reason  outliers.*.hint  outliers.*.lab  outliers.*.published
-    outliers.*.changed
-    profiles.*.ingest.datasets.*.per_shard  profiles.*.ingest.datasets.*.seed
-    profiles.*.ingest.jobs.*.start_s  profiles.*.ingest.jobs.*.workers  profiles.*.ingest.dlio.*.limit_s
+    {roles.*,gpu,slurm,containers,fabric}.source  roles.*.title
+    roles.*.expect.{cpu,memory,drives.*,pcie,scratch,nics.*}.source
+    fabric.{interface_prefix,rdma_prefix,topology}  links.*.{title,each.source,each.note}
+    storage.*.{source,mountpoint,servers,server_role,port,note}
+    system.time.server_role  ceph.{filesystem,osd_memory_target_mib}  slurm.controller_role  containers.data_root
+    workloads.*.{title,*.source,*.note}
+    {criteria,curves,outliers}.*.{title,source,reason,hint,lab,published,changed}  criteria.*.ceiling.because
+    profiles.*.ingest.datasets.*.{per_shard,seed}
+    profiles.*.ingest.jobs.*.{start_s,workers}  profiles.*.ingest.dlio.*.limit_s
 """
 
+
+def _keys(words: str) -> Iterator[str]:
+    """``a.{b,c}`` as ``a.b`` and ``a.c``, as a shell expands it."""
+    for word in words.split():
+        yield from map("".join, product(*(part.split(",") for part in re.split(r"[{}]", word))))
+
+
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(_AT_LEAST.split(), at_least),
-    **dict.fromkeys(_AT_MOST.split(), at_most),
-    **dict.fromkeys(_SUPERSET.split(), superset),
-    **dict.fromkeys(_FREE.split(), free),
+    **dict.fromkeys(_keys(_AT_LEAST), at_least),
+    **dict.fromkeys(_keys(_AT_MOST), at_most),
+    **dict.fromkeys(_keys(_SUPERSET), superset),
+    **dict.fromkeys(_keys(_FREE), free),
     "gpu.xid_allowed": subset,
     "gpu.pci_ids": allowed,
     "gpu.driver": version,
