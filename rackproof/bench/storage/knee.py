@@ -11,7 +11,7 @@ from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
-from rackproof.bench.storage.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, measured_step
+from rackproof.bench.storage.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, long_enough, measured_step
 from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, KneeProfile, Storage
@@ -83,13 +83,14 @@ class _Searches:
         return peak_of(smallest(steps)).rate if steps else 0.0
 
     def _open(self, number: int, peak: float) -> bool:
-        """A search with rates up to ``peak``. Returns whether its runs are usable: 5 % of a low rate is too few."""
+        """A search with rates up to ``peak``. Returns whether its runs are usable: a very low rate's are not."""
         profile, count = self.profile, len(self.clients.clients)
 
         def job_of(percent: int) -> tuple[FioJob, str, int | None]:
             used, arrivals = arrivals_of(peak, percent, count, profile.processes)
             depth = max(1, profile.most_outstanding // used)
-            job = profile.job.model_copy(update={"numjobs": used, "iodepth": depth})
+            sizes = {"numjobs": used, "iodepth": depth, "runtime_s": long_enough(profile.runtime_s, used * arrivals)}
+            job = profile.job.model_copy(update=sizes)
             return job, job_name(self.clients.name, number, OPEN, percent, profile), arrivals
 
         try:
@@ -100,13 +101,13 @@ class _Searches:
 
     def _search(self, search: Search, job_of: Render) -> list[LoadStep]:
         """All steps; none once a client is lost, because its load would be missing. Raises ParseError."""
-        clients, profile, steps = self.clients, self.profile, list[LoadStep]()
+        clients, steps = self.clients, list[LoadStep]()
         while not clients.lost and (load := search.next(steps)) is not None:
             job, name, arrivals = job_of(load)
             clients.run(
                 clients.clients,
                 partial(render, name, job, arrivals=arrivals),
-                profile.runtime_s + profile.ramp_s,
+                job.runtime_s + job.ramp_s,
                 again=False,
             )
             if not clients.lost:

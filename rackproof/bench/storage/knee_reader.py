@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Final
 
 from rackproof.bench.reading import Reading
@@ -43,6 +44,10 @@ _NAME: Final = re.compile(
 )
 _KEPT_UP: Final = 0.9
 """Minimum share of the arrivals that a storage served: of 500 random ones 455 to 545 arrive."""
+_SPARE: Final = 1.2
+"""Of 600 random arrivals at least 500 come, in all but one of 20,000 runs."""
+_LONGEST: Final = 10
+"""A run with few arrivals lasts at most so many times as long as the profile's."""
 _SHOWN: Final = (50.0, 95.0, 99.0, 99.9)
 """Percentiles of the curve."""
 
@@ -57,6 +62,11 @@ def arrivals_of(peak_rate: float, percent: int, clients: int, processes: int) ->
     own = peak_rate * percent / 100 / clients
     used = max(1, min(processes, int(own // 100)))  # a process with few requests rounds them
     return used, max(1, round(own / used))
+
+
+def long_enough(runtime_s: int, arrivals: int) -> int:
+    """Seconds until so many arrivals a second give a 99th percentile; at most ``_LONGEST`` times the profile's."""
+    return min(max(runtime_s, ceil(_SPARE * LEAST_REQUESTS / arrivals)), _LONGEST * runtime_s)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class KneeProfile(Model):
     most_outstanding: int = Field(default=1024, ge=16)
     """Largest number of requests in flight of one client."""
     runtime_s: int = Field(ge=1)
-    """Of each load; at least 500 requests must end in it."""
+    """Of each load; at least 500 requests must end in it. Runs at low rates last up to ten times as long for them."""
     ramp_s: int = Field(default=0, ge=0)
     runs: int = Field(default=1, ge=1)
     """Number of searches."""

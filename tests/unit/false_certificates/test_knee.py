@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench.relay import socket_of
+from rackproof.bench.storage import knee
+from rackproof.bench.storage.knee_reader import long_enough
 from rackproof.core.architecture import KneeProfile
 from rackproof.core.evidence import Measurement
 from tests.unit.benchmarked import Bench, commands, of_storage
@@ -25,15 +27,15 @@ def search(folder: Path, nodes: StorageNodes, bench: Bench = BENCH) -> dict[str,
 @pytest.mark.parametrize("servers", [6, 20, 50])
 def test_the_knee_of_a_rack_is_found_within_20_percent(tmp_path: Path, servers: int) -> None:
     measured = search(tmp_path, StorageNodes(ARCHITECTURE, servers=servers))
-    knee, share = measured["outstanding"], measured["utilisation"]
-    assert knee.samples[0] == pytest.approx(2 * 2 * servers, rel=0.2)  # two clients
+    outstanding, share = measured["outstanding"], measured["utilisation"]
+    assert outstanding.samples[0] == pytest.approx(2 * 2 * servers, rel=0.2)  # two clients
     assert share.samples[0] == pytest.approx(52.5, rel=0.2)
-    assert set(knee.companions) >= {"iops", "latency_s", "outstanding", "cached_bytes_start", "dataset_bytes"}
+    assert set(outstanding.companions) >= {"iops", "latency_s", "outstanding", "cached_bytes_start", "dataset_bytes"}
     assert "outstanding" not in share.companions
-    (curve,) = knee.conditions["curves"]
+    (curve,) = outstanding.conditions["curves"]
     assert curve["peak_rate"] == pytest.approx(2 * servers / 0.001, rel=0.05)
     assert {step["load"] for step in curve["steps"]} > {1, 4, 16}
-    assert knee.conditions["cache"] == "cold"
+    assert outstanding.conditions["cache"] == "cold"
     assert BENCH.faults(tmp_path) == {}
 
 
@@ -74,14 +76,33 @@ def test_a_search_without_proof_has_no_knee(tmp_path: Path, nodes: StorageNodes,
         assert reason in (measurement.reason or "")
 
 
-def test_too_few_arrivals_at_a_low_rate_leave_the_number_of_requests_in_flight(tmp_path: Path) -> None:
+def test_runs_at_a_low_rate_last_until_they_have_enough_arrivals(tmp_path: Path) -> None:
     """In a second a client has 300 requests at 5 % of its highest rate, and 1,000 with one in flight."""
+    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
+    measured = search(tmp_path, StorageNodes(short.architecture, servers=6), short)
+    assert [round(sample) for sample in measured["outstanding"].samples] == [24, 24]
+    assert measured["utilisation"].samples == pytest.approx([52.5, 52.5], rel=0.2)
+    lowest = [command for command in commands(tmp_path) if "-open-5of" in command and "runtime=" in command]
+    assert lowest
+    assert all("runtime=2" in command for command in lowest)
+    assert short.faults(tmp_path) == {}
+
+
+def test_too_few_arrivals_at_a_low_rate_leave_the_number_of_requests_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(knee, "long_enough", lambda runtime_s, arrivals: runtime_s)
     short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
     measured = search(tmp_path, StorageNodes(short.architecture, servers=6), short)
     assert [round(sample) for sample in measured["outstanding"].samples] == [24, 24]
     assert not measured["utilisation"].samples
     assert "at load 5 are too few for a 99th percentile" in (measured["utilisation"].reason or "")
     assert not [command for command in commands(tmp_path) if "-knee2-open-" in command]
+
+
+@pytest.mark.parametrize(("arrivals", "seconds"), [(1000, 30), (20, 30), (15, 40), (2, 300), (1, 300)])
+def test_a_run_lasts_for_500_random_arrivals_within_limits(arrivals: int, seconds: int) -> None:
+    assert long_enough(30, arrivals) == seconds
 
 
 def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gate(tmp_path: Path) -> None:
