@@ -15,6 +15,9 @@ from rackproof.core.group_testing import ROWS, Fault, FaultKind, Job, chunks
 SAMPLED: Final = 4
 """Nodes behind a leaf switch that must all fail on its rail, each with other partners."""
 
+PARTNERS: Final = 2
+"""Known-good nodes beside those whose rails are tried."""
+
 SEVERAL: Final = 3
 """Rails that are searched one by one; of more faulty ones all are."""
 
@@ -140,20 +143,27 @@ class Solid:
             self.jobs.faults += [Fault(FaultKind.RAIL, (name,), rail) for rail in sorted(bad)]
 
     def _bad_rails(self, names: Sequence[str], base: Sequence[str], among: frozenset[int]) -> frozenset[int]:
-        """Rails on which the nodes fail, at least one: the first and the last, then one by one by halving."""
-        several, rails = [*names, *base], sorted(among)
-        ends = [rail for rail in dict.fromkeys((rails[0], rails[-1])) if not self.jobs.passes(several, [rail])]
+        """Rails on which the nodes fail, at least one: the first and the last, then one by one by halving.
+
+        Each job has other partners: one of them that fails now and then spoils one answer, not all.
+        """
+
+        def passes(rails: Sequence[int]) -> bool:
+            return self.jobs.passes([*names, *self.jobs.shuffled(base)[:PARTNERS]], rails)
+
+        rails = sorted(among)
+        ends = [rail for rail in dict.fromkeys((rails[0], rails[-1])) if not passes([rail])]
         left = [rail for rail in rails[1:-1] if rail not in ends]
         if len(ends) == 2:
-            return frozenset((*ends, *(rail for rail in left if not self.jobs.passes(several, [rail]))))
+            return frozenset((*ends, *(rail for rail in left if not passes([rail]))))
         bad = set(ends)
-        while left and not self.jobs.passes(several, left):
+        while left and not passes(left):
             if len(bad) == SEVERAL:
                 return among
             halves: Sequence[int] = left
             while len(halves) > 1:
                 half, rest = chunks(halves, 2)
-                halves = rest if self.jobs.passes(several, half) else half
+                halves = rest if passes(half) else half
             bad.add(halves[0])
             left.remove(halves[0])
         return frozenset(bad)
