@@ -163,6 +163,17 @@ def test_an_intermittent_node_among_the_good_partners_does_not_end_the_search() 
         assert outcome.jobs < MOST_JOBS
 
 
+@pytest.mark.parametrize("seed", [17, 59, 61])
+def test_an_intermittent_partner_does_not_blame_the_rails_of_a_leaf_switchs_nodes(seed: int) -> None:
+    """It passes when rows are screened, and is a partner then."""
+    unit = next(unit for unit in RACK.units() if "gpu-097" in unit)
+    faults = [Sick("leaf", frozenset(unit), 4), Sick("intermittent", frozenset({"gpu-031"}), None, 0.8)]
+    outcome = searched(faults, seed=seed)
+    assert not outcome.unnamed()
+    assert not outcome.blamed()
+    assert outcome.jobs < 150
+
+
 def test_what_is_named() -> None:
     rail = searched([Sick("rail", frozenset({"gpu-077"}), 3)]).result.faults
     assert [(f.kind, f.nodes, f.rail, str(f)) for f in rail] == [
