@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.figures import (
     BOTH_ALL_RAILS,
     BOTH_WAYS,
@@ -29,15 +27,11 @@ from rackproof.bench.links.steps import (
     START_S,
     End,
     Tool,
-    end_of,
     from_address,
-    measure_pair,
-    placed,
-    ready_pairs,
+    measure_pairs,
     traffic_class,
 )
-from rackproof.bench.step import BenchContext, Step, expected, unmeasured
-from rackproof.bench.user import BenchUsers
+from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
@@ -101,33 +95,8 @@ def _step(
     }
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        session = context.session
-        ready, absent = ready_pairs(context, pairs)
-        reasons = {pair: f"{gone} does not answer" for pair, gone in absent.items()}
-        lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
-        ends = {name: end_of(session.rack.node(name), fabric, rail) for pair in ready for name in pair}
-        near = placed(session, (end for end in ends.values() if end is not None), gpus=True)
         tool = _tool(architecture, fabric, profile, metric, rail)
-        runs: dict[tuple[str, str], tuple[Tool, tuple[End, End]]] = {}
-        for pair in ready:
-            missing = f"the inventory gives no fabric address for rail {rail}"
-            server, client = (lost.get(name) or near.get(name, f"{name}: {missing}") for name in pair)
-            if isinstance(server, End) and isinstance(client, End):
-                runs[pair] = (tool, (server, client))
-            else:
-                reasons[pair] = server if isinstance(server, str) else str(client)
-        for pair, reason in reasons.items():
-            yield from (unmeasured(place, reason) for place in places[pair])
-        Firewall.of(context).close([name for pair in runs for name in pair], [RDMA_PORT])
-        if runs:
-            with ThreadPoolExecutor(max_workers=len(runs)) as pool:
-                yield from (
-                    measurement
-                    for of_pair in pool.map(
-                        lambda pair: measure_pair(context, *runs[pair], places[pair], profile.runs), runs
-                    )
-                    for measurement in of_pair
-                )
+        return measure_pairs(context, fabric, rail, tool, places, profile.runs, gpus=True)
 
     seconds = profile.runs * (profile.rdma_duration_s + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)

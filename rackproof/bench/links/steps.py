@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from ipaddress import ip_interface
+from itertools import chain
 
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.figures import (
@@ -211,43 +212,48 @@ def _step(fabric: Fabric, tool: Tool, rail: int, number: int, pairs: Sequence[tu
     }
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        ready, absent = ready_pairs(context, pairs)
-        for pair, gone in absent.items():
-            yield from (unmeasured(place, f"{gone} does not answer") for place in places[pair])
-        lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
-        for pair in [pair for pair in ready if set(pair) & set(lost)]:
-            ready.remove(pair)
-            reason = "; ".join(lost[name] for name in pair if name in lost)
-            yield from (unmeasured(place, reason) for place in places[pair])
-        ends = {}
-        for pair in list(ready):
-            server, client = (end_of(context.session.rack.node(name), fabric, rail) for name in pair)
-            if server and client:
-                ends[pair] = (server, client)
-                continue
-            ready.remove(pair)
-            reason = f"{pair[1] if server else pair[0]}: the inventory gives no fabric address for rail {rail}"
-            yield from (unmeasured(place, reason) for place in places[pair])
-        near = placed(context.session, (end for pair in ready for end in ends[pair])) if tool.port == RDMA_PORT else {}
-        for pair in list(ready):
-            own, peer = (near.get(end.node, end) for end in ends[pair])
-            if isinstance(own, End) and isinstance(peer, End):
-                ends[pair] = (own, peer)
-                continue
-            ready.remove(pair)
-            why = own if isinstance(own, str) else str(peer)
-            yield from (unmeasured(place, why) for place in places[pair])
-        Firewall.of(context).close([name for pair in ready for name in pair], [tool.port])
-        if ready:
-            with ThreadPoolExecutor(max_workers=len(ready)) as pool:
-                for measured in pool.map(
-                    lambda pair: measure_pair(context, tool, ends[pair], places[pair], runs), ready
-                ):
-                    yield from measured
+        return measure_pairs(context, fabric, rail, tool, places, runs)
 
     title = f"{tool.name.replace('-', ' ')}, rail {rail}, round {number}"
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     return Step(id_, title, runs * (tool.seconds + START_S), expects, execute)
+
+
+def measure_pairs(
+    context: BenchContext,
+    fabric: Fabric,
+    rail: int,
+    tool: Tool,
+    places: Mapping[tuple[str, str], Sequence[Measurement]],
+    runs: int,
+    gpus: bool = False,
+) -> Iterator[Measurement]:
+    """Measure disjoint pairs (server, client) at once; perftest is bound to the node of its adapter, ``gpus``: and uses
+    the nearest GPU. A pair that is not ready has no number, and the reasons of both ends."""
+    session = context.session
+    ready, absent = ready_pairs(context, list(places))
+    reasons = {pair: f"{gone} does not answer" for pair, gone in absent.items()}
+    lost = BenchUsers.of(context).ready([name for pair in ready for name in pair])
+    ends: dict[str, End | str] = dict(lost)
+    for name in (name for pair in ready for name in pair if name not in lost):
+        missing = f"{name}: the inventory gives no fabric address for rail {rail}"
+        ends[name] = end_of(session.rack.node(name), fabric, rail) or missing
+    if tool.port == RDMA_PORT:
+        ends |= placed(session, (end for end in ends.values() if isinstance(end, End)), gpus)
+    pairs: dict[tuple[str, str], tuple[End, End]] = {}
+    for pair in ready:
+        server, client = (ends[name] for name in pair)
+        if isinstance(server, End) and isinstance(client, End):
+            pairs[pair] = (server, client)
+        else:
+            reasons[pair] = "; ".join(end for end in (server, client) if isinstance(end, str))
+    for pair, reason in reasons.items():
+        yield from (unmeasured(place, reason) for place in places[pair])
+    Firewall.of(context).close([name for pair in pairs for name in pair], [tool.port])
+    if pairs:
+        with ThreadPoolExecutor(max_workers=len(pairs)) as pool:
+            measured = pool.map(lambda pair: measure_pair(context, tool, pairs[pair], places[pair], runs), pairs)
+            yield from chain.from_iterable(measured)
 
 
 def ready_pairs(
