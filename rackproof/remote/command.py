@@ -131,6 +131,7 @@ _HELPERS = frozenset((
 """Programs of the system, which are rarely the subject of a command."""
 
 _PROGRAM = re.compile(r"[\w./+-]+")
+_SCRIPT = re.compile(r"\bpython3 (?:-\w+ )*\S*?([\w.-]+\.py)\b")
 _FUNCTION = re.compile(r"^(\w+)\(\) *\{", re.MULTILINE)
 
 
@@ -139,8 +140,8 @@ _FUNCTION = re.compile(r"^(\w+)\(\) *\{", re.MULTILINE)
 def program(command: str) -> str:
     """Name of the first program of a command that is not a helper of the shell's, for messages.
 
-    Assignments, redirections and wrappers such as ``timeout -k 2 5`` are left out; a command of helpers alone is named
-    by its first.
+    Assignments, redirections and wrappers such as ``timeout -k 2 5`` are left out, a shell that becomes its arguments
+    too; a command of helpers alone is named by its first.
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars="();&|\n<>")
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
@@ -163,9 +164,18 @@ def program(command: str) -> str:
     return next((name for name in names if name not in _HELPERS), names[0] if names else "sh" if command else "")
 
 
+def script_or_program(command: str) -> str:
+    """As ``program``; Python is named by its script."""
+    name = program(command)
+    script = _SCRIPT.search(command) if name == "python3" else None
+    return script[1] if script else name
+
+
 def _first_program(words: Iterable[str]) -> str:
     """Of a simple command, without keywords, assignments and wrappers; empty where there is none."""
     left = list(dropwhile(lambda word: word in _KEYWORDS or "=" in word, words))
+    if left[:2] == ["sh", "-c"] and left[2:] and left[2].endswith('"$@"'):
+        return _first_program(left[4:])
     while left and left[0] in _WRAPPERS:
         left = left[1:]
         while left and ("=" in left[0] or left[0][0] in "-.0123456789"):

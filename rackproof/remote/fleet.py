@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from rackproof.core.rack import Rack, fold
-from rackproof.remote.command import CommandResult, program
+from rackproof.remote.command import CommandResult, script_or_program
 from rackproof.remote.interrupt import STOPPING
 from rackproof.remote.redaction import know, secrets_of
 from rackproof.remote.ssh import Connection
@@ -66,7 +66,7 @@ class Fleet:
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
         """Run one command per node, all nodes in parallel."""
-        programs = ", ".join(dict.fromkeys(program(command) for command in commands.values()))
+        programs = ", ".join(dict.fromkeys(script_or_program(command) for command in commands.values()))
         return self.each(
             commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), programs
         )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rackproof.core.failure import failure
 from rackproof.core.rack import Node
-from rackproof.remote.command import bounded, portable, program, tied
+from rackproof.remote.command import bounded, portable, program, script_or_program, tied
 from rackproof.remote.ssh import Connection, sudo_of
 
 NASTY = r"""printf '%s|' 'a!b' "it's" '\' "\\" '{x,y}' '~' '*' '$HOME' "$((1+1))" '^x' '%1' '#' ';' '&' `echo q`"""
@@ -78,10 +78,25 @@ def test_sudo_precedes_the_whole_command_when_the_inventory_sets_it() -> None:
         ("! ip link show x && [ -e y ]", "ip"),
         ("for d in /sys/*; do [ ! -e \"$d\" ] || echo \"$d\"; done", "sh"),
         ("", ""),
+        ("sh -c 'exec setpriv --reuid=9 env HOME=/x \"$@\"' as ib_write_bw -d mlx5_0", "ib_write_bw"),
+        ("sh -c 'echo 1'", "sh"),
     ],
 )  # fmt: skip
 def test_a_command_is_named_by_its_program(command: str, name: str) -> None:
     assert program(command) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("sh -c 'exec \"$@\"' as python3 -I /run/rackproof-bench/ingest_node.py '{\"a\": 1}'", "ingest_node.py"),
+        ("python3 join_node.py", "join_node.py"),
+        ("python3 -c 'import x'", "python3"),
+        ("fio --client=a.py", "fio"),
+    ],
+)
+def test_a_python_program_is_named_by_its_script(command: str, name: str) -> None:
+    assert script_or_program(command) == name
 
 
 @given(st.text(max_size=60))
