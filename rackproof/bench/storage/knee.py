@@ -1,4 +1,5 @@
-"""The knee of a storage: random reads with more and more requests in flight, then at rising rates (Poisson arrivals).
+"""The knee of a storage: random reads with more and more requests in flight, and at rising rates (Poisson arrivals)
+where an entry asks for the load at the knee.
 
 Each load is one run of fio on all clients with the proof of every other run; ``core.knee`` chooses the next load.
 """
@@ -11,7 +12,16 @@ from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
-from rackproof.bench.storage.knee_reader import CLOSED, KNEE, OPEN, arrivals_of, job_name, long_enough, measured_step
+from rackproof.bench.storage.knee_reader import (
+    CLOSED,
+    KNEE,
+    OPEN,
+    OUTSTANDING,
+    arrivals_of,
+    job_name,
+    long_enough,
+    measured_step,
+)
 from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, KneeProfile, Storage
@@ -22,23 +32,25 @@ from rackproof.core.rack import fold
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
-_LOADS = 21
-"""Typical number of loads of both searches together."""
+_LOADS = {CLOSED: 11, OPEN: 10}
+"""Typical number of loads of a search."""
 
 Render = Callable[[int], tuple[FioJob, str, int | None]]
 """fio's job at a load, its name, and the arrivals of each process."""
 
 
-def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clients: list[str]) -> Step:
-    """The step of one storage."""
+def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clients: list[str], arrivals: bool) -> Step:
+    """The step of one storage; ``arrivals``: at rising rates, too."""
     id_ = f"storage/{name}/knee"
     labels = {"storage": name, "block_bytes": str(profile.block_bytes)}
-    places = [expected(metric, Scope.RACK, clients, labels, id_) for metric in KNEE]
+    metrics = KNEE if arrivals else (OUTSTANDING,)
+    places = [expected(metric, Scope.RACK, clients, labels, id_) for metric in metrics]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        return _Searches(StorageClients(context, name, storage, layout, clients), profile).execute(places)
+        return _Searches(StorageClients(context, name, storage, layout, clients), profile, arrivals).execute(places)
 
-    seconds = profile.runs * _LOADS * (profile.runtime_s + profile.ramp_s + SETUP_S)
+    loads = sum(_LOADS.values()) if arrivals else _LOADS[CLOSED]
+    seconds = profile.runs * loads * (profile.runtime_s + profile.ramp_s + SETUP_S)
     who = counted(len(clients), "client", "clients at once")
     title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {who}"
     lowest = partial(render, job_name(name, 1, CLOSED, 1, profile), profile.job.model_copy(update={"numjobs": 1}))
@@ -46,11 +58,11 @@ def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clie
 
 
 class _Searches:
-    def __init__(self, clients: StorageClients, profile: KneeProfile) -> None:
-        self.clients, self.profile = clients, profile
+    def __init__(self, clients: StorageClients, profile: KneeProfile, arrivals: bool) -> None:
+        self.clients, self.profile, self.arrivals = clients, profile, arrivals
 
     def execute(self, places: list[Measurement]) -> Iterator[Measurement]:
-        clients, arrivals = self.clients, True
+        clients, arrivals = self.clients, self.arrivals
         clients.write_files()
         with suppress(ParseError):  # the reader names the unusable run
             for number in range(1, self.profile.runs + 1):

@@ -14,8 +14,10 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage import beside, checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
+from rackproof.bench.storage.knee_reader import UTILISATION
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
+from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
 from rackproof.core.rack import Rack
@@ -27,13 +29,14 @@ ORDER = ("write", "read", "randread")
 def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> list[Step]:
     """One step per storage and workload, per number of clients, and per knee."""
     steps: list[Step] = []
+    arrivals = asks_for(architecture, UTILISATION)
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
         clients = [n.name for role in storage.client_roles for n in rack.group(role)]
         if profile.connections and storage.takes_connections:
             steps.append(connections.step(name, storage, profile.connections, clients))
         if profile.every_job:
-            steps += _of_fio(name, storage, profile, clients)
+            steps += _of_fio(name, storage, profile, clients, arrivals)
         if profile.gds and profile.gds.reads(name):
             steps.append(gds.step(name, storage, profile.gds, clients))
         steps += small_files.steps(name, storage, profile, clients)
@@ -42,7 +45,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
     return steps
 
 
-def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[str]) -> Iterator[Step]:
+def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[str], arrivals: bool) -> Iterator[Step]:
     layout = layout_of(profile.every_job)
     for rw in ORDER:
         if rw in profile.jobs:
@@ -69,7 +72,7 @@ def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[
     if profile.integrity:
         yield integrity.step(name, storage, profile.integrity, layout, clients)
     if profile.knee:
-        yield knee.step(name, storage, profile.knee, layout, clients)
+        yield knee.step(name, storage, profile.knee, layout, clients, arrivals)
     if profile.beside_collectives and len(clients) > 1:
         yield beside.step(name, storage, profile.beside_collectives, layout, clients)
 

@@ -54,6 +54,7 @@ _LINKS: Final = tuple(
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
 ON_DEMAND: Final = (
     GPU_MEMORY, f"{GPU_MEMORY}_both", "link.rdma_write_bandwidth_both", "link.rdma_read_latency",
+    "storage.knee_utilisation",
 )  # fmt: skip
 """Measured only where an entry asks for them."""
 _RAIL: Final = "collective.rail_busbw"
@@ -76,7 +77,7 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
     rails = tuple(map(str, range(architecture.rails)))
     for profile in architecture.profiles.values():
         if links := profile.links:
-            for metric in (name for name in _LINKS if name not in ON_DEMAND or asks_for(architecture, name)):
+            for metric in (name for name in _LINKS if _wanted(architecture, name)):
                 yield metric, "rail", rails
             yield _TO_STORAGE, "storage", links.to_storage
         if collectives := profile.collectives:
@@ -96,7 +97,7 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
         if storage := profile.storage:
             names = storage.storages or tuple(architecture.storage)
             known = {name: architecture.storage[name] for name in names if name in architecture.storage}
-            for metric in _of_storage(storage):
+            for metric in (name for name in _of_storage(storage) if _wanted(architecture, name)):
                 yield (
                     metric,
                     "storage",
@@ -106,6 +107,10 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
         if containers := profile.containers:
             bridged = architecture.containers.bridge if architecture.containers else ()
             yield _CONTAINERS, "storage", containers.storages or bridged
+
+
+def _wanted(architecture: Architecture, metric: str) -> bool:
+    return metric not in ON_DEMAND or asks_for(architecture, metric)
 
 
 def _of_storage(profile: StorageProfile) -> Iterator[str]:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage import knee
-from rackproof.bench.storage.knee_reader import long_enough
-from rackproof.core.architecture import KneeProfile
+from rackproof.bench.storage.knee_reader import UTILISATION, long_enough
+from rackproof.core.architecture import Architecture, KneeProfile
 from rackproof.core.evidence import Measurement
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import virtual_rack
+from tests.unit.judging import bar, criterion
 from tests.unit.storage_nodes import Document, StorageNodes
 
 KNEE = KneeProfile(block_bytes=4096, file_bytes=16777216, processes=4, most_outstanding=256, runtime_s=10)
-BENCH = of_storage(knee=KNEE)
+
+
+def asking(knee: KneeProfile) -> Bench:
+    """A rack with a criterion for the load at the knee, too."""
+    bench = of_storage(knee=knee)
+    entry = criterion(id="share", metric=UTILISATION, scope="rack", bar=bar("ge", 5, "percent"))
+    document = bench.architecture.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    model = Architecture.model_validate(document | {"criteria": [entry], "curves": [], "outliers": []})
+    return replace(bench, architecture=model)
+
+
+BENCH = asking(KNEE)
 ARCHITECTURE = BENCH.architecture
 
 
@@ -37,6 +50,15 @@ def test_the_knee_of_a_rack_is_found_within_20_percent(tmp_path: Path, servers: 
     assert {step["load"] for step in curve["steps"]} > {1, 4, 16}
     assert outstanding.conditions["cache"] == "cold"
     assert BENCH.faults(tmp_path) == {}
+
+
+def test_rates_are_searched_where_an_entry_asks_for_them(tmp_path: Path) -> None:
+    bench = of_storage(knee=KNEE)
+    measured = search(tmp_path, StorageNodes(bench.architecture, servers=20), bench)
+    assert list(measured) == ["outstanding"]
+    assert measured["outstanding"].samples
+    assert not [command for command in commands(tmp_path) if "-open-" in command]
+    assert bench.faults(tmp_path) == {}
 
 
 def test_a_storage_without_a_knee_gives_a_lower_bound_and_no_share(tmp_path: Path) -> None:
@@ -78,7 +100,7 @@ def test_a_search_without_proof_has_no_knee(tmp_path: Path, nodes: StorageNodes,
 
 def test_runs_at_a_low_rate_last_until_they_have_enough_arrivals(tmp_path: Path) -> None:
     """In a second a client has 300 requests at 5 % of its highest rate, and 1,000 with one in flight."""
-    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
+    short = asking(KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
     measured = search(tmp_path, StorageNodes(short.architecture, servers=6), short)
     assert [round(sample) for sample in measured["outstanding"].samples] == [24, 24]
     assert measured["utilisation"].samples == pytest.approx([52.5, 52.5], rel=0.2)
@@ -92,7 +114,7 @@ def test_too_few_arrivals_at_a_low_rate_leave_the_number_of_requests_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(knee, "long_enough", lambda runtime_s, arrivals: runtime_s)
-    short = of_storage(knee=KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
+    short = asking(KNEE.model_copy(update={"runtime_s": 1, "runs": 2}))
     measured = search(tmp_path, StorageNodes(short.architecture, servers=6), short)
     assert [round(sample) for sample in measured["outstanding"].samples] == [24, 24]
     assert not measured["utilisation"].samples
@@ -119,7 +141,7 @@ def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gat
 
 def test_another_profile_did_not_ask_for_this_search(tmp_path: Path) -> None:
     search(tmp_path, StorageNodes(ARCHITECTURE, servers=20))
-    faults = of_storage(knee=KNEE.model_copy(update={"most_outstanding": 1024})).faults(tmp_path)
+    faults = asking(KNEE.model_copy(update={"most_outstanding": 1024})).faults(tmp_path)
     assert all("most_outstanding: the profile asks for 1024" in why for why in faults.values())
     assert len(faults) == 2
 
