@@ -23,6 +23,8 @@ import shutil
 import signal
 import sys
 import tarfile
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
 
@@ -309,15 +311,23 @@ def work(action, spec, share, shares, processes):
     if not todo:
         return answer
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    processes = processes or len(os.sched_getaffinity(0))
-    with multiprocessing.get_context("fork").Pool(min(processes, len(todo))) as pool:
-        for result, error in pool.imap_unordered(_guarded, [(action, spec, shard) for shard in todo]):
+    processes = min(processes or len(os.sched_getaffinity(0)), len(todo))
+    fork, default = multiprocessing.get_context("fork"), (signal.SIGTERM, signal.SIG_DFL)
+    # multiprocessing.Pool waits forever for a process that was killed, and ends its own by SIGTERM: one that waits for
+    # a lock then may miss a handler of Python's.
+    pool = ProcessPoolExecutor(processes, fork, signal.signal, default)
+    try:
+        for result, error in pool.map(_guarded, [(action, spec, shard) for shard in todo]):
             if error is not None:
                 raise Fault(error)
             answer["done"] += 1
             if action == "check":
                 answer["bytes"] += result[1]
                 answer["faults"] += [result[0]] if result[0] else []
+    except BrokenProcessPool:
+        raise Fault("one of its processes died; see the kernel's messages for a lack of memory") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
     return answer
 
 

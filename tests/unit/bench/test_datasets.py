@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import resource
+import signal
+import subprocess
+import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,7 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+BENCH = Path(__file__).parents[3] / "rackproof/bench"
 SPEC: dict[str, Any] = {
     "format": "tfrecord", "samples": 10, "copies": 2, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
 }  # fmt: skip
@@ -135,6 +141,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestProgram:
+    def test_a_process_that_the_kernel_kills_ends_the_program(self, tmp_path: Path) -> None:
+        words = ("distinct", spec(tmp_path / "photos", samples=4000, per_shard=2), "0", "1", "2")
+        program = [sys.executable, "-I", str(node_programs.BENCH / "dataset_node.py"), *words]
+        assert "error" not in ask("state", words[1])
+        with subprocess.Popen(program, stdout=subprocess.PIPE) as running:
+            children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+            while len(own := children.read_text().split()) < 2:
+                assert running.poll() is None
+                time.sleep(0.02)
+            os.kill(int(own[0]), signal.SIGKILL)
+            answer = json.loads(running.communicate(timeout=120)[0])
+        assert answer["error"].startswith("one of its processes died")
+        assert not [pid for pid in own if Path(f"/proc/{pid}/environ").exists()]
+
+    @pytest.mark.parametrize("program", sorted(BENCH.rglob("*_node.py")), ids=lambda path: path.name)
+    def test_no_program_waits_for_a_process_that_was_killed(self, program: Path) -> None:
+        """As ``multiprocessing.Pool`` does. Forked processes have the default action for SIGTERM: one that waits for a
+        lock does not run a handler of Python's."""
+        text = program.read_text()
+        assert ".Pool(" not in text
+        if 'get_context("fork")' in text and "signal.SIGTERM, lambda" in text:
+            assert "signal.SIGTERM, signal.SIG_DFL" in text
+
     def test_the_index_counts_what_is_there(self, made: Path) -> None:
         index = json.loads((made / "index.json").read_text())
         shards = sorted(made.glob("rackproof.*"))
