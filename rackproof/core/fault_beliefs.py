@@ -99,6 +99,10 @@ class Beliefs:
                 self.outside[node] *= stray
                 self.whole[node] = 0
 
+    def good(self) -> int:
+        """Nodes that have passed a job."""
+        return sum(1 << node for node, passed in enumerate(self.passed) if passed)
+
     def intermittent(self, focus: int) -> list[Suspect]:
         suspects = []
         for node in bits(focus):

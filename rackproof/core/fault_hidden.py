@@ -80,7 +80,7 @@ class Hidden:
         self._run(self.beliefs.part(self.focus, orders, busy), busy)
 
     def _partner(self, *nodes: int) -> int:
-        """A node beside these, not one of a named link with them, that has failed with none of them alone."""
+        """A node beside these that has passed a job, has no named link with them and failed with none of them alone."""
         used = sum({1 << node for node in nodes})
         for mask, _ in self.beliefs.failures:
             if mask.bit_count() == 2 and mask & used:
@@ -89,7 +89,8 @@ class Hidden:
         for fault in self.jobs.faults:
             if fault.kind is FaultKind.LINK and ends & set(fault.nodes):
                 used |= self.jobs.mask(frozenset(fault.nodes))
-        left = self.jobs.names(self.sound & ~used) or self.jobs.names(self.sound & ~sum({1 << node for node in nodes}))
+        good = self.sound & self.beliefs.good()
+        left = self.jobs.names(good & ~used) or self.jobs.names(good & ~sum({1 << node for node in nodes}))
         return 1 << self.bit[self.jobs.shuffled(left)[0]] if left else 0
 
     def _alone(self, node: int) -> int:

@@ -19,7 +19,7 @@ from rackproof.core.group_testing import Fault, FaultKind, Job, Places, Result, 
 
 TRIES: Final = 3
 """Fruitless searches for hidden faults, before their set stays without a name."""
-REPEATS: Final = 3
+REPEATS: Final = 6
 """Repetitions of the last job, which all sound nodes pass together, if several faults were named: an intermittent one
 may have passed."""
 

@@ -16,7 +16,7 @@ SAMPLED: Final = 4
 """Nodes behind a leaf switch that must all fail on its rail, each with other partners."""
 
 PARTNERS: Final = 2
-"""Known-good nodes beside those whose rails are tried."""
+"""Known-good nodes beside those whose rails are tried, where a fault hides among the others."""
 
 SEVERAL: Final = 3
 """Rails that are searched one by one; of more faulty ones all are."""
@@ -25,6 +25,8 @@ SEVERAL: Final = 3
 class Solid:
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
+        self.hiding = False
+        """Whether the nodes that no job suspects failed together."""
 
     def narrow(self, suspects: Sequence[str]) -> bool:
         """Whether one of the suspects has a name now, or there are fewer; otherwise a hidden fault made jobs fail."""
@@ -70,6 +72,7 @@ class Solid:
         if wanted not in passed:
             if len(names) > 1 and self.jobs.passes(names):
                 return names
+            self.hiding = len(names) > 1
             passed = [job.nodes & wanted for job, good in self.jobs.history if good and job.rails == self.jobs.rails]
             wanted = max(passed, key=len, default=frozenset())
         return [name for name in names if name in wanted]
@@ -89,6 +92,7 @@ class Solid:
             bad = failing if len(failing) < len(bad) else bad
             if len(bad) == 1:
                 break
+            self.hiding = self.hiding or len(bad) == len(self.jobs.rails)
         named = [rail for rail in sorted(bad) if self._all_fail(sample, base, frozenset({rail}))]
         if len(bad) == len(self.jobs.rails) > 1 or not named:
             return False
@@ -145,11 +149,12 @@ class Solid:
     def _bad_rails(self, names: Sequence[str], base: Sequence[str], among: frozenset[int]) -> frozenset[int]:
         """Rails on which the nodes fail, at least one: the first and the last, then one by one by halving.
 
-        Each job has other partners: one of them that fails now and then spoils one answer, not all.
+        Where a fault hides among all partners, each job has a few others: one that fails now and then spoils one answer.
         """
 
         def passes(rails: Sequence[int]) -> bool:
-            return self.jobs.passes([*names, *self.jobs.shuffled(base)[:PARTNERS]], rails)
+            partners = self.jobs.shuffled(base)[:PARTNERS] if self.hiding else base
+            return self.jobs.passes([*names, *partners], rails)
 
         rails = sorted(among)
         ends = [rail for rail in dict.fromkeys((rails[0], rails[-1])) if not passes([rail])]
