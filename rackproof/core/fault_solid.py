@@ -149,7 +149,7 @@ class Solid:
     def _bad_rails(self, names: Sequence[str], base: Sequence[str], among: frozenset[int]) -> frozenset[int]:
         """Rails on which the nodes fail, at least one: the first and the last, then one by one by halving.
 
-        Where a fault hides among all partners, each job has a few others: one that fails now and then spoils one answer.
+        Where a fault hides among all partners, each job has a few others: an intermittent one spoils one answer.
         """
 
         def passes(rails: Sequence[int]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from rackproof.bench.collectives.launchers import INTERFACE
 from rackproof.bench.collectives.nccl_used import Asked
 from rackproof.parse import ParseError
 from rackproof.remote.command import program
@@ -105,7 +106,8 @@ def requested_by(command: str) -> Requested:
             seconds = int(after[4].removesuffix("s")) if after[4].endswith("s") else 0
             numbers = [int(word) for word in (*after[1:4], "0" if seconds else after[4], after[5])]
             if engine == "mpi":
-                interface = before[before.index("btl_tcp_if_include") + 1]
+                own = launcher == MPIRUN
+                interface = before[before.index("btl_tcp_if_include") + 1] if own else environment[INTERFACE]
             elif launcher == SSH:
                 several = after[8].split(",")
                 hosts, per_node = several if len(several) > 1 else [], int(after[9])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.bench.collectives.engines import Engine
-from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpirun, set_before, srun
+from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpi_environment, mpirun, set_before, srun
 from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.port_proof import reading_command
@@ -78,8 +78,9 @@ class Launch:
             return [session.record(result) for result in results.values()]
         program += self._meeting()
         if self.inputs.launcher == "srun":
+            own = mpi_environment(interface) if self.engine.needs_mpi else {}
             command = srun(
-                self.nodes, self.ranks_per_node, environment, self.limit_s, mpi=self.engine.needs_mpi,
+                self.nodes, self.ranks_per_node, {**environment, **own}, self.limit_s, mpi=self.engine.needs_mpi,
                 gpus=self.engine.loads_gpus and self.backend != "gloo", partition=self.inputs.partition,
             )  # fmt: skip
         else:
@@ -162,7 +163,7 @@ def launch_of(
         if connected:
             connect(context, nodes)
     if not alone and inputs.launcher == "srun":
-        one_account(users, nodes, "srun")
+        one_account(users, [*nodes, *_controllers(session, users)], "srun")
         if engine.needs_mpi and not _probed(context, nodes, inputs)[nodes[0]].pmix:
             raise ParseError("srun", f"{nodes[0]}: srun --mpi=list names no pmix, by which Open MPI is started")
     if engine.source:
@@ -179,6 +180,20 @@ def connect(context: BenchContext, nodes: Sequence[str]) -> None:
     relay = Relay.of(context)
     context.session.fleet.each(nodes[1:], lambda connection: relay.serve(connection.node.name), "the relay")
     relay.listen(nodes[0], nodes[1:])
+
+
+def _controllers(session: Session, users: BenchUsers) -> list[str]:
+    """Slurm's controller, where it is a node of the rack: it starts no job of an account that it does not know.
+
+    Raises ParseError where it has none.
+    """
+    slurm = session.architecture.slurm
+    names = (
+        [node.name for node in session.rack.group(slurm.controller_role)[:1]] if slurm and slurm.controller_role else []
+    )
+    if lost := users.ready(names):
+        raise ParseError("srun", f"Slurm's controller: {next(iter(lost.values()))}")
+    return names
 
 
 def one_account(users: BenchUsers, nodes: Sequence[str], tool: str) -> None:

@@ -12,6 +12,7 @@ from rackproof.bench.user import HOME
 from rackproof.parse import ParseError
 from rackproof.parse.mpi_probe import TOOL, MpiFound, Mpirun
 
+INTERFACE: Final = "OMPI_MCA_btl_tcp_if_include"
 OLDEST: Final = (4, 1)
 """Open MPI; older ones do not know ``--map-by ppr:N:node:OVERSUBSCRIBE`` together with ``--host``."""
 
@@ -35,6 +36,13 @@ def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str, path: str 
         f"--map-by ppr:{ranks_per_node}:node:OVERSUBSCRIBE --bind-to none "
         f"{own}--mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include {interface}"
     )
+
+
+def mpi_environment(interface: str) -> dict[str, str]:
+    """Of Open MPI under ``srun``, which has no options for it: as ``mpirun``, its data use one interface."""
+    return {
+        "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1", INTERFACE: interface, "OMPI_MCA_coll": "^hcoll,ucc",
+    }  # fmt: skip
 
 
 def exported(environment: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import Mismatch, ParseError, mpi_collectives, nccl_tests
 from rackproof.parse.nccl_log import NcclLog
 from rackproof.parse.port_counters import PortCounters
-from rackproof.remote.command import CommandResult
+from rackproof.remote.command import CommandResult, program
 
 NAME: Final = "collectives-proven"
 """Recorded name of this reader."""
@@ -156,12 +156,12 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
         runs = [answer for answer in started if leads(answer.command)]
         failed = [answer for answer in started if not answer.ok]
         if failed and metric != WRONG:
-            raise ParseError(PROGRAM, failed[0].why)
+            raise ParseError(program(failed[0].command), failed[0].why)
         if (engine, node) not in proven:
             proven[engine, node] = _all_proven(engine, runs, answers, architecture)
         every = proven[engine, node]
         if failed and not any(row.wrong for run in every for row in run.rows):
-            raise ParseError(PROGRAM, failed[0].why)
+            raise ParseError(program(failed[0].command), failed[0].why)
         values = [_value(measurement, run) for run in every]
         per_launch = _rails_of(every, architecture)
         worst = max if metric == WRONG else min
@@ -233,7 +233,7 @@ def _all_proven(
         except Mismatch:
             raise
         except ParseError as error:
-            raise (error if answer.ok else ParseError(PROGRAM, answer.why)) from None
+            raise (error if answer.ok else ParseError(program(answer.command), answer.why)) from None
     _rails_of(proven, architecture)
     return proven
 

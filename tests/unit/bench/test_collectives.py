@@ -18,6 +18,7 @@ from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
+from rackproof.bench.user import SETUP
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Kind, Measurement, Record
@@ -25,7 +26,7 @@ from rackproof.core.rack import Node, Rack
 from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
-from tests.unit.benchmarked import Bench
+from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, virtual_rack
 
@@ -238,6 +239,52 @@ def test_torch_runs_under_every_launcher(tmp_path: Path, monkeypatch: pytest.Mon
         assert len(measurement.samples) == 2
         assert measurement.conditions["backend"] == "gloo"
         assert launcher_of(measurement.conditions["command"]) == launcher
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+@pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
+def test_mpi_uses_the_interface_of_the_fabric_under_every_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, engine: str
+) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher=launcher))  # type: ignore[arg-type]
+    made = measured(tmp_path, f"collectives/{engine}/all_reduce", FabricNodes(), engine)
+    assert made
+    for measurement in made.values():
+        assert measurement.reason is None, measurement.reason
+        assert len(measurement.samples) == 2
+        assert launcher_of(measurement.conditions["command"]) == launcher
+    (launch, *_) = [command for command in commands(tmp_path) if launcher_of(command) == launcher]
+    assert "btl_tcp_if_include fabric0" in launch.replace("=", " ")
+
+
+@pytest.mark.parametrize("status", [1, 14, 124])
+def test_a_failed_job_of_slurm_has_the_name_of_srun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="srun"))
+    made = measured(tmp_path, "collectives/mpi/all_reduce", FabricNodes(status={"srun": status}), "mpi")
+    for measurement in made.values():
+        assert f"srun failed (exit status {status})" in (measurement.reason or "")
+
+
+@pytest.mark.parametrize(("uid", "reason"), [(999, ""), (998, "make the account with one number on all nodes")])
+def test_slurms_controller_knows_the_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, reason: str
+) -> None:
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="srun"))
+    nodes, asked = FabricNodes(), []
+    plain = nodes.answer
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command == SETUP:
+            asked.append(node)
+            return CommandResult(node, command, 0, b"uid %d gid 991\n" % (uid if node == "storage-01" else 999), b"")
+        return plain(node, command)
+
+    nodes.answer = answer  # type: ignore[method-assign]
+    made = measured(tmp_path, "collectives/mpi/all_reduce", nodes, "mpi")
+    assert "storage-01" in asked
+    assert all(bool(m.samples) != bool(reason) and reason in (m.reason or "") for m in made.values())
 
 
 def of_torch(**fields: Any) -> Callable[[str, str], str]:
