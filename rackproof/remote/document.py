@@ -24,8 +24,8 @@ class Strict(BaseModel):
 def load_yaml(path: Path) -> Any:
     """Content of a file. Raises SelfTestError, one line."""
     text = read_input(path, SelfTestError)
-    check_size(text, str(path))
     try:
+        check_size(text, str(path))
         return yaml.load(text, Loader=LOADER)  # noqa: S506  (a safe loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

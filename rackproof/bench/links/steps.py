@@ -239,7 +239,8 @@ def measure_pairs(
         missing = f"{name}: the inventory gives no fabric address for rail {rail}"
         ends[name] = end_of(session.rack.node(name), fabric, rail) or missing
     if tool.port == RDMA_PORT:
-        ends |= placed(session, (end for end in ends.values() if isinstance(end, End)), gpus)
+        usable = [pair for pair in ready if all(isinstance(ends[name], End) for name in pair)]
+        ends |= placed(session, (end for pair in usable for name in pair if isinstance(end := ends[name], End)), gpus)
     pairs: dict[tuple[str, str], tuple[End, End]] = {}
     for pair in ready:
         server, client = (ends[name] for name in pair)

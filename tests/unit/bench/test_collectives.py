@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -264,7 +265,7 @@ def test_a_failed_job_of_slurm_has_the_name_of_srun(
     monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="srun"))
     made = measured(tmp_path, "collectives/mpi/all_reduce", FabricNodes(status={"srun": status}), "mpi")
     for measurement in made.values():
-        assert f"srun failed (exit status {status})" in (measurement.reason or "")
+        assert re.fullmatch(rf"gpu-01: srun [\w ]+ \(exit status {status}\)", measurement.reason or "")
 
 
 @pytest.mark.parametrize(("uid", "reason"), [(999, ""), (998, "make the account with one number on all nodes")])
