@@ -154,7 +154,7 @@ def main(every: int, *names: str) -> None:
 
     def planned(folder: Path) -> dict[str, Any]:
         deploy = str(ROOT / "deploys/cluster.py")
-        return plan_reader._planned(f"@recording/{folder}", deploy, (), (), False, listener)
+        return plan_reader._planned(f"@recording/{folder}", deploy, (), (), True, listener)
 
     for name in names:
         tainted(name, every, planned)
