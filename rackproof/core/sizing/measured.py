@@ -181,13 +181,17 @@ def _as_measured(inputs: Inputs, figures: _Rates, reading: Comparison) -> Inputs
 
 
 def _workload(name: str, declared: Inputs, actual: Inputs, measurements: Sequence[Measurement]) -> Comparison:
-    before, after = first_epoch(declared), first_epoch(actual)
     runs = [
         m
         for m in measurements
         if m.metric == "ingest.samples_rate" and m.scope is Scope.RACK and m.labels.get("workload") == name
+        and m.labels.get("data", "storage") == "storage"
         and m.samples and not m.simulated and len(m.members) == declared.system.nodes
     ]  # fmt: skip
+    if runs and (gpus := runs[-1].labels.get("gpus")):
+        # a run may use fewer GPUs than the nodes have, or emulate another number
+        declared, actual = (i.replaced("gpus_per_node", float(gpus) / i.system.nodes) for i in (declared, actual))
+    before, after = first_epoch(declared), first_epoch(actual)
     measured, stage = after.samples_per_s, _stage(after)
     if runs:
         bound = str(runs[-1].conditions.get("bound_by", ""))

@@ -102,6 +102,22 @@ def test_a_run_names_its_own_stage_and_not_the_models(bound: str, stage: str) ->
     assert small.agrees is (small.predicted_stage == stage)
 
 
+def test_the_prediction_is_for_the_gpus_of_the_run_and_not_for_a_leg_without_storage() -> None:
+    def run(rate: float, **labels: str) -> Measurement:
+        return Measurement(
+            metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(rate,), step="ingest",
+            labels={"workload": "resnet50", "data": "storage", "gpus": str(2 * len(NODES)), **labels},
+            conditions={"bound_by": "accelerator"},
+        )  # fmt: skip
+
+    every = predicted_and_measured(rack(), [read(29_500), link(94)]).comparisons[1].predicted
+    few = predicted_and_measured(rack(), [read(29_500), link(94), run(9.0), run(99.0, data="synthetic")]).comparisons[1]
+    assert few.measured == 9.0
+    assert few.predicted is not None
+    assert every is not None
+    assert few.predicted == pytest.approx(every / 4)
+
+
 def test_a_repeated_measurement_counts_in_its_last_form() -> None:
     comparison = predicted_and_measured(rack(), [read(5_000), read(29_500), read(0, reason="interrupted")])
     assert comparison.comparisons[0].measured == pytest.approx(29.5e9)
