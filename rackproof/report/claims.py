@@ -11,6 +11,7 @@ from rackproof.core.architecture.overrides import bar_words, threshold_words
 from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, name_of
+from rackproof.core.wording import counted
 from rackproof.report.quantities import quantity
 from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary
 from rackproof.report.statements import subject_text
@@ -93,6 +94,15 @@ def _of(entry: Entry) -> str:
     if bar.of is None:
         return within
     return f"{within} of {getattr(bar.of, 'metric', None) or getattr(bar.of, 'link', '')}"
+
+
+def measured_here(claim: ClaimSummary) -> str:
+    """What stands beside a claim in a table: its numbers with their bars, failed checks, or how many checks passed."""
+    numbers = [f"{way.measured}, bar {way.here}" for way in claim.ways if way.published]
+    checks = [way for way in claim.ways if not way.published]
+    failed = [f"{way.title}: {way.measured}" for way in checks if way.status is not Status.PASS]
+    passed = [counted(len(checks), "check")] if checks else []
+    return "; ".join([*numbers, *(failed or passed)]) or claim.not_checkable or ""
 
 
 def _measured(verdict: Verdict) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rackproof.core.status import Outcome, Status
+from rackproof.report.claims import measured_here
 from rackproof.report.environment import environment
 from rackproof.report.schema import Certificate
 
@@ -50,4 +51,8 @@ def outcome_of_all(rows: Sequence[Row]) -> Outcome:
 
 def render_overview(rows: Sequence[Row]) -> str:
     """One self-contained page that links to every certificate."""
-    return environment().get_template("overview.html.j2").render(rows=rows, outcome=outcome_of_all(rows))
+    return (
+        environment()
+        .get_template("overview.html.j2")
+        .render(rows=rows, outcome=outcome_of_all(rows), measured_here=measured_here)
+    )

@@ -15,6 +15,7 @@ from rich.text import Text
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE
 from rackproof.core.visible import one_line
+from rackproof.report.claims import measured_here
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
 from rackproof.report.statements import broken_evidence, by_area, weakening_text
@@ -118,10 +119,7 @@ def _claims(certificate: Certificate, encode: _Encoder) -> Table:
         says = Text(encode(claim.says))
         if claim.figure:
             says.append(f" {encode(claim.figure)}", "bold")
-        measured = [f"{way.measured}, bar {way.here}" for way in claim.ways if way.published]
-        checks = [way for way in claim.ways if not way.published]
-        measured += [f"{len(checks)} checks"] if checks else []
-        shown = Text(encode("; ".join(measured) or claim.not_checkable or ""))
+        shown = Text(encode(measured_here(claim)))
         verdict = Text(claim.status.value, _STYLE[claim.status]) if claim.status else Text("not judged", "dim")
         table.add_row(Text(claim.id), says, shown, verdict)
     return table

@@ -13,10 +13,10 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.report.certificate import document_of
-from rackproof.report.claims import claim_by_claim
+from rackproof.report.claims import claim_by_claim, measured_here
 from rackproof.report.document import to_json
 from rackproof.report.page import render_page
-from rackproof.report.schema import Certificate
+from rackproof.report.schema import Certificate, ClaimSummary, ClaimWay
 from rackproof.report.terminal import summary
 from tests.unit.architecture.test_scale import here, published
 from tests.unit.report.sample import sample
@@ -119,3 +119,27 @@ def test_the_terminal_and_the_json_show_them_too() -> None:
     document = json.loads(to_json(document_of(certificate)))
     assert document["claims"][0]["ways"][0]["scaled"][0]["times"] == 0.001
     assert "claims" not in json.loads(to_json(document_of(sample()[0])))
+
+
+def test_a_table_shows_numbers_failed_checks_and_how_many_passed() -> None:
+    def way(name: str, published: str, measured: str, status: Status) -> ClaimWay:
+        return ClaimWay(
+            id=name,
+            title=f"Check {name}",
+            published=published,
+            here="≥ 5",
+            measured=measured,
+            status=status,
+            required=True,
+        )
+
+    number = way("a", "≥ 10", "7", Status.PASS)
+    good, bad = way("mount.a", "", "2 of 2 passed", Status.PASS), way("mount.b", "", "1 of 2 passed; x", Status.FAIL)
+    claim = ClaimSummary(id="T1", says="", figure=None, document="", status=None, not_checkable="GPUs", ways=())
+    for ways, text in (
+        ((), "GPUs"),
+        ((number, good, good), "7, bar ≥ 5; 2 checks"),
+        ((good,), "1 check"),
+        ((number, good, bad), "7, bar ≥ 5; Check mount.b: 1 of 2 passed; x"),
+    ):
+        assert measured_here(claim.model_copy(update={"ways": ways})) == text
