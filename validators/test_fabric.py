@@ -241,8 +241,8 @@ def test_loss(host: Host, arch: Architecture, node: Node, rack: Rack, item: str)
         if (duplicates := sum(ping.duplicates for ping in pings))
     ]
     for name in lossy:
-        sent, received = (sum(getattr(ping, count) for ping in series[name]) for count in ("sent", "received"))
-        if (share := 100 * (sent - received) / sent) > allowed:
+        sent, received = sum(ping.sent for ping in series[name]), sum(ping.received for ping in series[name])
+        if (share := Ping(sent, received).lost_pct) > allowed:
             problems.append(
                 f"{item} of {node.name} to {name}: expected at most {allowed:g} % of packets lost,"
                 f" actual {share:.3g} % of {sent}"

@@ -106,8 +106,10 @@ def requested_by(command: str) -> Requested:
             seconds = int(after[4].removesuffix("s")) if after[4].endswith("s") else 0
             numbers = [int(word) for word in (*after[1:4], "0" if seconds else after[4], after[5])]
             if engine == "mpi":
-                own = launcher == MPIRUN
-                interface = before[before.index("btl_tcp_if_include") + 1] if own else environment[INTERFACE]
+                if launcher == "srun":
+                    interface = environment[INTERFACE]
+                else:
+                    interface = before[before.index("btl_tcp_if_include") + 1]
             elif launcher == SSH:
                 several = after[8].split(",")
                 hosts, per_node = several if len(several) > 1 else [], int(after[9])

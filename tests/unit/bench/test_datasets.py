@@ -34,7 +34,7 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
-BENCH = Path(__file__).parents[3] / "rackproof/bench"
+PROGRAMS = sorted(node_programs.BENCH.parent.rglob("*_node.py"))
 SPEC: dict[str, Any] = {
     "format": "tfrecord", "samples": 10, "copies": 2, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
 }  # fmt: skip
@@ -155,7 +155,7 @@ class TestProgram:
         assert answer["error"].startswith("one of its processes died")
         assert not [pid for pid in own if Path(f"/proc/{pid}/environ").exists()]
 
-    @pytest.mark.parametrize("program", sorted(BENCH.rglob("*_node.py")), ids=lambda path: path.name)
+    @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
     def test_no_program_waits_for_a_process_that_was_killed(self, program: Path) -> None:
         """As ``multiprocessing.Pool`` does. Forked processes have the default action for SIGTERM: one that waits for a
         lock does not run a handler of Python's."""
