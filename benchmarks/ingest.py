@@ -1,7 +1,6 @@
 """The input pipeline's own overhead, against bare loops over the same files.
 
-    python benchmarks/ingest.py [--samples 48] [--copies 12] [--workers 2] [--rounds 15] [--lead 5] [--folder DIR]
-                                [--json FILE]
+    python benchmarks/ingest.py [--samples 48] [--copies 12] [--workers 2] [--rounds 15] [--folder DIR] [--json FILE]
 
 One data set of JPEG files of 115 kB, made first, with copies. In each round, one after the other, which of the two
 first by turns, caches of the files dropped before each:
@@ -32,27 +31,38 @@ import time
 from pathlib import Path
 from typing import Any
 
-BENCH = Path(__file__).resolve().parents[1] / "rackproof" / "bench" / "ingest"
+BENCH = Path(__file__).resolve().parents[1] / "rackproof" / "bench"
+PROGRAMS = [*(BENCH / "ingest").glob("*_node.py"), BENCH / "start_node.py"]
+LEAD_S = 1.0
 BAR = 0.05
 BATCH, CROP = 8, 224
+JOB = "overhead"
 
 
-def program(name: str, *words: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-I", BENCH / name, *words], capture_output=True, check=False)
-    answer: dict[str, Any] = json.loads(done.stdout) if done.stdout else {"error": done.stderr.decode()[-500:]}
+def program(home: Path, name: str, *words: str, start: Path | None = None) -> dict[str, Any]:
+    """What a program in ``home`` prints; with ``start`` it is told to begin when it is ready."""
+    command = [sys.executable, "-I", home / name, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if start is not None:
+            while process.poll() is None and not start.with_name(f"{start.name}.{JOB}").exists():
+                time.sleep(0.02)
+            start.with_name("told").write_text(f"{time.time() + LEAD_S:.3f}")
+            start.with_name("told").rename(start)
+        out, complaint = process.communicate()
+    answer: dict[str, Any] = json.loads(out) if out else {"error": complaint.decode()[-500:]}
     if error := answer.get("error"):
         raise SystemExit(f"{name}: {error}")
     return answer
 
 
-def make(folder: Path, samples: int, copies: int) -> list[Path]:
+def make(home: Path, folder: Path, samples: int, copies: int) -> list[Path]:
     """The data set's files."""
     spec = {
         "folder": str(folder), "format": "files", "samples": samples, "copies": copies, "per_shard": 16,
         "mean_bytes": 115154, "large": False, "seed": 1,
     }  # fmt: skip
     for action, *more in (("state",), ("distinct", "0", "1", "0"), ("copies", "0", "1", "0"), ("seal",)):
-        program("dataset_node.py", action, json.dumps(spec), *more)
+        program(home, "dataset_node.py", action, json.dumps(spec), *more)
     return sorted(folder.glob("shard-*/*.jpg"))
 
 
@@ -64,20 +74,21 @@ def drop(files: list[Path]) -> None:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def engine(folder: Path, workers: int, data: str, lead_s: float) -> tuple[float, float]:
-    """Wall and processor seconds of one pass that begins in ``lead_s``."""
+def engine(home: Path, folder: Path, workers: int, data: str) -> tuple[float, float]:
+    """Wall and processor seconds of one pass."""
+    start = Path(tempfile.mkdtemp(dir=home)) / "start"
     config = {
-        "job": "overhead", "folders": [str(folder)], "mountpoints": [], "data": data, "node": 0, "nodes": 1,
+        "job": JOB, "folders": [str(folder)], "mountpoints": [], "data": data, "node": 0, "nodes": 1,
         "accelerators": 1, "workers": workers, "slots": 4, "batch": BATCH, "step_s": 1e-6, "crop": CROP,
-        "start_at": time.time() + lead_s, "warmup_s": 0, "seconds": 0, "preload": 0, "seed": 1, "arrivals": 0,
-        "local": False,
+        "warmup_s": 0, "seconds": 0, "preload": 0, "seed": 1, "arrivals": 0,
+        "local": False, "start_file": str(start), "start_limit_s": 60,
     }  # fmt: skip
-    answer = program("ingest_node.py", json.dumps(config))
+    answer = program(home, "ingest_node.py", json.dumps(config), start=start)
     return answer["seconds"], answer["pipeline"]["cpu_s"]
 
 
 def _loop(files: list[Path], decode: bool, start: Any, results: Any) -> None:
-    sys.path.insert(0, str(BENCH))
+    sys.path.insert(0, str(BENCH / "ingest"))
     from samples_node import pixels
 
     source = random.Random(1)  # noqa: S311
@@ -102,7 +113,7 @@ def bare(files: list[Path], workers: int, decode: bool) -> tuple[float, float]:
     processes = [context.Process(target=_loop, args=(share, decode, start, results)) for share in shares]
     for process in processes:
         process.start()
-    time.sleep(5)  # as much as the engine has for its start
+    time.sleep(3)  # about as long as the engine waits
     start.set()
     every = [results.get() for _ in processes]
     for process in processes:
@@ -125,12 +136,17 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=12)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--lead", type=float, default=5, help="seconds for the engine's start; more on a busy machine")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        files = make(Path(folder) / "photos", options.samples, options.copies)
+        home, photos = Path(folder) / "home", Path(folder) / "photos"
+        home.mkdir()
+        for source in PROGRAMS:  # side by side, as on nodes
+            (home / source.name).symlink_to(source)
+        files = make(home, photos, options.samples, options.copies)
         rounds: dict[str, list[tuple[float, float]]] = {"reads": [], "decoded": []}
         for number in range(options.rounds):
             for name, data in (("reads", "undecoded"), ("decoded", "storage")):
@@ -138,7 +154,7 @@ def main() -> int:
                 for ours in (True, False) if number % 2 else (False, True):
                     drop(files)
                     if ours:
-                        took[ours] = engine(Path(folder) / "photos", options.workers, data, options.lead)
+                        took[ours] = engine(home, photos, options.workers, data)
                     else:
                         took[ours] = bare(files, options.workers, data == "storage")
                 rounds[name].append((took[True][0] / took[False][0], took[True][1] / took[False][1]))

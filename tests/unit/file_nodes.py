@@ -50,7 +50,7 @@ class FileNodes(StorageNodes):
 
     def _program(self, node: str, command: str, config: dict[str, Any]) -> CommandResult:
         self.asked.append((node, config))
-        document: dict[str, Any] = {MARK: 1} | {key: config[key] for key in ("job", "folders", "start_at")}
+        document: dict[str, Any] = {MARK: 1} | {key: config[key] for key in ("job", "folders")}
         size, action = config["files"] * config["file_bytes"], config["action"]
         used = 1 if config["shards"] else config["files"]
         if action not in ("prepare", "clear"):

@@ -3,11 +3,11 @@
 
 Usage: python3 -I ingest_node.py CONFIG…, JSON objects:
 folders (the data set below each mount point), mountpoints, data (storage, memory, synthetic, undecoded), node and nodes
-(this one of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, start_at
-(seconds since 1970, by this node's clock), warmup_s, seconds (of the timed part; 0: one pass over the data set),
-preload (samples of a worker for ``memory``), seed, arrivals (requests a second and worker; 0: as fast as they are
-taken), local (whether the data set is on a drive of this node), job (its name), torch (none, or what
-``real_node.py`` reads). Several CONFIG run at once.
+(this one of so many), accelerators, workers, slots (batches that a worker may be ahead), batch, step_s, crop, warmup_s,
+seconds (of the timed part; 0: one pass over the data set), preload (samples of a worker for ``memory``), seed, arrivals
+(requests a second and worker; 0: as fast as they are taken), local (whether the data set is on a drive of this node),
+job (its name), torch (none, or what ``real_node.py`` reads), and what ``start_node.py`` reads. Several CONFIG run at
+once.
 
 Worker processes read, decode and crop; accelerators are threads that wait for batches: emulated ones sleep for the
 model's time, real ones hand the batch to a rank of PyTorch. Every error ends the run with one line in ``error``. Prints
@@ -15,6 +15,7 @@ one JSON line.
 """
 
 import json
+import math
 import mmap
 import multiprocessing
 import os
@@ -37,6 +38,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder
 from accelerator_node import Accelerator, Window, accelerate
 from real_node import Ranks
 from samples_node import Fault, pixels, stream
+from start_node import StartError, common_start, report
 
 LATE_S = 0.25  # how much later than the others a node may begin
 AHEAD_S = 0.5  # how long before the common start the first counters are read
@@ -49,18 +51,18 @@ SIDES = ("bytes", "samples", "drained", "read_s", "decode_s", "wait_s", "cpu_s",
 # Workers
 
 
-def work(config, index, worker, sides, slots, pipe, complaints, start_s, go, end_s, batches):
+def work(config, index, worker, sides, slots, pipe, complaints, moments, batches):
     """One worker: batches until the end. A batch is announced with a token; only real accelerators read its content."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _work(config, index, worker, sides, slots, pipe, start_s, go, end_s, batches)
+        _work(config, index, worker, sides, slots, pipe, moments, batches)
     except Fault as error:
         os.write(complaints, f"{error}\n".encode()[:4000])
         os._exit(1)
     os._exit(0)
 
 
-def _work(config, index, worker, sides, slots, pipe, start_s, go, end_s, batches):
+def _work(config, index, worker, sides, slots, pipe, moments, batches):
     tally = dict.fromkeys(SIDES, 0.0)
     shape = (config["batch"], config["crop"], config["crop"], 3)
     own = [np.zeros(shape, np.uint8)] if batches is None else batches[worker]
@@ -71,11 +73,7 @@ def _work(config, index, worker, sides, slots, pipe, start_s, go, end_s, batches
         held = [item for item, _ in zip(jpegs, range(config["preload"]), strict=False)]
         tally = dict.fromkeys(SIDES, 0.0)
         jpegs = (item for _ in iter(int, 1) for item in held)
-        late = time.monotonic() - start_s
-        if late > LATE_S:
-            raise Fault(f"its samples were in memory {late:.1f} s after the common start; raise start_s of the job")
-    _sleep_until(start_s)
-    go.wait()
+    start_s, end_s = moments.wait()
     cpu_s, due_s = time.process_time(), start_s
     decoded, held_back = config["data"] != "undecoded", 0
     while time.monotonic() < end_s:
@@ -127,6 +125,32 @@ def _sleep_until(moment_s):
         time.sleep(left)
 
 
+class Moments:
+    """Start and end of the run by a monotonic clock, shared with workers, which wait for them."""
+
+    def __init__(self, workers):
+        context = multiprocessing.get_context("fork")
+        self.workers, self.ready, self.go = workers, context.Semaphore(0), context.Event()
+        self.values = context.Array("d", 2, lock=False)
+
+    def wait(self):
+        """In a worker: it is ready; both moments."""
+        self.ready.release()
+        self.go.wait()
+        return tuple(self.values)
+
+    def await_workers(self, check):
+        """Until each worker is ready; ``check`` may raise."""
+        left = self.workers
+        while left:
+            check()
+            left -= self.ready.acquire(timeout=0.5)
+
+    def tell(self, start_s, end_s):
+        self.values[:] = start_s, end_s
+        self.go.set()
+
+
 # Counters, once a second
 
 
@@ -176,28 +200,26 @@ class Pipeline:
 
     def __init__(self, config, index):
         self.config = config
-        wall = time.time()
-        self.start_s = time.monotonic() + config["start_at"] - wall
-        length = config["seconds"] or 7 * 86400
-        self.window = Window(self.start_s + config["warmup_s"], self.start_s + config["warmup_s"] + length)
+        self.start_at, self.start_s = None, None
+        self.window = Window(math.inf, math.inf)
         self.sides = mmap.mmap(-1, 8 * len(SIDES) * max(1, config["workers"]))
-        self.latencies, self.ended_s, self.fault = [], self.start_s, None
+        self.latencies, self.ended_s, self.fault = [], -math.inf, None
         self.series, self.stopping = [], threading.Event()
         self.workers, self.slots, self.pipes = [], [], []
         self.complaints = os.pipe()
-        self.go = multiprocessing.get_context("fork").Event()
-        synthetic = config["data"] == "synthetic"
+        workers = 0 if config["data"] == "synthetic" else config["workers"]
+        self.moments = Moments(workers)
         self.ranks = Ranks(config, self.window, self._complain) if config.get("torch") else None
         batches = self.ranks.batches if self.ranks else None
         for _ in range(config["accelerators"]):
             self.pipes.append(os.pipe())
-        for worker in range(0 if synthetic else config["workers"]):
+        for worker in range(workers):
             slots = multiprocessing.Semaphore(config["slots"])
             pipe = self.pipes[worker % config["accelerators"]][1]
             process = multiprocessing.get_context("fork").Process(
-                target=work, args=(config, index, worker, self.sides, slots, pipe, self.complaints[1], self.start_s,
-                                   self.go, self.window.end_s, batches),
-            )  # fmt: skip
+                target=work,
+                args=(config, index, worker, self.sides, slots, pipe, self.complaints[1], self.moments, batches),
+            )
             process.start()
             self.workers.append(process)
             self.slots.append(slots)
@@ -205,21 +227,23 @@ class Pipeline:
 
     def execute(self):
         if self.ranks:
-            self.ranks.start(self.start_s + LATE_S)
+            self.ranks.start(time.monotonic() + self.config["start_limit_s"])
         threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
         threads.append(threading.Thread(target=self._watch))
         counters(self.config)  # the first reading is slow: caches were dropped, its own code is on disk
-        while time.monotonic() < self.start_s - AHEAD_S:
-            self._find_fault()
-            if self.fault:
-                raise Fault(self.fault)
-            _sleep_until(min(self.start_s - AHEAD_S, time.monotonic() + 0.5))
+        self.moments.await_workers(self._check)
+        self.start_at, self.start_s = common_start(self.config, self._check)
+        self.ended_s = self.start_s
+        self.window.begin_s = self.start_s + self.config["warmup_s"]
+        self.window.end_s = self.window.begin_s + (self.config["seconds"] or 7 * 86400)
+        _sleep_until(self.start_s - AHEAD_S)
         self._read_counters()
         late = time.monotonic() - self.start_s
         if late > LATE_S:
-            raise Fault(f"ready {late:.1f} s after the common start; raise start_s of the job")
+            raise Fault(f"it began {late:.1f} s after the common start: the node is busy")
         _sleep_until(self.start_s)
-        self.go.set()
+        self._check()
+        self.moments.tell(self.start_s, self.window.end_s)
         self.began = time.time(), time.monotonic()
         for thread in threads:
             thread.start()
@@ -286,6 +310,11 @@ class Pipeline:
     def _complain(self, why):
         self.fault = self.fault or why
 
+    def _check(self):
+        self._find_fault()
+        if self.fault:
+            raise Fault(self.fault)
+
     def _find_fault(self):
         if self.fault is None and select.select([self.complaints[0]], [], [], 0)[0]:
             self.fault = os.read(self.complaints[0], 4096).decode(errors="replace").splitlines()[0]
@@ -306,8 +335,9 @@ class Pipeline:
             raise Fault(f"its clock went {wall_s - own_s:+.2f} s wrong in {own_s:.1f} s; see chrony")
         end_s = min(self.window.end_s, self.ended_s) if not self.config["seconds"] else self.window.end_s
         return {
-            "node": socket.gethostname(), "began_at": self.began[0], "ended_at": self.ended[0],
-            "seconds": end_s - self.window.begin_s, "busy_s": [a.busy_s for a in self.accelerators],
+            "node": socket.gethostname(), "start_at": self.start_at, "began_at": self.began[0],
+            "ended_at": self.ended[0], "seconds": end_s - self.window.begin_s,
+            "busy_s": [a.busy_s for a in self.accelerators],
             "steps": [a.steps for a in self.accelerators], "pipeline": self._sums(), "series": self.series,
             "latency_s": percentiles(self.latencies), "job": self.config["job"], "processors": os.cpu_count(),
             "numpy": np.__version__, "pillow": PIL.__version__, "real": self.ranks.about if self.ranks else None,
@@ -351,7 +381,8 @@ def main(words):
         pipeline = Pipeline(config, index)
         pipeline.execute()
         answer = {"dataset": summary} | pipeline.answer()
-    except Fault as error:
+    except (Fault, StartError) as error:
+        report(config, str(error))
         answer = {"job": config["job"], "error": str(error)}
     finally:
         if pipeline is not None:

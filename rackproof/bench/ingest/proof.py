@@ -18,8 +18,6 @@ TOGETHER_S: Final = 0.5
 """How far the begin of a node may be off its own common start, seconds."""
 IDENTITY: Final = 0.03
 """Tolerance of samples × bytes a sample against the bytes of the storage."""
-_OWN: Final = ("node", "start_at")
-"""Keys of a configuration that differ between nodes."""
 _OWN_RANKS: Final = ("node", "gpus", "folder")
 
 
@@ -30,13 +28,13 @@ def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) ->
         other = _shared(part)
         if other != first:
             raise Mismatch(TOOL, f"{node} was given another job than {parts[0][0]}")
-        begun = part.answer.number("began_at") - part.config["start_at"]
+        begun = part.answer.number("began_at") - part.start_at
         if abs(begun) > TOGETHER_S:
             raise Mismatch(TOOL, f"{node} began {begun:+.1f} s off the common start")
     shares = [0] * len(parts) if apart else list(range(int(first["nodes"])))
     if sorted(part.config["node"] for _, part in parts) != shares or (apart and first["nodes"] != 1):
         raise Mismatch(TOOL, f"expected the shares of {first['nodes']} nodes, actual {len(parts)}")
-    starts = {node: float(part.config["start_at"]) for node, part in parts}
+    starts = {node: part.start_at for node, part in parts}
     early, late = min(starts, key=starts.__getitem__), max(starts, key=starts.__getitem__)
     if starts[late] - starts[early] > CLOCKS_S:
         behind_s = starts[late] - starts[early]
@@ -48,7 +46,7 @@ def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) ->
 
 def _shared(part: Part) -> dict[str, Any]:
     """What all nodes were given."""
-    own = {key: value for key, value in part.config.items() if key not in _OWN}
+    own = {key: value for key, value in part.config.items() if key != "node"}
     ranks = {key: value for key, value in part.real.items() if key not in _OWN_RANKS}
     return own | ({"torch": ranks} if ranks else {})
 

@@ -65,7 +65,7 @@ def utilisation(run: Run, part: Part, node: str, device: int) -> float:
     gpus = parse_gpu_list(listed.stdout)
     if device >= len(gpus) or gpus[device].uuid != part.real["gpus"][device]:
         raise Mismatch("nvidia-smi", f"{node}: gpu{device} is not the one of rank {device}")
-    begin_s = float(part.config["start_at"]) + float(part.config["warmup_s"])
+    begin_s = part.start_at + float(part.config["warmup_s"])
     rounds = [
         one.used_pct
         for one in parse_gpu_links(sampled.stdout)

@@ -91,7 +91,7 @@ class Ranks:
         """One event before the start: a rank that connects, or that is ready."""
         left = until_s - time.monotonic()
         if left <= 0:
-            raise Fault("its ranks were not ready at the common start; raise start_s of the job")
+            raise Fault("its ranks were not ready in time; raise start_s of the job")
         waiting = [link for local, link in self.links.items() if local not in abouts]
         readable, _, _ = select.select([*waiting, *([server] if server else [])], [], [], min(left, 0.5))
         if server in readable:

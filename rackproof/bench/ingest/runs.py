@@ -32,6 +32,11 @@ class Part:
         return self.answer.number("seconds")
 
     @property
+    def start_at(self) -> float:
+        """The common start by the node's clock, seconds since 1970."""
+        return self.answer.number("start_at")
+
+    @property
     def busy_s(self) -> float:
         """Of all accelerators."""
         return sum(_numbers(self.answer, "busy_s", int(self.config["accelerators"])))

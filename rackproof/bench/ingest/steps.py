@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from rackproof.bench import moment
 from rackproof.bench.collectives.launch import backend_of, inputs_of
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.gpu.links import sampled_links
@@ -23,7 +24,7 @@ from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
-from rackproof.bench.moment import common_start
+from rackproof.bench.moment import CommonStart
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
@@ -216,7 +217,7 @@ class _Job:
             step = _IngestStep(context, self._id(leg), self.profile, self.dataset.storage, self.storage)
             return step.execute(runs, places)
 
-        run_s = self.job.start_s + self.job.warmup_s + self.job.seconds + SETUP_S
+        run_s = moment.TYPICAL_S + self.job.warmup_s + self.job.seconds + SETUP_S
         return Step(
             self._id(leg), f"{self.name} from {self.dataset.storage}: {title}", run_s * len(runs), places, execute
         )
@@ -262,6 +263,7 @@ class _IngestStep:
             self.answers += answers
             self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
         sets.ready(self.nodes, PROGRAMS)
+        self.users.put(self.nodes, "rackproof.bench", (moment.PROGRAM,))
 
     def _prepare_ranks(self) -> None:
         """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""
@@ -297,21 +299,20 @@ class _IngestStep:
                 return "; ".join(failed)
             role = self.storage.server_role
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
-        longest = max((self.profile.jobs[job] for job in jobs), key=lambda job: job.start_s)
-        moments, unread = common_start(self.session, nodes, longest.start_s)
-        if unread:
-            return "; ".join(unread)
+        every = [self.profile.jobs[job] for job in jobs]
+        start = CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
         commands = {}
         for number, node in enumerate(nodes):
-            texts = [json.dumps(self._config(run, job, number, moments[node])) for job in jobs]
+            texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]
             program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
             commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
-        limit = max(job.seconds if not job.epochs else PASS_S for job in (self.profile.jobs[name] for name in jobs))
-        limit += longest.start_s + longest.warmup_s + MARGIN_S
+        limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]
-        with sampled_links(self.session, self.id, loaded, limit, self.context.say) as samples:
-            self._ask(commands, limit)
-        self.answers += samples.values()
+        with sampled_links(self.session, self.id, loaded, start.limit_s + limit, self.context.say) as samples:
+            answers, why = start.run(commands, limit)
+        self.answers += [*answers.values(), *samples.values()]
+        if why:
+            return why
         after = partial(state_after, self.storage, addresses=self.addresses)
         self._ask(dict.fromkeys(nodes, after(folders)), STATE_S)
         return ""
@@ -325,7 +326,7 @@ class _IngestStep:
         shards = min(SHOWN_SHARDS, -(-dataset.samples // dataset.per_shard))
         return [f"{folder}/shard-{shard:06d}" for shard in range(shards)]
 
-    def _config(self, run: Start, name: str, node: int, start_at: float) -> dict[str, Any]:
+    def _config(self, run: Start, name: str, node: int) -> dict[str, Any]:
         job = self.profile.jobs[name]
         dataset = self.profile.datasets[job.dataset]
         storage = self.session.architecture.storage[dataset.storage]
@@ -346,7 +347,7 @@ class _IngestStep:
             "mountpoints": list(storage.mountpoints), "data": run.data.value,
             "node": 0 if run.apart else node, "nodes": 1 if run.apart else run.nodes,
             "accelerators": accelerators, "workers": max(1, job.workers // (job.accelerators // accelerators)),
-            "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop, "start_at": start_at,
+            "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop,
             "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
             "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
         } | ({"torch": torch} if torch else {})  # fmt: skip

@@ -4,9 +4,10 @@
 Usage: python3 -I files_node.py CONFIG, a JSON object:
 job (its name), action (clear, prepare, create, stat, read, remove), folders (one for each mount, which processes take
 in turn), files (of each process), file_bytes, shards (whether each process has one file, with ``files`` parts),
-processes, start_at (seconds since 1970, by this node's clock).
+processes.
 
-``clear`` removes the tree; ``prepare`` also makes its folders. The other actions begin at ``start_at`` and are timed.
+``clear`` removes the tree; ``prepare`` also makes its folders. The other actions have a common start, whose keys
+``start_node.py`` reads, and are timed.
 Every file or part begins with the numbers of its process and of itself. Every error ends the run with one line in
 ``error``. Prints one JSON line.
 """
@@ -19,6 +20,10 @@ import signal
 import struct
 import sys
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
+
+from start_node import StartError, common_start, report
 
 LATE_S = 0.25  # how much later than the common start this node may begin
 DRIFT = 0.01  # how much its clock may gain or lose in a run
@@ -84,7 +89,7 @@ ACTIONS = {"create": create, "stat": stat, "read": read, "remove": remove}
 def check_start(late_s):
     """Raises Fault, before a file is touched."""
     if late_s > LATE_S:
-        raise Fault(f"ready {late_s:.1f} s after the common start; raise start_s")
+        raise Fault(f"it began {late_s:.1f} s after the common start: the node is busy")
 
 
 def work(config, process, start_s, pipe):
@@ -110,9 +115,9 @@ def work(config, process, start_s, pipe):
 
 
 def run(config):
-    """All processes. Raises Fault."""
+    """All processes. Raises Fault and StartError."""
+    start_at, start_s = common_start(config)
     wall_s, own_s = time.time(), time.monotonic()
-    start_s = own_s + config["start_at"] - wall_s
     context, workers = multiprocessing.get_context("fork"), []
     for process in range(config["processes"]):
         mine, theirs = context.Pipe(False)
@@ -134,7 +139,7 @@ def run(config):
     apart_s = (time.time() - wall_s) - (time.monotonic() - own_s)
     if abs(apart_s) > DRIFT * (time.monotonic() - own_s) + 0.05:
         raise Fault(f"its clock went {apart_s:+.2f} s wrong; see chrony")
-    return rows
+    return {"start_at": start_at, "processes": rows}
 
 
 def clear(config):
@@ -158,15 +163,17 @@ def main(words):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # daemons end with it
     try:
         if config["action"] in ACTIONS:
-            answer = {"processes": run(config)}
+            answer = run(config)
         else:
             clear(config)
             answer = {}
-    except Fault as error:
+    except (Fault, StartError) as error:
         answer = {"error": str(error)}
     except OSError as error:
         answer = {"error": f"{error.filename or config['folders'][0]}: {error.strerror}"}
-    asked = {key: config[key] for key in ("job", "folders", "start_at")}
+    if "error" in answer and "start_file" in config:
+        report(config, answer["error"])
+    asked = {key: config[key] for key in ("job", "folders")}
     print(json.dumps({"rackproof_files": 1} | asked | answer))
     return 1 if "error" in answer else 0
 

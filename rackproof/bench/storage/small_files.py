@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.moment import common_start
+from rackproof.bench import moment
+from rackproof.bench.moment import CommonStart
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
@@ -95,7 +96,7 @@ def _step(
         yield from results(run, places)
 
     uses = sum(part.action != "prepare" for part in parts)
-    each_s = SETUP_S + sizes.start_s + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
+    each_s = SETUP_S + moment.TYPICAL_S + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
     who = counted(len(clients), "client", "clients at once")
     commands = [
         f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(_config(storage, clients[0], sizes, part)))}"
@@ -123,7 +124,7 @@ class _Files(Clients):
         self.users, self.sizes, self.made = BenchUsers.of(context), sizes, list[str]()
         count = sizes.files * sizes.processes
         self.count_s = STATE_S + count / _SLOWEST_FILES
-        self.limit_s = sizes.start_s + MARGIN_S + count / _SLOWEST_FILES + sizes.bytes / SLOWEST
+        self.limit_s = MARGIN_S + count / _SLOWEST_FILES + sizes.bytes / SLOWEST
 
     def execute(self, parts: tuple[_Part, ...]) -> None:
         """All runs, up to the first part that loses a client; then the files are removed."""
@@ -133,7 +134,7 @@ class _Files(Clients):
                 if self.lost:
                     break
                 self._use(part)
-        self.ask({node: self._command(node, _CLEAR, 0.0) for node in self.made}, self.count_s)
+        self.ask({node: self._command(node, _CLEAR, {}) for node in self.made}, self.count_s)
 
     def _make_folders(self) -> None:
         self.check_mounts(self.clients, lambda node: ())
@@ -144,6 +145,7 @@ class _Files(Clients):
         self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(made).items() if not answer.ok}
         try:
             self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
+            self.users.put(self.ready, "rackproof.bench", (moment.PROGRAM,))
             self.made = self.ready
         except RemoteError as error:
             self.lost |= dict.fromkeys(self.ready, str(error))
@@ -160,19 +162,25 @@ class _Files(Clients):
                 },
                 self.count_s,
             )
-        moments, unread = common_start(self.session, self.clients, float(self.sizes.start_s))
-        if unread:
-            self.lost |= dict.fromkeys(self.clients, "; ".join(unread))
         if self.lost:
             return
-        commands = {node: self._command(node, part, moments[node]) for node in self.clients}
-        for node, answer in self.ask(commands, self.limit_s).items():
+        if part.action == "prepare":
+            answers = self.ask({node: self._command(node, part, {}) for node in self.clients}, self.limit_s)
+        else:
+            start = CommonStart(self.session, self.users, [part.job], self.sizes.start_s)
+            commands = {node: self._command(node, part, start.config) for node in self.clients}
+            answers, unready = start.run(commands, self.limit_s)
+            self.own += answers.values()
+            if unready:
+                self.lost |= dict.fromkeys(self.clients, unready)
+                return
+        for node, answer in answers.items():
             if (why := newest_fault(answer, part.job)) is not None:
                 self.lost[node] = why
         if part.timed and not self.lost:
             self.lost |= self.read_state(self.clients, lambda node: ())
 
-    def _command(self, node: str, part: _Part, start_at: float) -> str:
-        config = _config(self.storage, node, self.sizes, part) | {"start_at": start_at}
+    def _command(self, node: str, part: _Part, start: Mapping[str, Any]) -> str:
+        config = {**_config(self.storage, node, self.sizes, part), **start}
         run = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
         return f"{mounted(self.storage.mountpoints)}; {run}"

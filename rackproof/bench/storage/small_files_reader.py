@@ -127,7 +127,7 @@ def _check_alike(run: ProgramRun, measurement: Measurement) -> None:
     if not run.dropped:
         raise ParseError(PROGRAM, "caches were not dropped before it")
     configs = [run.configs(node)[0] for node in sorted(run.nodes)]
-    own = [{key: value for key, value in config.items() if key not in ("folders", "start_at")} for config in configs]
+    own = [{key: value for key, value in config.items() if key != "folders"} for config in configs]
     action = measurement.labels["op"] if measurement.metric == METADATA else "read"
     asked = {"action": action, "shards": measurement.metric == SHARDS}
     if measurement.metric != METADATA:
@@ -148,7 +148,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
     each, reads, moves = int(config["files"]), config["action"] == "read", config["action"] in ("read", "create")
     size = each * int(config["file_bytes"])
     used = 1 if config["shards"] else each
-    if any(document.values.get(key) != config[key] for key in ("folders", "start_at")):
+    if document.values.get("folders") != config["folders"]:
         raise ParseError(PROGRAM, f"{node}: it answers another command")
     rows = _rows(document, int(config["processes"]))
     for row in rows:

@@ -80,8 +80,8 @@ class IngestJob(Model):
     seconds: int = Field(ge=2)
     """Of the timed part of one run."""
     warmup_s: int = Field(default=2, ge=0)
-    start_s: int = Field(default=15, ge=1)
-    """Seconds until all nodes start together: the time that the slowest needs to start its processes."""
+    start_s: int = Field(default=300, ge=1)
+    """Longest time in seconds until the processes of all nodes are ready; then all start together."""
     nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Numbers of nodes, one leg each; none: all nodes of the group."""
     epochs: int = Field(default=0, ge=0)

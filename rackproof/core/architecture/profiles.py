@@ -147,8 +147,8 @@ class FilesProfile(Model):
     """Of each process."""
     processes: int = Field(default=1, ge=1)
     """Of each client."""
-    start_s: int = Field(default=15, ge=1)
-    """Time for the start of the processes, before the moment when all clients begin."""
+    start_s: int = Field(default=300, ge=1)
+    """Longest time in seconds until the processes of all clients are ready; then all start together."""
     runs: int = Field(default=1, ge=1)
 
     @property

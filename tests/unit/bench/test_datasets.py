@@ -34,7 +34,7 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
-PROGRAMS = sorted(node_programs.BENCH.parent.rglob("*_node.py"))
+PROGRAMS = sorted(node_programs.BENCH.glob("*_node.py"))
 SPEC: dict[str, Any] = {
     "format": "tfrecord", "samples": 10, "copies": 2, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
 }  # fmt: skip

@@ -14,19 +14,18 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.storage import commands
 from rackproof.bench.storage.commands import DROP, drop_and_state
 from rackproof.core.architecture import Storage
 from rackproof.parse.client_state import Tree, parse_client_state
 from tests.unit.bench import node_programs
 
-PROGRAM = Path(commands.__file__).with_name("files_node.py")
+PROGRAM = node_programs.BENCH / "files_node.py"
 
 
-def config(folder: Path, action: str, lead_s: float = 0.0, **changes: Any) -> dict[str, Any]:
+def config(folder: Path, action: str, **changes: Any) -> dict[str, Any]:
     return {
         "job": action, "action": action, "folders": [f"{folder}/a/tree", f"{folder}/b/tree"], "files": 130,
-        "file_bytes": 1000, "shards": False, "processes": 3, "start_at": time.time() + lead_s, **changes,
+        "file_bytes": 1000, "shards": False, "processes": 3, **changes,
     }  # fmt: skip
 
 
@@ -103,17 +102,29 @@ def test_another_tree_than_was_created_is_an_error(
 
 
 def test_the_program_prints_one_document(tmp_path: Path) -> None:
-    assert "processes" not in node_programs.document(str(PROGRAM), json.dumps(config(tmp_path, "prepare")))
-    for lead_s in (2, 20, 60):  # a machine that is too busy to start in time gets more of it
-        node_programs.document(str(PROGRAM), json.dumps(config(tmp_path, "prepare")))
-        asked = config(tmp_path, "create", lead_s)
-        answer = node_programs.document(str(PROGRAM), json.dumps(asked))
-        if "raise start_s" not in answer.get("error", ""):
+    for lead_s in node_programs.LEADS_S:
+        assert "processes" not in node_programs.document(PROGRAM.name, json.dumps(config(tmp_path, "prepare")))
+        with node_programs.starting(["create"], lead_s) as keys:
+            asked = config(tmp_path, "create") | keys
+            answer = node_programs.document(PROGRAM.name, json.dumps(asked))
+            told = float(Path(keys["start_file"]).read_text())
+        if node_programs.LATE not in answer.get("error", ""):
             break
-    assert {key: answer[key] for key in ("job", "folders", "start_at")}.items() <= asked.items()
+    assert {key: answer[key] for key in ("job", "folders")}.items() <= asked.items()
+    assert answer["start_at"] == told
     assert [row[0] for row in answer["processes"]] == [130] * 3
-    late = node_programs.document(str(PROGRAM), json.dumps(config(tmp_path, "stat", -2)))
-    assert "after the common start; raise start_s" in late["error"]
+
+
+def test_without_a_common_start_no_file_is_touched(tmp_path: Path) -> None:
+    node_programs.document(PROGRAM.name, json.dumps(config(tmp_path, "prepare")))
+    start = tmp_path / "start"
+    for told, why in ((f"{time.time() - 2:.3f}", "it was told of the common start"), ("not started: x", "not started")):
+        start.write_text(told)
+        keys = {"start_file": str(start), "start_limit_s": 1}
+        answer = node_programs.document(PROGRAM.name, json.dumps(config(tmp_path, "create") | keys))
+        assert why in answer["error"]
+        assert (tmp_path / "start.create").read_text() == answer["error"]
+    assert not [path for path in tmp_path.rglob("rackproof.*") if path.is_file()]
 
 
 def test_a_tree_is_counted_by_the_shell_and_not_listed(tmp_path: Path, node: ModuleType) -> None:

@@ -49,17 +49,9 @@ def photos(whole: Path, tmp_path: Path) -> Path:
     return shutil.copytree(whole, tmp_path / "photos")
 
 
-def config(folder: Path, lead_s: float, **changes: Any) -> str:
-    return json.dumps({**CONFIG, "folders": [str(folder)], "start_at": time.time() + lead_s, **changes})
-
-
 def ran(folder: Path, **changes: Any) -> dict[str, Any]:
-    """The program's answer; a machine that is too busy to start in time gets more of it."""
-    for lead_s in (2, 6, 20, 60):
-        answer = node_programs.document("ingest_node.py", config(folder, lead_s, **changes))
-        if "raise start_s" not in answer.get("error", ""):
-            return answer
-    return answer
+    """The program's answer."""
+    return node_programs.started("ingest_node.py", {**CONFIG, "folders": [str(folder)], **changes})
 
 
 @pytest.mark.parametrize("form", ["tfrecord-gz", "tar", "files"])
@@ -117,22 +109,37 @@ def test_no_damaged_data_set_gives_a_number(photos: Path, damage: str, cause: st
 
 
 def test_a_worker_that_dies_is_named(photos: Path) -> None:
-    program = subprocess.Popen(
-        [sys.executable, "-I", node_programs.BENCH / "ingest_node.py", config(photos, 30, seconds=60)],
-        stdout=subprocess.PIPE,
-    )
-    children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
-    while program.poll() is None and len(children.read_text().split()) < 2:
-        time.sleep(0.1)
-    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
-    out, _ = program.communicate(timeout=200)
+    with node_programs.starting(["j"], 1) as keys:
+        config = json.dumps({**CONFIG, "folders": [str(photos)], "seconds": 60, **keys})
+        program = subprocess.Popen(
+            [sys.executable, "-I", node_programs.BENCH / "ingest_node.py", config], stdout=subprocess.PIPE
+        )
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+        while program.poll() is None and len(children.read_text().split()) < 2:
+            time.sleep(0.1)
+        os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+        out, _ = program.communicate(timeout=200)
     assert program.returncode == 1
     assert "died: signal 9" in json.loads(out)["error"]
 
 
-def test_a_node_that_starts_late_gives_no_number(photos: Path) -> None:
-    answer = node_programs.document("ingest_node.py", config(photos, -5))
-    assert "after the common start; raise start_s" in answer["error"]
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("not started: gpu-02: worker 1 of 2 died: signal 9", "not started: gpu-02: worker 1 of 2 died: signal 9"),
+        ("1000.000", "it was told of the common start "),
+        (None, "no common start within 1 s"),
+    ],
+)
+def test_without_a_common_start_there_is_no_number(photos: Path, tmp_path: Path, told: str | None, why: str) -> None:
+    start = tmp_path / "start"
+    if told is not None:
+        start.write_text(told)
+    config = {**CONFIG, "folders": [str(photos)], "start_file": str(start), "start_limit_s": 1}
+    answer = node_programs.document("ingest_node.py", json.dumps(config))
+    assert set(answer) == {"rackproof_ingest", "job", "error"}
+    assert why in answer["error"]
+    assert answer["error"] == (tmp_path / "start.j").read_text()
 
 
 def test_more_workers_than_shards_are_refused(photos: Path) -> None:
@@ -160,11 +167,15 @@ def test_no_worker_reads_before_the_first_counters(
     monkeypatch.setattr(ingest_node, "LATE_S", 60)
 
     def slow(own: Any) -> Any:
-        time.sleep(max(0.0, own["start_at"] + 2 - time.time()))
+        told = Path(own["start_file"])
+        if told.exists():
+            time.sleep(max(0.0, float(told.read_text()) + 2 - time.time()))
         return plain(own)
 
     monkeypatch.setattr(ingest_node, "counters", slow)
-    assert ingest_node.main([config(photos, 1, seconds=0)]) == 0
+    with node_programs.starting(["j"], 1) as keys:
+        config = {**CONFIG, "folders": [str(photos)], "seconds": 0, **keys}
+        assert ingest_node.main([json.dumps(config)]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["series"][0][PIPELINE] == 0
     assert answer["pipeline"]["first_s"] > 2

@@ -21,7 +21,6 @@ from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST
 from rackproof.parse.gpu_load import SAMPLER
 from rackproof.remote.command import CommandResult
-from tests.unit.bench import node_programs
 from tests.unit.bench.test_ingest import JOB, NODES, Change, answers, place, profile, steps
 from tests.unit.bench.test_ingest_node import dataset, ran
 from tests.unit.fakes import reply, virtual_rack
@@ -105,9 +104,7 @@ def test_a_rank_that_fails_is_named(photos: Path, monkeypatch: pytest.MonkeyPatc
 def test_real_pytorch_on_processors(photos: Path, kind: str) -> None:
     own = torch(folder="", python=os.environ["RACKPROOF_TORCH_PYTHON"], model="squeezenet1_1", kind=kind)
     text = {"accelerators": 2, "batch": 2, "crop": 64, "step_s": 0, "seconds": 30, "torch": own}
-    from tests.unit.bench.test_ingest_node import config
-
-    answer = node_programs.document("ingest_node.py", config(photos, 120, **text))
+    answer = ran(photos, **text)
     assert "error" not in answer, answer
     assert sum(answer["steps"]) > 0
 

@@ -17,7 +17,7 @@ from rackproof.core.architecture import IngestJob
 from rackproof.core.evidence import Scope
 from rackproof.parse import ParseError
 from tests.unit.bench import node_programs
-from tests.unit.bench.test_ingest import JOB, NODES, POINT, STARTS_S, Change, answers, place, profile, steps
+from tests.unit.bench.test_ingest import JOB, NODES, POINT, Change, answers, place, profile, steps
 from tests.unit.fakes import lab_rack, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
@@ -117,11 +117,12 @@ def test_a_job_that_settles_needs_seconds() -> None:
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[BenchContext]:
     """A node whose programs really run; its mount counts the first pass, then the page cache answers."""
-    nodes = StorageNodes(virtual_rack())
+    nodes, home = StorageNodes(virtual_rack()), tmp_path / "home"
     (tmp_path / "mount").mkdir()
+    home.mkdir()
 
     def answer(node: str, command: str) -> Any:
-        result = node_programs.answer(node, command, POINT, tmp_path / "mount")
+        result = node_programs.answer(node, command, POINT, tmp_path / "mount", home)
         if result is None or not configs_of(command):
             return result or nodes.answer(node, command)
         own = json.loads(result.stdout)
@@ -134,24 +135,17 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         return replace(result, stdout=json.dumps(own).encode() + b"\n")
 
     with scripted(tmp_path / "run", answer, lab_rack(1)) as session:
+        session.fleet.files = node_programs.Homes(home)  # type: ignore[attr-defined]
         yield BenchContext(session, lambda line: None)
 
 
-def test_every_node_reads_the_whole_set_until_it_settles(context: BenchContext) -> None:
-    for start_s in STARTS_S:
-        job = JOB.model_copy(
-            update={
-                "start_s": start_s,
-                "settle": True,
-                "data": (),
-                "batch": 1,
-                "slots": 1,
-                "slowdown": 220.0,
-                "seconds": 12,
-            }
-        )
-        (step,) = steps(profile(train=job), 1)
-        assert [(one.metric, one.scope) for one in step.expects] == [("ingest.cache_settling_ratio", Scope.NODE)]
+def test_every_node_reads_the_whole_set_until_it_settles(
+    context: BenchContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settling = {"settle": True, "data": (), "batch": 1, "slots": 1, "slowdown": 220.0, "seconds": 12}
+    (step,) = steps(profile(train=JOB.model_copy(update=settling)), 1)
+    assert [(one.metric, one.scope) for one in step.expects] == [("ingest.cache_settling_ratio", Scope.NODE)]
+    for _ in node_programs.leads(monkeypatch):
         (measured,) = step.execute(context)
         if measured.samples:  # a busy host is late, or reads too little: no number
             break

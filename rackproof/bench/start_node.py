@@ -1,0 +1,48 @@
+# mypy: ignore-errors
+"""The common start of programs on several nodes. Runs on the nodes, beside the program; needs nothing of rackproof.
+
+A program that is ready leaves an empty file START.JOB; one that ends before leaves its error there. The controller
+then writes START: the moment in seconds since 1970 by this node's clock, or why there is no start.
+"""
+
+import os
+import time
+
+POLL_S = 0.05
+
+
+class StartError(Exception):
+    """One line: why the program does not begin."""
+
+
+def report(config, why=""):
+    """Tell the controller that this program is ready, or why it ended."""
+    path = f"{config['start_file']}.{config['job']}"
+    with open(f"{path}.new", "w") as file:
+        file.write(why)
+    os.replace(f"{path}.new", path)
+
+
+def common_start(config, check=lambda: None):
+    """Report, then wait. The moment by this node's clock and by ``time.monotonic``. Raises StartError.
+
+    ``check`` is called while it waits, and may raise what ends the program.
+    """
+    report(config)
+    limit_s = config["start_limit_s"]
+    until_s = time.monotonic() + limit_s
+    while not os.path.exists(config["start_file"]):
+        check()
+        if time.monotonic() > until_s:
+            raise StartError(f"no common start within {limit_s:g} s")
+        time.sleep(POLL_S)
+    with open(config["start_file"]) as file:
+        text = file.read()
+    try:
+        start_at = float(text)
+    except ValueError:
+        raise StartError(text.strip()) from None
+    wall_s, own_s = time.time(), time.monotonic()
+    if start_at < wall_s:
+        raise StartError(f"it was told of the common start {wall_s - start_at:.1f} s after it")
+    return start_at, own_s + start_at - wall_s
