@@ -76,18 +76,19 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     session.step = step.id
     measurements, reason = _attempt(context, step)
     guard.observe()
-    missing = 0
+    missing: list[str] = []
     for place in step.expects:
         measurement = measurements.get(place.quantity) or unmeasured(
             place, reason or "the step returned no number for it"
         )
-        missing += not measurement.samples
+        if not measurement.samples:
+            missing.append(measurement.reason or "no reason")
         session.measured(guard.beside(measurement))
     planned = {place.quantity for place in step.expects}
     for measurement in (m for k, m in measurements.items() if k not in planned):  # e.g. a sum over fewer nodes
         session.measured(guard.beside(measurement))
     faults = guard.record(step.id)
-    status = "done" if not missing else "failed" if missing == len(step.expects) else "partial"
+    status = "done" if not missing else "failed" if len(missing) == len(step.expects) else "partial"
     elapsed_s = round(time.monotonic() - began, 3)
     body = {"step": step.id, "status": status, "elapsed_s": elapsed_s, "digest": step.digest}
     session.store.append(Kind.STEP, body | ({"reason": reason} if reason else {}))
@@ -97,7 +98,8 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     for fault in faults:
         say(fault)
     if missing:
-        say(f"{step.title}: {missing} of {len(step.expects)} numbers missing" + (f" ({reason})" if reason else ""))
+        reasons = some(list(dict.fromkeys([reason] if reason else missing)), _SHOWN, "; ")
+        say(f"{step.title}: {len(missing)} of {len(step.expects)} numbers missing ({reasons})")
 
 
 def _attempt(context: BenchContext, step: Step) -> tuple[dict[Quantity, Measurement], str | None]:

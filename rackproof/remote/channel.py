@@ -161,7 +161,7 @@ def drain(
     until: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Collect output until the command has ended (True), ``until`` returns True, or the deadline passes (False)."""
-    channel.settimeout(0.1)
+    channel.settimeout(min(0.1, max(0.001, deadline - time.monotonic())))
     while time.monotonic() < deadline and not until():
         moved = False
         chunk: bytes | None

@@ -156,7 +156,8 @@ class DataSets:
         open_to_all = f"chmod 1777 -- {shlex.quote(spec['folder'])}"  # the account has another number on other nodes
         opened = {node: f"{text}\n{self._users[node].prefix}{open_to_all}" for node, text in folders.items()}
         self._answers(opened, STATE_S, plain=True)
-        for node, state in self._each("state", storage, spec, owners).items():
+        states = self._each("state", storage, spec, owners)
+        for node, state in states.items():
             if state["needed"] > state["free"]:
                 raise DataSetError(
                     f"{name}: needs {state['needed'] / 1e9:.3g} GB more below {spec['folder']} on {node}, which has"
@@ -167,6 +168,8 @@ class DataSets:
                     f"{name}: {state['complete']} of {counted(state['shards'], 'shard', 'shards')} there,"
                     f" {state['needed'] / 1e9:.3g} GB to write"
                 )
+        if all(state["complete"] == state["shards"] for state in states.values()):
+            return
         for action in ("distinct", "copies") if dataset.copies > 1 else ("distinct",):
             self._each(action, storage, spec, nodes, storage.class_ == "local")
 

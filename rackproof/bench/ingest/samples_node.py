@@ -24,21 +24,45 @@ class Fault(Exception):
     """One line for the user."""
 
 
+def opened(path, size, newest_ns):
+    """Descriptor of a file that is what the index says. Raises Fault."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        status = os.fstat(descriptor)
+    except OSError as error:
+        raise Fault(f"{path}: {error.strerror}") from None
+    if status.st_size != size or status.st_mtime_ns > newest_ns:
+        os.close(descriptor)
+        what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
+        raise Fault(f"{path}: changed since it was indexed: {what}")
+    return descriptor
+
+
+def whole(path, size, newest_ns, tally):
+    """All bytes of a small file, with as few copies as a plain loop makes: its cost is part of the measurement."""
+    began = time.monotonic()
+    descriptor = opened(path, size, newest_ns)
+    try:
+        data = os.read(descriptor, size)
+        while len(data) < size:
+            if not (more := os.read(descriptor, size - len(data))):
+                raise Damaged(f"truncated: {len(data)} of {size} B")
+            data += more
+    except OSError as error:
+        raise Fault(f"{path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    tally["bytes"] += size
+    tally["read_s"] += time.monotonic() - began
+    return data
+
+
 class Counted(io.RawIOBase):
     """A file that counts its bytes and the time of its reads; it must be what the index says."""
 
     def __init__(self, path, size, newest_ns, tally):
-        self.tally, began = tally, time.monotonic()
-        try:
-            self.descriptor = os.open(path, os.O_RDONLY)
-            status = os.fstat(self.descriptor)
-        except OSError as error:
-            raise Fault(f"{path}: {error.strerror}") from None
-        self.path, self.size = path, size
-        if status.st_size != size or status.st_mtime_ns > newest_ns:
-            os.close(self.descriptor)
-            what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
-            raise Fault(f"{path}: changed since it was indexed: {what}")
+        self.path, self.tally, began = path, tally, time.monotonic()
+        self.descriptor = opened(path, size, newest_ns)
         tally["read_s"] += time.monotonic() - began
 
     def readable(self):
@@ -54,16 +78,6 @@ class Counted(io.RawIOBase):
         self.tally["bytes"] += count
         return count
 
-    def whole(self):
-        """All bytes of a small file."""
-        data = bytearray(self.size)
-        view, done = memoryview(data), 0
-        while done < self.size:
-            if not (count := self.readinto(view[done:])):
-                raise Damaged(f"truncated: {done} of {self.size} B")
-            done += count
-        return bytes(data)
-
     def close(self):
         if not self.closed:
             os.close(self.descriptor)
@@ -75,8 +89,7 @@ def samples_of(folder, form, entry, tally, only=None):
     if form == "files":
         for number in range(entry["samples"]) if only is None else (only,):
             path = f"{folder}/{entry['name']}/rackproof.{entry['first'] + number:09d}.jpg"
-            with Counted(path, entry["sizes"][number], entry["newest_ns"], tally) as file:
-                yield path, file.whole()
+            yield path, whole(path, entry["sizes"][number], entry["newest_ns"], tally)
         return
     path = f"{folder}/{entry['name']}"
     with io.BufferedReader(Counted(path, entry["bytes"], entry["newest_ns"], tally), BUFFER) as raw:
@@ -119,11 +132,15 @@ def pieces(config, index, worker, turn):
 def stream(config, index, worker, tally):
     """JPEGs of one worker, pass after pass; one pass only without ``seconds``. With ``drained`` it ends with the
     present shard: what the operating system has read ahead is then what the worker reads."""
+    return _passes(config, index, worker, tally, pieces(config, index, worker, 0))
+
+
+def _passes(config, index, worker, tally, work):
     folders = config["folders"]
     folder = folders[worker % len(folders)]
     turn = 0
     while True:
-        for entry, only in pieces(config, index, worker, turn):
+        for entry, only in work:
             try:
                 yield from samples_of(folder, index["format"], entry, tally, only)
             except (Damaged, tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
@@ -134,6 +151,7 @@ def stream(config, index, worker, tally):
         tally["passes"] = turn
         if not config["seconds"]:
             return
+        work = pieces(config, index, worker, turn)
 
 
 def pixels(path, jpeg, crop, random_source):

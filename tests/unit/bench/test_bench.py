@@ -100,6 +100,19 @@ def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
     assert measured["read_bandwidth gpu-01"].raw
 
 
+def test_missing_numbers_are_told_with_their_reasons(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with scripted(tmp_path, fio) as session:
+        session.fleet.dead.add("gpu-02")  # type: ignore[attr-defined]
+        run_steps(session, [step("storage/nfs-tcp/read")], set(), lines.append)
+    reasons = {m.reason for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT
+               if (m := Measurement.model_validate(r.body)).reason}  # fmt: skip
+    (line,) = [line for line in lines if "numbers missing" in line]
+    assert "2 of 3 numbers missing (" in line
+    assert reasons
+    assert all(reason in line for reason in reasons)
+
+
 def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
     measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], fio))
     own, rack = measured["read_bandwidth gpu-01"].companions, measured["read_bandwidth rack"].companions
