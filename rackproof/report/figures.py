@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
@@ -12,7 +13,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.report.quantities import quantity, size
 from rackproof.report.schema import Certificate, MeasurementSummary
 from rackproof.report.statements import subject_text
-from rackproof.report.tables import of_all_clients, short_name
+from rackproof.report.tables import bytes_text, of_all_clients, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,18 @@ def key_figures(certificate: Certificate) -> tuple[Figures, ...]:
 
 def _storage(name: str, class_: str, measurements: Iterable[MeasurementSummary]) -> Figures:
     series = grouped(
-        ((m.metric, m.unit, m.labels.get("block_bytes", "")), m)
+        ((m.metric, m.unit, m.labels.get("op", ""), m.labels.get("block_bytes", "")), m)
         for m in of_all_clients(measurements)
         if m.metric.startswith("storage.") and m.labels.get("storage") == name
     )
     order = {metric: i for i, metric in enumerate(METRICS)}
-    keys = sorted(series, key=lambda key: (order.get(key[0], len(order)), *key))
-    rows = (_of_rack(series[key], short_name(key[0])) for key in keys)
+    keys = sorted(series, key=lambda key: (order.get(key[0], len(order)), *key[:3], key[3].zfill(20)))
+    names = {key: " ".join(filter(None, (short_name(key[0]), key[2]))) for key in keys}
+    alike = Counter(names.values())
+    rows = (
+        _of_rack(series[key], f"{text} {bytes_text(key[3])}" if key[3] and alike[text] > 1 else text)
+        for key, text in names.items()
+    )
     return Figures(name, class_ if class_ != name else "", tuple(filter(None, rows)))
 
 
