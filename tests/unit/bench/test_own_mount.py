@@ -69,7 +69,7 @@ def test_what_a_killed_run_has_left_is_unmounted_first(tmp_path: Path) -> None:
 
 
 def test_a_mount_that_a_program_still_uses_is_taken_away(tmp_path: Path) -> None:
-    script = f"{BEGIN}(cd {POINT} && exec sleep 30) & sleep 0.5; exec 9>&-{END}kill %2 2>/dev/null; true"
+    script = f"{BEGIN}(cd {POINT} && exec sleep 30 9>&-) & user=$!; sleep 0.5; exec 9>&-{END}kill $user"
     assert lines(script, tmp_path) == ["rackproof-own-mount", "mounted", "status 0", "gone"]
 
 
