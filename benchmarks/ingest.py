@@ -6,7 +6,7 @@ Data sets of JPEG files of 115 kB, made first, with copies. In each round, one a
 by turns, caches of the files dropped before each:
 
 * reads: the engine reads every file once and decodes nothing, against a loop that only reads the same files;
-* decoded: the engine reads, decodes and crops an eighth of the copies into batches, against a loop that does the same.
+* decoded: the engine reads, decodes and crops a sixth of the copies into batches, against a loop that does the same.
 
 Both have the same number of processes. Wall time is from the first read to the last; processor time is that of the
 processes in their loop. The figures are medians of the rounds' ratios, with an interval of at least 95 % (order
@@ -112,14 +112,13 @@ def _loop(files: list[Path], decode: bool, start: Any, results: Any) -> None:
 def bare(files: list[Path], workers: int, decode: bool) -> tuple[float, float]:
     """The same for processes without anything else."""
     context = multiprocessing.get_context("fork")
-    start, results = context.Event(), context.SimpleQueue()
+    start, results = context.Barrier(workers + 1), context.SimpleQueue()
     mixed = random.sample(files, len(files))  # the engine mixes them, too
     shares = [mixed[worker::workers] for worker in range(workers)]
     processes = [context.Process(target=_loop, args=(share, decode, start, results)) for share in shares]
     for process in processes:
         process.start()
-    time.sleep(1)
-    start.set()
+    start.wait()
     every = [results.get() for _ in processes]
     for process in processes:
         process.join()
@@ -151,8 +150,10 @@ def main() -> int:
         home.mkdir()
         for source in PROGRAMS:  # side by side, as on nodes
             (home / source.name).symlink_to(source)
-        copies = {"reads": options.copies, "decoded": max(1, options.copies // 8)}
+        copies = {"reads": options.copies, "decoded": max(1, options.copies // 6)}
         files = {name: make(home, Path(folder) / name, options.samples, count) for name, count in copies.items()}
+        if any(len(every) % (options.workers * BATCH) for every in files.values()):
+            parser.error(f"samples and copies have to give each worker whole batches of {BATCH}")
         rounds: dict[str, list[tuple[float, float]]] = {"reads": [], "decoded": []}
         for number in range(options.rounds):
             for name, data in (("reads", "undecoded"), ("decoded", "storage")):

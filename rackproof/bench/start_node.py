@@ -5,6 +5,7 @@ A program that is ready leaves an empty file START.JOB; one that ends before lea
 then writes START: the moment in seconds since 1970 by this node's clock, or why there is no start.
 """
 
+import contextlib
 import os
 import time
 
@@ -18,9 +19,23 @@ class StartError(Exception):
 def report(config, why=""):
     """Tell the controller that this program is ready, or why it ended."""
     path = f"{config['start_file']}.{config['job']}"
-    with open(f"{path}.new", "w") as file:
-        file.write(why)
-    os.replace(f"{path}.new", path)
+    with contextlib.suppress(OSError):  # its folder is gone: the run is over
+        with open(f"{path}.new", "w") as file:
+            file.write(why)
+        os.replace(f"{path}.new", path)
+
+
+def told(config):
+    """The moment that the controller has told, seconds since 1970; None before. Raises StartError if there is none."""
+    try:
+        with open(config["start_file"]) as file:
+            text = file.read().strip()
+    except FileNotFoundError:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise StartError(text) from None
 
 
 def common_start(config, check=lambda: None):
@@ -31,18 +46,12 @@ def common_start(config, check=lambda: None):
     report(config)
     limit_s = config["start_limit_s"]
     until_s = time.monotonic() + limit_s
-    while not os.path.exists(config["start_file"]):
+    while (start_at := told(config)) is None:
         check()
         if time.monotonic() > until_s:
             raise StartError(f"no common start within {limit_s:g} s")
         time.sleep(POLL_S)
-    with open(config["start_file"]) as file:
-        text = file.read()
-    try:
-        start_at = float(text)
-    except ValueError:
-        raise StartError(text.strip()) from None
     wall_s, own_s = time.time(), time.monotonic()
     if start_at < wall_s:
-        raise StartError(f"it was told of the common start {wall_s - start_at:.1f} s after it")
+        raise StartError(f"it was told of the common start {wall_s - start_at:.1f} s after it: the node is busy")
     return start_at, own_s + start_at - wall_s

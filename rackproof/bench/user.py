@@ -7,8 +7,9 @@ home and the folders of the benchmarks, and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Final
 
@@ -91,14 +92,9 @@ class BenchUsers:
         """Copy missing programs of a package into the homes of nodes that are ready. Raises RemoteError."""
         for name in programs:
             if missing := [node for node in nodes if (node, name) not in self._copied]:
-                self.write(name, dict.fromkeys(missing, files(package).joinpath(name).read_bytes()))
+                data = files(package).joinpath(name).read_bytes()
+                self._session.fleet.each(missing, partial(self._put, data, name), "the programs that measure")
                 self._copied |= {(node, name) for node in missing}
 
-    def write(self, name: str, data: Mapping[str, bytes]) -> None:
-        """Write a file into the homes of nodes that are ready, with the bytes of each. Raises RemoteError."""
-
-        def put(connection: Connection) -> None:
-            node = connection.node.name
-            connection.put(data[node], f"{HOME}/{name}", self[node].prefix)
-
-        self._session.fleet.each(data, put, f"{name} for the programs that measure")
+    def _put(self, data: bytes, name: str, connection: Connection) -> None:
+        connection.put(data, f"{HOME}/{name}", self[connection.node.name].prefix)

@@ -45,16 +45,19 @@ class Fleet:
         for connection in self._connections.values():
             connection.forget()
 
-    def each(self, nodes: Iterable[str], action: Callable[[Connection], Any], purpose: str) -> dict[str, Any]:
+    def each(
+        self, nodes: Iterable[str], action: Callable[[Connection], Any], purpose: str, parallel: int = 0
+    ) -> dict[str, Any]:
         """Run an action for several nodes in parallel; results by node, in the order given.
 
-        ``purpose`` is part of the lines that name nodes without an answer.
+        ``purpose`` is part of the lines that name nodes without an answer. ``parallel``: so many nodes at once, where
+        actions wait for each other; 0: as many as usual.
         """
         names = list(nodes)
         if not names:
             return {}
         began = time.monotonic()
-        pool = ThreadPoolExecutor(max_workers=min(self._parallel, len(names)))
+        pool = ThreadPoolExecutor(max_workers=min(parallel or self._parallel, len(names)))
         try:
             futures = {name: pool.submit(action, self[name]) for name in names}
             while waiting := wait(futures.values(), timeout=WAIT_LINE_S).not_done:

@@ -141,7 +141,9 @@ class FakeFleet:
     def __getitem__(self, name: str) -> FakeConnection:
         return FakeConnection(self, self.rack.node(name))
 
-    def each(self, nodes: Iterable[str], action: Callable[[Any], Any], what: str = "") -> dict[str, Any]:
+    def each(
+        self, nodes: Iterable[str], action: Callable[[Any], Any], what: str = "", parallel: int = 0
+    ) -> dict[str, Any]:
         return {name: action(self[name]) for name in nodes}
 
     def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:

@@ -54,7 +54,7 @@ class FileNodes(StorageNodes):
         size, action = config["files"] * config["file_bytes"], config["action"]
         used = 1 if config["shards"] else config["files"]
         if action not in ("prepare", "clear"):
-            document["start_at"] = 1e9 + len(self.asked)
+            document |= {"start_at": 1e9 + len(self.asked), "start_file": config["start_file"]}
             moved = size if action in ("create", "read") else 0
             seconds = size / SHARDS if config["shards"] else config["files"] / FILES_S
             begin = 0.01 + self.late.get(node, 0.0)

@@ -29,6 +29,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import PIL
@@ -38,7 +39,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder
 from accelerator_node import Accelerator, Window, accelerate
 from real_node import Ranks
 from samples_node import Fault, pixels, stream
-from start_node import StartError, common_start, report
+from start_node import StartError, common_start, report, told
 
 LATE_S = 0.25  # how much later than the others a node may begin
 AHEAD_S = 0.5  # how long before the common start the first counters are read
@@ -139,11 +140,13 @@ class Moments:
         self.go.wait()
         return tuple(self.values)
 
-    def await_workers(self, check):
-        """Until each worker is ready; ``check`` may raise."""
+    def await_workers(self, check, until_s):
+        """Until each worker is ready; ``check`` may raise. Raises Fault."""
         left = self.workers
         while left:
             check()
+            if time.monotonic() > until_s:
+                raise Fault(f"{left} of {self.workers} workers were not ready in time: the storage does not answer")
             left -= self.ready.acquire(timeout=0.5)
 
     def tell(self, start_s, end_s):
@@ -226,12 +229,13 @@ class Pipeline:
         self.accelerators = [Accelerator(config["step_s"], self.window) for _ in range(config["accelerators"])]
 
     def execute(self):
+        until_s = time.monotonic() + self.config["start_limit_s"]
         if self.ranks:
-            self.ranks.start(time.monotonic() + self.config["start_limit_s"])
+            self.ranks.start(until_s, partial(told, self.config))
         threads = [threading.Thread(target=self._run, args=(number,)) for number in range(len(self.accelerators))]
         threads.append(threading.Thread(target=self._watch))
         counters(self.config)  # the first reading is slow: caches were dropped, its own code is on disk
-        self.moments.await_workers(self._check)
+        self.moments.await_workers(self._check, until_s)
         self.start_at, self.start_s = common_start(self.config, self._check)
         self.ended_s = self.start_s
         self.window.begin_s = self.start_s + self.config["warmup_s"]
@@ -311,9 +315,13 @@ class Pipeline:
         self.fault = self.fault or why
 
     def _check(self):
+        """Before the start. Raises Fault and StartError."""
         self._find_fault()
         if self.fault:
             raise Fault(self.fault)
+        if self.ranks:
+            self.ranks.check()
+        told(self.config)
 
     def _find_fault(self):
         if self.fault is None and select.select([self.complaints[0]], [], [], 0)[0]:
@@ -335,7 +343,8 @@ class Pipeline:
             raise Fault(f"its clock went {wall_s - own_s:+.2f} s wrong in {own_s:.1f} s; see chrony")
         end_s = min(self.window.end_s, self.ended_s) if not self.config["seconds"] else self.window.end_s
         return {
-            "node": socket.gethostname(), "start_at": self.start_at, "began_at": self.began[0],
+            "node": socket.gethostname(), "start_at": self.start_at, "start_file": self.config["start_file"],
+            "began_at": self.began[0],
             "ended_at": self.ended[0], "seconds": end_s - self.window.begin_s,
             "busy_s": [a.busy_s for a in self.accelerators],
             "steps": [a.steps for a in self.accelerators], "pipeline": self._sums(), "series": self.series,
@@ -382,12 +391,13 @@ def main(words):
         pipeline.execute()
         answer = {"dataset": summary} | pipeline.answer()
     except (Fault, StartError) as error:
-        report(config, str(error))
         answer = {"job": config["job"], "error": str(error)}
     finally:
         if pipeline is not None:
             pipeline.close()
-    print(json.dumps({"rackproof_ingest": 1} | answer))
+    print(json.dumps({"rackproof_ingest": 1} | answer), flush=True)
+    if "error" in answer:
+        report(config, answer["error"])
     return 1 if "error" in answer else 0
 
 

@@ -28,6 +28,8 @@ def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) ->
         other = _shared(part)
         if other != first:
             raise Mismatch(TOOL, f"{node} was given another job than {parts[0][0]}")
+        if part.answer.values.get("start_file") != part.config["start_file"]:
+            raise Mismatch(TOOL, f"{node} answers another command")
         begun = part.answer.number("began_at") - part.start_at
         if abs(begun) > TOGETHER_S:
             raise Mismatch(TOOL, f"{node} began {begun:+.1f} s off the common start")

@@ -7,6 +7,7 @@ interface, gpus (UUIDs). A rank counts as busy from the moment its batch is on t
 ended, to the end of its step.
 """
 
+import contextlib
 import json
 import os
 import secrets
@@ -51,8 +52,8 @@ class Ranks:
         self.server.bind("\0" + self.name)
         self.server.listen(self.count)
 
-    def start(self, until_s):
-        """Start the ranks and wait until each has made its first steps. Raises Fault."""
+    def start(self, until_s, check):
+        """Start the ranks and wait until each has made its first steps. ``check`` may raise. Raises Fault."""
         own = self.own
         spec = {key: own[key] for key in ("model", "kind", "precision", "backend")} | {
             "batch": self.config["batch"], "crop": self.config["crop"], "socket": self.name,
@@ -80,6 +81,7 @@ class Ranks:
         threading.Thread(target=self._listen, daemon=True).start()
         abouts = {}
         while len(abouts) < self.count:
+            check()
             self._wait(self.server if len(self.links) < self.count else None, abouts, until_s)
         self.about = [abouts[local] for local in range(self.count)]
 
@@ -108,9 +110,14 @@ class Ranks:
                 if kind != b"r":
                     raise Fault(f"rank {local}: {text}")
                 abouts[local] = json.loads(text)
-        if not readable and self.process.poll() is not None:
+        if not readable:
+            self.check()
+
+    def check(self):
+        """Before the start. Raises Fault if the ranks have ended."""
+        if self.process.poll() is not None:
             lines = [line for line in self.said.decode(errors="replace").splitlines() if line.strip()]
-            raise Fault(f"torchrun ended at once: {lines[-1][:300] if lines else self.process.returncode}")
+            raise Fault(f"torchrun ended before the start: {lines[-1][:300] if lines else self.process.returncode}")
 
     @staticmethod
     def _line(link):
@@ -127,13 +134,17 @@ class Ranks:
         while going():
             if not ended and time.monotonic() >= end_s:
                 ended = True
-                link.sendall(PLACE.pack(-1))
+                with contextlib.suppress(OSError):  # it has ended already, which is seen below
+                    link.sendall(PLACE.pack(-1))
             feeding = take is not None and not ended
             if feeding and len(flying) < AHEAD:
                 taken = take(min(end_s, time.monotonic() + 0.02) if flying else end_s)
                 if taken is not None:
                     flying.append(taken[0])
-                    link.sendall(PLACE.pack(taken[0][0] * self.config["slots"] + taken[0][1]))
+                    try:
+                        link.sendall(PLACE.pack(taken[0][0] * self.config["slots"] + taken[0][1]))
+                    except OSError:
+                        return self.complain(f"rank {number} ended before the end")
                     continue
             if not select.select([link], [], [], 0.005 if feeding else 0.2)[0]:
                 if ended and time.monotonic() > end_s + END_S:

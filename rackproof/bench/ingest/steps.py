@@ -43,7 +43,7 @@ PROGRAMS: Final = (
 )
 LIST_S: Final = 90.0
 MARGIN_S: Final = 120.0
-"""Seconds for the end of workers, and for the start of the program on a busy node."""
+"""Seconds for the end of workers."""
 PASS_S: Final = 3600.0
 """Time limit in seconds of one pass over a data set."""
 TORCH: Final = "torchrun"

@@ -171,10 +171,10 @@ def main(words):
         answer = {"error": str(error)}
     except OSError as error:
         answer = {"error": f"{error.filename or config['folders'][0]}: {error.strerror}"}
+    asked = {key: config[key] for key in ("job", "folders", "start_file") if key in config}
+    print(json.dumps({"rackproof_files": 1} | asked | answer), flush=True)
     if "error" in answer and "start_file" in config:
         report(config, answer["error"])
-    asked = {key: config[key] for key in ("job", "folders")}
-    print(json.dumps({"rackproof_files": 1} | asked | answer))
     return 1 if "error" in answer else 0
 
 

@@ -148,7 +148,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
     each, reads, moves = int(config["files"]), config["action"] == "read", config["action"] in ("read", "create")
     size = each * int(config["file_bytes"])
     used = 1 if config["shards"] else each
-    if document.values.get("folders") != config["folders"]:
+    if any(document.values.get(key) != config[key] for key in ("folders", "start_file")):
         raise ParseError(PROGRAM, f"{node}: it answers another command")
     rows = _rows(document, int(config["processes"]))
     for row in rows:

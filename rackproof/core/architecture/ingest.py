@@ -81,7 +81,8 @@ class IngestJob(Model):
     """Of the timed part of one run."""
     warmup_s: int = Field(default=2, ge=0)
     start_s: int = Field(default=300, ge=1)
-    """Longest time in seconds until the processes of all nodes are ready; then all start together."""
+    """Longest time in seconds until the processes of all nodes are ready, for ``memory`` with their samples in memory;
+    then all start together. Later the run fails."""
     nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Numbers of nodes, one leg each; none: all nodes of the group."""
     epochs: int = Field(default=0, ge=0)

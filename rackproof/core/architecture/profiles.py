@@ -148,7 +148,8 @@ class FilesProfile(Model):
     processes: int = Field(default=1, ge=1)
     """Of each client."""
     start_s: int = Field(default=300, ge=1)
-    """Longest time in seconds until the processes of all clients are ready; then all start together."""
+    """Longest time in seconds until the processes of all clients are ready; then all start together. Later the run
+    fails."""
     runs: int = Field(default=1, ge=1)
 
     @property

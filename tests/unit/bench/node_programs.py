@@ -87,19 +87,6 @@ def started(program: str, config: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-class Homes(dict[tuple[str, str], bytes]):
-    """Files that the kit writes on nodes; those in the home of the account that measures are in ``folder``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __setitem__(self, key: tuple[str, str], data: bytes) -> None:
-        super().__setitem__(key, data)
-        path = Path(key[1].replace(HOME, str(self.folder)))
-        path.with_suffix(".new").write_bytes(data)
-        path.with_suffix(".new").rename(path)
-
-
 def configs(command: str, program: str) -> list[dict[str, Any]]:
     """Configurations in a command."""
     return program_runs.configs_of(command, program)
@@ -112,7 +99,7 @@ def answer(node: str, command: str, mountpoint: str, folder: Path, home: Path | 
     """
     program = next((name for name in ("dataset_node.py", "ingest_node.py") if f"/{name} " in command), None)
     if program is None:
-        return _ready(node, command, home) if home is not None and f"start={HOME}/" in command else None
+        return _shell(node, command, home) if home is not None and f"start={HOME}/" in command else None
     line = command[command.index(f"/{program} ") :].replace(mountpoint, str(folder))
     words = shlex.split(line.replace(HOME, str(home)))[1:]
     words = [
@@ -120,9 +107,10 @@ def answer(node: str, command: str, mountpoint: str, folder: Path, home: Path | 
         for number, word in enumerate(words)
     ]
     done = run(program, *words)
-    return CommandResult(node, command, done.returncode, done.stdout, done.stderr, 0.1, 1)
+    out = done.stdout.replace(str(home).encode(), HOME.encode())
+    return CommandResult(node, command, done.returncode, out, done.stderr, 0.1, 1)
 
 
-def _ready(node: str, command: str, home: Path) -> CommandResult:
+def _shell(node: str, command: str, home: Path) -> CommandResult:
     done = subprocess.run(["sh", "-c", command.replace(HOME, str(home))], capture_output=True, timeout=60, check=False)
     return CommandResult(node, command, done.returncode, done.stdout, done.stderr, 0.1, 1)

@@ -110,7 +110,7 @@ def test_the_program_prints_one_document(tmp_path: Path) -> None:
             told = float(Path(keys["start_file"]).read_text())
         if node_programs.LATE not in answer.get("error", ""):
             break
-    assert {key: answer[key] for key in ("job", "folders")}.items() <= asked.items()
+    assert {key: answer[key] for key in ("job", "folders", "start_file")}.items() <= asked.items()
     assert answer["start_at"] == told
     assert [row[0] for row in answer["processes"]] == [130] * 3
 

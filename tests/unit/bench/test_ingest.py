@@ -108,7 +108,8 @@ def document(own: dict[str, Any]) -> dict[str, Any]:
         "cpu_s": 4.4, "first_s": 0.2, "passes": 1.0,
     }  # fmt: skip
     return {
-        "rackproof_ingest": 1, "job": own["job"], "node": "x", "start_at": BEGIN, "began_at": BEGIN + 0.01,
+        "rackproof_ingest": 1, "job": own["job"], "node": "x", "start_at": BEGIN, "start_file": own["start_file"],
+        "began_at": BEGIN + 0.01,
         "ended_at": BEGIN + 11.02, "seconds": 10.0, "busy_s": [5.0, 5.0], "steps": [50, 50],
         "pipeline": pipeline, "series": series, "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3},
         "processors": 2, "numpy": "2.4", "pillow": "13", "memory_bytes": 1_000_000, "peak_kib": 1,
@@ -187,6 +188,7 @@ class TestReader:
             (lambda c, d: d["gpu-02"].update(job="other"), "gpu-02: 0 answers of train"),
             (lambda c, d: c["gpu-02"].update(batch=8), "gpu-02 was given another job than gpu-01"),
             (lambda c, d: c["gpu-02"].update(node=0), "expected the shares of 2 nodes"),
+            (lambda c, d: d["gpu-02"].update(start_file="start-2"), "gpu-02 answers another command"),
             (lambda c, d: d["gpu-02"].update(began_at=1002.0), r"gpu-02 began \+2\.0 s off the common start"),
             (lambda c, d: d["gpu-02"].update(start_at=1005.0, began_at=1005.0, ended_at=1017.0),
              "the clock of gpu-01 is 5.0 s behind that of gpu-02"),
@@ -395,7 +397,6 @@ class TestRunner:
             return result
 
         with scripted(tmp_path / "run", answer, lab_rack(1)) as session:
-            session.fleet.files = node_programs.Homes(home)  # type: ignore[attr-defined]
             self.lines: list[str] = []
             yield BenchContext(session, self.lines.append)
 

@@ -82,7 +82,7 @@ def test_forward_passes_have_latencies(photos: Path) -> None:
     ("changes", "why"),
     [
         ({"model": "resnet9000"}, "rank 0: AttributeError:"),
-        ({"folder": ""}, "torchrun ended at once: ModuleNotFoundError: No module named 'torch'"),
+        ({"folder": ""}, "torchrun ended before the start: ModuleNotFoundError: No module named 'torch'"),
         ({"python": "/nonexistent/python3"}, "/nonexistent/python3: No such file"),
     ],
 )

@@ -135,7 +135,6 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         return replace(result, stdout=json.dumps(own).encode() + b"\n")
 
     with scripted(tmp_path / "run", answer, lab_rack(1)) as session:
-        session.fleet.files = node_programs.Homes(home)  # type: ignore[attr-defined]
         yield BenchContext(session, lambda line: None)
 
 
