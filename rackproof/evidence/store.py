@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -123,13 +124,14 @@ class EvidenceStore:
         return self.raw(redact_bytes(data))
 
     def command(self, result: CommandResult) -> CommandResult:
-        """Record a command and its output with secrets redacted; return the result as recorded."""
-        result = redacted(result)
+        """Record a command and its output with secrets redacted; return the result as recorded: a number made of it is
+        the same when the evidence is read again."""
+        result = replace(redacted(result), elapsed_s=round(result.elapsed_s, 3))
         out, err = self.raw(result.stdout), self.raw(result.stderr)
         record = CommandRecord(
             node=result.node, command=result.command, rc=result.rc, stdout=out, stderr=err,
             stdout_bytes=len(result.stdout), stderr_bytes=len(result.stderr),
-            elapsed_s=round(result.elapsed_s, 3), timeout_s=result.timeout_s, error=result.error,
+            elapsed_s=result.elapsed_s, timeout_s=result.timeout_s, error=result.error,
         )  # fmt: skip
         self._write(Kind.COMMAND, _plain(record))
         return result

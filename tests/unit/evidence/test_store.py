@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rackproof.core.evidence import PROOFS, DeployRecord, Kind, NodeChanges
+from rackproof.bench.reread import answer_of
+from rackproof.core.evidence import PROOFS, CommandRecord, DeployRecord, Kind, NodeChanges
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
 from rackproof.remote.command import CommandResult
@@ -114,6 +115,15 @@ def test_a_command_is_recorded_with_its_outputs(tmp_path: Path) -> None:
     assert record.body["rc"] == 0
     assert read_raw(tmp_path, record.body["stdout"]) == b"hi\n"
     assert read_raw(tmp_path, record.body["stderr"]) == b"\xff\x00"
+
+
+@pytest.mark.parametrize("elapsed_s", [0.1, 13.510031938552856, 1e-7])
+def test_a_result_is_returned_as_it_is_read_again(tmp_path: Path, elapsed_s: float) -> None:
+    """A number that is made of it would otherwise contradict the evidence."""
+    with EvidenceStore(tmp_path) as store:
+        told = store.command(CommandResult("gpu-01", "echo hi", 0, b"hi\n", b"password: hunter2\n", elapsed_s, 5))
+    (record,) = read_records(tmp_path)
+    assert answer_of(CommandRecord.model_validate(record.body), lambda name: read_raw(tmp_path, name)) == told
 
 
 def test_an_output_that_was_changed_is_refused(tmp_path: Path) -> None:
