@@ -344,8 +344,7 @@ class Pipeline:
         end_s = min(self.window.end_s, self.ended_s) if not self.config["seconds"] else self.window.end_s
         return {
             "node": socket.gethostname(), "start_at": self.start_at, "start_file": self.config["start_file"],
-            "began_at": self.began[0],
-            "ended_at": self.ended[0], "seconds": end_s - self.window.begin_s,
+            "began_at": self.began[0], "ended_at": self.ended[0], "seconds": end_s - self.window.begin_s,
             "busy_s": [a.busy_s for a in self.accelerators],
             "steps": [a.steps for a in self.accelerators], "pipeline": self._sums(), "series": self.series,
             "latency_s": percentiles(self.latencies), "job": self.config["job"], "processors": os.cpu_count(),

@@ -24,7 +24,6 @@ from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
-from rackproof.bench.moment import CommonStart
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
@@ -300,7 +299,7 @@ class _IngestStep:
             role = self.storage.server_role
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
         every = [self.profile.jobs[job] for job in jobs]
-        start = CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
+        start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
         commands = {}
         for number, node in enumerate(nodes):
             texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]

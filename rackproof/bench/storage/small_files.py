@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench import moment
-from rackproof.bench.moment import CommonStart
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
@@ -167,7 +166,7 @@ class _Files(Clients):
         if part.action == "prepare":
             answers = self.ask({node: self._command(node, part, {}) for node in self.clients}, self.limit_s)
         else:
-            start = CommonStart(self.session, self.users, [part.job], self.sizes.start_s)
+            start = moment.CommonStart(self.session, self.users, [part.job], self.sizes.start_s)
             commands = {node: self._command(node, part, start.config) for node in self.clients}
             answers, unready = start.run(commands, self.limit_s)
             self.own += answers.values()

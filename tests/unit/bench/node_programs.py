@@ -100,14 +100,15 @@ def answer(node: str, command: str, mountpoint: str, folder: Path, home: Path | 
     program = next((name for name in ("dataset_node.py", "ingest_node.py") if f"/{name} " in command), None)
     if program is None:
         return _shell(node, command, home) if home is not None and f"start={HOME}/" in command else None
+    own = str(home or HOME)
     line = command[command.index(f"/{program} ") :].replace(mountpoint, str(folder))
-    words = shlex.split(line.replace(HOME, str(home)))[1:]
+    words = shlex.split(line.replace(HOME, own))[1:]
     words = [
         "1" if program == "dataset_node.py" and word == "0" and number == len(words) - 1 else word
         for number, word in enumerate(words)
     ]
     done = run(program, *words)
-    out = done.stdout.replace(str(home).encode(), HOME.encode())
+    out = done.stdout.replace(own.encode(), HOME.encode())
     return CommandResult(node, command, done.returncode, out, done.stderr, 0.1, 1)
 
 
