@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 
 from rackproof.bench.containers.reader import LAYOUT, job_of
+from rackproof.bench.relay import socket_of
 from rackproof.bench.storage.commands import AFTER, drop_and_state, state_after, state_of
 from rackproof.bench.storage.fio_clients import launch_command
 from rackproof.bench.storage.fio_launch import launches
@@ -74,13 +75,7 @@ class StorageNodes:
         if "fio --output-format=json --eta=never --name=" in command:
             job = job_of(command)
             writes = job["name"] == LAYOUT
-            document = json.loads(self._fio({"": node}, {node: job}))
-            (entry,) = document.pop("client_stats")
-            entry = {key: value for key, value in entry.items() if key not in ("hostname", "port")}
-            document["jobs"] = [entry]
-            if not writes:
-                self.change({"client_stats": [entry]})
-            return reply(node, command, json.dumps(document), 0 if writes else self.rc)
+            return reply(node, command, self._fio({"": node}, {node: job}), 0 if writes else self.rc)
         for launch in launches([CommandResult(node, command, 0)]):
             text = self._fio(launch.clients, launch.jobs)
             writes = all(job["name"].endswith("-layout") for job in launch.jobs.values())
@@ -163,14 +158,18 @@ class StorageNodes:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
                 {"jobname": job["name"], "groupid": 0, "job_start": 1_795_314_000_000, "error": 0,
-                     "job options": options, "hostname": address,
+                     "job options": options, "hostname": address or socket_of(node),
                  "port": 8765, **synced, "read": idle if job["rw"] == "write" else active,
                  "write": active if job["rw"] == "write" else idle}
             )  # fmt: skip
         document: Document = {"fio version": "fio-3.39", "timestamp": next(_TIMES), "global options": {}}
         document["client_stats"] = entries
-        if "" not in clients and not (entries and entries[0]["jobname"].endswith("-layout")):
+        if not (entries and entries[0]["jobname"].endswith("-layout")):
             self.change(document)
+        if "" in clients:
+            of_server = ("hostname", "port")
+            alone = document.pop("client_stats")
+            document["jobs"] = [{key: entry[key] for key in entry if key not in of_server} for entry in alone]
         return json.dumps(document) + "\n"
 
 

@@ -156,10 +156,8 @@ class StorageClients(Clients):
         return []
 
     def _prepare(self, nodes: list[str]) -> list[str]:
-        """Start fio's servers, drop caches on clients and servers, read the clients' state. Returns ready clients."""
-        for node, why in self.fio.servers.ensure(nodes).items():
-            if why is not None:
-                self.lost[node] = why
+        """Prepare fio, drop caches on clients and servers, read the clients' state. Returns ready clients."""
+        self.lost |= self.fio.unready(nodes)
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
         return self.drop({node: ask(self._used(node)) for node in nodes if node not in self.lost})
 

@@ -1,4 +1,4 @@
-"""One run of fio on several clients at once, and the errors of clients without a result."""
+"""One run of fio on one client or on several at once, and the errors of clients without a result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rackproof.bench.relay import Relay, socket_of
 from rackproof.bench.step import BenchContext
-from rackproof.bench.storage.fio_launch import found_damage
+from rackproof.bench.storage.fio_launch import RUN, found_damage, launches
 from rackproof.bench.storage.fio_servers import FioServers
 from rackproof.bench.user import BenchUsers
 from rackproof.errors import RemoteError
@@ -20,17 +20,25 @@ _SHOWN = 3
 
 
 class FioClients:
-    """fio in client/server mode. The first client is the launcher; its command removes the temporary job files."""
+    """Several clients run fio in client/server mode; the first one is the launcher. One client runs fio alone, since
+    fio's server begins a job only a second after it was sent. The command removes the temporary job files."""
 
     def __init__(self, context: BenchContext) -> None:
         self._session, self._users, self._relay = context.session, BenchUsers.of(context), Relay.of(context)
-        self.servers = FioServers.of(context)
+        self._servers = FioServers.of(context)
+
+    def unready(self, nodes: list[str]) -> dict[str, str]:
+        """Prepare a run on these nodes, or on some of them. Returns the reasons of nodes that cannot run fio."""
+        lost = self._users.ready(nodes)
+        ready = [node for node in nodes if node not in lost]
+        return lost | (self._servers.missing(ready) if len(ready) > 1 else {})
 
     def launch(self, nodes: Sequence[str], job: Callable[[str], str], limit_s: float) -> CommandResult:
         """Run fio. ``job`` returns the job file of a node."""
         command = launch_command({node: job(node) for node in nodes})
         try:
-            self._relay.listen(nodes[0], nodes)
+            if len(nodes) > 1:
+                self._relay.listen(nodes[0], nodes)
         except RemoteError as error:
             return self._session.record(CommandResult(nodes[0], command, None, error=error.reason))
         return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix)
@@ -42,19 +50,20 @@ class FioClients:
             dead = {name: f"{name}: lost during the measurement: {why}" for name, why in answers.items() if why}
             if dead:
                 return dead
-        return failures(answer, {socket_of(node): node for node in nodes})
+        (launch,) = launches([answer])
+        return failures(answer, launch.clients)
 
 
 def launch_command(jobs: Mapping[str, str]) -> str:
-    """Command that runs fio on all clients. ``jobs``: job file by node."""
+    """Command that runs fio on all clients. ``jobs``: job file by node, at least one."""
     parts = [f'printf %s {shlex.quote(text)} > "$d/{node}.fio"' for node, text in jobs.items()]
-    arguments = [f'--client=sock:{socket_of(node)} "$d/{node}.fio"' for node in jobs]
-    run = f"fio --eta=never --output-format=json {' '.join(arguments)}"
-    return f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {run}"
+    client = "--client=sock:{} " if len(jobs) > 1 else ""
+    arguments = [f'{client.format(socket_of(node))}"$d/{node}.fio"' for node in jobs]
+    return f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {RUN}{' '.join(arguments)}"
 
 
 def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str]:
-    """Why clients have no result, by node. ``clients``: nodes by socket. The exit status takes precedence."""
+    """Why clients have no result, by node. ``clients``: as of ``Launch``. The exit status takes precedence."""
     nodes = list(clients.values())
     lines = (*fio.complaints(answer.text), *fio.complaints(answer.stderr.decode(errors="replace")))
     messages = [replace(own, host=clients.get(own.host or "", own.host)) for own in lines]

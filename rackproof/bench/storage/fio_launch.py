@@ -1,4 +1,4 @@
-"""Runs of fio on several clients: requested jobs, and fio's results."""
+"""Runs of fio on one client or several: requested jobs, and fio's results."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
+RUN = "fio --eta=never --output-format=json "
+"""How the kit begins fio, on one client or as the launcher of several."""
 RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
 ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
 """Companions whose sum over clients is the rack's."""
@@ -52,12 +54,12 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of fio on several clients, and the commands on nodes between the previous run and this one."""
+    """One run of fio, and the commands on nodes between the previous run and this one."""
 
     answer: CommandResult
     before: tuple[CommandResult, ...]
     clients: Mapping[str, str] = field(default_factory=dict)
-    """Nodes by socket or address in fio's command."""
+    """Nodes by socket or address in fio's command; by an empty one where fio ran on one node without a server."""
     jobs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Options of the job file and its ``name``, by node."""
 
@@ -78,11 +80,16 @@ class Launch:
         return entries
 
 
+def is_launch(command: str) -> bool:
+    """Whether a command runs fio on clients of a storage."""
+    return RUN in command
+
+
 def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
     """All runs of fio in a step's answers."""
     before: list[CommandResult] = []
     for answer in answers:
-        if not _CLIENT.search(answer.command):
+        if not is_launch(answer.command):
             before.append(answer)
             continue
         words = _words(answer.command)
@@ -94,6 +101,8 @@ def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
             for at, word in enumerate(words)
             if (match := _CLIENT.fullmatch(word))
         }
+        if not clients and len(files) == 1:
+            clients = {"": next(iter(files))}
         yield Launch(answer, tuple(before), clients, {node: _options(text) for node, text in files.items()})
         before = []
 

@@ -27,13 +27,12 @@ class FioServers:
         servers: FioServers = context.shared.setdefault("fio-servers", FioServers(context))
         return servers
 
-    def ensure(self, nodes: list[str]) -> dict[str, str | None]:
-        """By node: None if its server is ready, otherwise the reason."""
-        lost = BenchUsers.of(self._context).ready(nodes)
-        nodes = [node for node in nodes if node not in lost]
-        return lost | self._context.session.fleet.each(
+    def missing(self, nodes: list[str]) -> dict[str, str]:
+        """Start missing servers on nodes with an account. Returns the nodes without one and the reasons."""
+        started = self._context.session.fleet.each(
             nodes, lambda connection: self._start(connection.node.name), "fio --server"
         )
+        return {node: why for node, why in started.items() if why is not None}
 
     def _start(self, node: str) -> str | None:
         server, session = self._running.get(node), self._context.session

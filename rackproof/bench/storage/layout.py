@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rackproof.bench.relay import socket_of
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage.commands import own_folders
 from rackproof.bench.storage.fio_clients import FioClients
+from rackproof.bench.storage.fio_launch import launches
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import Layout, render_layout
@@ -67,8 +67,7 @@ class Layouts:
         wanted = {node: own_folders(storage, folders(node), users[node]) for node in missing if node not in lost}
         made = self._context.session.run(wanted, 120)
         lost |= {node: f"{node}: {answer.why}" for node, answer in made.items() if not answer.ok}
-        started = self._clients.servers.ensure([node for node in missing if node not in lost])
-        lost |= {node: why for node, why in started.items() if why is not None}
+        lost |= self._clients.unready([node for node in missing if node not in lost])
         limit: int | None = FIRST_S
         seconds: float = FIRST_S + MARGIN_S
         while waiting := [node for node in self.missing(missing, folders) if node not in lost]:
@@ -98,10 +97,10 @@ class Layouts:
 
     def _rates(self, answer: CommandResult, nodes: list[str], layout: Layout) -> dict[str, float | None]:
         """B/s by client; None for a client with complete files."""
-        by_socket = {socket_of(node): node for node in nodes}
+        (launch,) = launches([answer])
         rates: dict[str, float | None] = {}
         for entry in fio.parse_fio(answer.stdout).jobs:
-            node = by_socket.get(entry.client or "")
+            node = launch.clients.get(entry.client or "")
             if node is None or entry.write is None:
                 continue
             complete = entry.write.io_bytes == layout.bytes

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
-from rackproof.bench.storage.fio_launch import BORROWED, Launch, launches
+from rackproof.bench.storage.fio_launch import BORROWED, Launch, is_launch, launches
 from rackproof.bench.storage.layout import SUFFIX
 from rackproof.parse import ParseError
 from rackproof.parse.client_state import ClientState, parse_client_state
@@ -23,7 +23,7 @@ class State:
 
 @dataclass
 class Run:
-    """One run of fio on several clients."""
+    """One measured run of fio."""
 
     launch: Launch
     before: Mapping[str, CommandResult]
@@ -71,7 +71,7 @@ def state_in(answer: CommandResult, when: str) -> State:
 
 def is_layout(command: str) -> bool:
     """Whether a command writes files that later steps of the storage read."""
-    return f"{SUFFIX}]" in command and "--client=" in command
+    return f"{SUFFIX}]" in command and is_launch(command)
 
 
 def runs_of(answers: Iterable[CommandResult]) -> list[Run]:

@@ -1,8 +1,9 @@
 """Storage: fio on every client at once, in fio's own client/server mode; small files by the kit's own program.
 
 The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
-together and returns one JSON document with an entry per client. Numbers are fio's, to the last digit. The first step of
-a storage writes the files completely. Caches are dropped before every run, and mounts are read before and after it.
+together and returns one JSON document with an entry per client. A single client runs ``fio job``. Numbers are fio's,
+to the last digit. The first step of a storage writes the files completely. Caches are dropped before every run, and
+mounts are read before and after it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.storage.fio_clients import failures
+from rackproof.bench.storage.fio_clients import failures, launch_command
+from rackproof.bench.storage.fio_launch import launches
 from rackproof.remote.command import CommandResult
 
 CLIENTS = {"/run/a": "gpu-01", "/run/b": "gpu-02"}
@@ -75,3 +76,51 @@ def test_a_client_with_another_version_of_fio_is_named() -> None:
     expected = "fio: client/server version mismatch (97 != 109): install one version of fio on all clients"
     assert why == {"gpu-02": f"gpu-02: {expected}"}
     assert expected in reasons(f"<gpu-01> fio: a word of its own\n{NO_JOB}", 1, err)["gpu-02"]
+
+
+ALONE = launch_command({"gpu-01": "[x]\nrw=read\n"})
+NOT_A_FOLDER = "fio: /mnt/x is not a directory\nfio: failed parsing directory=/mnt/x\nfio: job x dropped\n"
+FULL = "fio: io_u error on file /mnt/x/rackproof.0: No space left on device: write offset=0, buflen=4096\n"
+
+
+def alone(out: str, rc: int = 0, err: str = "") -> dict[str, str]:
+    """Of one client, which runs fio without its server: no line names a host."""
+    answer = CommandResult("gpu-01", ALONE, rc, out.encode(), err.encode())
+    (launch,) = launches([answer])
+    assert list(launch.jobs) == ["gpu-01"]
+    return failures(answer, launch.clients)
+
+
+def own_document(**changes: Any) -> str:
+    job = entry("") | changes
+    del job["hostname"], job["port"]
+    return json.dumps({"fio version": "fio-3.33", "timestamp": 1795447236, "jobs": [job]})
+
+
+def test_a_good_run_of_one_client_is_no_failure() -> None:
+    assert alone(own_document()) == {}
+
+
+@pytest.mark.parametrize("out", [NO_JOB, "", own_document()[:80]])
+def test_a_refused_job_of_one_client_has_fios_words(out: str) -> None:
+    why = alone(out, 1, NOT_A_FOLDER)["gpu-01"]
+    assert why.startswith("gpu-01: fio: /mnt/x is not a directory; failed parsing directory=/mnt/x; job x dropped")
+    assert "exit status 1" in why
+
+
+def test_an_error_of_one_client_is_named_with_its_words() -> None:
+    line = "fio: pid=13471, err=28/file:io_u.c:1876, func=io_u error, error=No space left on device"
+    out = f"{line}\n{own_document(error=28)}"
+    assert alone(out, 1, FULL)["gpu-01"].startswith("gpu-01: fio error 28: ")
+    assert "No space left on device" in alone(out, 1, FULL)["gpu-01"]
+
+
+def test_one_client_that_was_killed_before_its_first_byte_is_named() -> None:
+    """fio ends with status 0 and error 0."""
+    killed = own_document(read=entry("", moved=0)["read"])
+    why = alone(killed, 0, "fio: pid=13478, got signal=9\nfio: file hash not empty on exit\n")
+    assert why == {"gpu-01": "gpu-01: fio moved no byte: pid=13478, got signal=9; file hash not empty on exit"}
+
+
+def test_one_client_with_a_document_of_servers_has_no_result() -> None:
+    assert "fio returned no result for it" in alone(document(entry("/run/a")))["gpu-01"]

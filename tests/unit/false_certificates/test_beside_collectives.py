@@ -15,6 +15,7 @@ from rackproof.bench.collectives.command import launcher_of, leads, requested_by
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage import beside
+from rackproof.bench.storage.fio_launch import is_launch
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import BesideProfile, Profile, StorageProfile
 from rackproof.core.collective import busbw_factor, least_received
@@ -71,7 +72,7 @@ class Both(StorageNodes):
         if launcher_of(command):
             return self._ranks(node, command)
         answer = super().answer(node, command)
-        if answer is not None and "--client=" in command and "-layout]" not in command:
+        if answer is not None and is_launch(command) and "-layout]" not in command:
             seconds = SIZES.runtime_s + 2 * SETUP_S
             self.now += 0 if "-beside-collectives]" in command else seconds
             return replace(answer, elapsed_s=seconds + 3.19e-5)  # as clocks tell it

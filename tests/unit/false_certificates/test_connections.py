@@ -14,6 +14,7 @@ from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
 from rackproof.bench.storage.connections_reader import POINT, own_mount
+from rackproof.bench.storage.fio_launch import is_launch
 from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, Storage, StorageProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.evidence.store import read_records
@@ -122,7 +123,7 @@ def test_the_declared_mount_is_read_only_by_its_state(tmp_path: Path) -> None:
     measure(tmp_path, ConnectionNodes(ARCHITECTURE))
     asked = [str(r.body["command"]) for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
     assert not [command for command in asked if "/mnt/nfs-tcp" in command]
-    assert all(f"{POINT}/rackproof-bench/gpu-0" in command for command in asked if "--client=" in command)
+    assert all(f"{POINT}/rackproof-bench/gpu-0" in command for command in asked if is_launch(command))
 
 
 RDMA = "10 1 0:49 / /mnt/nfs-rdma rw - nfs4 10.77.0.11:/srv/nfs rw,vers=4.1,proto=rdma,port=20049\n"

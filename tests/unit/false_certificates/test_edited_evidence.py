@@ -12,6 +12,7 @@ import pytest
 
 from rackproof import __version__
 from rackproof.bench.containers.reader import JOB
+from rackproof.bench.storage.fio_launch import is_launch
 from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome
 from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline
@@ -48,7 +49,7 @@ def measured(records: Sequence[Record], step: str) -> dict[tuple[str, tuple[str,
 def launch(records: Sequence[Record], step: str) -> Record:
     """The last run of fio before the step's first measurement."""
     first = min(record.seq for record in measured(records, step).values())
-    runs = [r for r in records[:first] if r.kind is Kind.COMMAND and "--client=" in r.body["command"]]
+    runs = [r for r in records[:first] if r.kind is Kind.COMMAND and is_launch(r.body["command"])]
     return runs[-1]
 
 

@@ -12,6 +12,7 @@ import pytest
 from rackproof.bench import waiting
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage.client_runs import StorageClients
+from rackproof.bench.storage.fio_launch import is_launch
 from rackproof.core.architecture import WholeFile
 from rackproof.core.evidence import Measurement
 from rackproof.evidence.store import read_records
@@ -223,7 +224,7 @@ def starved_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def runs_of(folder: Path) -> list[str]:
     """Which runs of fio were launched, in order."""
     ends = ("layout", "read", "write", "own", "other")
-    return [next(end for end in ends if f"-{end}]" in c) for c in commands(folder) if "--client=" in c]
+    return [next(end for end in ends if f"-{end}]" in c) for c in commands(folder) if is_launch(c)]
 
 
 def test_files_with_checksums_are_written_again_for_the_next_test(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench.relay import socket_of
+from rackproof.bench.storage.fio_launch import RUN
 from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.steps import scale_points
 from rackproof.core.architecture import FioJob, StorageProfile
@@ -92,10 +93,10 @@ def test_a_sum_over_fewer_clients_does_not_stand_for_more(tmp_path: Path) -> Non
 
 def test_a_point_that_fails_leaves_the_others(tmp_path: Path) -> None:
     nodes = StorageNodes(ARCHITECTURE)
-    alone = f"--client=sock:{socket_of('gpu-01')}"
+    alone = f'{RUN}"$d/gpu-01.fio"'
 
     def answer(node: str, command: str) -> CommandResult | None:
-        if command.count("--client=") == 1 and alone in command and "-layout]" not in command:
+        if alone in command and "-layout]" not in command:
             return reply(node, command, "Killed\n", rc=137, err="Killed")
         return nodes.answer(node, command)
 

@@ -25,11 +25,15 @@ from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
 
 ARCHITECTURE = virtual_rack()
 BENCH = Bench(ARCHITECTURE, lab_rack(), "lab")
-STEPS = {step.id: step for step in BENCH.steps()}
+ALONE = Bench(ARCHITECTURE, lab_rack(1), "lab")
+"""One client runs fio without its server."""
+STEPS, ALONE_STEPS = ({step.id: step for step in bench.steps()} for bench in (BENCH, ALONE))
+BENCHES = pytest.mark.parametrize("bench", [BENCH, ALONE], ids=["two clients", "one client"])
 
 
-def measure(folder: Path, nodes: StorageNodes, *names: str) -> list[Measurement]:
-    return BENCH.measure(folder, nodes.answer, [STEPS[name] for name in names])
+def measure(folder: Path, nodes: StorageNodes, *names: str, bench: Bench = BENCH) -> list[Measurement]:
+    steps = STEPS if bench is BENCH else ALONE_STEPS
+    return bench.measure(folder, nodes.answer, [steps[name] for name in names])
 
 
 def commands(folder: Path) -> list[dict[str, Any]]:
@@ -138,20 +142,30 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@BENCHES
 @pytest.mark.parametrize(("fault", "reason"), [case[1:] for case in SOMETHING_ELSE], ids=[c[0] for c in SOMETHING_ELSE])
-def test_what_measured_something_else_is_no_number(tmp_path: Path, fault: Mapping[str, Any], reason: str) -> None:
-    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, **fault), "storage/nfs-tcp/read"):
+def test_what_measured_something_else_is_no_number(
+    tmp_path: Path, fault: Mapping[str, Any], reason: str, bench: Bench
+) -> None:
+    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE, **fault), "storage/nfs-tcp/read", bench=bench)
+    assert measurements
+    for measurement in measurements:
         assert measurement.samples == ()
         assert reason in (measurement.reason or "")
 
 
 @pytest.mark.parametrize("name", ["local/write", "nfs-tcp/read", "nfs-rdma/randread", "cephfs/read"])
-def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: Path, name: str) -> None:
-    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE), f"storage/{name}"):
+@BENCHES
+def test_a_healthy_storage_is_measured_and_its_numbers_are_read_again(tmp_path: Path, name: str, bench: Bench) -> None:
+    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE), f"storage/{name}", bench=bench)
+    assert measurements
+    for measurement in measurements:
         assert measurement.samples
         assert measurement.reason is None
         assert measurement.companions["counter_bytes"] == measurement.companions["application_bytes"]
-    assert BENCH.faults(tmp_path) == {}
+    assert bench.faults(tmp_path) == {}
+    servers = any("--client=" in command["command"] for command in commands(tmp_path))
+    assert servers is (bench is BENCH)
 
 
 @pytest.mark.parametrize("name", ["storage/nfs-tcp/write", "container/nfs-tcp/read"])
