@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.rack import fold
+from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.remote.command import CommandResult, script_or_program
 from rackproof.remote.interrupt import STOPPING
@@ -52,11 +53,15 @@ class CommonStart:
         return self.ready_s + 2 * _ASK_S
 
     def run(self, commands: Mapping[str, str], limit_s: float) -> tuple[dict[str, CommandResult], str]:
-        """Run one command a node, all from one moment as soon as all are ready; results are recorded.
+        """Copy ``start_node.py``; run one command a node, all from one moment as soon as all are ready, on the record.
 
         ``limit_s``: a command has so many seconds more than the longest time to the start. Returns the results, and
         why there was no common start; that is empty where the programs' own answers say it.
         """
+        try:
+            self.users.put(list(commands), "rackproof.bench", (PROGRAM,))
+        except RemoteError as error:
+            return {}, str(error)
         ended: dict[str, CommandResult] = {}
         over = threading.Event()
 

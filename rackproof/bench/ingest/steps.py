@@ -262,7 +262,6 @@ class _IngestStep:
             self.answers += answers
             self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
         sets.ready(self.nodes, PROGRAMS)
-        self.users.put(self.nodes, "rackproof.bench", (moment.PROGRAM,))
 
     def _prepare_ranks(self) -> None:
         """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""

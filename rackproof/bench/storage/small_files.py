@@ -144,7 +144,6 @@ class _Files(Clients):
         self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(made).items() if not answer.ok}
         try:
             self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
-            self.users.put(self.ready, "rackproof.bench", (moment.PROGRAM,))
             self.made = self.ready
         except RemoteError as error:
             self.lost |= dict.fromkeys(self.ready, str(error))
