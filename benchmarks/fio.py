@@ -7,13 +7,13 @@ On one host of ``fleet.py``, with the same file and the same job of sequential r
 * by hand: ``ssh HOST fio JOB`` over a connection that is open;
 * fio --client: the same through fio's own server, which begins a job a second after it was sent (tried with 3.33 and
   3.39), so that several clients can begin together; without the kit;
-* kit: a run of the storage benchmark, which starts fio in client/server mode, drops caches, reads the client's state
-  before and after, and records every answer.
+* kit: a run of the storage benchmark, which runs fio by itself on a single client, drops caches, reads the client's
+  state before and after, and records every answer.
 
-A first run of each is not counted: it writes the file, opens the connection and starts fio's server, which a step does
-once. The figures are medians of the rounds' ratios to each other way, with an interval of at least 95 %. Bar: 2 % more
-wall time than by hand; an interval around the bar decides nothing, and more rounds are needed. Exit status:
-0 reached, 1 missed, 2 undecided. Needs root, as fleet.py does.
+A first run of each is not counted: it writes the file and opens the connection, which a step does once. The figures are
+medians of the rounds' ratios to each other way, with an interval of at least 95 %. Bar: 2 % more wall time than by
+hand; an interval around the bar decides nothing, and more rounds are needed. Exit status: 0 reached, 1 missed,
+2 undecided. Needs root, as fleet.py does.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def base() -> None:
 
 @deploy("Clock source")
 def clock_source() -> None:
-    """Late in a deploy: it may need a kernel argument or a kernel of this run, and then follows after the reboot."""
+    """Late in a deploy: if a reboot is pending, e.g. for a kernel argument, the run after it sets the clock source."""
     if source := here().architecture.system.clock_source:
         operations.kernel_values(
             name="In force", sysctl={}, patterns={CLOCK_SOURCE: source}, _if=nothing_waits_for_a_reboot

@@ -55,7 +55,7 @@ def containers() -> None:
 
 
 def _packages(site: Site, names: tuple[str, ...], family: str, chosen: ContainerInputs) -> None:
-    """The version set's by its rules, the others from where the inventory says, or the distribution's own."""
+    """Install the version set's packages as its stages, the others from the inventory's or distribution's source."""
     locked = {package.name: package.component for package in packages_here("all")}
     others = [name for name in names if name not in locked]
     plan.check_sources(site, others, family, chosen)

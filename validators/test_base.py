@@ -30,9 +30,9 @@ from rackproof.validation import Unmeasured, always, announce, check, expect, ex
 PACKAGES = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n'"
 RPM_PACKAGES = "rpm -qa --qf 'installed %{NAME}\\n'"
 LAST_STRATUM = 15
-"""The last one that can be followed; 16 means not synchronised (RFC 5905)."""
+"""Too high for a time source: its clients would have 16, which means not synchronised (RFC 5905)."""
 FEWEST_ANSWERS = 3
-"""Of the last eight polls; the burst at the start of chronyd gives four."""
+"""Minimum of answered polls among the last eight; the burst at the start of chronyd gives four."""
 STATES = {
     "+": "is combined, not selected",
     "-": "is not combined",

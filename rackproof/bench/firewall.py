@@ -44,7 +44,7 @@ class Firewall:
         self._refusing: set[str] = set()
         """Nodes that have refused a table."""
         self._noted: set[tuple[str, str]] = set()
-        """Nodes that have been named, and why."""
+        """Nodes that the user has been told about, each with the reason."""
 
     @staticmethod
     def of(context: BenchContext) -> Firewall:
@@ -89,7 +89,7 @@ class Firewall:
         return ""
 
     def _note(self, nodes: Iterable[str], why: str) -> None:
-        """Name the nodes once in a stage."""
+        """Tell the user that these nodes have no firewall; each node and reason once in a stage."""
         if new := [node for node in nodes if (node, why) not in self._noted]:
             self._noted.update((node, why) for node in new)
             self._context.say(f"{fold(new)}: no firewall around the ports of benchmarks: {why}")

@@ -1,4 +1,4 @@
-"""A common moment on several nodes, by each node's own clock, whose offset the controller measures before."""
+"""Common start of programs on several nodes: the controller reads all clocks, then gives each node a start time."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from typing import Any, Final
 
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.rack import fold
-from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.remote.command import CommandResult, script_or_program
 from rackproof.remote.interrupt import STOPPING
 from rackproof.remote.ssh import Connection
 from rackproof.shell import script
 
-PROGRAM: Final = "start_node.py"
-"""Beside each program that starts with others."""
 LEAD_S: Final = 3.0
-"""From the reading of the clocks to the start; every node is told of it in this time."""
+"""Minimum seconds from the reading of the clocks to the start; within them every node gets the start time."""
 NODE_S: Final = 0.02
 """More lead for each node."""
 BUSY: Final = 2.0
-"""The lead is so many times what the reading of the clocks took, if that is longer: nodes or network are busy."""
+"""The lead is at least this multiple of the time that the reading of the clocks took: nodes may be busy."""
 CLOCK_S: Final = 0.5
-"""How well a clock has to be known, seconds: rates of several nodes are from one moment."""
+"""Maximum width of a clock offset's interval, seconds: rates of several nodes must cover the same time."""
 TYPICAL_S: Final = 15.0
 """A usual time from the start of programs to the common moment, for estimates."""
 _NOT_YET: Final = 3
@@ -53,15 +50,11 @@ class CommonStart:
         return self.ready_s + 2 * _ASK_S
 
     def run(self, commands: Mapping[str, str], limit_s: float) -> tuple[dict[str, CommandResult], str]:
-        """Copy ``start_node.py``; run one command a node, all from one moment as soon as all are ready, on the record.
+        """Run one command a node, all from one moment as soon as all are ready; results are recorded.
 
         ``limit_s``: a command has so many seconds more than the longest time to the start. Returns the results, and
         why there was no common start; that is empty where the programs' own answers say it.
         """
-        try:
-            self.users.put(list(commands), "rackproof.bench", (PROGRAM,))
-        except RemoteError as error:
-            return {}, str(error)
         ended: dict[str, CommandResult] = {}
         over = threading.Event()
 
@@ -87,13 +80,13 @@ class CommonStart:
         try:
             fault, why = self._await_ready(nodes, ended, over)
             moments: dict[str, float] = {}
-            if not fault and not why and not self._vain(over):
+            if not fault and not why and not self._is_over(over):
                 moments, unread = _moments(self.session, nodes)
                 why = "; ".join(unread)
         except Exception:
             self._tell(dict.fromkeys(nodes, "not started: an error of the controller"))
             raise
-        if self._vain(over):
+        if self._is_over(over):
             return ""
         refused = f"not started: {fault or why}"
         untold = self._tell({node: refused if fault or why else f"{moments[node]:.3f}" for node in nodes})
@@ -105,7 +98,7 @@ class CommonStart:
         """Wait for all programs. Returns why one of them ended, and why the others were not waited for."""
         command = script(__name__, "ready", *self.jobs, start=self.file)
         waiting, until_s = list(nodes), time.monotonic() + self.ready_s
-        while waiting and not self._vain(over):
+        while waiting and not self._is_over(over):
             answers = self._ask(waiting, lambda node: command)
             for node, answer in answers.items():
                 if answer.rc in (0, _NOT_YET) and (text := answer.text.strip()):
@@ -120,8 +113,8 @@ class CommonStart:
         return "", ""
 
     @staticmethod
-    def _vain(over: threading.Event) -> bool:
-        """Whether no program waits any longer, or is going to be ended."""
+    def _is_over(over: threading.Event) -> bool:
+        """Whether all programs have ended, or the run is being interrupted."""
         return over.is_set() or STOPPING.is_set()
 
     def _tell(self, texts: Mapping[str, str]) -> str:
@@ -129,7 +122,7 @@ class CommonStart:
         answers = self._ask(list(texts), lambda node: script(__name__, "start", start=self.file, told=texts[node]))
         for answer in answers.values():
             self.session.record(answer)
-        return "; ".join(f"{node}: not told of the start: {a.why}" for node, a in answers.items() if not a.ok)
+        return "; ".join(f"{node}: did not get the start time: {a.why}" for node, a in answers.items() if not a.ok)
 
     def _ask(self, nodes: Sequence[str], command: Callable[[str], str]) -> dict[str, CommandResult]:
         """Run a command as the account that measures: the files are its own."""
@@ -152,7 +145,7 @@ def _moments(session: Session, nodes: Sequence[str]) -> tuple[dict[str, float], 
         if isinstance(clock, str):
             unread.append(f"{node}: its clock was not read: {clock}")
         elif clock.most_s - clock.least_s > CLOCK_S:
-            unread.append(f"{node}: its clock was read to {clock.most_s - clock.least_s:.1f} s only: the node is busy")
+            unread.append(f"{node}: its clock is known to {clock.most_s - clock.least_s:.1f} s only: the node is busy")
         else:
             moments[node] = round(begin_s + (clock.least_s + clock.most_s) / 2, 3)
     return moments, unread

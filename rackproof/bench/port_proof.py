@@ -71,7 +71,7 @@ def counters_of(answer: CommandResult) -> PortCounters:
 
 
 _parsed: Final = lru_cache(maxsize=1024)(parse_port_counters)
-"""A reading is the one after a run and the one before the next."""
+"""Cached: the same reading is the one after a run and the one before the next."""
 
 
 def by_interface(before: PortCounters, after: PortCounters, interface: str) -> Moved:

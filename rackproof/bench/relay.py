@@ -20,12 +20,12 @@ from rackproof.remote.channel import END_S, Pipe
 _FILE: Final = "relay_node.py"
 PROGRAM: Final = f"{HOME}/{_FILE}"
 AGENT: Final = f"python3 -I {PROGRAM} run {HOME}"
-"""Runs a command line on another node; node and words follow."""
+"""Command prefix that runs a command on another node; the node's name and the command's words follow."""
 FIO: Final = f"{HOME}/fio.sock"
 """Socket of a node's own fio."""
 READY_S: Final = 60.0
 LIFE_S: Final = 24 * 3600.0
-"""Time limit of an end, for a lost controller."""
+"""Seconds after which a relay process ends, for the case that the controller is lost."""
 _MAGIC: Final = b"rackproof-relay\n"
 _WORD: Final = 4
 _LISTENER: Final = ""
@@ -96,7 +96,7 @@ class Relay:
                 self._send(_LISTENER if name else node, number, b"")
 
     def _send(self, name: str, number: int, data: bytes) -> None:
-        """Send a frame. A connection to an end that has ended is ended."""
+        """Send a frame. If a node's relay process has ended, close the connection on the launcher."""
         frame = number.to_bytes(_WORD) + len(data).to_bytes(_WORD) + data
         end = self._ends.get(name)
         if (end is None or not end.write(frame)) and name != _LISTENER and data:

@@ -22,7 +22,7 @@ def unlike_plan(records: Sequence[Record], steps: Iterable[Step], gaps: Iterable
     done: set[str] = set()
     notes: set[str] = set()
     others: dict[str, Record] = {}
-    """Last attempts at steps, made with other parameters."""
+    """Steps whose last attempt had other parameters than the plan, with the attempt's record."""
     for record in records:
         body = record.body
         match record.kind:

@@ -30,9 +30,9 @@ class Room(NamedTuple):
     """What a client sees of a storage, in bytes."""
 
     free: int
-    """For the account that measures."""
+    """Free for the account that runs the benchmarks."""
     own: int
-    """Of files of earlier benchmarks, which this one removes or overwrites."""
+    """Used by files of earlier benchmarks, which this run removes or overwrites."""
 
 
 def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
@@ -55,7 +55,7 @@ def space_command(storage: Storage, node: Node) -> str:
 
 
 def room_in(answer: CommandResult) -> Room | None:
-    """None for a client that does not tell."""
+    """Parse the answer to ``space_command``; None if the command failed or its output is unreadable."""
     sizes, _, own = answer.text.strip().partition("\n")
     try:
         free = parse_statfs(f"{sizes}\n").free_bytes
@@ -67,8 +67,8 @@ def room_in(answer: CommandResult) -> Room | None:
 def lacking(space: Space, mountpoint: str, rooms: Mapping[str, Room]) -> Iterator[str]:
     """A line for each client whose own drives lack the space, or one for a storage that all clients share.
 
-    Of a shared storage the files of clients that do not tell are counted as not there yet, but then nothing is
-    refused: they may be what fills it.
+    A shared storage is judged only if all its clients answer: files that a silent client has left there would be
+    unknown, and they may be what fills it.
     """
     if not space.shared:
         for node, room in rooms.items():

@@ -99,7 +99,7 @@ def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
 def reading_or_reason(
     place: Measurement, read: Read, reader: str, raw: Iterable[str], why: str = "", who: str = ""
 ) -> Measurement:
-    """The measurement with its values; without them UNMEASURED: ``why``, or why there is no reading, after ``who``."""
+    """``reading_of``, or UNMEASURED: for the reason ``why`` if given, else for its ParseError, after ``who``."""
     try:
         return unmeasured(place, why, raw) if why else reading_of(place, read, reader)
     except ParseError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from typing import Final
 
@@ -26,6 +26,8 @@ HOME: Final = "/run/rackproof-bench"
 TIDY: Final = f"rm -rf -- {HOME}"
 SETUP: Final = script(__name__, "user", account=USER, home=HOME)
 _TIMEOUT_S: Final = 60.0
+_IMPORT: Final = re.compile(rb"^from (\w+_node) import ", re.MULTILINE)
+"""In programs of the nodes: a module that has to be beside the program."""
 _IDS: Final = re.compile(r"uid ([1-9]\d{0,9}) gid ([1-9]\d{0,9})\n")
 
 
@@ -55,6 +57,20 @@ def account_of(answer: CommandResult) -> Account:
     if (match := _IDS.fullmatch(answer.text)) is None:
         raise ParseError(USER, f"unreadable output: {answer.text[:80]!r}")
     return Account(int(match[1]), int(match[2]))
+
+
+@cache
+def with_imports(package: str, programs: tuple[str, ...]) -> dict[str, bytes]:
+    """Sources by file name: programs of a package, and the modules of it or of ``rackproof.bench`` that they import."""
+    sources: dict[str, bytes] = {}
+    left = list(programs)
+    while left:
+        name = left.pop(0)
+        if name not in sources:
+            beside, here = (files(place).joinpath(name) for place in (package, "rackproof.bench"))
+            sources[name] = (beside if beside.is_file() else here).read_bytes()
+            left += [f"{module.decode()}.py" for module in _IMPORT.findall(sources[name])]
+    return sources
 
 
 class BenchUsers:
@@ -89,10 +105,12 @@ class BenchUsers:
         return lost
 
     def put(self, nodes: Sequence[str], package: str, programs: Iterable[str]) -> None:
-        """Copy missing programs of a package into the homes of nodes that are ready. Raises RemoteError."""
-        for name in programs:
+        """Copy missing programs of a package, and what they import, into the homes of nodes that are ready.
+
+        Raises RemoteError.
+        """
+        for name, data in with_imports(package, tuple(programs)).items():
             if missing := [node for node in nodes if (node, name) not in self._copied]:
-                data = files(package).joinpath(name).read_bytes()
                 self._session.fleet.each(missing, partial(self._put, data, name), "the programs that measure")
                 self._copied |= {(node, name) for node in missing}
 

@@ -32,7 +32,7 @@ class Earlier(NamedTuple):
     certificate: Certificate | None
     """Judged again from the evidence. None: the run has not ended, or its certificate cannot be read."""
     next: Literal["nothing", "resume", "anew"] = "resume"
-    """Gaps are filled, a failure is measured anew, a certified run is left alone."""
+    """``resume`` an incomplete run, start ``anew`` after a failure or damage, do ``nothing`` after a certified run."""
     why: str = ""
     """Why the run can neither count nor be continued; one line."""
 

@@ -15,9 +15,9 @@ import click
 from rackproof.core.visible import shown
 
 _CONTROL = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-"""All but line ends, tabs and colours: the kit's own styles."""
+"""Control characters to replace: all except line ends, tabs and the colours of the kit's styles."""
 _CONTROL_ON_A_TERMINAL = re.compile(r"\x1b(?!\[\??[0-9;]*[A-Za-z])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
-"""There a live display moves the cursor, too."""
+"""The same on a terminal, where a live display may also move the cursor."""
 
 
 class OutputError(OSError):
@@ -59,7 +59,7 @@ class _Stream:
             raise OutputError(error.errno, error.strerror, self._name) from None
 
     def drop(self) -> None:
-        """Leave what is still in its buffer, which Python would write once more at its end."""
+        """Point the stream at /dev/null, or Python writes the rest of its buffer once more at exit."""
         with contextlib.suppress(OSError, ValueError):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
@@ -90,8 +90,8 @@ def guarded() -> Iterator[None]:
 
 
 def _whole(stream: TextIO) -> TextIO:
-    """The stream, of which nothing is lost: no character that a locale lacks and, with PYTHONUNBUFFERED, no rest of a
-    text that the system writes in part."""
+    """The stream without losses: it escapes characters that the locale lacks, and with PYTHONUNBUFFERED writes the rest
+    of a text that the system accepts only in part."""
     if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         stream = open(stream.fileno(), "w", buffering=1, encoding=stream.encoding, closefd=False)  # noqa: SIM115
     if isinstance(stream, io.TextIOWrapper):
@@ -107,7 +107,7 @@ def flush() -> None:
 
 
 def drop() -> None:
-    """After an OutputError."""
+    """Discard unwritten output after an OutputError."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, _Stream):
             stream.drop()

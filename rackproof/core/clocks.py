@@ -15,7 +15,7 @@ from rackproof.core.rack import fold
 from rackproof.core.wording import some
 
 COMMAND: Final = "date +%s.%N # rackproof compares the clocks of all nodes"
-"""Stands for the comparison, which no command of one node can do. Run as it is, it gives no answer to it."""
+"""Recorded as the command of the comparison of all nodes. Run on a node, it compares nothing."""
 HEAD: Final = "seconds ahead of the controller, at least and at most"
 CONTROLLER: Final = "the controller"
 _SHOWN: Final = 4

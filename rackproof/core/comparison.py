@@ -29,9 +29,9 @@ class Change(StrEnum):
     ONLY_B = "only in B"
     NOT_COMPARABLE = "not comparable"
     LOST = "lost"
-    """Of a verdict: known in A; measured badly or not at all in B."""
+    """Of a verdict: INVALID or UNMEASURED in B, but not in A."""
     FOUND = "found"
-    """Of a verdict: the other way round."""
+    """Of a verdict: INVALID or UNMEASURED in A, but not in B."""
 
 
 class Moved(Frozen):

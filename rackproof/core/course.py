@@ -60,7 +60,7 @@ def contradictions(records: Sequence[Record]) -> dict[int, str]:
     faults: dict[int, str] = {}
     part, stage = _Part(), _Stage()
     without: dict[str, int] = {}
-    """Measurements of each step without samples, since the last step."""
+    """By step: number of measurements without samples, since the last step record."""
     measured: set[str] = set()
     for record, after in zip(records, [*records[1:], None], strict=True):
         body = record.body

@@ -31,7 +31,7 @@ class _Made(NamedTuple):
     unit: str
     bar: Bar | None
     higher_is_better: bool
-    """Name of the value, for one without a bar."""
+    """Whether more is better; counts only for a value without a bar."""
     whole: float
     """Reference of the value, in its unit, where it is larger than the value; else 0.
 

@@ -47,7 +47,7 @@ _CAUSES: Final = (
     (DENIED, "the login may not do this"),
     (re.compile(r"No space left on device"), "a file system is full"),
 )  # fmt: skip
-"""Words of programs whose meaning takes knowledge."""
+"""Messages of programs that need an explanation, each with its explanation."""
 
 
 def failure(tool: str, status: int, *outputs: str) -> str:

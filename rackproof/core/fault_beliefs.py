@@ -12,19 +12,19 @@ from math import fsum
 from typing import Final, NamedTuple
 
 SHARES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
-"""Assumed shares of its jobs that an intermittent node lets fail; each is as likely as the others."""
+"""Assumed failure rates of the jobs of an intermittent node, all equally likely."""
 STRAY: Final = 0.5
-"""Likelihood that yet another fault lets a job of all nodes fail; of fewer nodes in proportion to their number."""
+"""Probability that another fault makes a job of all nodes fail; in proportion for a job of fewer nodes."""
 BUSY: Final = 0.7
-"""Share of all nodes that work in a round under load."""
+"""Minimum share of all nodes that run jobs in a round for it to count as under load."""
 SURPRISE: Final = 0.03
 """Likelihood that a node which load makes sick passes a round under load, or fails another one."""
 LOADS: Final = 0.1
-"""How much rarer such a node is among the faults that are left when each node has passed some job."""
+"""Prior of a node that fails only under load, relative to that of an intermittent node."""
 PARTLY: Final = 0.05
 """Likelihood of a pair that some failed job does not contain, against one that all failed jobs contain."""
 FEW: Final = 12
-"""Pairs that are weighed one by one."""
+"""Maximum number of links whose weights are computed one by one; of more, only their sum is."""
 
 
 class Guess(NamedTuple):
@@ -54,7 +54,7 @@ def _terms(failed: int, passed: int) -> tuple[float, ...]:
 
 @cache
 def likelihood(failed: int, passed: int) -> float:
-    """Of so many failed and passed jobs of an intermittent node."""
+    """Likelihood of so many failed and passed jobs of an intermittent node, mean over ``SHARES``."""
     return fsum(_terms(failed, passed)) / len(SHARES)
 
 
@@ -73,11 +73,11 @@ class Beliefs:
         self.count = count
         self.failed, self.passed = [0] * count, [0] * count
         self.outside, self.loaded = [1.0] * count, [1.0] * count
-        """Likelihood of the failed jobs without the node; of a node's jobs if load makes it sick."""
+        """By node: likelihood of the failed jobs that do not contain it; of its jobs if it fails only under load."""
         self.apart = [(1 << count) - 1 & ~(1 << node) for node in range(count)]
         """Nodes that no passing job contains together with this one."""
         self.whole = list(self.apart)
-        """Those of them that, with this one, all failed jobs contain."""
+        """Those of ``apart`` that every failed job contains together with this node."""
         self.failures: list[tuple[int, float]] = []
 
     def add(self, mask: int, ok: bool, load: float) -> None:
@@ -137,13 +137,13 @@ class Beliefs:
         ]
         links = self.weights()
         rest = 0.0
-        several = sum((links.whole[a] & focus).bit_count() for a in bits(focus)) // 2
-        every = sum((self.apart[a] & focus).bit_count() for a in bits(focus)) // 2
-        if every <= FEW:
+        in_all_failed = sum((links.whole[a] & focus).bit_count() for a in bits(focus)) // 2
+        possible = sum((self.apart[a] & focus).bit_count() for a in bits(focus)) // 2
+        if possible <= FEW:
             guesses += [((a, b), self.link(a, b), False) for a, b in self._pairs(self.apart, focus)]
         else:
             rest = fsum(links.mass(a, focus) for a in bits(focus)) / 2
-            if several <= FEW:
+            if in_all_failed <= FEW:
                 pairs = self._pairs(self.whole, focus)
                 guesses += [(pair, links.unit, False) for pair in pairs]
                 rest -= len(pairs) * links.unit
@@ -155,7 +155,7 @@ class Beliefs:
         return Links(2 / (self.count * (self.count - 1)), self.whole, self.apart, self.outside)
 
     def part(self, focus: int, orders: Sequence[Sequence[int]], load: bool) -> int:
-        """Of the beginnings of all orders the part whose answer says most; ``load``: it will run under load."""
+        """The prefix of an order whose answer is expected to tell most; ``load``: its job runs under load."""
         nodes, loads, links = self.intermittent(focus), self.overloaded(focus), self.weights()
         pairs = fsum(links.mass(a, focus) for a in bits(focus)) / 2
         total = fsum((pairs, *(one.weight for one in nodes), *(one.weight for one in loads))) or 1.0

@@ -19,11 +19,11 @@ DOUBT: Final = 1e-4
 """Largest likelihood that a name is wrong; a tenth of it where the name leaves failed jobs unexplained, or is one of
 several."""
 LIKELY: Final = 0.75
-"""Likelihood with which a fault is tried by itself."""
+"""Minimum likelihood of a fault for a job that tests it alone; below it the set of nodes is halved."""
 WITNESSES: Final = 2
 """Partners with each of which alone a node fails before it is named."""
 ORDERS: Final = 6
-"""Shuffles of the nodes of which the next part is chosen."""
+"""Number of shuffled orders of the nodes; the next job is a prefix of one of them."""
 HIDDEN_JOBS: Final = 80
 """Most jobs in search of one fault."""
 
@@ -42,7 +42,7 @@ class Hidden:
         self._take()
 
     def search(self) -> bool:
-        """Whether the fault has a name now. One of its nodes is among ``focus`` otherwise."""
+        """Run jobs until the fault is named. False: ``HIDDEN_JOBS`` or ``MOST_JOBS`` was reached before."""
         until = len(self.jobs.history) + HIDDEN_JOBS
         while len(self.jobs.history) < min(until, MOST_JOBS):
             guess = self.beliefs.best(self.focus)
@@ -136,7 +136,7 @@ class Hidden:
         return False
 
     def _last_of_one(self, link: Fault) -> Job | None:
-        """One of the last jobs, which shows an end of the link without the other; None while others are to fail."""
+        """A pending final job with one end of the link only; None without one, or if failed jobs stay unexplained."""
         if not self._explains_all(link):
             return None
         pending = [job for job in self.jobs.unverified([link]) if job.rails >= self.rails]

@@ -15,7 +15,7 @@ MOST_JOBS: Final = 400
 
 
 class TooManyJobsError(RackproofError):
-    """The search ends; what has no name by then stays without one."""
+    """The search has run ``MOST_JOBS`` jobs; faults that are not located by then stay unlocated."""
 
 
 class Jobs:
@@ -110,7 +110,7 @@ class Jobs:
         return self.rails - bad
 
     def unverified(self, links: Iterable[Fault] = ()) -> list[Job]:
-        """Of the last jobs those that have not passed yet; ``links`` that may have a name by then."""
+        """Final jobs (``last``) that have not passed yet; ``links``: treated as named, too."""
         passed = [job for job, good in self.history if good]
         return [
             job

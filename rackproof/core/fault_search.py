@@ -18,7 +18,7 @@ from rackproof.core.fault_solid import SAMPLED, Solid
 from rackproof.core.group_testing import Fault, FaultKind, Job, Places, Result, Run
 
 TRIES: Final = 3
-"""Fruitless searches for hidden faults, before their set stays without a name."""
+"""Number of failed searches for hidden faults after which the nodes of the failed job stay unlocated."""
 REPEATS: Final = 6
 """Repetitions of the last job, which all sound nodes pass together, if several faults were named: an intermittent one
 may have passed."""
@@ -98,7 +98,7 @@ class Search:
         ]
 
     def _suspect_units(self) -> None:
-        """Many sick nodes behind the same leaf switches are no names, but one set of suspects."""
+        """Replace ``SAMPLED`` or more named nodes behind the same leaf switches by one unlocated set."""
         for unit in self.jobs.places.units() if self.jobs.places.leaves or self.jobs.places.racks else ():
             sick = [fault for fault in self.jobs.faults if fault.kind is FaultKind.NODE and fault.nodes[0] in unit]
             if len(sick) >= SAMPLED:

@@ -16,20 +16,20 @@ SAMPLED: Final = 4
 """Nodes behind a leaf switch that must all fail on its rail, each with other partners."""
 
 PARTNERS: Final = 2
-"""Known-good nodes beside those whose rails are tried, where a fault hides among the others."""
+"""Number of known-good partners in tests of single rails, if a fault may hide among the known-good nodes."""
 
 SEVERAL: Final = 3
-"""Rails that are searched one by one; of more faulty ones all are."""
+"""Most faulty rails of a node that are located one by one; with more, all of its rails count as faulty."""
 
 
 class Solid:
     def __init__(self, jobs: Jobs) -> None:
         self.jobs = jobs
         self.hiding = False
-        """Whether the nodes that no job suspects failed together."""
+        """Whether a fault may hide among the nodes that are no suspects, for example because they failed together."""
 
     def narrow(self, suspects: Sequence[str]) -> bool:
-        """Whether one of the suspects has a name now, or there are fewer; otherwise a hidden fault made jobs fail."""
+        """Name faults of suspects. False: a suspect passes with other partners, so a hidden fault made jobs fail."""
         base = self._base(suspects)
         if len(base) < 2:
             self._first_good(suspects)

@@ -60,6 +60,7 @@ def _job_file(name: str, directory: str, engine: str, rw: str, layout: Layout, f
         "create_serialize=0",
         "invalidate=1",
         "refill_buffers=1",
+        *([] if rw == "write" else ["allow_file_create=0"]),  # it would read what it has just written itself
         *further,
     ]
     return "\n".join(lines) + "\n"

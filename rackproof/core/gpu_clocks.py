@@ -51,7 +51,7 @@ def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
         if len(loaded) < LEAST_SAMPLES:
             unknown.append(f"GPU {gpu} was under load in {len(loaded)} of {len(several)} samples")
         elif any(sample.reasons is None for sample in loaded[1:]):
-            unknown.append(f"GPU {gpu} does not tell why its clocks are low")
+            unknown.append(f"GPU {gpu} does not report why its clocks are low")
     if len(by_gpu) != count:
         unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their clocks")
     return folded(faults, unknown, f"{len(by_gpu)} GPUs without a slowdown under load" if by_gpu else None)

@@ -29,7 +29,7 @@ _SHOWN: Final = 4
 
 
 class LinkSample(NamedTuple):
-    """One GPU at one moment; None where the driver does not tell."""
+    """One GPU at one moment; None where the driver does not report."""
 
     bus_id: str
     state: str | None
@@ -68,7 +68,7 @@ def judge_links(samples: Iterable[LinkSample], count: int, generation: int | Non
         for one in several[1:]:
             asked = generation or one.generation_max, width or one.width_max
             if one.generation is None or one.width is None or None in asked:
-                unknown.append(f"GPU {gpu} does not tell its link")
+                unknown.append(f"GPU {gpu} does not report its link")
                 break
             if one.generation < (asked[0] or 0) or one.width < (asked[1] or 0):
                 slow.append(one)

@@ -59,7 +59,7 @@ class Search:
     further: Callable[[int], int]
     """The next load while latency has not doubled."""
     between: Callable[[int, int], int | None]
-    """A load between two; None: they are near enough."""
+    """The next load to measure between two loads; None: they are near enough."""
     to_the_peak: bool
     """Whether larger loads follow until the rate no longer grows."""
 
@@ -90,7 +90,7 @@ class Search:
 
 
 def closed_loop(processes: int, highest: int) -> Search:
-    """Requests in flight of one client, from 1: fours until latency doubles, then halves (geometric) in between.
+    """Requests in flight of one client: 1, 4, 16 … until latency doubles, then the geometric mean of the two bounds.
 
     Above ``processes`` loads are multiples of it, because each process has the same depth.
     """
@@ -222,7 +222,7 @@ def fit_scalability(points: Iterable[tuple[float, float]]) -> Scalability | None
         return None
 
     def share(term: int) -> Interval:
-        """b / a or c / a; their deviations add up relatively."""
+        """b / a or c / a; relative deviations are added in quadrature."""
         value, off = of_term.get(term, (0.0, 0.0))
         width = value / a * math.hypot(off / value, a_off / a) if value else 0.0
         return Interval(value / a, max(0.0, value / a - width), value / a + width)

@@ -277,7 +277,7 @@ def _devices(subject: str, before: LoadState, after: LoadState, limits: Limits) 
         elif old[name] != state:
             yield _failed(f"{name} was {old[name]}, is {state}")
     for name, state in old.items():
-        # what is gone as a whole is named by its counters
+        # a device that is gone is reported by its counters
         if name not in new and subject not in after.unread and _device(name) in _known_devices(subject, after):
             yield _unknown(f"{name} is unknown after the step, was {state}")
     known = before.complaints.get(subject, ())
@@ -363,7 +363,7 @@ def _clock(subject: str, before: LoadState, after: LoadState, limits: Limits) ->
         yield _failed(f"the clock was set by {(least + most) / 2:+.3f} s")
     was, now = before.offset_s, after.offset_s
     if limits.offset_s == math.inf or (was is None and now is None):
-        return  # whether chrony runs is the validation's question
+        return  # a validator checks whether chrony runs
     if now is None:
         yield _unknown(f"chrony gives no offset after the step, it was {abs(was or 0.0):.3f} s before")
     elif abs(now) > limits.offset_s and was is None:

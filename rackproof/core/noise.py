@@ -49,7 +49,7 @@ def noise_between(
 
 
 def _scatter(before: Sequence[float], after: Sequence[float]) -> float:
-    """Pooled over both sides; 0 where neither has two samples."""
+    """Half the 95 % interval of the difference of the medians, variance pooled; 0 if neither side has two samples."""
     freedom = len(before) + len(after) - 2
     if freedom < 1:
         return 0.0

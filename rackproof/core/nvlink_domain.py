@@ -19,7 +19,7 @@ SERVICE: Final = "nvidia-imex.service"
 LARGEST_DOMAIN: Final = 72
 """GPUs that NVLink switches join: GB200 and GB300 NVL72 (NVIDIA, architecture documents of both)."""
 COMMAND: Final = "echo not compared # rackproof compares the NVLink domains of all nodes"
-"""Stands for the comparison, which no command of one node can do. Run as it is, it gives no answer to it."""
+"""Recorded as the command of the comparison of all nodes. Run on a node, it compares nothing."""
 HEAD: Final = "NVLink domains of the GPUs of each node"
 
 Domain = tuple[str, str]
@@ -51,7 +51,7 @@ def domain_problem(
         both = f"{_shown(own)} and {_shown(against)}"
         return f"one domain is declared for {node} and {first}, their GPUs are in {both}, {count}"
     for other_group, others in votes.items():
-        # of two declared domains in one, the larger has it by right
+        # two declared domains share one NVLink domain: the smaller one is wrong, both if they are equal
         if other_group == group or _leaders(others) != [own] or len(others[own]) < len(votes[group][own]):
             continue
         first = others[own][0]

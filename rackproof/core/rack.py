@@ -61,7 +61,7 @@ class Node:
         return None if address is None else str(address)
 
     def control_address(self, fabric: str) -> str | None:
-        """Address for what is no data: the node's name, Slurm, IMEX.
+        """Address for control traffic (the node's name, Slurm, IMEX), not for storage and collectives.
 
         ``fabric``: the kind. An emulated rack has one network for everything; rails of real adapters carry collectives
         and storage only, so without a ``management_address`` the name is left to the site's own resolver.

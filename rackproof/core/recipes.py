@@ -25,11 +25,11 @@ RECIPES: dict[str, Recipe] = {
     r.id: r
     for r in (
         Recipe("fio-sequential",
-               "fio client/server on all clients at once: libaio, direct=1, bs=1048576, time_based, ramp 30 s, run "
-               "180 s; writes first, with end_fsync=1; bw_bytes of each client",
+               "fio on all clients at once (client/server; a single client by itself): libaio, direct=1, bs=1048576, "
+               "time_based, ramp 30 s, run 180 s; writes first, with end_fsync=1; bw_bytes of each client",
                "wekatester four corners; ai-benchmark-util fio1.job", "storage"),
         Recipe("fio-random",
-               "fio client/server on all clients at once: randread, bs=4096, numjobs=64 iodepth=8, tausworthe64, "
+               "as fio-sequential: randread, bs=4096, numjobs=64 iodepth=8, tausworthe64, "
                "norandommap; iops and lat_ns.mean; latency leg with numjobs=1 iodepth=1",
                "wekatester four corners", "storage"),
         Recipe("fio-shared-file",
@@ -41,7 +41,7 @@ RECIPES: dict[str, Recipe] = {
                "that rate with Poisson arrivals; every step must satisfy Little's law within 5 %",
                "Little's law; our proposal", "storage"),
         Recipe("fio-synced",
-               "fio client/server on all clients at once: sequential writes with fsync=1; iops of each client, and as "
+               "as fio-sequential: sequential writes with fsync=1; iops of each client, and as "
                "many fsyncs as writes", "fio's documentation, fsync", "storage"),
         Recipe("fio-integrity",
                "every client writes one file with verify=crc32c, verify_interval=4096; caches are dropped, it reads "

@@ -84,7 +84,7 @@ def figures(before: LoadState, after: LoadState) -> dict[str, float]:
 def starved(conditions: Mapping[str, Any]) -> str:
     """The starved machine and the cause; empty if none was starved.
 
-    Without figures, which are among the conditions, so that one cause is one sentence.
+    The sentence has no figures, so that the same cause always gives the same sentence; the conditions have them.
     """
     where = conditions.get(WHERE)
     nodes = where if isinstance(where, Mapping) else {}

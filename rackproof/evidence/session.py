@@ -41,10 +41,17 @@ class Session:
         return {node: self.record(result) for node, result in results.items()}
 
     def run_on(
-        self, node: str, command: str, timeout_s: float, stdin: bytes | None = None, user: str = ""
+        self,
+        node: str,
+        command: str,
+        timeout_s: float,
+        stdin: bytes | None = None,
+        user: str = "",
+        *,
+        hold: bool = False,
     ) -> CommandResult:
-        """``user``: prefix that runs the command as another user."""
-        return self.record(self.fleet[node].run(command, timeout_s, stdin, user))
+        """``user``: prefix that runs the command as another user. ``hold``: it ends with the connection."""
+        return self.record(self.fleet[node].run(command, timeout_s, stdin, user, hold=hold))
 
     @contextmanager
     def serving(self, node: str, command: str, timeout_s: float, user: str = "") -> Iterator[Server]:

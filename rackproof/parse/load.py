@@ -232,7 +232,7 @@ def _of_drives(logs: Mapping[str, SmartLog | None], unread: dict[str, str]) -> d
 
 
 def _of_gpus(gpus: Iterable[Gpu], unread: dict[str, str]) -> dict[str, int]:
-    """Counters of GPUs; what a GPU has and does not tell is named in ``unread``."""
+    """Counters of GPUs; what a GPU has and does not report is named in ``unread``."""
     counters: dict[str, int | None] = {}
     for gpu in gpus:
         name, rows = gpu.bus_id, gpu.remapped_rows
@@ -241,14 +241,14 @@ def _of_gpus(gpus: Iterable[Gpu], unread: dict[str, str]) -> dict[str, int]:
         counters[f"{name} pcie_replays"] = gpu.pcie_replays
         counters[f"{name} present"] = 1
         if gpu.ecc != "Disabled" and gpu.ecc is not None and gpu.ecc_volatile.uncorrected is None:
-            unread["gpus"] = f"GPU {name} does not tell its memory errors"
+            unread["gpus"] = f"GPU {name} does not report its memory errors"
         told = () if rows is None else (rows.corrected, rows.uncorrected, rows.pending, rows.failed)
         if rows is not None and rows.corrected is not None and rows.uncorrected is not None and None not in told:
             counters[f"{name} rows remapped"] = rows.corrected + rows.uncorrected
             counters[f"{name} rows pending remapped"] = int(bool(rows.pending))
             counters[f"{name} rows not remapped"] = int(bool(rows.failed))
         elif any(value is not None for value in told):
-            unread["gpus"] = f"GPU {name} does not tell all of its remapped rows"
+            unread["gpus"] = f"GPU {name} does not report all of its remapped rows"
         for reason, time_us in gpu.slowdowns_us.items():
             fault = re.search("therm|brak", reason)
             # Drivers of some GPUs count their power limit as thermal slowdown by software, too.

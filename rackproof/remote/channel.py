@@ -36,7 +36,7 @@ class Server:
         self._began = time.monotonic()
 
     def start(self) -> None:
-        start(self._channel, tied(self.command, self.timeout_s, self._sudo, self._user))
+        start(self._channel, tied(self.command, self.timeout_s, self._sudo, user=self._user))
 
     def poll(self) -> bool:
         """Collect its output; returns True while it runs."""
@@ -78,7 +78,7 @@ class Pipe:
 
     @property
     def why(self) -> str:
-        """What the command complains about."""
+        """End of the command's standard error in one line, without secrets."""
         err = bytearray()
         while self._channel.recv_stderr_ready() and len(err) < _COMPLAINT:
             err += self._channel.recv_stderr(65536)

@@ -35,9 +35,9 @@ PATIENCE = 3
 """Commands or round trips that may fail to end before a node gets no more commands."""
 ROUNDS = 12
 COMPARISONS = (clocks.COMMAND, nvlink_domain.COMMAND)
-"""Stand for comparisons of nodes, which no command of one node can do."""
+"""Placeholders for comparisons of nodes: the controller answers them, no node runs them."""
 CLOCKS_APART_S = 0.1
-"""How far a right clock may be off before the controller's own is complained of: the default of
+"""Seconds; if the nodes' clocks agree within twice this and the controller's does not, a line says so: the default of
 ``system.time.max_offset_ms``."""
 
 Question = Callable[[], object]

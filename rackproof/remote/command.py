@@ -15,7 +15,7 @@ from rackproof.core.failure import failure
 
 KILL_AFTER_S = 5
 NOT_FINISHED = "not finished within "
-"""How the error of a command begins that its time limit ended."""
+"""Prefix of ``error`` of a command that reached its time limit."""
 MARK = "RACKPROOF_COMMAND"
 """Environment variable that marks the processes of one connection."""
 GRACE_S = 15.0
@@ -81,8 +81,8 @@ _PATH = (
     '[ -n "$folder" ] && [ -x "$folder/." ] && rackproof=$rackproof${rackproof:+:}$folder; done; '
     "PATH=$rackproof; set +f; unset IFS folder rackproof"
 )
-"""A login without root may lack the last two on its PATH; what is there is installed all the same. With a folder that
-the login may not search, every program that is missing would look like one that it may not start."""
+"""Adds the last two folders, which a login without root may lack, and removes folders that it may not search: with
+one of those the shell reports a missing program as ``Permission denied``."""
 
 
 def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:
@@ -104,14 +104,15 @@ def ending(mark: str) -> str:
     return f"{{ {kill} $p && sleep 1; {kill} -9 $p; }} 2>/dev/null"
 
 
-def tied(command: str, timeout_s: float, sudo: str = "", user: str = "") -> str:
-    """A server that ends with its connection: the end of its input kills it, by its process id.
+def tied(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:
+    """A command that ends with its connection: the end of its input kills it, by its process id.
 
-    So a killed controller leaves no process that occupies a port or a file.
+    So a killed controller leaves no process that occupies a port, a file or a storage. The command itself reads no
+    input.
     """
     script = (
-        f"exec 3<&0; {bounded(command, timeout_s, user=user)} 3<&- & p=$!; "
-        "{ cat <&3 >/dev/null; kill -TERM $p 2>/dev/null; } & c=$!; "
+        f"exec 3<&0; {bounded(command, timeout_s, mark=mark, user=user)} 3<&- & p=$!; "
+        "{ cat <&3; kill -TERM $p; } >/dev/null 2>&1 & c=$!; "
         "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
     )
     return f"{sudo}sh -c {portable(script)}"

@@ -21,10 +21,10 @@ LIMIT: Final = 64 * 1024
 ANSWER_S = 20.0
 """Seconds that a server has for its greeting, for the key exchange, and for each answer to a login."""
 REFUSED_S = 60.0
-"""For so long a server that names its refusal is tried again. OpenSSH's penalties (PerSourcePenalties) last 15 s and
+"""Seconds of retries after a refusal in ``REFUSALS``. OpenSSH's penalties (PerSourcePenalties) last 15 s and
 more, a login that counts for MaxStartups ends with LoginGraceTime, at the latest after 120 s."""
 CLOSED_S = 8.0
-"""The same where it closes without a word: an sshd that restarts, and a port that a NAT or QEMU forwards to nothing."""
+"""Seconds of retries when the server closes without a word: sshd restarts, or a NAT or QEMU finds no server."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 REFUSALS: Final = {
     "Not allowed at this time": "sshd refuses this address for a while (PerSourcePenalties)",

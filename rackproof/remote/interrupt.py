@@ -20,9 +20,9 @@ from types import FrameType
 STOPPING = threading.Event()
 """Set by the first signal: no further command is sent, and nothing waits for running ones."""
 LIMIT_S = 6.0
-"""From the first signal; what is not in order then is not waited for, and the program ends by itself."""
+"""Seconds from the first signal until the program stops waiting for an orderly end, and ends itself."""
 LAST_S = 9.0
-"""From the first signal; the system then ends the program, whatever holds it: an output that nothing reads, a lock."""
+"""Seconds from the first signal until ``os._exit``, which works even if a full pipe or a lock blocks the program."""
 CHILDREN_S = 1.0
 """What child processes have between SIGTERM and SIGKILL."""
 
@@ -35,7 +35,7 @@ _Process = tuple[int, str]
 _children: set[_Process] = set()
 _last_words: list[Callable[[], None]] = []
 _told = threading.Lock()
-"""Taken by whoever tells how to go on: the program's end, or the timer that ends it."""
+"""Taken by the first thread that prints how to continue, the main one or the timer's; the other prints nothing."""
 
 
 def handle_signals(last_words: Callable[[], None] = lambda: None) -> None:

@@ -29,7 +29,9 @@ class LocalConnection(Connection):
         super().__init__(node)
         self._deadline, self._limit_s = deadline, limit_s
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "", *, hold: bool = False
+    ) -> CommandResult:
         began = time.monotonic()
         left = timeout_s if self._deadline is None else min(timeout_s, self._deadline - began)
 
@@ -79,7 +81,9 @@ class LocalConnection(Connection):
 class OtherNode(LocalConnection):
     """Another node of the rack, on which no commands are run."""
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "", *, hold: bool = False
+    ) -> CommandResult:
         why = "another node: commands run on the local node only"
         return CommandResult(self.node.name, command, None, timeout_s=timeout_s, error=why)
 

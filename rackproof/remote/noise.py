@@ -178,7 +178,7 @@ RULES: Final = (
     ),
 )
 
-_BIRTH = tuple(
+_MACHINE_IDENTIFIERS = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(?i)\b(?!00(?::00){5}\b|ff(?::ff){5}\b)[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){14})?\b", "‹mac›"),
@@ -205,7 +205,7 @@ def quiet(command: str, text: str) -> str:
 
 def anonymous(text: str) -> str:
     """The text without identifiers that are unique to a machine."""
-    for pattern, replacement in _BIRTH:
+    for pattern, replacement in _MACHINE_IDENTIFIERS:
         text = pattern.sub(replacement, text)
     return text
 

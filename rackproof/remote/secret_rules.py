@@ -294,4 +294,4 @@ SECRET_FILE: Final = re.compile(
     r"|ssh_host_\w+_key(?!\.pub)\b|jwt_hs256\.key|/\.netrc|/\.pgpass|\.enroot/\.credentials|\.vault-token|connauthfile"
     r"|auth-token\.json|/private/[\w./-]+\.(?:key|pem)|\.(?:p12|pfx|jks|kdbx)\b|\.docker/config\.json)"
 )
-"""Commands that print a file of secrets: their output goes whole."""
+"""Commands that print a file of secrets: their whole output is redacted."""

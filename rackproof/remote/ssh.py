@@ -29,6 +29,7 @@ from rackproof.remote.command import (
     CommandResult,
     bounded,
     ending,
+    tied,
     timed_out,
 )
 from rackproof.remote.interrupt import STOPPING
@@ -130,10 +131,13 @@ class Connection:
             where = "" if isinstance(error, OSError) else f"{file}: "
             raise NodeUnreachable(self.node.name, f"ssh_key: {where}{reason(error)}") from error
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "", *, hold: bool = False
+    ) -> CommandResult:
         """Run one command to its end. Failures on the node do not raise: see CommandResult.error.
 
-        ``user`` is a prefix that runs the command as another user.
+        ``user`` is a prefix that runs the command as another user. With ``hold`` the command, which has no input, ends
+        on the node when this connection is lost; otherwise it goes on up to its limit.
         """
         if stdin is not None and batch.MAGIC in stdin[: 2 * len(batch.MAGIC)]:
             return self._run(command, timeout_s, stdin)  # a batch's answer proves that it has run
@@ -145,8 +149,8 @@ class Connection:
                 self.node.name, command, None, b"", b"", time.monotonic() - began, timeout_s, error.reason
             )
         if not self._noisy:
-            return self._run(command, timeout_s, stdin, user=user)
-        result = self._run(_marked(command), timeout_s, stdin, user=user)
+            return self._run(command, timeout_s, stdin, user=user, hold=hold)
+        result = self._run(_marked(command), timeout_s, stdin, user=user, hold=hold)
         out, err = result.stdout.partition(_MARK), result.stderr.partition(_MARK)
         why = result.error if result.rc is None or out[1] else "its login shell did not run the command"
         rc = result.rc if why is None else None
@@ -190,7 +194,13 @@ class Connection:
         self.clean_up(ending(self._mark))
 
     def _run(
-        self, command: str, timeout_s: float, stdin: bytes | None = None, clean_up: bool = False, user: str = ""
+        self,
+        command: str,
+        timeout_s: float,
+        stdin: bytes | None = None,
+        clean_up: bool = False,
+        user: str = "",
+        hold: bool = False,
     ) -> CommandResult:
         began = time.monotonic()
 
@@ -213,11 +223,12 @@ class Connection:
             out, err = bytearray(), bytearray()
             try:
                 mark = "" if clean_up else self._mark
-                start(channel, bounded(command, timeout_s, self._sudo, mark, user), patience)
+                start(channel, (tied if hold else bounded)(command, timeout_s, self._sudo, mark, user), patience)
                 try:
                     if stdin:
                         channel.sendall(stdin)
-                    channel.shutdown_write()
+                    if not hold:
+                        channel.shutdown_write()
                 except OSError:
                     if not channel.get_transport().is_active():
                         raise

@@ -51,7 +51,7 @@ def _summary(
 
 
 def _status(ways: Sequence[ClaimWay]) -> Status:
-    """The worst of all ways. Beside required ones, a further one that fails makes a WARN."""
+    """The worst status of all ways. If any way is required, a FAIL of one that is not counts as WARN."""
     required = any(way.required for way in ways)
     statuses = [
         Status.WARN if required and not way.required and way.status is Status.FAIL else way.status for way in ways
@@ -86,7 +86,7 @@ def _published(entry: Entry, scaled: Scaled) -> str:
 
 
 def _of(entry: Entry) -> str:
-    """What a share is of, and the tolerance."""
+    """Text after the bar: the tolerance, and what a share refers to; empty without both."""
     if not isinstance(entry, Criterion):
         return ""
     bar: Bar = entry.pass_

@@ -263,8 +263,8 @@ def _line_plot(
     def y_of(value: float) -> float:
         return round(bottom - max(value, 0.0) / y_values[-1] * (bottom - top), 1)
 
-    every = math.ceil(len(sizes) / 6)
-    labelled = sizes[::-1][::every][::-1]
+    label_step = math.ceil(len(sizes) / 6)
+    labelled = sizes[::-1][::label_step][::-1]
     column = (WIDTH - left) / min(3, len(names))
     return LinePlot(
         title=title,

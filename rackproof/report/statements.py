@@ -180,7 +180,7 @@ def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
         return ()
     names = {m.members[0] for m in tested}
     pairs = {m.subject for m in measurements if m.scope is Scope.PAIR and names.issuperset(m.members)}
-    every = len(names) * (len(names) - 1) // 2
+    pair_count = len(names) * (len(names) - 1) // 2
     cleared = sum(not any(m.samples) for m in measured)
     how = "no job gave a figure"
     if measured:
@@ -191,7 +191,7 @@ def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
             f" at least {had.get('least_gb_per_s')} GB/s of every node on each rail)"
         )
     return (
-        f"Links by group testing: {len(pairs)} of {every} pairs were measured; for the others {how} cleared"
+        f"Links by group testing: {len(pairs)} of {pair_count} pairs were measured; for the others {how} cleared"
         f" {cleared} of {len(names)} nodes.",
     )
 
@@ -215,7 +215,7 @@ STATED: Final = (
     "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"
     " and load of the controller; and that records and outputs were not rewritten together: a signature shows that"
 )
-"""What no raw output gives: reading the evidence again does not prove it."""
+"""What the evidence states and no raw output proves."""
 
 
 def fold_subjects(subjects: Iterable[str]) -> str:

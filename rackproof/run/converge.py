@@ -38,9 +38,9 @@ firmware takes one to two hours over a slow mirror."""
 REBOOT_TIMEOUT_S = 86400.0
 """Limit for a run with reboots: each batch waits for jobs and self-tests, with limits of their own."""
 INTERRUPT_S = 2.0
-"""What pyinfra has between SIGINT and SIGKILL; while a command runs on a node it does not end by itself."""
+"""Seconds from SIGINT to SIGKILL: pyinfra does not end by itself while a command runs on a node."""
 PIPES_S = 1.0
-"""The same for what is left in its outputs; an operation that goes on locally may hold them."""
+"""Seconds to read the rest of a stopped pyinfra's outputs; a local command that goes on may keep them open."""
 
 
 @dataclass(frozen=True, slots=True)

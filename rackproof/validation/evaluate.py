@@ -20,7 +20,7 @@ from rackproof.validation.checks import ROLE, Blames, Check
 
 _LONGEST = 500
 _BRIEF = 1000
-"""Characters of an answer that are searched for the refusal of a program, which has no more to print."""
+"""Characters at the start of standard output that are searched for a program's message that it needs root."""
 _BYTES_PER_CHARACTER = 4
 """At most, in UTF-8."""
 

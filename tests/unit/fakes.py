@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rackproof.architectures import load
-from rackproof.bench.user import SETUP
+from rackproof.bench.user import HOME, SETUP
 from rackproof.core.architecture import Architecture
 from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
@@ -21,6 +22,8 @@ from rackproof.remote.command import CommandResult
 from tests.unit.load_answers import Machine, load_answer
 
 Answer = Callable[[str, str], CommandResult | None]
+_PROGRAM = re.compile(rf"{HOME}/\w+\.py")
+"""The kit's own programs have to be copied before they run."""
 
 
 def reply(
@@ -85,8 +88,12 @@ class FakeConnection:
     def host_key(self) -> str:
         return f"ssh-ed25519 SHA256:{self.node.name}"
 
-    def run(self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "") -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "", *, hold: bool = False
+    ) -> CommandResult:
         name = self.node.name
+        absent = [path for path in _PROGRAM.findall(command) if (name, path) not in self.fleet.files]
+        assert not absent, f"{name} has not got {absent}"
         self.fleet.asked.append((name, command))
         self.fleet.users.append((name, command, user))
         if name in self.fleet.dead:

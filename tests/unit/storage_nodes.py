@@ -42,7 +42,7 @@ class StorageNodes:
     """The same after a run; None: as before."""
     change: Callable[[Document], object] = lambda document: None
     before: str = ""
-    """Text that fio prints before its document."""
+    """Text that fio prints before its document, or on standard error where it runs without a server."""
     rc: int = 0
     """Of fio."""
     mountinfo: Callable[[str], str] = lambda text: text
@@ -78,8 +78,11 @@ class StorageNodes:
             return reply(node, command, self._fio({"": node}, {node: job}), 0 if writes else self.rc)
         for launch in launches([CommandResult(node, command, 0)]):
             text = self._fio(launch.clients, launch.jobs)
-            writes = all(job["name"].endswith("-layout") for job in launch.jobs.values())
-            return reply(node, command, text if writes else f"{self.before}{text}", 0 if writes else self.rc)
+            if all(job["name"].endswith("-layout") for job in launch.jobs.values()):
+                return reply(node, command, text)
+            if "" in launch.clients:  # without a server
+                return reply(node, command, text, self.rc, self.before)
+            return reply(node, command, f"{self.before}{text}", self.rc)
         return None
 
     def _storage(self, text: str) -> Storage:

@@ -35,6 +35,30 @@ def test_a_command_means_the_same_in_every_login_shell(shell: str) -> None:
         assert server.stdout.read().decode() == SAYS  # it ends by itself; its input is still open
 
 
+def test_nothing_of_a_tied_command_keeps_its_outputs_open() -> None:
+    """sshd reports the end of a command when all of its outputs are closed."""
+    command = tied("echo out; echo err >&2; exit 3", 10, mark="m")
+    with subprocess.Popen(["sh", "-c", command], stdin=-1, stdout=-1, stderr=-1) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read() == b"out\n"
+        assert process.stderr.read() == b"err\n"
+        assert process.wait(10) == 3
+
+
+def test_a_tied_command_ends_with_its_input() -> None:
+    command = tied("echo $$; exec sleep 300", 300)
+    with subprocess.Popen(["sh", "-c", command], stdin=-1, stdout=-1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        process.stdin.close()
+        assert process.wait(20) != 0
+        assert process.stdout.read() == b""  # sleep has closed it
+    assert not Path(f"/proc/{pid}/root").exists()
+
+
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=60))
 @settings(max_examples=40, deadline=None)
 def test_any_text_arrives_as_it_is(text: str) -> None:

@@ -43,7 +43,7 @@ class Requested:
     backend: str | None = None
     """Of the engine torch."""
     seconds: int = 0
-    """How long calls go on; 0: as many as ``iterations``, which is 0 otherwise."""
+    """Seconds for which calls are repeated, ``iterations`` is then 0; 0: ``iterations`` calls."""
 
     @property
     def rail(self) -> int | None:

@@ -27,7 +27,7 @@ from rackproof.remote.command import CommandResult, program
 NAME: Final = "groups-proven"
 """Recorded name of this reader."""
 OP: Final = "alltoall"
-"""Uses every pair of its nodes."""
+"""Operation of all jobs: its traffic uses every pair of nodes."""
 TOOL: Final = "group testing"
 STEP: Final = "links/groups"
 SETS: Final = "  # sets of nodes, at least "
@@ -195,14 +195,14 @@ def _rails(requested: Requested, architecture: Architecture) -> frozenset[int]:
     fabric = architecture.fabric
     if fabric is None:
         raise ParseError(TOOL, "the architecture has no fabric")
-    every = range(fabric.rails)
+    all_rails = range(fabric.rails)
     if requested.interface is not None:
-        rails = frozenset(rail for rail in every if requested.interface == f"{fabric.interface_prefix}{rail}")
+        rails = frozenset(rail for rail in all_rails if requested.interface == f"{fabric.interface_prefix}{rail}")
     elif ADAPTERS in requested.environment:
         names = requested.environment[ADAPTERS].removeprefix("=").split(",")
-        rails = frozenset(rail for rail in every if f"{fabric.rdma_prefix}{rail}" in names)
+        rails = frozenset(rail for rail in all_rails if f"{fabric.rdma_prefix}{rail}" in names)
     else:
-        rails = frozenset(every)
+        rails = frozenset(all_rails)
     if not rails:
         raise ParseError(TOOL, "its command names no rail of the architecture")
     return rails
@@ -240,8 +240,8 @@ def outcome_of(
         _carried(requested, row.bytes, rails, beside, architecture)
     except ParseError as error:
         return Outcome(answer, beside, False, why=str(error))
-    own = requested.ranks_per_node
-    rate = row.algbw * (requested.ranks - own) / requested.ranks * own / len(rails)
+    per_node = requested.ranks_per_node
+    rate = row.algbw * (requested.ranks - per_node) / requested.ranks * per_node / len(rails)
     network = run.conditions.get("network")
     return Outcome(answer, beside, rate >= least and row.wrong == 0, rate, row.wrong, network=network)
 
@@ -410,12 +410,12 @@ def reading_of_node(searched: Searched, measurement: Measurement) -> Reading:
     )
 
 
-def _shows(one: Tried, own: Sequence[Fault], every: Sequence[Fault]) -> bool:
-    """Whether a proven figure of this job shows one of a node's ``own`` faults: no fault of other nodes explains it."""
+def _shows(tried: Tried, faults: Sequence[Fault], all_faults: Sequence[Fault]) -> bool:
+    """Whether a failing proven figure of a job is due to the node's ``faults``: no other node's fault explains it."""
     return (
-        any(outcome.refuted for outcome in one.outcomes)
-        and any(fault.touches(one.job) for fault in own)
-        and not any(fault.touches(one.job) for fault in every if fault not in own)
+        any(outcome.refuted for outcome in tried.outcomes)
+        and any(fault.touches(tried.job) for fault in faults)
+        and not any(fault.touches(tried.job) for fault in all_faults if fault not in faults)
     )
 
 

@@ -35,11 +35,11 @@ class Interrupted:
             case Kind.EVENT if record.body["event"] == EventKind.LOST.value:
                 self._forget()
             case Kind.IDENTITY:
-                self._meet(NodeIdentity.model_validate(record.body))
+                self._check_identity(NodeIdentity.model_validate(record.body))
             case _:
                 pass
 
-    def _meet(self, identity: NodeIdentity) -> None:
+    def _check_identity(self, identity: NodeIdentity) -> None:
         before = self._identities.get(identity.node)
         self._identities[identity.node] = identity
         if before is not None and (before.boot_id != identity.boot_id or any(identity.differences(before))):

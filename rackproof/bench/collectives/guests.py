@@ -57,7 +57,7 @@ ASKING_S = 180.0
 LIFE_S = 24 * 3600.0
 """Time limit of a connection to a keeper."""
 BACK_S = 400.0
-"""What follows the end of the domain: the GPUs' return and the start of their services."""
+"""Seconds for the node to get its GPUs back, and for their services to start, after the domain has ended."""
 INTERFACE = "lo"
 """Where the ranks of a node meet: the guest has no port of the fabric."""
 
@@ -140,7 +140,7 @@ class _GuestStep:
         self.lost |= dict.fromkeys(silent, "it does not answer")
 
     def _measure(self) -> None:
-        """Both sides of all nodes. Raises ParseError, RemoteError."""
+        """Run the collective on all nodes, then in their guests. Raises ParseError, RemoteError."""
         if not self._left:
             return
         launch = launch_of(self.context, self.engine, self._left, self.profile, self.limit_s, alone=True)
@@ -266,7 +266,7 @@ class _GuestStep:
         what: str,
         user: Callable[[str], str] = lambda node: "",
     ) -> Mapping[str, CommandResult]:
-        """Run a command on all nodes that are left; those where it fails are lost. ``what``: of which the reason is."""
+        """Run a command on the remaining nodes. A node where it fails is lost; ``what`` begins the reason."""
         commands = {node: command(node) for node in self._left}
 
         def run(connection: Connection) -> CommandResult:

@@ -43,11 +43,11 @@ class Launch:
     limit_s: float
     inputs: CollectiveInputs
     mpirun: str
-    """The word that starts Open MPI; empty where it is not needed."""
+    """``mpirun`` or its path; empty where it does not start the ranks."""
     backend: str
     """Of the engine torch: ``nccl`` or ``gloo``; empty for others."""
     alone: bool
-    """Each node by itself, all at once."""
+    """Whether each node runs a collective of its own, all nodes at the same time."""
 
     def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
         """The same over some of its nodes, with connections of its own. Raises RemoteError."""
@@ -76,7 +76,7 @@ class Launch:
 
             results = session.fleet.each(self.nodes, start, self.engine.name)
             return [session.record(result) for result in results.values()]
-        program += self._meeting()
+        program += self._rendezvous()
         if self.inputs.launcher == "srun":
             own = mpi_environment(interface) if self.engine.needs_mpi else {}
             command = srun(
@@ -92,17 +92,17 @@ class Launch:
         """Command of one node by which all its ranks start. Raises ParseError."""
         if self.backend:
             hosts = (node,) if self.alone else self.nodes
-            program += f"{self._meeting()} {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
+            program += f"{self._rendezvous()} {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
         return f"{set_before(environment)}{program}"
 
-    def _meeting(self) -> str:
-        """Words of the engine torch: its backend, and where the ranks meet; empty for others. Raises ParseError."""
+    def _rendezvous(self) -> str:
+        """Arguments of the torch program: backend and rendezvous ADDRESS:PORT; empty for others. Raises ParseError."""
         if not self.backend:
             return ""
         return f" {self.backend} {'127.0.0.1' if self.alone else self._address()}:{self.inputs.port}"
 
     def _address(self) -> str:
-        """Where the processes meet. Raises ParseError."""
+        """Rendezvous address: the first node's on the fabric. Raises ParseError if it has none."""
         node = self.context.session.rack.node(self.nodes[0])
         if (address := node.fabric_address()) is None:
             raise ParseError(self.engine.name, f"{node.name} has no fabric_addresses, where the ranks could meet")
@@ -197,7 +197,7 @@ def _controllers(session: Session, users: BenchUsers) -> list[str]:
 
 
 def one_account(users: BenchUsers, nodes: Sequence[str], tool: str) -> None:
-    """Slurm runs a job under the same number on all nodes; a file system knows its owners by it. Raises ParseError."""
+    """Raises ParseError unless the account has the same uid and gid on all nodes, as Slurm and file systems need."""
     numbers = {node: users[node] for node in nodes}
     first = numbers[nodes[0]]
     if other := next((node for node, account in numbers.items() if account != first), None):

@@ -39,7 +39,7 @@ def mpirun(nodes: Sequence[str], ranks_per_node: int, interface: str, path: str 
 
 
 def mpi_environment(interface: str) -> dict[str, str]:
-    """Of Open MPI under ``srun``, which has no options for it: as ``mpirun``, its data use one interface."""
+    """Environment for Open MPI under ``srun``, which has no options for it: data use one interface, as with mpirun."""
     return {
         "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1", INTERFACE: interface, "OMPI_MCA_coll": "^hcoll,ucc",
     }  # fmt: skip

@@ -164,7 +164,7 @@ def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture) -> I
 
 
 def _receives_into_gpu(log: NcclLog) -> bool:
-    """Sending may stay without GPUDirect: NCCL reads a GPU's memory only where it has NVLink."""
+    """Whether all receives use GPUDirect RDMA. Sends need not: NCCL uses it for them only where the GPU has NVLink."""
     receiving = [use for _, use in log.networks if use.receives]
     return bool(receiving) and all(use.gpudirect for use in receiving)
 

@@ -22,7 +22,7 @@ import sys
 import time
 
 PIECE = 1 << 24
-"""Elements that are compared at once: the expected result of a large message would not fit beside it."""
+"""Elements that are compared at once: a large message and its expected result would not fit into memory together."""
 RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 LOCAL = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
@@ -85,7 +85,7 @@ class Operation:
         return ((low, min(low + PIECE, total)) for low in range(0, total, PIECE))
 
     def fill(self):
-        """What this rank sends, and a result that no call has given."""
+        """Fill the send buffer; a separate receive buffer gets NaN, which stays there if a call does nothing."""
         for low, high in self.pieces(self.send.numel()):
             self.send[low:high] = self.base(low, high) + self.me
             if self.op == "broadcast" and self.me:

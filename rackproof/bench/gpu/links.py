@@ -60,8 +60,8 @@ def is_sampler(command: str) -> bool:
 def results(
     architecture: Architecture, node: NodeInfo, step: str, answer: CommandResult | None, raw: tuple[str, ...]
 ) -> Iterator[CheckResult]:
-    """Results of a node's samples, one per check. Only a GPU that is slow under load is required to be otherwise: where
-    nothing is known, the checks of idle GPUs stay as they are."""
+    """Results of a node's samples, one per check. Only a failed result is required; an unmeasured one leaves the
+    checks of idle GPUs as they are."""
     for check in CHECKS:
         about = gpu_links if check == gpu_links.CHECK else gpu_clocks
         finding = _finding(check, architecture.gpu, answer)

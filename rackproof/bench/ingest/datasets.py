@@ -1,6 +1,6 @@
 """Data sets of JPEG samples on a storage: made by all nodes at once, resumed, checked.
 
-The programs of ``PROGRAMS`` run on the nodes, as the account that measures. They write shards; each has an entry in the
+``PROGRAM`` runs on the nodes, as the account that measures. It writes shards; each has an entry in the
 index, so a killed run continues with the missing ones.
 """
 
@@ -26,7 +26,7 @@ from rackproof.parse.jsondoc import find_json
 from rackproof.remote.command import CommandResult
 
 _SEAL: Final = re.compile(rf" python3 -I {HOME}/dataset_node\.py seal '[^']*'$")
-PROGRAMS: Final = ("dataset_node.py", "photographs_node.py", "records_node.py")
+PROGRAM: Final = "dataset_node.py"
 FOLDER: Final = "rackproof-data"
 """Folder of all data sets below a mount point."""
 STATE_S: Final = 120.0
@@ -74,7 +74,7 @@ def command(
     """Command of one node, with all of its processors."""
     words = [action, json.dumps(spec, sort_keys=True)]
     words += [] if action in ("state", "seal") else [str(share), str(shares), "0"]
-    run = f"{account.prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(words)}"
+    run = f"{account.prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(words)}"
     return f"{mounted(storage.mountpoints)}; {run}"
 
 
@@ -86,7 +86,7 @@ def is_of_content(command: str) -> bool:
 def answer_of(answer: CommandResult) -> dict[str, Any]:
     """The program's document. Raises DataSetError with its own error, ParseError without a document."""
     try:
-        document: dict[str, Any] = find_json(PROGRAMS[0], answer.stdout, lambda value: value.get(MARK) == 1).value
+        document: dict[str, Any] = find_json(PROGRAM, answer.stdout, lambda value: value.get(MARK) == 1).value
     except ParseError:
         if not answer.ok:
             raise DataSetError(f"{answer.node}: {answer.why}") from None
@@ -122,7 +122,7 @@ class DataSets:
         datasets: DataSets = context.shared.setdefault("datasets", DataSets(context))
         return datasets
 
-    def ready(self, nodes: Sequence[str], programs: Iterable[str] = PROGRAMS) -> None:
+    def ready(self, nodes: Sequence[str], programs: Iterable[str] = (PROGRAM,)) -> None:
         """Accounts and programs on the nodes. Raises DataSetError."""
         if lost := self._users.ready(nodes):
             raise DataSetError("; ".join(lost.values()))

@@ -84,7 +84,7 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
 
 
 def check_identity(read: float, counted: float, more: float) -> None:
-    """Samples a second times bytes a sample is what storage delivers, with ``more`` bytes at most."""
+    """Raises ParseError unless the storage's ``counted`` bytes are the ``read`` ones within IDENTITY, plus ``more``."""
     if read <= 0 or not read * (1 - IDENTITY) <= counted <= read * (1 + IDENTITY) + more:
         raise ParseError(
             TOOL, f"its samples have {read:.0f} B, the storage gave {counted:.0f} B: more than {IDENTITY:.0%} apart"

@@ -74,7 +74,7 @@ def utilisation(run: Run, part: Part, node: str, device: int) -> float:
         and begin_s + 1 <= one.at_s <= begin_s + part.window_s  # the driver looks back for up to a second
     ]
     if any(used is None for used in rounds):
-        raise ParseError("nvidia-smi", f"{node}: gpu{device} does not tell its utilisation")
+        raise ParseError("nvidia-smi", f"{node}: gpu{device} does not report its utilisation")
     if len(rounds) < max(3.0, SAMPLED * part.window_s):
         raise ParseError("nvidia-smi", f"{node}: {len(rounds)} samples of gpu{device} in {part.window_s:.0f} s")
     return mean(float(used or 0) for used in rounds)

@@ -86,7 +86,7 @@ def _numbers(document: Json, key: str, count: int) -> list[float]:
 
 @dataclass
 class Run(ProgramRun):
-    """With what the driver says of GPUs, by node."""
+    """A run with each node's list of GPUs before it, and samples of the GPUs during it."""
 
     lists: dict[str, CommandResult] = field(default_factory=dict)
     """GPUs before the run."""

@@ -53,7 +53,7 @@ def ratio(part: Part, counted: int | None) -> float:
     if read < PASSES * size or end_s < PASSES * predicted:
         raise ParseError(
             TOOL,
-            f"the storage is read to the end; {read / size:.1f} passes in {end_s / predicted:.1f} times the predicted"
-            f" time do not show that it never settles, {PASSES} of both would; raise seconds of the job",
+            f"the run reads the storage to its end; {read / size:.1f} passes in {end_s / predicted:.1f} times the"
+            f" predicted time do not show that it never settles, {PASSES} of both would; raise seconds of the job",
         )
     return end_s / predicted

@@ -33,16 +33,16 @@ class Prediction(NamedTuple):
     rate: float
     """Samples a second of all nodes."""
     stage: str
-    """Of the model."""
+    """Binding stage, as the sizing model names it."""
     binds: str
-    """The same as a run names it."""
+    """The same stage, as an ingest run names it in ``bound_by``."""
 
 
 def predicted(
     architecture: Architecture, workload: str, memory: Sequence[Leg], undecoded: Sequence[Leg] | None
 ) -> Prediction:
-    """The model with the processor time of the leg from memory, and with that and the bandwidth of reads of the leg
-    that decodes nothing. Without the latter the storage is unknown to it. Raises ParseError."""
+    """The model's prediction with the processor time of leg ``memory``; with ``undecoded`` also with the processor time
+    and the storage bandwidth of that leg. Without it the storage is unknown to the model. Raises ParseError."""
     first = memory[0].part
     dataset = first.answer.child("dataset")
     cpu_s = _cpu_s(memory, "the leg from memory has decoded nothing")
@@ -69,7 +69,7 @@ def predicted(
         raise ParseError("sizing model", str(error)) from None
     phase = first_epoch(inputs)
     if phase.samples_per_s is None or not phase.binding:
-        raise ParseError("sizing model", "it knows no stage")
+        raise ParseError("sizing model", "the rate of every stage is unknown")
     stage = phase.binding[0].name
     return Prediction(phase.samples_per_s, stage.value, RUN_STAGES.get(stage, stage.value))
 

@@ -37,9 +37,9 @@ from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST, parse_gpu_list
 from rackproof.remote.command import CommandResult
 
-PROGRAMS: Final = (
-    *("ingest_node.py", "accelerator_node.py", "samples_node.py", "records_node.py", "real_node.py", "train_node.py"),
-)
+PROGRAM: Final = "ingest_node.py"
+RANKS: Final = "train_node.py"
+"""Started by ``real_node.py`` for accelerators that are real."""
 LIST_S: Final = 90.0
 MARGIN_S: Final = 120.0
 """Seconds for the end of workers."""
@@ -168,7 +168,7 @@ class _Job:
         return self._step("sizing", "the sizing model's prediction", runs, places)
 
     def _settling(self) -> Step:
-        """A control: the detector of caches sees one that is there."""
+        """Positive control of the cache detection: a data set that fits into memory must be seen to be cached."""
         runs = [Start(len(self.nodes), (self.name,), True, self.job.accelerators, apart=True)] * self.job.runs
         labels = {"workload": self.job.workload}
         places = tuple(self._place(SETTLING, SETTLED, [node], labels, Scope.NODE) for node in self.nodes)
@@ -261,7 +261,7 @@ class _IngestStep:
             made, answers = sets.make(name, self.profile.datasets[name], self.nodes)
             self.answers += answers
             self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
-        sets.ready(self.nodes, PROGRAMS)
+        sets.ready(self.nodes, (PROGRAM, RANKS))
 
     def _prepare_ranks(self) -> None:
         """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""
@@ -302,7 +302,7 @@ class _IngestStep:
         commands = {}
         for number, node in enumerate(nodes):
             texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]
-            program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAMS[0]} {shlex.join(texts)}"
+            program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(texts)}"
             commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
         limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]

@@ -124,7 +124,7 @@ def _by_rail(answers: Sequence[CommandResult], fabric: Fabric) -> list[list[Comm
 
 
 def _proven(volley: Volley, metric: str, nodes: tuple[str, str], architecture: Architecture) -> list[Run]:
-    """One run of every adapter. One that did not send was no load for the others: its reason is theirs."""
+    """One run of every adapter. If one adapter has no result, none has: the others ran without its load."""
     fabric = architecture.fabric
     if fabric is None:
         raise ParseError(_TOOL, "the architecture has no fabric")
@@ -149,8 +149,8 @@ def _proven(volley: Volley, metric: str, nodes: tuple[str, str], architecture: A
 
 
 def _sending(node: str, tests: Sequence[CommandResult], seconds: float) -> float:
-    """Seconds in which all sent for sure: traffic begins at the latest its duration before the end of the process, and
-    ends at the earliest its duration after the beginning."""
+    """Minimum seconds in which all adapters sent: traffic starts at the latest one duration before its process ends,
+    and ends at the earliest one duration after its process starts. Raises Unreliable for too few."""
     times = [_times(node, rail, test, seconds) for rail, test in enumerate(tests)]
     last = max(range(len(times)), key=lambda rail: times[rail][1])
     return _enough(node, f"nic{last} ended last", 2 * seconds + min(t[0] for t in times) - times[last][1], seconds)
@@ -177,7 +177,7 @@ def _times(node: str, rail: int, answer: CommandResult, seconds: float) -> tuple
     """Beginning and end of a process."""
     times = [float(text) for text in _TIME.findall(answer.stderr.decode(errors="replace"))]
     if len(times) != 2:
-        raise ParseError(_TOOL, f"nic{rail} of {node}: it does not tell when it began and ended")
+        raise ParseError(_TOOL, f"nic{rail} of {node}: it does not report when it began and ended")
     begin, end = times
     if end - begin < 0.95 * seconds:
         raise Unreliable(_TOOL, f"nic{rail} of {node}: it ended after {end - begin:.3g} of {seconds:g} s")

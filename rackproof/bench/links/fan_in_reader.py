@@ -225,5 +225,5 @@ def _start(test: CommandResult) -> float:
     """Seconds since the epoch, by the client's clock."""
     first = test.stderr.decode(errors="replace").partition("\n")[0]
     if not re.fullmatch(r"\d{9,11}\.\d{9}", first):
-        raise ParseError(TOOL, f"{test.node}: it does not tell when it began: {first[:40]!r}")
+        raise ParseError(TOOL, f"{test.node}: it does not report when it began: {first[:40]!r}")
     return float(first)

@@ -23,7 +23,7 @@ _PROCESSORS: Final = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
 _QUESTION: Final = "for p in "
 _NUMACTL: Final = re.compile(r"/\S*/numactl|no numactl")
 _LINES: Final = 3
-"""Of an adapter."""
+"""Number of lines for each adapter in the answer to ``placement_command``."""
 
 
 class Placement(NamedTuple):
@@ -35,9 +35,9 @@ class Placement(NamedTuple):
     gpu: str | None = None
     """PCI address of the GPU next to it; None if none was asked for."""
     processors: str = ""
-    """Of the NUMA node, as the kernel lists them."""
+    """CPUs of the NUMA node in the kernel's list format: ``0-15,32-47``."""
     numactl: bool = True
-    """Whether the node has it."""
+    """Whether numactl is installed on the node."""
 
     def bound(self, command: str) -> str:
         """The command with its process and its memory on the interface's NUMA node.
@@ -74,7 +74,7 @@ def placement_command(ports: Sequence[str]) -> str:
 
 
 def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[Placement]:
-    """Placements of the interfaces. ``gpus``: each with a GPU, another one as long as there are unused ones as near.
+    """Placements of the interfaces. ``gpus``: with the nearest GPU; of equally near ones, the one with fewest adapters.
 
     Raises ParseError.
     """

@@ -53,10 +53,10 @@ class Reads(NamedTuple):
 
     earliest_s: float
     latest_s: float
-    """Between these two are all reads."""
+    """All reads lie between ``earliest_s`` and ``latest_s``."""
     begin_s: float
     end_s: float
-    """Between these two all clients read for sure."""
+    """From ``begin_s`` to ``end_s`` all clients read without a break."""
 
 
 class Collective(NamedTuple):
@@ -150,7 +150,7 @@ def _reads(run: Run, results: Sequence[Proven]) -> Reads:
     """fio tells the second of the start, and the controller a duration that is not too short."""
     started_ms = run.launch.result.timestamp_ms
     if started_ms is None:
-        raise ParseError("fio", f"version {run.launch.result.version} does not tell when it started its clients")
+        raise ParseError("fio", f"version {run.launch.result.version} does not report when it started its clients")
     job = next(iter(run.launch.jobs.values()))
     shortest = min(one.moved.runtime_ms for one in results) / 1000 + int(job.get("ramp_time", 0))
     earliest = started_ms // 1000
@@ -229,7 +229,8 @@ def _calls_beside(reads: Reads, collective: Collective) -> list[Call]:
     if begin > reads.earliest_s or end < reads.latest_s:
         late, early = max(0.0, begin - reads.earliest_s), max(0.0, reads.latest_s - end)
         raise ParseError(
-            _TOOL, f"they began {late:.1f} s after the first read and ended {early:.1f} s before the last, expected 0"
+            _TOOL,
+            f"the calls began {late:.1f} s after the first read and ended {early:.1f} s before the last, expected 0",
         )
     calls = [call for call in collective.calls if call.begin_s >= reads.begin_s and call.end_s <= reads.end_s]
     if len(calls) < LEAST_CALLS:

@@ -13,7 +13,7 @@ from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
 from rackproof.parse.mounts import NfsMount
 
 UNTOLD = ("gpfs", "fuse.daos")
-"""Types of file systems whose clients tell only what they could use, see ``parse.client_transfer``."""
+"""File systems whose clients show which transports are available, not which is used: ``parse.client_transfer``."""
 COUNTED = 0.97
 """Minimum share of fio's bytes in a counter: read-ahead and other programs only add to it."""
 
@@ -104,7 +104,7 @@ def _by_client(storage: Storage, before: State, after: State, writes: bool) -> i
 
 
 def counted_requests(storage: Storage, before: State, after: State, operations: Sequence[str]) -> int | None:
-    """Requests of these operations of NFS, or all to Ceph's servers of names; None where nothing counts them.
+    """Requests of these NFS operations, or all requests to Ceph's metadata servers; None where nothing counts them.
 
     Raises ParseError.
     """
@@ -155,7 +155,7 @@ def carried_bytes(storage: Storage, before: State, after: State, writes: bool) -
 
 def _no_proof(storage: Storage, why: str) -> ParseError:
     return ParseError(
-        "port counters", f"the client of {storage.fstype} does not tell which transport it uses, and {why}"
+        "port counters", f"the client of {storage.fstype} does not report which transport it uses, and {why}"
     )
 
 

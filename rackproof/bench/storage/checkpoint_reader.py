@@ -68,7 +68,7 @@ def _seconds(results: Sequence[Proven], version: str) -> float:
         return times[0] / 1000
     starts = [result.entry.start_ms for result in results if result.entry.start_ms]
     if len(starts) < len(results):
-        why = f"version {version} does not tell when each client began, so nothing shows that they ran at once"
+        why = f"version {version} does not report when each client began, so nothing shows that they ran at once"
         raise ParseError("fio", f"{why}; 3.36 and newer do")
     lag = max(starts) - min(starts)
     whole_ms = max(start + time for start, time in zip(starts, times, strict=True)) - min(starts)

@@ -130,7 +130,7 @@ class StorageClients(Clients):
         self.lost |= self.layouts.write(self.name, self.storage, self.layout, missing, self._directories)
 
     def spend_files(self) -> None:
-        """Say that a run has given the files another content."""
+        """Note that a run has overwritten the files: the next step that needs them writes them again."""
         self.layouts.spend(self.clients, self._directories)
 
     def run(self, nodes: list[str], job_file: JobFile, seconds: float, *, again: bool = True) -> list[str]:

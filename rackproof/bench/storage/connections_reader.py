@@ -41,7 +41,7 @@ def version_of(mount: Mount) -> str:
 
 
 def own_mount(storage: Storage, version: str, count: int) -> Storage:
-    """What the mount of its own must be."""
+    """The storage as the benchmark's own mount must show it."""
     return storage.model_copy(
         update={
             "mountpoint": POINT, "mounts_per_client": None, "fstype": "nfs" if version == "3" else "nfs4",
@@ -108,7 +108,7 @@ def _check_connections(before: State, after: State) -> None:
 
     The kernel shows no number of a connection of NFS 4.1; the counters of one that two mounts share are the same.
     """
-    old, new = (_own(state, when) for state, when in ((before, BEFORE), (after, AFTER)))
+    old, new = (_connections(state, when) for state, when in ((before, BEFORE), (after, AFTER)))
     sent = [late.counters[_SENDS] - early.counters[_SENDS] for early, late in zip(old, new, strict=False)]
     if len(old) != len(new) or not sent or min(sent) < _LEAST_SHARE * sum(sent) / len(sent) or not min(sent):
         raise ParseError("mountstats", f"its connections carried {', '.join(map(str, sent)) or 'no'} requests")
@@ -118,7 +118,7 @@ def _check_connections(before: State, after: State) -> None:
             raise ParseError("mountstats", f"{mount.mountpoint} shares its connections")
 
 
-def _own(state: State, when: str) -> tuple[Transport, ...]:
+def _connections(state: State, when: str) -> tuple[Transport, ...]:
     mounts = [mount for mount in state.client.nfs if mount.mountpoint == POINT]
     if len(mounts) != 1 or any(len(transport.counters) <= _SENDS for transport in mounts[0].transports):
         raise ParseError("mountstats", f"{when} the run: expected the connections of {POINT}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rackproof.bench.relay import Relay, socket_of
 from rackproof.bench.step import BenchContext
-from rackproof.bench.storage.fio_launch import RUN, found_damage, launches
+from rackproof.bench.storage.fio_launch import RUN, found_damage
 from rackproof.bench.storage.fio_servers import FioServers
 from rackproof.bench.user import BenchUsers
 from rackproof.errors import RemoteError
@@ -34,14 +34,14 @@ class FioClients:
         return lost | (self._servers.missing(ready) if len(ready) > 1 else {})
 
     def launch(self, nodes: Sequence[str], job: Callable[[str], str], limit_s: float) -> CommandResult:
-        """Run fio. ``job`` returns the job file of a node."""
+        """Run fio, which ends with the connection to the launcher. ``job`` returns the job file of a node."""
         command = launch_command({node: job(node) for node in nodes})
         try:
             if len(nodes) > 1:
                 self._relay.listen(nodes[0], nodes)
         except RemoteError as error:
             return self._session.record(CommandResult(nodes[0], command, None, error=error.reason))
-        return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix)
+        return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix, hold=True)
 
     def lost(self, answer: CommandResult, nodes: Sequence[str]) -> dict[str, str]:
         """Why clients have no result, by node. If some no longer answer, only these are to blame."""
@@ -50,15 +50,22 @@ class FioClients:
             dead = {name: f"{name}: lost during the measurement: {why}" for name, why in answers.items() if why}
             if dead:
                 return dead
-        (launch,) = launches([answer])
-        return failures(answer, launch.clients)
+        return failures(answer, addresses_of(nodes))
+
+
+def addresses_of(nodes: Iterable[str]) -> dict[str, str]:
+    """Nodes by the address that fio has for them: their socket on the launcher; a single node runs fio itself."""
+    names = list(nodes)
+    return {socket_of(node): node for node in names} if len(names) > 1 else dict.fromkeys([""], *names)
 
 
 def launch_command(jobs: Mapping[str, str]) -> str:
     """Command that runs fio on all clients. ``jobs``: job file by node, at least one."""
     parts = [f'printf %s {shlex.quote(text)} > "$d/{node}.fio"' for node, text in jobs.items()]
-    client = "--client=sock:{} " if len(jobs) > 1 else ""
-    arguments = [f'{client.format(socket_of(node))}"$d/{node}.fio"' for node in jobs]
+    arguments = [
+        (f"--client=sock:{address} " if address else "") + f'"$d/{node}.fio"'
+        for address, node in addresses_of(jobs).items()
+    ]
     return f"d=$(mktemp -d) && trap 'rm -rf \"$d\"' EXIT && {' && '.join(parts)} && {RUN}{' '.join(arguments)}"
 
 

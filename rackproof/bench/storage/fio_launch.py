@@ -15,7 +15,8 @@ from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
 RUN = "fio --eta=never --output-format=json "
-"""How the kit begins fio, on one client or as the launcher of several."""
+"""How the kit begins fio, on one client or as the launcher of several. In containers its options are in another order:
+``is_launch`` tells these runs apart by it."""
 RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
 ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
 """Companions whose sum over clients is the rack's."""
@@ -67,6 +68,11 @@ class Launch:
     def result(self) -> fio.FioResult:
         return fio.parse_fio(self.answer.stdout)
 
+    @property
+    def words(self) -> str:
+        """What fio printed. A server's errors are on its client's standard output, its own ones on standard error."""
+        return f"{self.answer.text}\n{self.answer.stderr.decode(errors='replace')}"
+
     @cached_property
     def entries(self) -> dict[str, fio.JobResult]:
         """fio's result of each node, in fio's order. Raises ParseError for two of one node: its jobs are grouped."""
@@ -101,8 +107,8 @@ def launches(answers: Sequence[CommandResult]) -> Iterator[Launch]:
             for at, word in enumerate(words)
             if (match := _CLIENT.fullmatch(word))
         }
-        if not clients and len(files) == 1:
-            clients = {"": next(iter(files))}
+        if words[-2:] == (RUN.split()[-1], f"$d/{answer.node}.fio") and list(files) == [answer.node]:
+            clients = {"": answer.node}
         yield Launch(answer, tuple(before), clients, {node: _options(text) for node, text in files.items()})
         before = []
 

@@ -95,7 +95,7 @@ def _check_exchanged(write: Launch, read: Launch) -> None:
     written = {job["directory"]: node for node, job in write.jobs.items()}
     owners = {node: written.get(job["directory"]) for node, job in read.jobs.items()}
     if set(owners.values()) != set(write.jobs) or any(node == owner for node, owner in owners.items()):
-        raise ParseError("fio", "expected the files of other clients, actual other ones")
+        raise ParseError("fio", "expected each client to read a file that another client wrote")
 
 
 def _check_whole(run: Run, node: str, storage: Storage) -> None:
@@ -113,7 +113,7 @@ def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[tuple[fi
     if not writer or any(requested[key] != write.launch.jobs[writer][key] for key in _SIZES):
         raise ParseError("fio", f"{node} read another file than was written")
     folders = tuple(f"{folder}/" for folder in requested["directory"].split(":"))
-    named = [place for place in fio.damages(launch.answer.text) if place.path.startswith(folders)]
+    named = [place for place in fio.damages(launch.words) if place.path.startswith(folders)]
     if not named and (entry is None or not found_damage(entry)):
         _check_whole(read, node, storage)
         return []
@@ -134,4 +134,4 @@ def _found_by_writer(write: Run, own: Run, read: Run, node: str) -> set[fio.Dama
     writer = next(name for name, job in write.launch.jobs.items() if job["directory"] == folder)
     if read is own or writer == node or own.launch.jobs[writer]["directory"] != folder:
         return set()
-    return set(fio.damages(own.launch.answer.text))
+    return set(fio.damages(own.launch.words))

@@ -43,9 +43,9 @@ _NAME: Final = re.compile(
     r"(?P<storage>.+)-knee(?P<run>\d+)-(?P<loop>closed|open)-(?P<load>\d+)of(?P<most>\d+)x(?P<processes>\d+)"
 )
 _KEPT_UP: Final = 0.9
-"""Minimum share of the arrivals that a storage served: of 500 random ones 455 to 545 arrive."""
+"""Minimum ratio of served to offered requests; below it the storage is saturated. 500 random ones vary by 9 %."""
 _SPARE: Final = 1.2
-"""Of 600 random arrivals at least 500 come, in all but one of 20,000 runs."""
+"""Factor on the needed requests: of 600 expected arrivals at least 500 come, in all but one of 20,000 runs."""
 _LONGEST: Final = 10
 """A run with few arrivals lasts at most so many times as long as the profile's."""
 _SHOWN: Final = (50.0, 95.0, 99.0, 99.9)
@@ -59,9 +59,9 @@ def job_name(storage: str, run: int, loop: str, load: int, profile: KneeProfile)
 
 def arrivals_of(peak_rate: float, percent: int, clients: int, processes: int) -> tuple[int, int]:
     """Processes of a client, and requests a second of each, for a share of the highest rate."""
-    own = peak_rate * percent / 100 / clients
-    used = max(1, min(processes, int(own // 100)))  # a process with few requests rounds them
-    return used, max(1, round(own / used))
+    per_client = peak_rate * percent / 100 / clients
+    used = max(1, min(processes, int(per_client // 100)))  # 100/s each if possible: rates are whole numbers
+    return used, max(1, round(per_client / used))
 
 
 def long_enough(runtime_s: int, arrivals: int) -> int:
@@ -124,7 +124,7 @@ def measured_step(run: Run, nodes: Sequence[str], storage: Storage) -> Measured:
     if (match["loop"] == OPEN) != bool(arrivals) or (
         arrivals and any(j.get("rate_process") != "poisson" for j in jobs)
     ):
-        raise ParseError("fio", "its arrivals are not those of the search")
+        raise ParseError("fio", "expected Poisson arrivals in runs of the open loop, and only there")
     in_flight = sum(int(job["numjobs"]) * int(job["iodepth"]) for job in jobs)
     if not arrivals and in_flight != load * len(nodes):
         raise ParseError("fio", f"expected {load} requests in flight of each client, actual {in_flight} together")

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage.commands import own_folders
-from rackproof.bench.storage.fio_clients import FioClients
-from rackproof.bench.storage.fio_launch import launches
+from rackproof.bench.storage.fio_clients import FioClients, addresses_of
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import Layout, render_layout
@@ -97,10 +96,10 @@ class Layouts:
 
     def _rates(self, answer: CommandResult, nodes: list[str], layout: Layout) -> dict[str, float | None]:
         """B/s by client; None for a client with complete files."""
-        (launch,) = launches([answer])
+        by_address = addresses_of(nodes)
         rates: dict[str, float | None] = {}
         for entry in fio.parse_fio(answer.stdout).jobs:
-            node = launch.clients.get(entry.client or "")
+            node = by_address.get(entry.client or "")
             if node is None or entry.write is None:
                 continue
             complete = entry.write.io_bytes == layout.bytes

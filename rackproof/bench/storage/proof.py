@@ -65,9 +65,9 @@ def check_layout(run: Run, node: str, requested: Mapping[str, str]) -> None:
         raise ParseError("fio", "nothing wrote its files before")
     owner, layout = written
     check_written(layout.answer, layout.entries.get(owner), layout.jobs[owner], requested)
-    for line in run.launch.result.messages:
-        if "Laying out IO file" in line:
-            raise ParseError("fio", f"it wrote a file itself before it measured: {line}")
+    for line in run.launch.words.splitlines():
+        if "Laying out IO file" in line or "file creation disallowed" in line:
+            raise ParseError("fio", f"a file was missing or too short when it began: {line.strip()}")
 
 
 def _directories(run: Run) -> set[str]:
@@ -89,7 +89,7 @@ def check_written(
         raise ParseError("fio", f"expected files of {expected} B written completely, actual {actual} B")
     smaller = any(int(job[key]) < int(requested[key]) for key in ("size", "numjobs"))
     if job["directory"] != requested["directory"] or smaller:
-        raise ParseError("fio", "other files than its own were written before")
+        raise ParseError("fio", "the files written before are in another folder, too small or too few")
 
 
 def check_files(state: State, requested: Mapping[str, str]) -> None:

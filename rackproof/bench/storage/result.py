@@ -72,5 +72,5 @@ def whole(run: Run, node: str, storage: Storage) -> Proven:
 
 def messages_of(runs: Sequence[Run]) -> list[str]:
     """fio's messages that a normal run does not have."""
-    lines = [line for run in runs for line in fio.complaints(run.launch.answer.text)]
+    lines = [line for run in runs for line in fio.complaints(run.launch.words)]
     return list(dict.fromkeys(f"{line.host}: {line.text}" if line.host else line.text for line in lines))[:20]

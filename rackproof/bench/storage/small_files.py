@@ -39,7 +39,7 @@ _TYPICAL_FILES: Final = 300.0
 
 
 class _Part(NamedTuple):
-    """A use of the files. What is not ``timed`` makes the files of the next part."""
+    """One pass over the files. A pass that is not ``timed`` prepares the next one, or removes the files."""
 
     job: str
     action: str

@@ -81,13 +81,13 @@ class _Part(NamedTuple):
     """Read, or created."""
     begin_s: float
     end_s: float
-    """Of the first process and of the last, since the common start."""
+    """Start of the first process and end of the last one, seconds since the common start."""
     requests: int | None
     companions: Mapping[str, float]
     cached: float | None
     """Share of its files in the page cache at the start; None: unknown."""
     text: str
-    """What counted its bytes."""
+    """Counters that confirm the bytes, for the report."""
 
 
 def read_files(answers: Sequence[CommandResult], measurement: Measurement, storage: Storage) -> Reading:

@@ -1,4 +1,4 @@
-"""Storage: fio on every client at once, in fio's own client/server mode; small files by the kit's own program.
+"""Storage: fio on every client at once, of several in fio's client/server mode; small files by the kit's own program.
 
 The launcher (the first client that answers) runs ``fio --client=… job --client=… job``; fio starts all clients
 together and returns one JSON document with an entry per client. A single client runs ``fio job``. Numbers are fio's,

@@ -159,7 +159,7 @@ def _branch(
     if requested and promised and "." in requested and requested != promised:
         raise UnsupportedGpu(
             f"driver {requested} is to be installed ({'inventory: gpu.driver' if stack.driver else 'version set'})"
-            f" and gpu.driver of the architecture promises {promised}: make them one"
+            f" and gpu.driver of the architecture promises {promised}: make both the same"
         )
     if requested and promised and "." not in requested:
         requested = promised if promised.split(".")[0] == requested else requested

@@ -183,7 +183,7 @@ def dmabuf_problem(state: GpuState) -> str | None:
 
 
 FOLLOWERS: Final = ("nvidia-fabricmanager", "nvidia-fabric-manager", "libnvidia-nscq", "nvidia-imex")
-"""Beginnings of the names of packages that must be of the driver's version: no NVSwitch and no NVLink domain is set up
+"""Followers: name prefixes of packages that must have the driver's version: no NVSwitch and no NVLink domain is set up
 otherwise (NVIDIA, guides of Fabric Manager and IMEX)."""
 
 
@@ -192,7 +192,7 @@ def followers(target: WantedDriver) -> tuple[Package, ...]:
 
 
 def _as_the_driver(target: WantedDriver, follow: Iterable[Package], state: GpuState) -> tuple[Package, ...]:
-    """Followers in the installed driver's version, where only a branch is declared and they differ or are missing."""
+    """Followers that are missing or unlike the installed driver, with its version; only if a branch is declared."""
     if target.choice.version is not None or state.available is None:
         return ()
     if state.available.version.split(".")[0] != str(target.choice.branch):

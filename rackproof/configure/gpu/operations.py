@@ -190,13 +190,13 @@ def tuned(wanted: tuning.Tuning, machine: Machine) -> Commands:
 def _read_back(wanted: tuning.Tuning, machine: Machine) -> Commands:
     actual = host.get_fact(facts.GpuFacts, packages_wanted=[], family=machine.family, smi=True)
     if actual is None or actual.smi is None:
-        raise Refused(f"what GPUs are set to could not be read back: {actual.smi_problem if actual else 'no answer'}")
+        raise Refused(f"the GPUs' settings could not be read back: {actual.smi_problem if actual else 'no answer'}")
     left = tuning.differences(wanted, actual.smi, actual.listed)
     if left.pending:
         record(Change(what=mark, reboot=mark) for mark in left.pending)
         yield StringCommand("; ".join(reboot_mark(mark) for mark in left.pending))
     if left.now:
-        raise Refused(f"asked for and not in force: {'; '.join(left.now)}")
+        raise Refused(f"settings did not take effect: {'; '.join(left.now)}")
 
 
 @operation()

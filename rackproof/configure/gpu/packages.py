@@ -203,7 +203,7 @@ class NodePackages:
 
     headers: tuple[Package, ...]
     driver: tuple[Package, ...]
-    """With the fabric's."""
+    """Driver packages, with those of the fabric manager, NVLSM and IMEX."""
     tools: tuple[Package, ...]
 
 

@@ -27,7 +27,7 @@ from rackproof.core.nvlink_domain import SERVICE, imex_addresses
 from rackproof.errors import DeclarationError
 
 INSTALL_TIMEOUT_S = 3600
-"""CUDA over a slow mirror, DKMS and initial file systems for several kernels."""
+"""Seconds for one operation: CUDA over a slow mirror, DKMS builds and initramfs images for several kernels."""
 BLACKLIST = ("nouveau", "nova_core")
 """The kernel's own drivers for the same devices; nova_core exists from kernel 6.15 on."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})

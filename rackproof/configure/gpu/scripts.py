@@ -30,7 +30,7 @@ from rackproof.shell import Script
 BUILD_TIMEOUT_S: Final = 1200
 """Modules of all DKMS packages for one kernel."""
 INITRAMFS_TIMEOUT_S: Final = 1200
-"""A minute or two a kernel, and there are several."""
+"""Seconds to rebuild the initramfs images of all kernels; one image takes a minute or two."""
 HINTS: Final[Mapping[str, str]] = {
     "nvidia_peermem": (
         "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"

@@ -39,7 +39,7 @@ _KEYS: Final = "/var/lib/dkms/mok.pub /var/lib/shim-signed/mok/MOK.der"
 @dataclass(frozen=True, slots=True)
 class GpuState:
     modules: Mapping[str, str]
-    """Loaded module: its version, empty where it has none."""
+    """Version by loaded kernel module; empty for a module without a version."""
     loaded: KernelModule | None
     """The driver in force, as /proc/driver/nvidia/version names it."""
     parameters: Mapping[str, str]

@@ -204,7 +204,7 @@ def _version_plan(
     who = f"{wanted.name} ({wanted.slot})"
     if adapter.running is None:
         raise FirmwareProblem(
-            f"{who}: firmware {wanted.version} is declared and no tool says what it has"
+            f"{who}: firmware {wanted.version} is declared and no tool reads the installed version"
             f" ({adapter.output or 'nothing'}); install mft (flint) or mstflint"
         )
     reason = f"NIC firmware of {wanted.name}"
@@ -256,7 +256,7 @@ def _settings_plan(wanted: WantedFirmware, adapter: AdapterState, state: Firmwar
     who = f"{wanted.name} ({wanted.slot})"
     if adapter.values is None:
         raise FirmwareProblem(
-            f"{who}: firmware settings are declared and mlxconfig does not tell them ({adapter.output or 'nothing'});"
+            f"{who}: firmware settings are declared and mlxconfig does not list them ({adapter.output or 'nothing'});"
             " install mft (mlxconfig) or mstflint (mstconfig)"
         )
     unknown = [name for name in wanted.settings if name not in adapter.values]

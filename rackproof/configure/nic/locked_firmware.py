@@ -137,7 +137,9 @@ def compare(adapters: Sequence[Adapter], state: FirmwareState, locked: Locked) -
         actual = state.adapters.get(adapter.slot)
         if actual is None or actual.running is None or actual.psid is None:
             answer = (actual.output if actual else "") or "nothing"
-            wrong.append(f"{who}: firmware: no tool says what it has ({answer}); install mft (flint) or mstflint")
+            wrong.append(
+                f"{who}: firmware: no tool reads the installed version ({answer}); install mft (flint) or mstflint"
+            )
             continue
         expected = locked_version(actual.psid, adapter.kind, locked)
         if expected is None:

@@ -135,14 +135,14 @@ def ipoib_settings(key: str, mtu: int, mode: str, nvidia: bool) -> dict[str, str
 
 
 def pcie_settings(stack: NicInputs, nic: Nic | None) -> dict[str, str]:
-    """Of a rail."""
+    """PCIe settings of a rail, by the script's key."""
     request = stack.max_read_request or (nic.max_read_request if nic else None)
     ordering = nic.relaxed_ordering if nic and nic.relaxed_ordering is not None else stack.relaxed_ordering
     return pcie_values(request, ordering)
 
 
 def pcie_values(request: int | None, ordering: bool | None) -> dict[str, str]:
-    """``request``: bytes."""
+    """PCIe settings by the script's key; None leaves one out. ``request``: maximum read request in bytes."""
     values = {}
     if request:
         values["max_read_request"] = str(request)

@@ -122,8 +122,8 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
     wanted = "the distribution's drivers" if source == "inbox" else f"OFED {version}"
     if not allowed:
         raise StackProblem(
-            f"OFED {state.ofed} is installed and {wanted} declared: both cannot be; say nic: {{remove_old: true}}"
-            " and it is removed first, with everything that was built against it"
+            f"OFED {state.ofed} is installed and {wanted} declared: only one can be installed; set"
+            " nic: {remove_old: true} to remove the installed one first, with everything that was built against it"
         )
     if state.users:
         raise StackProblem(

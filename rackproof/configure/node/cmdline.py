@@ -201,7 +201,7 @@ def _spellings(argument: str) -> tuple[str, ...]:
 
 
 def _replaced(required: Sequence[str]) -> tuple[str, ...]:
-    """Names whose other values are removed, and arguments that are removed where they are repeated."""
+    """Patterns to filter out before ``required`` is appended: names, or whole arguments of names that may repeat."""
     names = [
         argument if name_of(argument) in _REPEATED and name_of(argument) not in _HUGE else argument.partition("=")[0]
         for argument in required

@@ -20,7 +20,7 @@ class User(Inputs):
     """One account. Its files and further groups are left alone."""
 
     name: UserName
-    """Of the account."""
+    """Login name."""
     uid: int | None = Field(default=None, ge=1000, lt=65534)
     """The same number on every node, or files on shared storage change their owner. Default: the next free one."""
     groups: tuple[UserName, ...] = ()

@@ -140,7 +140,7 @@ def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
             f"scratch_drives: {bad} is another drive after the next reboot; name it by /dev/disk/by-id"
         )
     if twice := next((drive for drive in drives if drives.count(drive) > 1), None):
-        raise DeclarationError(f"scratch_drives: {twice} is there twice")
+        raise DeclarationError(f"scratch_drives: {twice} is listed twice")
     return Scratch(drives, inputs.scratch_path, inputs.scratch_label, inputs.scratch_fstype, inputs.scratch_chunk_kib)
 
 

@@ -72,8 +72,8 @@ def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], inputs: No
 def checked_only(
     system: System, packages: Collection[str], files: Collection[str], dkms: Collection[str]
 ) -> str | None:
-    """One line that names promises that are checked and not set: all but what the version set brings and, of DKMS, the
-    driver's own."""
+    """One line with the declared properties that are only checked, because no deploy sets them; None without any.
+    ``packages``, ``files``, ``dkms``: names that the deploys do set."""
     left = {
         "package_versions": [name for name in system.package_versions or {} if name not in packages],
         "files": [path for path in system.files or {} if path not in files],
@@ -86,7 +86,7 @@ def checked_only(
 
 
 def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key: str) -> Any:
-    """The promised value, else the inventory's."""
+    """The promised value, else the inventory's. Raises DeclarationError when both are given and differ."""
     given = getattr(inputs, key)
     if promised in NOTHING:
         return given

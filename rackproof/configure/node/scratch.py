@@ -39,7 +39,7 @@ class Member:
     asked: str
     state: drives.DriveState
     array: str = ""
-    """Name of its array, without the host's name."""
+    """Name of the array that the drive belongs to, without the host part; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ IRQ_SCRIPT = "/usr/local/sbin/rackproof-irq-affinity"
 HUGE_REASON = "huge pages"
 
 Record = Callable[..., None]
-"""Takes a reason and its shell lines."""
+"""Adds one change to the plan: its description and its shell lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,12 @@ def blacklist_text(forbidden: Sequence[str]) -> str:
 def _modules(wanted: Settings, actual: SettingsState, record: Record) -> None:
     text = blacklist_text(wanted.forbidden) if wanted.forbidden else None
     if actual.blacklist != text:
-        # Until the initial file systems are made again the list has a line more, and stays so where that fails.
+        # The file keeps an extra line until the initramfs images are rebuilt: a failed rebuild is run again.
         record(FORBIDDEN, *_blacklist(text), keeps=mark_lines((INITRAMFS,)), later=[later(BLACKLIST)])
     for name in wanted.forbidden:
         plain = name.replace("-", "_")
         if plain in actual.loaded and f"{REBOOT}{module_reason(name)}" not in actual.marks:
-            # In use: it is not loaded at the next boot.
+            # A module in use cannot be unloaded; the reboot removes it.
             record(
                 f"module {name} out",
                 f"timeout 60 modprobe -r -- {name} 2>/dev/null || {{ {reboot_mark(module_reason(name))}; }}",

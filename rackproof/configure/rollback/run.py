@@ -55,7 +55,7 @@ def carried_out(
     later: Sequence[Later] = (), **arguments: Any,
 ) -> Commands:  # fmt: skip
     """Record the changes, save what a rollback restores (journal lines ``kept`` and ``later``; None: nothing), and run
-    the script. ``otherwise``: why there is none."""
+    the script. ``otherwise``: reason to log when the script is empty."""
     if not script:
         host.noop(otherwise)
         return

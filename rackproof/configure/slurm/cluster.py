@@ -24,7 +24,7 @@ class Cluster:
     inputs: SlurmInputs
     controller: str
     controller_address: str | None
-    """Where every node of the cluster has such an address; None: the controller is reached by its name."""
+    """Control address of the controller, if all members have one; None: the controller is reached by its name."""
     nodes: tuple[str, ...]
     """Nodes that run slurmd, in inventory order."""
     mig: bool = False
@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def health_check(self) -> str | None:
-        """Path of the program, where it runs at all."""
+        """Path of HealthCheckProgram; None without one, or if the interval is 0."""
         return self.declared.health_check if self.inputs.health_check_interval_s else None
 
 

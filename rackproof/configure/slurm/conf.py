@@ -42,7 +42,7 @@ def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
 
 
 def check_kept(cluster: Cluster, lines: Mapping[str, NodeLine]) -> None:
-    """Raises Refused for processors that a node does not have, and where jobs have none: slurmd would exit."""
+    """Raises Refused if ``cpu_spec_list`` has CPUs that a node lacks, or leaves jobs no core: slurmd would exit."""
     kept = cluster.inputs.cpu_spec_list
     for names, line in folded(lines):
         threads = line.sockets * line.cores * line.threads
@@ -100,7 +100,7 @@ def needs_restart(before: SlurmConf | None, after: SlurmConf) -> bool:
 
 
 def check_ours(node: str, before: SlurmConf | None, cluster: Cluster) -> None:
-    """Raises Refused: two independent controllers would give the same node to two jobs."""
+    """Raises OtherCluster if the node's slurm.conf is not the kit's or names another controller than the inventory."""
     if before is None:
         return
     if not before.ours:

@@ -129,7 +129,7 @@ class SlurmInputs(Inputs):
     @model_validator(mode="after")
     def _off_spec(self) -> SlurmInputs:
         if len(set(self.cpu_spec_list)) < len(self.cpu_spec_list):
-            raise ValueError("cpu_spec_list: a processor is there twice")
+            raise ValueError("cpu_spec_list: a processor is listed twice")
         params = self._task_parameters
         if self.cpu_spec_list and params is not None and "slurmdoffspec" not in params.lower().split(","):
             raise ValueError("extra.TaskPluginParam: with cpu_spec_list it has to say SlurmdOffSpec, too")

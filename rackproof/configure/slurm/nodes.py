@@ -130,7 +130,7 @@ def _set(names: Sequence[str]) -> str:
 
 
 def skew_s(node: float, node_asked: tuple[float, float], other: float, other_asked: tuple[float, float]) -> float:
-    """Minimal difference of two clocks, in seconds. Each was read between two times of a third clock."""
+    """Lower bound of the offset of two clocks, seconds. ``…_asked``: a third clock before and after each reading."""
 
     def offset(clock: float, asked: tuple[float, float]) -> tuple[float, float]:
         return clock - asked[1], clock - asked[0]

@@ -232,7 +232,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     lines, unknown = hardware(cluster, served or own)
     conf.check_kept(cluster, lines)
     if not lines:
-        raise Refused(f"what {', '.join(cluster.nodes)} have could not be read; slurm.conf was not changed")
+        raise Refused(f"the hardware of {', '.join(cluster.nodes)} could not be read; slurm.conf was not changed")
     if unknown and host.state.is_executing:
         note(f"Slurm does not know {', '.join(unknown)}: deploy again when they answer")
     # Before the run the package, and its plugin with it, may be missing still.

@@ -43,7 +43,7 @@ class Client:
 
     files: tuple[Entry, ...] = ()
     guards: tuple[Step, ...] = ()
-    """Before any package: tests of what must not be exchanged under its users."""
+    """Tests before any package is installed: software in use must not be replaced."""
     install: tuple[Step, ...] = ()
     """Before services and mounts."""
     modules: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class NamedStorage:
     """Addresses in the architecture's or the inventory's order."""
 
     def first_servers(self, why: str) -> tuple[str, ...]:
-        """Raises DeclarationError without any."""
+        """``servers``. Raises DeclarationError when there are none; ``why`` says what needs them."""
         if not self.servers:
             raise DeclarationError(
                 f"{self.name}: {why}: give storage.{self.name}.servers, or a server_role with nodes that have"

@@ -213,7 +213,7 @@ def _slots(inputs: Nfs) -> dict[str, int]:
 
 
 def _modprobe(inputs: Nfs) -> str:
-    """Slots in modprobe.d: sysctl.d would be read before the module is loaded."""
+    """modprobe.d file that sets the RPC slot tables: sysctl.d is applied before the modules are loaded."""
     lines = ["# Managed by rackproof."]
     if inputs.slot_table_entries:
         lines.append(f"options sunrpc tcp_max_slot_table_entries={inputs.slot_table_entries}")

@@ -100,7 +100,7 @@ WITHOUT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather",
 
 
 def _tree(architecture: Architecture, path: KeyPath, tree: Tree) -> Iterator[Problem]:
-    """Other clients see the files, and a mount that writes is one of the protocol."""
+    """Problems unless clients share the tree's storage, and the mount that writes has the tree's protocol."""
     for key, name in (("storage", tree.storage), ("through", tree.writer or tree.storage)):
         yield from known((*path, key), name, architecture.storage, "storage")
         own = {"nfs": ["nfs"], "posix": ["parallel"]} if key == "through" else {}
@@ -219,7 +219,7 @@ def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterato
         if storage.class_ != "nfs" and getattr(storage, key) is not None:
             yield Problem((*base, key), f"is for class nfs, actual {storage.class_}")
     if storage.targets is not None and not storage.tells_targets:
-        yield Problem((*base, "targets"), f"no question for targets of {storage.class_} {storage.fstype}")
+        yield Problem((*base, "targets"), f"no command lists the targets of {storage.class_} {storage.fstype}")
     if storage.mounts_balance is not None and not (storage.mounts_per_client or 1) > 1:
         yield Problem((*base, "mounts_balance"), "needs mounts_per_client of 2 or more")
 

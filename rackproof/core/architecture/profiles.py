@@ -159,7 +159,7 @@ class FilesProfile(Model):
 
 
 class JoinProfile(Model):
-    """Every client mounts a storage once more and reads, for what it gets on its own drives before that."""
+    """Every client mounts a storage again and reads from it; counted is what its own drives get until then."""
 
     least_bytes: int = Field(default=1048576, ge=65536, le=1073741824)
     """Less on a node's drives is taken for other programs' writes: logs, journals."""

@@ -32,17 +32,17 @@ def at_most(published: Any, site: Any) -> bool:
 
 
 def superset(published: Any, site: Any) -> bool:
-    """Every entry demands something."""
+    """For lists of demands: ``site`` has every published entry."""
     return _set(published) <= _set(site)
 
 
 def subset(published: Any, site: Any) -> bool:
-    """Every entry allows something."""
+    """For lists of exceptions: ``site`` adds none to the published ones."""
     return _set(site) <= _set(published)
 
 
 def allowed(published: Any, site: Any) -> bool:
-    """A list of what is allowed; without entries everything is."""
+    """For lists of allowed values, where an empty list allows all values."""
     return published in EMPTY or (site not in EMPTY and subset(published, site))
 
 
@@ -57,7 +57,7 @@ def labels(published: Any, site: Any) -> bool:
 
 
 def excuse(published: Any, site: Any) -> bool:
-    """A reason for which nothing is demanded."""
+    """For a reason that lifts a demand: ``site`` has one only where the published file has one."""
     return site is None or published is not None
 
 

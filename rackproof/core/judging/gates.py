@@ -73,7 +73,7 @@ def _gate_fault(
         numbers = {name: companions[name][repetition] for name in names}
         odd = [f"{name} is {value}" for name, value in numbers.items() if not math.isfinite(value) or value < 0]
         if read and not odd:
-            numbers |= _once(read, companions["dataset_bytes"], numbers[_READ])
+            numbers |= _read_share(read, companions["dataset_bytes"], numbers[_READ])
         if fault := (f"{odd[0]}, which is impossible" if odd else rule.fault(numbers)):
             faults.append((not odd, repetition, fault))
     if not faults:
@@ -83,12 +83,12 @@ def _gate_fault(
     return f"{gate}: {fault}{where}"
 
 
-def _once(read: Sequence[float], dataset: Sequence[float], own: float) -> dict[str, float]:
+def _read_share(read: Sequence[float], dataset: Sequence[float], in_repetition: float) -> dict[str, float]:
     """Bytes that all repetitions read, over the smallest data set. Includes the warm-up, which fills caches.
 
     Infinite where a number is invalid, or where the repetition itself read nothing.
     """
-    sound = own > 0 and all(math.isfinite(number) and number >= 0 for number in read)
+    sound = in_repetition > 0 and all(math.isfinite(number) and number >= 0 for number in read)
     smallest = min(dataset)
     return {_READ_SHARE: math.fsum(read) / smallest if sound and smallest > 0 else math.inf}
 

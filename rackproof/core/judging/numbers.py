@@ -50,7 +50,7 @@ class Question:
 
     @property
     def use(self) -> str:
-        """Of drives; empty where the labels leave it open."""
+        """Use of the drives, from the label ``use``; empty without that label."""
         return next((value for key, value in self.labels if key == "use"), "")
 
 

@@ -306,7 +306,7 @@ def _shared_stages(inputs: Inputs, hits: Sequence[float], weights: Sequence[floa
 
 
 def _weights(limits: Sequence[float | None]) -> list[float] | None:
-    """Weights of the tenants' samples: the rate of each one alone."""
+    """Each tenant's share of the samples: its rate alone over the sum of all; None if a rate is unknown."""
     if len(limits) == 1:
         return [1.0]
     together = total(limits)

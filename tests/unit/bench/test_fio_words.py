@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.storage.fio_clients import failures, launch_command
-from rackproof.bench.storage.fio_launch import launches
+from rackproof.bench.storage.fio_clients import addresses_of, failures, launch_command
+from rackproof.bench.storage.fio_launch import RUN, launches
 from rackproof.remote.command import CommandResult
 
 CLIENTS = {"/run/a": "gpu-01", "/run/b": "gpu-02"}
@@ -87,7 +87,7 @@ def alone(out: str, rc: int = 0, err: str = "") -> dict[str, str]:
     """Of one client, which runs fio without its server: no line names a host."""
     answer = CommandResult("gpu-01", ALONE, rc, out.encode(), err.encode())
     (launch,) = launches([answer])
-    assert list(launch.jobs) == ["gpu-01"]
+    assert launch.clients == addresses_of(["gpu-01"]) == {"": "gpu-01"}
     return failures(answer, launch.clients)
 
 
@@ -95,6 +95,22 @@ def own_document(**changes: Any) -> str:
     job = entry("") | changes
     del job["hostname"], job["port"]
     return json.dumps({"fio version": "fio-3.33", "timestamp": 1795447236, "jobs": [job]})
+
+
+@pytest.mark.parametrize(
+    ("node", "command"),
+    [
+        ("gpu-02", ALONE),
+        ("gpu-01", f"{ALONE} | cat"),
+        ("gpu-01", ALONE.replace(RUN, f"{RUN}--client gpu-02 ")),
+        ("gpu-01", ALONE.replace("&& fio", '&& printf %s x > "$d/gpu-02.fio" && fio')),
+    ],
+)
+def test_a_result_is_that_of_the_node_which_ran_its_own_job(node: str, command: str) -> None:
+    assert command != ALONE or node != "gpu-01"
+    (launch,) = launches([CommandResult(node, command, 0, own_document().encode())])
+    assert launch.clients == {}
+    assert list(launch.entries) == []
 
 
 def test_a_good_run_of_one_client_is_no_failure() -> None:

@@ -188,7 +188,7 @@ def test_a_rate_counts_whole_steps() -> None:
 @pytest.mark.parametrize(
     ("every", "why"),
     [
-        (run(text=sampled(lambda t, k: "[N/A]")), "does not tell its utilisation"),
+        (run(text=sampled(lambda t, k: "[N/A]")), "does not report its utilisation"),
         (run(text=sampled(last=1003)), "1 samples of gpu1 in 10 s"),
         (run(text="\n".join(line for line in sampled().splitlines() if ", " in line) + "\n"), "0 samples of gpu1"),
         (run(text="NVIDIA-SMI has failed\n"), "expected the link of a GPU"),

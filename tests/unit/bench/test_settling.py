@@ -80,7 +80,7 @@ def test_what_does_not_settle_in_time_is_far_from_one(given: Given, counted: int
         (settling(series=[[t, t, 2 * t, 0, 0, 25_000 * t, 25_000 * t] for t in range(9)]), 200_100,
          "2.0 passes in 2.0 times the predicted time"),
         (settling(series=[[t, t, 2 * t, 0, 0, cached(t), 25_000 * t] for t in range(7)]), SIZE + 100,
-         "the storage is read to the end; 1.5 passes"),
+         "the run reads the storage to its end; 1.5 passes"),
         (settling(series=[[t, t, 2 * t, 0, 0, min(50_000 * t, SIZE), 50_000 * t] for t in range(9)]), SIZE + 100,
          "was read in 2.0 s, and counters once a second"),
         (lambda configs, documents: None, SIZE + 100, "expected the shares of 2 nodes, actual 2"),

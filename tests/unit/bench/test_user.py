@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 from pathlib import Path
 
 import pytest
 
+from rackproof import bench
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
-from rackproof.bench.user import HOME, SETUP, USER, Account
+from rackproof.bench.user import HOME, SETUP, USER, Account, with_imports
 from rackproof.core.evidence import Kind
 from rackproof.core.programs import programs_of
 from rackproof.evidence.store import read_records
@@ -20,6 +22,8 @@ from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.own_root import STRANGER, in_own_root
 from tests.unit.storage_nodes import StorageNodes
 
+BENCH = Path(bench.__file__).parent
+PROGRAMS = sorted(BENCH.rglob("*_node.py"))
 OWN = 61500
 """User id of the account in tests of folders."""
 FOLDER = "/mnt/point/rackproof-bench/gpu-01"
@@ -102,6 +106,19 @@ def test_what_a_stranger_has_planted_is_refused_and_nothing_behind_it_changes(tm
     assert f"{FOLDER}: expected a directory of user {OWN} ({USER}), actual" in complaint
     assert shown == UNTOUCHED
     assert STRANGER != OWN
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_a_program_takes_along_what_it_imports(path: Path) -> None:
+    package = ".".join(path.relative_to(BENCH.parents[1]).parent.parts)
+    sources = with_imports(package, (path.name,))
+    own = {program.stem for program in PROGRAMS}
+    for source in sources.values():
+        trees = list(ast.walk(ast.parse(source)))
+        modules = {tree.module for tree in trees if isinstance(tree, ast.ImportFrom)}
+        modules |= {alias.name for tree in trees if isinstance(tree, ast.Import) for alias in tree.names}
+        assert {f"{module}.py" for module in modules & own} <= sources.keys()
+    assert path.name in sources
 
 
 def test_no_program_that_measures_runs_as_root(tmp_path: Path) -> None:

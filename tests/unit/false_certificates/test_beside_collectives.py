@@ -271,7 +271,7 @@ def no_start(document: dict[str, Any]) -> None:
         ({"counted": 0.1}, "the mount counted"),
         ({"change": lost_client}, "gpu-02: fio returned no result for it"),
         ({"change": short_beside}, "expected a run of 20 s, actual 10 s"),
-        ({"change": no_start}, "does not tell when it started its clients"),
+        ({"change": no_start}, "does not report when it started its clients"),
     ],
 )
 def test_a_run_without_proof_is_no_loss(tmp_path: Path, fault: dict[str, Any], why: str) -> None:

@@ -104,7 +104,7 @@ def without_fsync(document: Document) -> None:
         (StorageNodes(ARCHITECTURE, change=half), "expected 67108864 B of gpu-02's files, actual 33554432 B"),
         (StorageNodes(ARCHITECTURE, change=without_fsync), "expected end_fsync=1, actual not set"),
         (StorageNodes(ARCHITECTURE, change=one_after_another), "its clients began up to"),
-        (StorageNodes(ARCHITECTURE, change=without_start), "does not tell when each client began"),
+        (StorageNodes(ARCHITECTURE, change=without_start), "does not report when each client began"),
         (StorageNodes(ARCHITECTURE, change=without_time), "nothing shows that they ran at once; 3.36 and newer do"),
         (StorageNodes(ARCHITECTURE, rc=139), "exit status 139"),
         (StorageNodes(ARCHITECTURE, counted=0.1), "the mount counted"),

@@ -113,7 +113,7 @@ BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
     ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
     ("a bind mount", mounts(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp "), "bind mount of /local"),
     ("another server", mounts("10.77.0.11:/srv", "10.99.0.11:/srv"), "10.99.0.11"),
-    ("no time of its start", slow_clock, "it does not tell when it began"),
+    ("no time of its start", slow_clock, "it does not report when it began"),
 ]  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_a_link_that_is_slow_under_load_fails(loaded: Loaded, row: str, words: s
     [
         (rows(*[IDLE_ROW] * 5), f"GPU {BUSES[0]} was under load in 0 of 5 samples"),
         (rows(*[f"P0, [N/A], 5, 5, 16, 16, {CLOCKS}"] * 5), "was under load in 0 of 5 samples"),
-        (rows(*[f"P0, 98, [N/A], 5, 16, 16, {CLOCKS}"] * 5), f"GPU {BUSES[0]} does not tell its link"),
+        (rows(*[f"P0, 98, [N/A], 5, 16, 16, {CLOCKS}"] * 5), f"GPU {BUSES[0]} does not report its link"),
         (rows(BUSY, BUSY), "was under load in 2 of 2 samples"),
         ("".join(line + "\n" for line in HEALTHY.splitlines() if BUSES[0] in line), "1 of 2 GPUs told their links"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "NVIDIA-SMI has failed"),

@@ -112,18 +112,44 @@ def test_what_the_writer_finds_itself_is_not_the_other_readers_damage(tmp_path: 
     assert "the file's writer finds damaged too" in (measured["gpu-01"].reason or "")
 
 
-@pytest.mark.parametrize(
+ONE_WAY = pytest.mark.parametrize(
     ("place", "error", "rc"),
     [
         (None, EILSEQ, 1),  # fio names no place
-        ("/mnt/nfs-tcp/rackproof-bench/gpu-02/rackproof.0 offset 0", 0, 0),  # fio 3.33 without verify_fatal
+        ("/mnt/nfs-tcp/rackproof-bench/{}/rackproof.0 offset 0", 0, 0),  # fio 3.33 without verify_fatal
     ],
 )
+
+
+@ONE_WAY
 def test_damage_that_fio_tells_in_one_way_only_is_counted(
     tmp_path: Path, place: str | None, error: int, rc: int
 ) -> None:
-    measured = measure(tmp_path, changed("own", damaged("gpu-02", place, error, rc)))
+    measured = measure(tmp_path, changed("own", damaged("gpu-02", place and place.format("gpu-02"), error, rc)))
     assert measured["gpu-02"].samples == (1.0,)
+
+
+@ONE_WAY
+def test_damage_that_a_single_client_tells_in_one_way_only_is_counted(
+    tmp_path: Path, place: str | None, error: int, rc: int
+) -> None:
+    """Its fio runs without a server and names places on standard error."""
+
+    def change(result: CommandResult) -> CommandResult:
+        document: Document = json.loads(result.stdout)
+        document["jobs"][0]["error"] = error
+        words = "crc32c: verify failed at file {}, length 4096 (requested block: offset=0, length=1048576, flags=8)\n"
+        where = "" if place is None else words.format(place.format("gpu-01"))
+        return reply(result.node, result.command, json.dumps(document), rc, where)
+
+    measured = measure(tmp_path, changed("own", change), of_storage(1, integrity=FILE))
+    assert measured["gpu-01"].samples == (1.0,)
+    assert place is None or "rackproof.0, offset 0" in str(measured["gpu-01"].conditions)
+
+
+def test_a_single_client_reads_its_own_file_without_damage(tmp_path: Path) -> None:
+    measured = measure(tmp_path, StorageNodes(NFS).answer, of_storage(1, integrity=FILE))
+    assert measured["gpu-01"].samples == (0.0,)
 
 
 def crashed(result: CommandResult) -> CommandResult:

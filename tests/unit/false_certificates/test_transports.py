@@ -159,7 +159,7 @@ def test_ports_that_cannot_tell_do_not_fail(name: str, ports: dict[str, float], 
 def test_a_client_that_tells_no_connection_needs_counters_of_rdma(
     name: str, changed: dict[str, Any], ports: dict[str, float], words: str
 ) -> None:
-    with pytest.raises(ParseError, match=f"does not tell which transport it uses, and {words}"):
+    with pytest.raises(ParseError, match=f"does not report which transport it uses, and {words}"):
         read(name, changed, ports=ports)
 
 

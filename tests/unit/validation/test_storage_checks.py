@@ -148,7 +148,7 @@ def test_what_a_file_may_not_ask_for() -> None:
 
     assert messages(changed()) == []
     assert any("needs mounts_per_client of 2 or more" in text for text in messages(changed(mounts_per_client=None)))
-    assert any("no question for targets of nfs nfs" in text for text in messages(changed(targets=4)))
+    assert any("no command lists the targets of nfs nfs" in text for text in messages(changed(targets=4)))
     assert any("is for class nfs, actual local" in text for text in messages(changed(class_="local", max_timeouts=0)))
 
 

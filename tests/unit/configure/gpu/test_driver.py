@@ -140,7 +140,7 @@ def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected
         ("ubuntu 24.04", ["2335"], {}, {"flavour": "proprietary", "driver": "620"}, "no proprietary kernel modules"),
         ("ubuntu 24.04", ["20b2"], {}, {"flavour": "open", "driver": "510"}, "515 is the first"),
         ("ubuntu 24.04", ["1db1"], {"gpudirect": "dmabuf"}, {}, "promise peermem"),
-        ("ubuntu 24.04", ["2335"], {"driver": "580.95.05"}, {"driver": "580.126.20"}, "make them one"),
+        ("ubuntu 24.04", ["2335"], {"driver": "580.95.05"}, {"driver": "580.126.20"}, "make both the same"),
         ("ubuntu 24.04", ["2335"], {"driver": ">=590.10"}, {"driver": "580"}, "promises 590.10 or newer"),
         ("ubuntu 24.04", [], {}, {}, "no GPU of NVIDIA on the PCI bus, 8 are declared"),
         ("ubuntu 20.04", ["2335"], {}, {}, "no driver packages are known for ubuntu 20.04; supported: debian 12/13"),
@@ -200,7 +200,7 @@ def test_a_version_set_decides() -> None:
     assert choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), signed).precompiled
     with pytest.raises(UnsupportedGpu, match="for which the version set asks"):
         choose(machine("ubuntu 24.04", "1db1"), promised(1), stack(), Lock())
-    with pytest.raises(UnsupportedGpu, match=r"version set.*make them one"):
+    with pytest.raises(UnsupportedGpu, match=r"version set.*make both the same"):
         choose(machine("ubuntu 24.04", "2335"), promised(1, driver="570.172.08"), stack(), Lock())
 
 

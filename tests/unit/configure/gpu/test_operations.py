@@ -132,7 +132,7 @@ def test_settings_are_set_and_read_back() -> None:
     commands, host = tuned(REPORTED, Tuning(power_limit_w=650))
     assert "systemctl restart rackproof-gpu.service" in commands[0]
     # The driver still reports the old limit: that is an error, not a success.
-    assert f"asked for and not in force: power limit of {FIRST}: 700 W" in host.logged[0]
+    assert f"settings did not take effect: power limit of {FIRST}: 700 W" in host.logged[0]
     commands, host = tuned(REPORTED, Tuning(power_limit_w=650), executing=False)
     assert len(commands) == 1
     assert not host.logged

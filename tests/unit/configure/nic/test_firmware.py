@@ -125,9 +125,9 @@ def test_a_setting_that_the_firmware_does_not_have() -> None:
 
 @pytest.mark.parametrize("output", ["sh: 1: false: not found\n", "-E- Failed to open device\n", ""])
 def test_a_tool_that_says_nothing_is_an_error(output: str) -> None:
-    with pytest.raises(FirmwareProblem, match="mlxconfig does not tell them"):
+    with pytest.raises(FirmwareProblem, match="mlxconfig does not list them"):
         plan_firmware(wanted(ATS_ENABLED="False"), answer(config=output or " \n"), {})
-    with pytest.raises(FirmwareProblem, match="no tool says what it has"):
+    with pytest.raises(FirmwareProblem, match="no tool reads the installed version"):
         plan_firmware(wanted("28.43.2566"), answer(flint=output), {})
 
 

@@ -275,7 +275,7 @@ def test_firmware_that_is_not_the_version_sets_is_an_error_at_the_end() -> None:
     )
     commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(flint="sh: flint: not state\n"))
     assert commands[0].endswith("exit 1")
-    assert "no tool says what it has (sh: flint: not state)" in stub.logged[0]
+    assert "no tool reads the installed version (sh: flint: not state)" in stub.logged[0]
     commands, stub = of_set(firmware_operations.locked_firmware_in_force, answer(stored="28.39.1002"), executing=False)
     assert commands == []
     assert "expected 28.45.1200" in stub.noops[0]

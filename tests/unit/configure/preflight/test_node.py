@@ -223,7 +223,7 @@ def test_room_for_the_version_set_is_looked_for_before_anything_is_changed(
 def test_an_ofed_that_would_have_to_go_first_is_found_before_anything_is_changed() -> None:
     old = stack_state(ofed="5.8-4.1.5.0")
     line = judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", old, allowed=False))["nic.drivers"]
-    assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: both cannot be; say nic")
+    assert line.startswith("OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared: only one can be installed; set nic")
     assert judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", old, allowed=True)) == {}
     declared = stack_state(ofed="25.10-1.7.1")
     assert judged(checks.refusal(OTHER_DRIVERS, plan_removal, "doca", "25.10", declared, allowed=False)) == {}

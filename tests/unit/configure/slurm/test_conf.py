@@ -160,7 +160,7 @@ test_inputs_that_cannot_be = refuses(
     SlurmInputs.model_validate,
     ({"extra": {"slurmctldhost": "evil"}}, "slurmctldhost is written by the kit"),
     ({"extra": {"DebugFlags": "a\nNodeName=b"}}, "extra.DebugFlags"),
-    ({"cpu_spec_list": [4, 4]}, "a processor is there twice"),
+    ({"cpu_spec_list": [4, 4]}, "a processor is listed twice"),
     ({"cpu_spec_list": [-1]}, "greater than or equal to 0"),
     ({"cpu_spec_list": [4], "extra": {"taskpluginparam": "Verbose"}}, "it has to say SlurmdOffSpec, too"),
     ({"partition_options": {"gpu": {"MaxTime": "1 Nodes=ALL"}}}, "partition_options.gpu.MaxTime"),
