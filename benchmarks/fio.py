@@ -10,9 +10,9 @@ On one host of ``fleet.py``, with the same file and the same job of sequential r
 * kit: a run of the storage benchmark, which runs fio by itself on a single client, drops caches, reads the client's
   state before and after, and records every answer.
 
-A first run of each is not counted: it writes the file and opens the connection, which a step does once. The figures are
-medians of the rounds' ratios to each other way, with an interval of at least 95 %. Bar: 2 % more wall time than by
-hand; an interval around the bar decides nothing, and more rounds are needed. Exit status: 0 reached, 1 missed,
+A first run of each is not counted: it opens the connection, which a step does once, as it writes the file. The figures
+are medians of the rounds' ratios to each other way, with an interval of at least 95 %. Bar: 2 % more wall time
+than by hand; an interval around the bar decides nothing, and more rounds are needed. Exit status: 0 reached, 1 missed,
 2 undecided. Needs root, as fleet.py does.
 """
 
@@ -40,7 +40,7 @@ from rackproof.bench.storage.commands import folders_of, own_folders
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.bench.user import TIDY, BenchUsers
 from rackproof.core.architecture import FioJob
-from rackproof.core.fiojob import layout_of, render
+from rackproof.core.fiojob import layout_of, render, render_layout
 from rackproof.core.rack import Node, Rack
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
@@ -81,6 +81,12 @@ class Timed:
         answer = self.session.run_on(self.node, text, 60)
         if not answer.ok:
             raise SystemExit(f"{self.node}: {answer.why}")
+
+    def write(self, job: FioJob) -> None:
+        """The file of all runs."""
+        text = render_layout("local-layout", layout_of([job]), ":".join(self.folders))
+        command = [*self.ssh, "cat >layout.fio && fio layout.fio"]
+        subprocess.run(command, input=text.encode(), stdout=subprocess.DEVNULL, check=True)
 
     def serve(self) -> None:
         """Start fio's server without the kit; it ends with the host."""
@@ -132,6 +138,7 @@ def measure(seconds: int, rounds: int) -> dict[str, list[float]]:
         ways = {
             BY_HAND: timed.by_hand, SERVER: partial(timed.by_hand, client=f"--client=sock:{SOCKET}"), KIT: timed.kit,
         }  # fmt: skip
+        timed.write(job)
         for way in ways.values():
             way(job.model_copy(update={"runtime_s": 1}))
         took: dict[str, list[float]] = {name: [] for name in ways}
