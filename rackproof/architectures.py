@@ -37,6 +37,7 @@ from rackproof.errors import ArchitectureError
 from rackproof.read_file import DOCUMENT, read_bytes
 
 _SUFFIXES = (".yaml", ".yml")
+_SHA256_LENGTH = 64
 SUMS = "SHA256SUMS"
 """Beside the kit's files: their sha256, as sha256sum writes and checks them."""
 
@@ -133,6 +134,29 @@ def stored(text: str, name: str) -> LoadedArchitecture:
             told = told.model_copy(update={"compared_with": compared, "weakened": (*unchanged, *weaker.values())})
             model = model.model_copy(update={"metadata": told})
     return LoadedArchitecture(model, Path(name), text, hashlib.sha256(text.encode()).hexdigest())
+
+
+def stored_file(path: Path) -> LoadedArchitecture:
+    """The architecture in a file that the kit wrote; ``load`` refuses metadata that the kit sets.
+
+    Raises ArchitectureError.
+    """
+    return stored(_text(path), str(path))
+
+
+def of_run(ref: str) -> LoadedArchitecture:
+    """What a run names to its deploy: as ``load``, or the text that the run has stored, a file named by its sha256.
+
+    A run may judge against a file of any name and place, and a resumed one against a text that is no file any more.
+    Raises ArchitectureError.
+    """
+    path = Path(ref)
+    if len(path.name) != _SHA256_LENGTH or not _exists(path):
+        return load(ref)
+    loaded = stored_file(path)
+    if loaded.sha256 != path.name:
+        raise ArchitectureError(f"{_shown(path)}: changed after the run stored it")
+    return loaded
 
 
 def json_schema() -> str:

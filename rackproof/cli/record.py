@@ -67,7 +67,7 @@ def record(
         if deploy is not None:
             from rackproof.run.plan_questions import ask_plan
 
-            unplanned = ask_plan(context, deploy)
+            unplanned = ask_plan(context, deploy, architecture)
         recordings = recordings_of(context)
         written = write_recordings(output, recordings)
     finally:

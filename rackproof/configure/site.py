@@ -188,7 +188,7 @@ class Site:
 
 @lru_cache(maxsize=8)
 def _architecture(identifier: str) -> Architecture:
-    return architectures.load(identifier).model
+    return architectures.of_run(identifier).model
 
 
 def rack_of(source: Inventory) -> Rack:

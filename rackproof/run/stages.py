@@ -28,7 +28,7 @@ from rackproof.core.wording import counted
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of, run_info
 from rackproof.evidence.session import Session
-from rackproof.evidence.store import EvidenceStore, read_records
+from rackproof.evidence.store import RAW, EvidenceStore, read_records
 from rackproof.remote.fleet import Fleet
 from rackproof.run.converge import converge, goes_on
 from rackproof.run.deploy_outcome import INTERRUPTED
@@ -204,7 +204,8 @@ class Run:
                 session.event(EventKind.BACK, "answered again", name)
 
     def _deploy(self, session: Session) -> bool:
-        data = [f"architecture={self.architecture.model.metadata.id}", f"take_over={self.folder.name}"]
+        architecture = self.folder.resolve() / RAW / self.architecture.sha256
+        data = [f"architecture={architecture}", f"take_over={self.folder.name}"]
 
         def show(line: str) -> None:
             log.info("pyinfra: %s", line)

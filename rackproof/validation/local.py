@@ -24,8 +24,11 @@ BRIEF = 200
 """Maximum length of the line, in characters: it becomes Slurm's node reason."""
 
 
-def read_rack(path: Path) -> tuple[Rack, str]:
-    """Rack and architecture of a rack file. Raises InventoryError, one line."""
+def read_rack(path: Path) -> tuple[Rack, str | Path]:
+    """Rack of a rack file, and its architecture: an id, or the file that the deploy wrote beside it.
+
+    Raises InventoryError, one line.
+    """
     if not path.exists():
         raise InventoryError(
             f"{path}: no such rack file; run the deploy of the health check, or give --rack FILE, or --role and"
@@ -37,7 +40,7 @@ def read_rack(path: Path) -> tuple[Rack, str]:
         raise InventoryError(str(error)) from None
     nodes = tuple(Node(name, node.groups, node.data) for name, node in written.nodes.items())
     beside = path.parent / written.architecture
-    return Rack(str(path), nodes), str(beside) if beside.is_file() else written.architecture
+    return Rack(str(path), nodes), beside if beside.is_file() else written.architecture
 
 
 def host_name() -> str:
@@ -58,17 +61,18 @@ def local_context(
     rack_file: Path | None, role: str | None, architecture: str | None, limit_s: float | None, node: str | None = None
 ) -> tuple[Context, Node]:
     """Context of this machine, and its node. Raises InventoryError, ArchitectureError."""
-    named = architecture
     if role is not None:
         if architecture is None:
             raise InventoryError("--role needs --architecture: without an inventory none is known")
         local_node = Node(node or host_name().partition(".")[0], (role,))
-        rack = Rack("this machine", (local_node,))
+        rack, arch = Rack("this machine", (local_node,)), architectures.load(architecture).model
     else:
-        rack, rack_architecture = read_rack(rack_file or RACK_FILE)
-        named = architecture or rack_architecture
+        rack, named = read_rack(rack_file or RACK_FILE)
+        if architecture is None and isinstance(named, Path):
+            arch = architectures.stored_file(named).model
+        else:
+            arch = architectures.load(architecture or named).model
         local_node = own_node(rack, node or host_name())
-    arch = architectures.load(str(named)).model
     if role is not None:
         _known_role(arch, role)
     context = live_context(rack, arch, LocalFleet(rack, local_node.name, limit_s))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof import architectures
 from rackproof.configure.base import plan as base
 from rackproof.configure.ceph import plan as ceph
 from rackproof.configure.fabric import plan as fabric
@@ -324,6 +325,13 @@ def test_an_impossible_mount_is_an_error_before_anything_runs() -> None:
         here = site("gpu-01", arch=arch)
         with pytest.raises(DeclarationError, match=message):
             storage_client.local_drive(here), storage_client.files(here)
+
+
+def test_two_transports_of_nfs_3_have_a_connection_each() -> None:
+    declared = architectures.load("virtual-rack-storage").model
+    mounts = {mount.name: mount for mount in site("gpu-01", arch=declared).client_mounts()}
+    options = {name: mount.options for name, mount in mounts.items() if "vers=3" in mount.options}
+    assert {"proto=rdma", "proto=tcp"} <= {option for own in options.values() for option in own}, options
 
 
 def test_the_second_server_of_a_role_serves_nothing() -> None:

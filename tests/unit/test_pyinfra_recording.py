@@ -113,6 +113,19 @@ def test_what_a_plan_asks_is_recorded_and_nothing_else(recorded: Path) -> None:
         assert "ssh_hostname" not in recording.node.data
 
 
+def test_a_plan_is_of_the_architecture_that_the_user_names(tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(
+        "from pyinfra.api import FactBase\nfrom pyinfra.context import host\n"
+        "class Named(FactBase):\n    def command(self, ref):\n        return f'echo {ref}'\n"
+        "host.get_fact(Named, ref=host.data.architecture)\n"
+    )
+    context = context_of(Shell("gpu-01"), nodes=NODES[:1])
+    assert ask_plan(context, str(deploy), "ours/rack.yaml") is None
+    (asked,) = context.readers["gpu-01"].used
+    assert "echo ours/rack.yaml" in asked
+
+
 def test_a_deploy_is_planned_from_recordings_alone(recorded: Path) -> None:
     done = pyinfra(recorded, "--dry", "--json", "@recording/rec", "deploy.py")
     assert done.returncode == 0, done.stderr

@@ -46,7 +46,7 @@ def whole(path, size, newest_ns, tally):
         data = os.read(descriptor, size)
         while len(data) < size:
             if not (more := os.read(descriptor, size - len(data))):
-                raise Damaged(f"truncated: {len(data)} of {size} B")
+                raise Fault(f"{path}: truncated: {len(data)} of {size} B")
             data += more
     except OSError as error:
         raise Fault(f"{path}: {error.strerror}") from None
@@ -84,14 +84,8 @@ class Counted(io.RawIOBase):
         super().close()
 
 
-def samples_of(folder, form, entry, tally, only=None):
-    """JPEGs of one shard, in the order of its files. ``only``: number of the one file to read, in its folder."""
-    if form == "files":
-        for number in range(entry["samples"]) if only is None else (only,):
-            path = f"{folder}/{entry['name']}/rackproof.{entry['first'] + number:09d}.jpg"
-            yield path, whole(path, entry["sizes"][number], entry["newest_ns"], tally)
-        return
-    path = f"{folder}/{entry['name']}"
+def samples_of(path, form, entry, tally):
+    """JPEGs of one shard of records or of an archive, in the order of its file."""
     with io.BufferedReader(Counted(path, entry["bytes"], entry["newest_ns"], tally), BUFFER) as raw:
         file = gzip.GzipFile(fileobj=raw) if form.endswith("-gz") else raw
         number = 0
@@ -117,8 +111,10 @@ def _archived(file):
 
 
 def pieces(config, index, worker, turn):
-    """What a worker reads in pass ``turn``: shards, or single files; each is read by one worker of the job."""
+    """What a worker reads in pass ``turn``: path and entry of shards, or path, size and newest time of single files;
+    each is read by one worker of the job."""
     every, shards = config["workers"] * config["nodes"], index["shards"]
+    folder = config["folders"][worker % len(config["folders"])]
     if index["format"] == "files":
         work = [(entry, number) for entry in shards for number in range(entry["samples"])]
     else:
@@ -126,7 +122,17 @@ def pieces(config, index, worker, turn):
     if len(work) < every:
         raise Fault(f"the data set has {len(work)} shards for {every} workers; make it with a smaller per_shard")
     random.Random(config["seed"] * 1000 + turn).shuffle(work)  # noqa: S311  (the same on every node)
-    return work[config["node"] * config["workers"] + worker :: every]
+    work = work[config["node"] * config["workers"] + worker :: every]
+    if index["format"] != "files":
+        return [(f"{folder}/{entry['name']}", entry) for entry, _ in work]
+    return [
+        (
+            f"{folder}/{entry['name']}/rackproof.{entry['first'] + number:09d}.jpg",
+            entry["sizes"][number],
+            entry["newest_ns"],
+        )
+        for entry, number in work
+    ]
 
 
 def stream(config, index, worker, tally):
@@ -136,22 +142,33 @@ def stream(config, index, worker, tally):
 
 
 def _passes(config, index, worker, tally, work):
-    folders = config["folders"]
-    folder = folders[worker % len(folders)]
     turn = 0
     while True:
-        for entry, only in work:
-            try:
-                yield from samples_of(folder, index["format"], entry, tally, only)
-            except (Damaged, tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
-                raise Fault(f"{folder}/{entry['name']}: {error}") from None
-            if tally["drained"]:
-                return
+        yield from _files(work, tally) if index["format"] == "files" else _shards(work, index["format"], tally)
+        if tally["drained"]:
+            return
         turn += 1
         tally["passes"] = turn
         if not config["seconds"]:
             return
         work = pieces(config, index, worker, turn)
+
+
+def _files(work, tally):
+    for path, size, newest_ns in work:
+        yield path, whole(path, size, newest_ns, tally)
+        if tally["drained"]:
+            return
+
+
+def _shards(work, form, tally):
+    for path, entry in work:
+        try:
+            yield from samples_of(path, form, entry, tally)
+        except (Damaged, tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+            raise Fault(f"{path}: {error}") from None
+        if tally["drained"]:
+            return
 
 
 def pixels(path, jpeg, crop, random_source):

@@ -1,6 +1,7 @@
 """Rates of a checkpoint: the bytes of all ranks over the time from the first start to the last end.
 
-Starts are by the clients' clocks, which the deploy keeps together.
+Starts are by the clients' clocks, which the deploy keeps together. On local drives the time is that of the slowest
+client, from its own start: it shares nothing with the others.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     samples, dataset, cached = [], [], []
     for run in own:
         results = [whole(run, node, storage) for node in nodes]
-        seconds = _seconds(results, run.launch.result.version)
+        seconds = _seconds(results, run.launch.result.version, storage.class_ == "local")
         samples.append(sum(result.moved.io_bytes for result in results) / seconds / 1e9)
         dataset.append(sum(result.companions["dataset_bytes"] for result in results))
         if all(CACHED in result.companions for result in results):
@@ -59,13 +60,16 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
 
 
-def _seconds(results: Sequence[Proven], version: str) -> float:
-    """From the first client's start to the last one's end. Raises ParseError if they hardly ran at once."""
+def _seconds(results: Sequence[Proven], version: str, apart: bool) -> float:
+    """From the first client's start to the last one's end; ``apart``: of the slowest client.
+
+    Raises ParseError if clients that share a storage hardly ran at once.
+    """
     times = [result.moved.runtime_ms for result in results]  # fio's time of a client is its slowest process's
     if not min(times):
         raise ParseError("fio", "its ranks took less than a millisecond: let them write more")
-    if len(results) == 1:
-        return times[0] / 1000
+    if apart or len(results) == 1:
+        return max(times) / 1000
     starts = [result.entry.start_ms for result in results if result.entry.start_ms]
     if len(starts) < len(results):
         why = f"version {version} does not report when each client began, so nothing shows that they ran at once"
@@ -73,8 +77,8 @@ def _seconds(results: Sequence[Proven], version: str) -> float:
     lag = max(starts) - min(starts)
     whole_ms = max(start + time for start, time in zip(starts, times, strict=True)) - min(starts)
     if lag > MOST_LAG * whole_ms:
-        apart = f"{lag / 1000:g} s apart, in {whole_ms / 1000:g} s"
-        raise ParseError("fio", f"its clients began up to {apart}: let them write more, or see chrony")
+        began = f"began up to {lag / 1000:g} s apart, in {whole_ms / 1000:g} s"
+        raise ParseError("fio", f"its clients {began}: let them write more, or see chrony")
     return whole_ms / 1000
 
 

@@ -54,4 +54,4 @@ def wanted_kit(chosen: HealthInputs) -> kit.Kit:
 @lru_cache(maxsize=4)
 def architecture_text(identifier: str) -> str:
     """The architecture with everything that it extends, as one file."""
-    return architectures.load(identifier).text
+    return architectures.of_run(identifier).text

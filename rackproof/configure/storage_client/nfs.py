@@ -108,11 +108,11 @@ def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
 
     A client of NFS 4.1 or newer recognises a known server at another address or transport and uses the first
     connection: the second mount then has proto=tcp although proto=rdma was requested. Mounts with different minor
-    versions have different connections.
+    versions have different connections; so have mounts of NFS 3 over two transports (seen with kernel 6.12).
     """
     seen: dict[tuple[str, str], DesiredMount] = {}
     for mount in mounts:
-        if mount.type != "nfs":
+        if mount.type != "nfs" or _option(mount.options, "vers") == "3":
             continue
         key = mount.what.rpartition(":")[0], _option(mount.options, "vers")
         other = seen.setdefault(key, mount)

@@ -6,7 +6,7 @@ import atexit
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from rackproof.architectures import LoadedArchitecture, of_run
 from rackproof.bench import waiting
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
 from rackproof.bench.storage.reader import NAME, read_storage
@@ -71,6 +72,8 @@ class World:
     """That were executed."""
     deploys: list[tuple[str, ...]] = field(default_factory=list)
     """Nodes that the next deploys change."""
+    declared: list[LoadedArchitecture] = field(default_factory=list)
+    """What each deploy loads."""
     validations: int = 0
     before_validation: Callable[[], object] = lambda: None
 
@@ -116,7 +119,8 @@ class World:
             on_check(results[-1])
         return results
 
-    def converge(self, rack: Rack, *, dry: bool = False, **_: Any) -> Converged:
+    def converge(self, rack: Rack, *, data: Sequence[str], dry: bool = False, **_: Any) -> Converged:
+        self.declared.append(of_run(dict(entry.split("=", 1) for entry in data)["architecture"]))
         changing = self.deploys[0] if self.deploys else ()
         if not dry and self.deploys:
             self.deploys.pop(0)

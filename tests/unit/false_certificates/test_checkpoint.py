@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.storage_nodes import Document, StorageNodes
 SIZES = CheckpointProfile(model="small", ranks=4, block_bytes=1048576, file_bytes=16777216, runs=2)
 BENCH = of_storage(checkpoint=SIZES)
 ARCHITECTURE = BENCH.architecture
+Change = Callable[[Document], None]
 
 
 def measure(folder: Path, answer: Replies) -> dict[str, Measurement]:
@@ -76,6 +78,20 @@ def test_a_late_client_lowers_the_rate(tmp_path: Path) -> None:
     assert measured["checkpoint.write_bandwidth"].samples[0] == pytest.approx(2 * 0.05 / 1.25, rel=0.01)
     assert measured["checkpoint.read_bandwidth"].samples[0] == pytest.approx(2 * 0.06 / 1.25, rel=0.01)
     assert BENCH.faults(tmp_path) == {}
+
+
+@pytest.mark.parametrize("change", [one_after_another, without_start])
+def test_on_local_drives_the_slowest_client_counts_whenever_each_began(tmp_path: Path, change: Change) -> None:
+    def changed(document: Document) -> None:
+        slow(document)
+        change(document)
+
+    local = of_storage(checkpoint=SIZES, storages=("local",))
+    nodes = StorageNodes(local.architecture, change=changed)
+    measured = {m.metric: m for m in local.measure(tmp_path, nodes.answer)}
+    assert measured["checkpoint.write_bandwidth"].samples[0] == pytest.approx(2 * 0.05 / 2, rel=0.01)
+    assert measured["checkpoint.read_bandwidth"].samples[0] == pytest.approx(2 * 0.06 / 2, rel=0.01)
+    assert local.faults(tmp_path) == {}
 
 
 def test_a_checkpoint_that_was_not_read_back_is_disproven(tmp_path: Path) -> None:

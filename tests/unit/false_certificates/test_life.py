@@ -59,6 +59,23 @@ def test_an_interrupted_run_is_continued_and_certified(world: World) -> None:
     assert len(world.runs) == 1
 
 
+@pytest.mark.parametrize("extends", [True, False])
+def test_the_deploy_declares_what_the_run_is_judged_against(world: World, extends: bool) -> None:
+    """Also where the file has another name or place than its id says, and a file of this id says something else."""
+    path = world.folder / "elsewhere/our rack.yaml"
+    path.parent.mkdir()
+    ours = yaml.safe_load((world.folder / "architectures/small.yaml").read_text())
+    if extends:
+        ours = {"apiVersion": "refarch/v1", "extends": "small", "metadata": {"id": "ours", "version": "2.0.0"}}
+    ours["metadata"]["title"] = "Ours"
+    path.write_text(yaml.safe_dump(ours))
+    assert world.certify("--architecture", str(path)).exit_code == 0
+    (info,) = (record.body for record in world.records if record.kind is Kind.RUN)
+    assert [architecture.sha256 for architecture in world.declared] == [info["architecture_sha256"]]
+    assert world.declared[0].model.metadata.title == "Ours"
+    assert world.declared[0].model.metadata.derived_from == (("small",) if extends else ())
+
+
 # two racks mixed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -12,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from rackproof import architectures
 from rackproof.configure.health_check import kit, operations, requirements
 from rackproof.configure.health_check import plan as deploy
 from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.render import templates
 from rackproof.core.architecture import Slurm
 from rackproof.core.rack import Node, Rack
-from rackproof.errors import InventoryError
-from rackproof.validation.local import own_node, read_rack
+from rackproof.errors import ArchitectureError, InventoryError
+from rackproof.validation.local import local_context, own_node, read_rack
 from tests.unit.configure.rack import architecture, rack, site
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.refusals import refuses
@@ -222,6 +224,28 @@ def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) ->
     rack, named = read_rack(tmp_path / "rack.yaml")
     assert named == "architecture.yaml"
     assert own_node(rack, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
+
+
+@pytest.mark.parametrize("name", [item.id for item in architectures.available()])
+def test_a_node_reads_the_architecture_that_the_deploy_wrote(tmp_path: Path, name: str) -> None:
+    """Also one that extends another: its text says so, which a file of a user must not."""
+    text = deploy.architecture_text(name)
+    (tmp_path / "architecture.yaml").write_text(text)
+    role = next(iter(architectures.load(name).model.roles))
+    (tmp_path / "rack.yaml").write_text(kit.rack_file(Rack("x", (Node("n1", (role,), {}),)), "architecture.yaml"))
+    context, _ = local_context(tmp_path / "rack.yaml", None, None, None, "n1")
+    left = {"extends", "drop"}
+    assert context.arch.model_dump(exclude=left) == architectures.load(name).model.model_dump(exclude=left)
+    kept = tmp_path / hashlib.sha256(text.encode()).hexdigest()
+    kept.write_text(text)
+    assert deploy.architecture_text(str(kept)) == text
+
+
+def test_a_stored_architecture_that_was_changed_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / hashlib.sha256(b"").hexdigest()
+    file.write_text(deploy.architecture_text("virtual-rack"))
+    with pytest.raises(ArchitectureError, match="changed after the run stored it"):
+        architectures.of_run(str(file))
 
 
 def test_a_node_knows_which_ports_the_inventory_means_and_not_how_they_are_set_up() -> None:
