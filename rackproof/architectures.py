@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -37,7 +38,7 @@ from rackproof.errors import ArchitectureError
 from rackproof.read_file import DOCUMENT, read_bytes
 
 _SUFFIXES = (".yaml", ".yml")
-_SHA256_LENGTH = 64
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 SUMS = "SHA256SUMS"
 """Beside the kit's files: their sha256, as sha256sum writes and checks them."""
 
@@ -144,14 +145,21 @@ def stored_file(path: Path) -> LoadedArchitecture:
     return stored(_text(path), str(path))
 
 
+def beside_rack(path: Path) -> LoadedArchitecture:
+    """The architecture that a rack file names: the deploy's, which has metadata that only the kit sets, or a user's.
+
+    Raises ArchitectureError.
+    """
+    return stored_file(path) if _told(_document(_text(path), str(path))) else load(path)
+
+
 def of_run(ref: str) -> LoadedArchitecture:
     """What a run names to its deploy: as ``load``, or the text that the run has stored, a file named by its sha256.
 
-    A run may judge against a file of any name and place, and a resumed one against a text that is no file any more.
-    Raises ArchitectureError.
+    A run may judge against a file of any name and place, and its user may edit it meanwhile. Raises ArchitectureError.
     """
     path = Path(ref)
-    if len(path.name) != _SHA256_LENGTH or not _exists(path):
+    if not _SHA256.fullmatch(path.name) or not _exists(path):
         return load(ref)
     loaded = stored_file(path)
     if loaded.sha256 != path.name:
@@ -358,14 +366,15 @@ def _whole_text(document: Document | Merged, metadata: str) -> str:
 
 def _refuse_told(document: Document) -> None:
     """Raises ArchitectureError for metadata that only the kit sets."""
+    if told := _told(document):
+        raise document.refused([Problem(("metadata", key), "is set by the kit, never in a file") for key in told])
+
+
+def _told(document: Document) -> list[str]:
+    """Keys of its metadata that only the kit sets."""
     metadata = document.data.get("metadata") if isinstance(document.data, dict) else None
-    wrong = [
-        Problem(("metadata", key), "is set by the kit, never in a file")
-        for key in ("derived_from", "compared_with", "weakened", "edited")
-        if isinstance(metadata, dict) and key in metadata
-    ]
-    if wrong:
-        raise document.refused(wrong)
+    keys = ("derived_from", "compared_with", "weakened", "edited")
+    return [key for key in keys if isinstance(metadata, dict) and key in metadata]
 
 
 def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from rackproof import kit
 from rackproof.cli.options import FOLDER, architecture_option
 from rackproof.cli.runs import chosen_validators, validators_option
 from rackproof.cli.terminal import say
-from rackproof.core.rack import fold
+from rackproof.core.rack import Rack, fold
 from rackproof.core.wording import counted
 from rackproof.errors import EXIT_INCOMPLETE, EXIT_OK
 from rackproof.remote.collect import fetch
@@ -57,6 +58,8 @@ def record(
         kit.deploy_file(deploy)
     checks = load_checks(validators_folder(chosen_validators(validators)))
     context = open_context(inventory, architecture, None)
+    if architecture:
+        context.rack = naming(context.rack, architecture)
     unplanned = None
     try:
         context.selection = selected(context.rack, (nodeset,), None, None)
@@ -67,7 +70,7 @@ def record(
         if deploy is not None:
             from rackproof.run.plan_questions import ask_plan
 
-            unplanned = ask_plan(context, deploy, architecture)
+            unplanned = ask_plan(context, deploy)
         recordings = recordings_of(context)
         written = write_recordings(output, recordings)
     finally:
@@ -85,6 +88,11 @@ def record(
     if unplanned:
         say(f"{deploy}: not recorded completely: {unplanned}", err=True)
     ctx.exit(EXIT_INCOMPLETE if lost or unplanned else EXIT_OK)
+
+
+def naming(rack: Rack, architecture: str) -> Rack:
+    """The rack with this architecture, an id or a file, in every node's data: its recordings are planned with it."""
+    return replace(rack, nodes=tuple(replace(n, data={**n.data, "architecture": architecture}) for n in rack.nodes))
 
 
 def ask(context: Context, questions: Sequence[str]) -> None:

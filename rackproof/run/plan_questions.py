@@ -23,18 +23,17 @@ ROUNDS = 8
 TIMEOUT_S = 600.0
 
 
-def ask_plan(context: Context, deploy: str, architecture: str | None = None) -> str | None:
+def ask_plan(context: Context, deploy: str) -> str | None:
     """Record the facts of a deploy's plan on the selected nodes. Returns why it cannot be planned, in one line.
 
-    The plan contains the selected nodes only. ``architecture``, an id or a file, goes before the inventory's. Raises
-    InventoryError for an unknown deploy file.
+    The plan contains the selected nodes only. Raises InventoryError for an unknown deploy file.
     """
     if context.fleet is None:
         return "no node is reachable"
     kit.deploy_file(deploy)
     with TemporaryDirectory(prefix="rackproof-plan-") as name:
         for _ in range(ROUNDS):
-            missing, complaint = _missing(context, deploy, Path(name), architecture)
+            missing, complaint = _missing(context, deploy, Path(name))
             if not missing:
                 return complaint
             fetch(context.fleet, context.readers, missing)
@@ -52,9 +51,7 @@ def ask_plan(context: Context, deploy: str, architecture: str | None = None) -> 
     return f"the plan still needs further facts after {ROUNDS} rounds"
 
 
-def _missing(
-    context: Context, deploy: str, folder: Path, architecture: str | None
-) -> tuple[dict[str, list[str]], str | None]:
+def _missing(context: Context, deploy: str, folder: Path) -> tuple[dict[str, list[str]], str | None]:
     """Missing commands by node, and why there is no plan."""
     for node in context.rack.nodes:
         if context.selection.has_node(node.name) and context.readers[node.name].lost is None:
@@ -63,8 +60,7 @@ def _missing(
     asked = folder / "asked.jsonl"
     asked.write_bytes(b"")
     named = all("architecture" in node.data for node in context.rack.nodes)
-    architecture = architecture or (None if named else context.arch.metadata.id)
-    data = [f"architecture={architecture}"] if architecture else []
+    data = [] if named else [f"architecture={context.arch.metadata.id}"]
     try:
         # with --diff a plan also reads contents of files; a recording serves both
         plans = plan_deploys(

@@ -25,7 +25,7 @@ BRIEF = 200
 
 
 def read_rack(path: Path) -> tuple[Rack, str | Path]:
-    """Rack of a rack file, and its architecture: an id, or the file that the deploy wrote beside it.
+    """Rack of a rack file, and its architecture: an id, or the file beside it.
 
     Raises InventoryError, one line.
     """
@@ -69,7 +69,7 @@ def local_context(
     else:
         rack, named = read_rack(rack_file or RACK_FILE)
         if architecture is None and isinstance(named, Path):
-            arch = architectures.stored_file(named).model
+            arch = architectures.beside_rack(named).model
         else:
             arch = architectures.load(architecture or named).model
         local_node = own_node(rack, node or host_name())

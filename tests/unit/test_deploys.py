@@ -22,6 +22,7 @@ from rackproof.configure.kernel import CLOCK_SOURCE
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.render import templates
 from rackproof.configure.site import Site
+from rackproof.configure.storage_client import nfs
 from rackproof.configure.storage_client import plan as storage_client
 from rackproof.configure.storage_server import plan as storage_server
 from rackproof.configure.units import Unit
@@ -332,6 +333,11 @@ def test_two_transports_of_nfs_3_have_a_connection_each() -> None:
     mounts = {mount.name: mount for mount in site("gpu-01", arch=declared).client_mounts()}
     options = {name: mount.options for name, mount in mounts.items() if "vers=3" in mount.options}
     assert {"proto=rdma", "proto=tcp"} <= {option for own in options.values() for option in own}, options
+    spelt = [
+        replace(mounts[name], options=tuple(o.replace("vers=3", "nfsvers=3") for o in options[name]))
+        for name in options
+    ]
+    assert nfs.shared_transport(spelt) is None
 
 
 def test_the_second_server_of_a_role_serves_nothing() -> None:

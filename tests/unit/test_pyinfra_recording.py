@@ -113,19 +113,6 @@ def test_what_a_plan_asks_is_recorded_and_nothing_else(recorded: Path) -> None:
         assert "ssh_hostname" not in recording.node.data
 
 
-def test_a_plan_is_of_the_architecture_that_the_user_names(tmp_path: Path) -> None:
-    deploy = tmp_path / "deploy.py"
-    deploy.write_text(
-        "from pyinfra.api import FactBase\nfrom pyinfra.context import host\n"
-        "class Named(FactBase):\n    def command(self, ref):\n        return f'echo {ref}'\n"
-        "host.get_fact(Named, ref=host.data.architecture)\n"
-    )
-    context = context_of(Shell("gpu-01"), nodes=NODES[:1])
-    assert ask_plan(context, str(deploy), "ours/rack.yaml") is None
-    (asked,) = context.readers["gpu-01"].used
-    assert "echo ours/rack.yaml" in asked
-
-
 def test_a_deploy_is_planned_from_recordings_alone(recorded: Path) -> None:
     done = pyinfra(recorded, "--dry", "--json", "@recording/rec", "deploy.py")
     assert done.returncode == 0, done.stderr
@@ -288,6 +275,23 @@ def test_a_nodeset_is_a_part(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ran(monkeypatch, context, "gpu-[01-02]", "--deploy", "deploy.py")[0] == 0
     recording = read_folder(here / "rec")
     assert [(recording.node.name, len(recording.results)) for recording in recording] == [("gpu-01", 4), ("gpu-02", 4)]
+
+
+@pytest.mark.parametrize("names", [("--architecture", "ours/rack.yaml"), ()])
+def test_a_recording_is_planned_with_the_architecture_that_the_user_names(
+    here: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    (here / "deploy.py").write_text(
+        "from pyinfra.api import FactBase\nfrom pyinfra.context import host\n"
+        "class Named(FactBase):\n    def command(self, ref):\n        return f'echo {ref}'\n"
+        "host.get_fact(Named, ref=host.data.architecture)\n"
+    )
+    context = context_of(Shell("gpu-01"), nodes=NODES[:1])
+    assert ran(monkeypatch, context, "all", "--deploy", "deploy.py", *names)[0] == 0
+    (recording,) = read_folder(here / "rec")
+    wanted = names[-1] if names else "virtual-rack"
+    assert any(f"echo {wanted}" in asked for asked in recording.results)
+    assert pyinfra(here, "--dry", "--json", "@recording/rec", "deploy.py").returncode == 0
 
 
 def test_nodes_that_do_not_answer_are_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

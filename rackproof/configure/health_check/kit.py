@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rackproof import shell
+from rackproof.architectures import SUMS
 from rackproof.configure.health_check.inputs import HealthInputs
 from rackproof.configure.health_check.requirements import KIT, Pinned, pinned, title
 from rackproof.configure.settings import read_inputs
@@ -87,7 +88,7 @@ def members() -> dict[str, Path]:
         for name, source in roots.items()
         for path in sorted(source.rglob("*"))
         if path.is_file()
-        and path.suffix in SUFFIXES
+        and (path.suffix in SUFFIXES or path.name == SUMS)
         and not any(part.startswith((".", "__pycache__")) for part in path.relative_to(source).parts)
         and not (source == PACKAGE and path.is_relative_to(PACKAGE / DATA))
     }

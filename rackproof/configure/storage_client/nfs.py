@@ -93,8 +93,8 @@ def _option(options: Sequence[str], key: str) -> str:
     return values[-1] if values else ""
 
 
-def _version(storage: Storage) -> str:
-    return _option(storage.options, "vers") or _option(storage.options, "nfsvers")
+def _version(mount: Storage | DesiredMount) -> str:
+    return _option(mount.options, "vers") or _option(mount.options, "nfsvers")
 
 
 def _trunks(storage: Storage) -> bool:
@@ -112,9 +112,9 @@ def shared_transport(mounts: Sequence[DesiredMount]) -> str | None:
     """
     seen: dict[tuple[str, str], DesiredMount] = {}
     for mount in mounts:
-        if mount.type != "nfs" or _option(mount.options, "vers") == "3":
+        if mount.type != "nfs" or _version(mount) == "3":
             continue
-        key = mount.what.rpartition(":")[0], _option(mount.options, "vers")
+        key = mount.what.rpartition(":")[0], _version(mount)
         other = seen.setdefault(key, mount)
         if _option(other.options, "proto") != _option(mount.options, "proto"):
             return (

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -234,11 +235,47 @@ def test_a_node_reads_the_architecture_that_the_deploy_wrote(tmp_path: Path, nam
     role = next(iter(architectures.load(name).model.roles))
     (tmp_path / "rack.yaml").write_text(kit.rack_file(Rack("x", (Node("n1", (role,), {}),)), "architecture.yaml"))
     context, _ = local_context(tmp_path / "rack.yaml", None, None, None, "n1")
-    left = {"extends", "drop"}
+    left: Any = {"extends": True, "drop": True, "metadata": {"compared_with"}}
     assert context.arch.model_dump(exclude=left) == architectures.load(name).model.model_dump(exclude=left)
     kept = tmp_path / hashlib.sha256(text.encode()).hexdigest()
     kept.write_text(text)
     assert deploy.architecture_text(str(kept)) == text
+
+
+def test_the_kit_on_a_node_reads_every_architecture(tmp_path: Path) -> None:
+    """It has its own copy of the kit, and nothing else of this folder."""
+    with tarfile.open(fileobj=io.BytesIO(kit.archive())) as tar:
+        tar.extractall(tmp_path, filter="data")
+    texts = {item.id: deploy.architecture_text(item.id) for item in architectures.available()}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    program = (
+        "import sys; from pathlib import Path; from rackproof import architectures\n"
+        "assert Path(architectures.__file__).is_relative_to(Path.cwd())\n"
+        "for name in sys.argv[1:]: print(architectures.beside_rack(Path(name)).model.metadata.id)"
+    )
+    paths = [str(Path("rackproof").parent), *(path for path in sys.path if path.endswith("site-packages"))]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *(f"{name}.yaml" for name in texts)],
+        cwd=tmp_path, env={"PYTHONPATH": ":".join(paths)}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == list(texts), done.stderr
+
+
+def test_a_rack_file_may_name_a_users_own_architecture(tmp_path: Path) -> None:
+    (tmp_path / "ours.yaml").write_text(
+        "apiVersion: refarch/v1\nextends: virtual-rack\nmetadata: {id: ours, version: 1.0.0, title: Ours}\n"
+    )
+    (tmp_path / "rack.yaml").write_text(kit.rack_file(Rack("x", (Node("n1", ("gpu",), {}),)), "ours.yaml"))
+    context, _ = local_context(tmp_path / "rack.yaml", None, None, None, "n1")
+    assert context.arch.metadata.title == "Ours"
+    assert context.arch.metadata.derived_from == ("virtual-rack",)
+
+
+def test_a_name_as_long_as_a_sha256_is_a_name(tmp_path: Path) -> None:
+    file = tmp_path / f"{'a' * 59}.yaml"
+    file.write_text(deploy.architecture_text("virtual-rack"))
+    assert architectures.of_run(str(file)).model.metadata.id == "virtual-rack"
 
 
 def test_a_stored_architecture_that_was_changed_is_refused(tmp_path: Path) -> None:
