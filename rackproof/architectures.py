@@ -31,6 +31,7 @@ from rackproof.core.architecture.overrides import overridden
 from rackproof.core.architecture.problem import Problem
 from rackproof.core.architecture.published import PUBLISHED
 from rackproof.core.architecture.scaled_claims import against_published
+from rackproof.core.architecture.smoke import with_smoke
 from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Rack
@@ -45,7 +46,7 @@ SUMS = "SHA256SUMS"
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchitecture:
-    """A valid architecture and its text.
+    """A valid architecture and its text. The model has the profile ``smoke`` as well.
 
     ``text`` is the file's, or, where it extends others, all of them merged; ``sha256`` is of ``text``.
     """
@@ -134,7 +135,7 @@ def stored(text: str, name: str) -> LoadedArchitecture:
             unchanged = (weakening for weakening in told.weakened if weakening.path not in weaker)
             told = told.model_copy(update={"compared_with": compared, "weakened": (*unchanged, *weaker.values())})
             model = model.model_copy(update={"metadata": told})
-    return LoadedArchitecture(model, Path(name), text, hashlib.sha256(text.encode()).hexdigest())
+    return LoadedArchitecture(with_smoke(model), Path(name), text, hashlib.sha256(text.encode()).hexdigest())
 
 
 def stored_file(path: Path) -> LoadedArchitecture:
@@ -224,7 +225,7 @@ def _read(path: Path, search: Sequence[Path] | None, checks: Collection[str] | N
         text = _whole_text(document, json.dumps(metadata))
         told = Metadata.model_validate(model.metadata.model_dump() | metadata)
         model = model.model_copy(update={"metadata": told})
-    return LoadedArchitecture(model, path, text, hashlib.sha256(text.encode()).hexdigest())
+    return LoadedArchitecture(with_smoke(model), path, text, hashlib.sha256(text.encode()).hexdigest())
 
 
 def _reference(chain: _Chain) -> tuple[Architecture | None, bool]:

@@ -29,7 +29,11 @@ limit_option = click.option(
 )  # fmt: skip
 """Patterns of ``Rack.select``; none selects all nodes."""
 architecture_option = click.option("--architecture", help="Id or file.  [default: the inventory's own]")
-profile_option = click.option("--profile", help="Size of the benchmarks.  [default: lab on a virtual rack, else full]")
+profile_option = click.option(
+    "--profile",
+    help="Size of the benchmarks: the architecture's, or smoke (minutes, never certifies).  [default: lab on a virtual "
+    "rack, else full]",
+)
 output_option = click.option("--output", type=FOLDER, default=REPORTS, show_default=True, help="Folder of the runs.")
 data_option = click.option("--data", multiple=True, help="key=value, overrides group data; repeatable.")
 diff_option = click.option("--diff", is_flag=True, help="Show the differences of files.")

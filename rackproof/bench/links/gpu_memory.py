@@ -46,7 +46,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     if fabric is None:
         return []
     names = [node.name for node in rack.group(group)]
-    schedules = {Scope.NIC: sends(names), Scope.PAIR: rounds(names) if profile.groups is None else each_once(names)}
+    schedules = {Scope.NIC: sends(names), Scope.PAIR: rounds(names) if profile.all_pairs else each_once(names)}
     return [
         _step(architecture, fabric, profile, metric, scope, rail, number, pairs)
         for metric in (GPU_BANDWIDTH, GPU_BOTH)

@@ -87,18 +87,18 @@ class Tool:
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step per rail for loss and delay between all nodes, then one per rail, round and tool.
 
-    The pairs of a round run at once; each node is in one of them. With group testing each node is measured with one
-    other of the group.
+    The pairs of a round run at once; each node is in one of them. Unless the profile asks for all pairs, each node is
+    measured with one other of the group.
     """
     fabric = architecture.fabric
     if fabric is None:
         return []
     steps: list[Step] = []
     names = [node.name for node in rack.group(group)]
-    schedule = rounds(names) if profile.groups is None else each_once(names)
+    schedule = rounds(names) if profile.all_pairs else each_once(names)
     chosen = {pair for pairs in schedule for pair in pairs}
     for rail in range(fabric.rails):
-        steps += _loss_step(fabric, rail, rack, set(names) if profile.groups else set(), chosen)
+        steps += _loss_step(fabric, rail, rack, set() if profile.all_pairs else set(names), chosen)
         for number, pairs in enumerate(schedule, 1):
             for tool in _tools(architecture, fabric, profile, rail):
                 step = _step(fabric, tool, rail, number, pairs, profile.runs)

@@ -273,6 +273,12 @@ class LinkProfile(Model):
     """Storages to whose servers all clients send at once, for ``link.tcp_bandwidth_to_storage``."""
     groups: GroupTests | None = Field(default=None, exclude_if=lambda value: value is None)
     """None: all pairs are measured. Otherwise every node with one other; group testing stands for the other pairs."""
+    every_pair: bool = Field(default=True, exclude_if=lambda value: value)
+    """False: every node is measured with one other, and nothing stands for the other pairs."""
+
+    @property
+    def all_pairs(self) -> bool:
+        return self.every_pair and self.groups is None
 
 
 Algorithm = Literal["Ring", "Tree", "NVLS"]
@@ -422,7 +428,7 @@ class OsdProfile(Model):
 
 
 class Profile(Model):
-    """Benchmark sizes: ``lab`` is small, ``full`` is an acceptance test."""
+    """Benchmark sizes: ``lab`` is small, ``full`` is an acceptance test; see also ``smoke``."""
 
     storage: StorageProfile | None = None
     links: LinkProfile | None = None

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.architecture.smoke import SMOKE
 from rackproof.core.evidence import NodeInfo, Record, RunInfo
-from rackproof.core.history import CONFIGURED, EXCHANGED, LOST, REBOOTED, Change, History
+from rackproof.core.history import CONFIGURED, EXCHANGED, LOST, REBOOTED, VALIDATE, Change, History
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict, required_verdict
@@ -27,6 +28,13 @@ def judge_lifecycle(
 ) -> Iterator[Verdict]:
     """Verdicts on the run: one on the identity of each node, and one per event or gap."""
     yield from _end(history, records)
+    if run.profile == SMOKE and VALIDATE in history.begun:  # without its checks nothing is certified anyway
+        yield _verdict(
+            "smoke", "Length of the benchmarks", "rack", Status.UNMEASURED,
+            "the profile smoke runs every benchmark once, for seconds",
+            "Its figures show that the benchmarks run, not what the rack gives under load.",
+            "Measure with --profile full, or lab on a virtual rack.",
+        )  # fmt: skip
     if history.narrowed is not None:
         yield _verdict(
             "narrowed", "Extent of the run", "rack", Status.UNMEASURED, history.narrowed,

@@ -76,6 +76,17 @@ def test_the_deploy_declares_what_the_run_is_judged_against(world: World, extend
     assert world.declared[0].model.metadata.derived_from == (("small",) if extends else ())
 
 
+def test_a_run_of_the_profile_smoke_is_never_a_certificate(world: World) -> None:
+    result = world.run("certify", "a.py", "--quiet", "--profile", "smoke")
+    assert result.exit_code == 2, result.output
+    assert world.steps == ["storage/nfs/read", "storage/local/read"]
+    (verdict,) = world.verdicts("run.smoke").values()
+    assert verdict["status"] == "UNMEASURED"
+    assert [v["status"] for v in world.certificate()["verdicts"] if v["kind"] == "criterion" and v["required"]]
+    assert "CERTIFIED" not in result.output.replace("INCOMPLETE", "")
+    assert world.run("bench", "a.py", "--quiet", "--profile", "smoke").exit_code == 0
+
+
 # two racks mixed
 
 
