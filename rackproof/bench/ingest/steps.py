@@ -20,6 +20,7 @@ from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.datasets import DataSets, folder_of
+from rackproof.bench.ingest.image import Image, image_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
@@ -227,6 +228,7 @@ class _IngestStep:
         self.context, self.session, self.id = context, context.session, id_
         self.torch: dict[str, Any] = {}
         """What real accelerators need on each node; empty where all are emulated."""
+        self.image: Image | None = None
         self.profile, self.name, self.storage = profile, name, storage
         self.nodes = [node.name for node in self.session.rack.group(profile.members)]
         rack = self.session.rack
@@ -279,12 +281,18 @@ class _IngestStep:
         Firewall.of(self.context).close(self.nodes, [inputs.port], chosen=True)
         fabric = self.session.architecture.fabric
         interface = f"{fabric.interface_prefix}0" if fabric is not None and len(self.nodes) > 1 else ""
+        self.image = image_of(
+            self.session.architecture, self.session.rack, self.nodes,
+            lambda command: self._ask(dict.fromkeys(self.nodes, command), LIST_S),
+        )  # fmt: skip
         for node in self.nodes:
-            folder = torch_folder(self.session.rack.node(node))
+            python, folder = inputs.python or "python3", torch_folder(self.session.rack.node(node))
+            if self.image is not None:
+                python, folder = "python3", "-"
             self.torch[node] = {
-                "backend": backend, "python": inputs.python or "python3", "folder": "" if folder == "-" else folder,
+                "backend": backend, "python": python, "folder": "" if folder == "-" else folder,
                 "master": f"{address}:{inputs.port}", "interface": interface, "gpus": gpus[node],
-            }  # fmt: skip
+            } | ({"image": self.image.config} if self.image else {})  # fmt: skip
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
@@ -299,12 +307,16 @@ class _IngestStep:
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
         every = [self.profile.jobs[job] for job in jobs]
         start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
+        limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         commands = {}
         for number, node in enumerate(nodes):
             texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]
-            program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(texts)}"
+            prefix = self.users[node].prefix
+            if self.image is not None and any(job.engine == "torch" for job in every):
+                gpus = bool(self.torch[node]["gpus"])
+                prefix = self.image.prefix(self.users[node], self.storage.mountpoints, gpus, start.limit_s + limit)
+            program = f"{prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(texts)}"
             commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
-        limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]
         with sampled_links(self.session, self.id, loaded, start.limit_s + limit, self.context.say) as samples:
             answers, why = start.run(commands, limit)

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
-from rackproof.core.texts import Path
+from rackproof.core.texts import ImageName, Path
 
 Registry = Annotated[str, StringConstraints(pattern=r"^(https?://)?[A-Za-z0-9][A-Za-z0-9.:_/-]*$")]
 
@@ -37,7 +37,7 @@ class ContainerInputs(Inputs):
     useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
     """How many. Source: subuid(5), useradd's default."""
-    image: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
+    image: ImageName | None = None
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""
     repository: Repository | None = None

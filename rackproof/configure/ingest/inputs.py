@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import StringConstraints
 
 from rackproof.configure.settings import Inputs
-from rackproof.core.texts import Path, Url, UserName
+from rackproof.core.texts import ImageName, Path, Url, UserName
 
 Share = Annotated[str, StringConstraints(pattern=r"^//[A-Za-z0-9][A-Za-z0-9:._-]*/[A-Za-z0-9._$-]+$")]
 """``//server/share``."""
@@ -28,6 +28,10 @@ class IngestInputs(Inputs):
     hdfs_url: Url | None = None
     """WebHDFS of the storage, with the path that the mounts show as ``rackproof-data``
     (``http://isilon:8082/webhdfs/v1/rackproof-data``). Default: none, and trees by HDFS are UNMEASURED."""
+    image: ImageName | None = None
+    """Container image with PyTorch, torchvision, numpy and Pillow, on every node, in which jobs of the engine ``torch``
+    run (docker or podman, started by root, as the account ``rackproof-bench``). Default: none, and
+    ``collectives.python`` has them."""
     dlio: Path | None = None
     """Folder with ``dlio_benchmark`` and ``mpirun`` on the first node, or on all of several clients, such as ``bin`` of
     the virtual environment of ``mlpstorage``; the account ``rackproof-bench`` must be able to read it. Default: none,
