@@ -11,6 +11,7 @@ from typing import Any, Final
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
+from rackproof.bench.ingest.image import check_image
 from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
@@ -145,6 +146,7 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         proven = []
         for node, part in parts:
             check_figures(part)
+            check_image(node, part.config.get("image"), part.raw.command)
             if part.real:
                 check_real(node, part)
             reads = part.config["data"] in ("storage", "undecoded")
@@ -282,8 +284,14 @@ def _conditions(
         "bound_because": bound.because,
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
         f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
-        "programs": f"numpy {last[0].part.answer.string('numpy')}, Pillow {last[0].part.answer.string('pillow')}",
+        "programs": _programs(last[0].part),
     }
+
+
+def _programs(part: Part) -> str:
+    text = f"numpy {part.answer.string('numpy')}, Pillow {part.answer.string('pillow')}"
+    image = part.config.get("image")
+    return f"{text}, of the image {image['name']} ({image['id'][:12]})" if image else text
 
 
 def _states(run: Run) -> list[State]:

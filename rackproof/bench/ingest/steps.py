@@ -292,7 +292,7 @@ class _IngestStep:
             self.torch[node] = {
                 "backend": backend, "python": python, "folder": "" if folder == "-" else folder,
                 "master": f"{address}:{inputs.port}", "interface": interface, "gpus": gpus[node],
-            } | ({"image": self.image.config} if self.image else {})  # fmt: skip
+            }  # fmt: skip
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
@@ -312,7 +312,7 @@ class _IngestStep:
         for number, node in enumerate(nodes):
             texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]
             prefix = self.users[node].prefix
-            if self.image is not None and any(job.engine == "torch" for job in every):
+            if self.image is not None:  # also where this run has emulated jobs only: it is compared with the others
                 gpus = bool(self.torch[node]["gpus"])
                 prefix = self.image.prefix(self.users[node], self.storage.mountpoints, gpus, start.limit_s + limit)
             program = f"{prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(texts)}"
@@ -360,7 +360,7 @@ class _IngestStep:
             "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop,
             "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
             "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
-        } | ({"torch": torch} if torch else {})  # fmt: skip
+        } | ({"torch": torch} if torch else {}) | ({"image": self.image.config} if self.image else {})  # fmt: skip
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s)
