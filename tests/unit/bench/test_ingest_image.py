@@ -152,10 +152,11 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         if result is None:
             return nodes.answer(node, command)
         if configs_of(command):
-            own = json.loads(result.stdout)
-            if "error" not in own:
-                read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
-                nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
+            for line in result.stdout.decode().splitlines():
+                own = json.loads(line)
+                if "error" not in own:
+                    read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
+                    nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
         return replace(result, command=command)
 
     with scripted(tmp_path / "run", answer, rack(NAME)) as session:
