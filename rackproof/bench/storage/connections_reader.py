@@ -20,6 +20,7 @@ from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
+from rackproof.parse.mounted import NFS_PORTS
 from rackproof.parse.mounts import Mount, Transport, find_mount
 
 SPEEDUP: Final = "storage.connections_speedup"
@@ -28,7 +29,6 @@ OF_OWN_MOUNTS: Final = (SPEEDUP, RDMA_GAIN)
 POINT: Final = "/run/rackproof-own-mount"
 VERSIONS: Final = ("4.2", "4.1", "3")
 """Of NFS, in the order in which they are tried. Linux gives several connections to these."""
-_TCP_PORT: Final = 2049
 _IDLE, _SENDS = 4, 5
 """Places of a connection's counters in ``xprt:`` (Linux, ``xs_tcp_print_stats`` and ``xprt_rdma_print_stats``)."""
 _COUNT: Final = re.compile(r"-(\d{1,3})$", re.ASCII)
@@ -61,9 +61,10 @@ def legs(architecture: Architecture, name: str, metric: str, count: int) -> tupl
             Leg(f"{name}-connections-{count}", storage, count, "several_connections_mb_per_s"),
         )
     tcp = storage.model_copy(update={"transport": "tcp", "port": tcp_port(architecture, storage)})
+    rdma = storage.model_copy(update={"port": storage.port or NFS_PORTS["rdma"]})
     return (
         Leg(f"{name}-over-tcp-{count}", tcp, count, "tcp_mb_per_s"),
-        Leg(f"{name}-over-rdma-1", storage, 1, "rdma_mb_per_s"),
+        Leg(f"{name}-over-rdma-1", rdma, 1, "rdma_mb_per_s"),
     )
 
 
@@ -75,7 +76,7 @@ def tcp_port(architecture: Architecture, storage: Storage) -> int:
         for other in architecture.storage.values()
         if (other.class_, other.source, other.server_role, other.servers) == place and not other.over_rdma
     )
-    return next((port for port in others if port is not None), _TCP_PORT)
+    return next((port for port in others if port is not None), NFS_PORTS["tcp"])
 
 
 def version_of(mount: Mount) -> str:
