@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.commands import AFTER, BEFORE
@@ -36,7 +37,8 @@ _LEAST_SHARE: Final = 0.1
 """Least requests of a connection over the mean of all: the kernel's client takes them in turn."""
 
 
-class Leg(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Leg:
     """One of the two mounts that are compared."""
 
     job: str
@@ -49,7 +51,7 @@ class Leg(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{counted(self.count, 'connection', 'connections')} of {self.storage.transport or 'tcp'}"
+        return f"{counted(self.count, 'connection', 'connections')} of {(self.storage.transport or 'tcp').upper()}"
 
 
 def legs(architecture: Architecture, name: str, metric: str, count: int) -> tuple[Leg, Leg]:

@@ -199,7 +199,7 @@ def test_a_run_without_proof_is_no_ratio(tmp_path: Path, fault: dict[str, Any], 
 def test_a_client_that_cannot_mount_says_why_and_the_next_is_measured(tmp_path: Path) -> None:
     nodes = ConnectionNodes(ARCHITECTURE, refused={"gpu-01": "mount.nfs: access denied by server"})
     measured = measure(tmp_path, nodes)
-    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of tcp: mount.nfs: access denied by server"
+    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of TCP: mount.nfs: access denied by server"
     assert measured["gpu-02"].samples
 
 

@@ -113,7 +113,7 @@ def test_mounts_in_different_versions_are_no_ratio(tmp_path: Path) -> None:
 def test_a_server_that_does_not_listen_on_tcp_is_the_reason(tmp_path: Path) -> None:
     nodes = nodes_with(refused={"gpu-01": "mount.nfs: Connection refused"})
     measured = measure(tmp_path, nodes)
-    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of tcp: mount.nfs: Connection refused"
+    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of TCP: mount.nfs: Connection refused"
     assert measured["gpu-02"].samples
 
 
