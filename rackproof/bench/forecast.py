@@ -39,10 +39,13 @@ def spaces(architecture: Architecture, profile_name: str, rack: Rack) -> Iterato
         jobs = profile.storage.every_job
         size = (layout_of(jobs).bytes if jobs else 0) + profile.storage.tree_bytes
         sizes |= dict.fromkeys(profile.storage.storages or tuple(architecture.storage), size)
-        if further := profile.storage.connections:
-            for name in sizes:
-                if architecture.storage[name].takes_connections:
-                    sizes[name] += layout_of([further]).bytes
+        for name in sizes:
+            storage = architecture.storage[name]
+            of_own_mounts = [
+                profile.storage.connections if storage.takes_connections else None,
+                profile.storage.transports if storage.over_rdma else None,
+            ]
+            sizes[name] += sum(layout_of([job]).bytes for job in of_own_mounts if job is not None)
         if profile.storage.gds:
             gpus = architecture.gpu.count if architecture.gpu else 1
             for name in filter(profile.storage.gds.reads, sizes):

@@ -37,6 +37,7 @@ _SHORT = {
     "storage.metadata_rate": "small files",
     "storage.gds_read_bandwidth": "read into GPU memory",
     "storage.connections_speedup": "several connections over one",
+    "storage.rdma_over_tcp": "RDMA over TCP",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
     "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
     "checkpoint.write_bandwidth": "checkpoint, write",

@@ -15,7 +15,7 @@ from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage.beside_reader import read_beside
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
-from rackproof.bench.storage.connections_reader import SPEEDUP, read_connections
+from rackproof.bench.storage.connections_reader import OF_OWN_MOUNTS, read_connections
 from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.storage.gds_reader import GDS, read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
@@ -69,8 +69,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         if measurement.metric in BESIDE_LOSSES:
             return read_beside(answers, measurement, architecture)
         storage = architecture.storage[measurement.labels["storage"]]
-        if measurement.metric == SPEEDUP:
-            return read_connections(every, measurement, storage)
+        if measurement.metric in OF_OWN_MOUNTS:
+            return read_connections(every, measurement, architecture)
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
         if measurement.metric in CHECKPOINT:

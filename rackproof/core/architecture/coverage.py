@@ -30,6 +30,7 @@ _OF_JOBS: Final = {
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
+_RDMA_GAIN: Final = "storage.rdma_over_tcp"
 _JOIN: Final = "join.bytes_copied"
 _GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
@@ -43,6 +44,7 @@ _OF_PARTS: Final = {
     "small_files": ("storage.small_file_read_bandwidth",),
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
+    "transports": (_RDMA_GAIN,),
     "join": (_JOIN,),
     "beside_collectives": BESIDE_LOSSES,
     "gds": (_GDS,),
@@ -128,6 +130,8 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.class_ != "local"
     if metric == _SPEEDUP:
         return storage.takes_connections
+    if metric == _RDMA_GAIN:
+        return storage.over_rdma
     if metric == _JOIN:
         return storage.mounts_again
     return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))

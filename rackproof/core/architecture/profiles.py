@@ -46,6 +46,13 @@ class ConnectionsProfile(FioJob):
         return self
 
 
+class TransportsProfile(ConnectionsProfile):
+    """Sequential reads of each client by itself, over NFS by TCP and by RDMA."""
+
+    count: int = Field(default=1, ge=1, le=16)
+    """Connections by TCP (nconnect); by RDMA there is one."""
+
+
 class BesideProfile(FioJob):
     """Sequential reads of all clients beside a collective of the same nodes, and each alone.
 
@@ -191,6 +198,8 @@ class StorageProfile(Model):
     """Created, looked at, read and removed, for ``storage.metadata_rate``."""
     connections: ConnectionsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.connections_speedup`` of NFS over TCP."""
+    transports: TransportsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.rdma_over_tcp`` of NFS over RDMA."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
     beside_collectives: BesideProfile | None = Field(default=None, exclude_if=lambda value: value is None)
