@@ -37,6 +37,8 @@ _SHORT = {
     "storage.metadata_rate": "small files",
     "storage.gds_read_bandwidth": "read into GPU memory",
     "storage.connections_speedup": "several connections over one",
+    "inference.latency_p99": "99th percentile of a request's latency",
+    "mixed.accelerator_utilisation_loss": "points of utilisation that training loses beside inference",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
     "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
     "checkpoint.write_bandwidth": "checkpoint, write",
@@ -183,7 +185,7 @@ def other_table(certificate: Certificate) -> Table | None:
     group = [m for m in certificate.measurements if not m.metric.startswith(families)]
 
     def column(m: MeasurementSummary) -> str:
-        return ", ".join([m.metric, *(f"{k} {v}" for k, v in sorted(m.labels.items()))])
+        return ", ".join([short_name(m.metric), *(f"{k} {v}" for k, v in sorted(m.labels.items()))])
 
     return _matrix(certificate, group, "Other measurements", "", "Subject", column) if group else None
 
