@@ -15,26 +15,31 @@ from rackproof.report.quantities import ABSENT, significant
 from rackproof.report.schema import Certificate
 from rackproof.report.tables import Cell, Column, Row, Table, bytes_text
 
-CLOSED: Final = "Requests in flight (closed loop)"
-LAW: Final = "Universal Scalability Law"
-OPEN: Final = "Random arrivals (open loop)"
-_COLUMNS: Final = (
-    Column("knee", "requests", CLOSED),
-    Column("highest rate", "requests/s", CLOSED),
-    Column("rate of one", "requests/s", LAW),
-    Column("contention", "%", LAW),
-    Column("coherency", "%", LAW),
-    Column("highest rate at", "requests", LAW),
-    Column("deviation", "%", LAW),
-    Column("knee", "requests/s", OPEN),
+_CLOSED: Final = "Requests in flight (closed loop)"
+_OPEN: Final = "Random arrivals (open loop)"
+_LOADS: Final = (
+    Column("knee", "requests", _CLOSED),
+    Column("highest rate", "requests/s", _CLOSED),
+    Column("reached at", "requests", _CLOSED),
+    Column("knee", "requests/s", _OPEN),
+    Column("share of the highest rate", "%", _OPEN),
 )
-_REMARKS: Final = (
+_LAW: Final = (
+    Column("rate of one", "requests/s"),
+    Column("contention", "%"),
+    Column("coherency", "%"),
+    Column("highest rate at", "requests"),
+    Column("deviation", "%"),
+)
+_OF_LOADS: Final = (
     "Knee: the load at which the 99th percentile of latency is twice that of the lowest load. Latencies are the slowest"
-    " client's, rates and requests in flight those of all clients together.",
-    "Universal Scalability Law: rate of N requests in flight = rate of one × N / (1 + contention × (N − 1) + coherency"
-    " × N × (N − 1)). Contention: requests wait for each other, and the rate approaches a limit. Coherency: requests"
-    " cost each other work, and the rate falls after its maximum. In small print the 95 % confidence interval;"
-    " deviation: root mean square of the measured rates' relative deviations from the law.",
+    " client's; rates and requests in flight are those of all clients together."
+)
+_OF_LAW: Final = (
+    "Rate of N requests in flight = rate of one × N / (1 + contention × (N − 1) + coherency × N × (N − 1))."
+    " Contention: requests wait for each other, and the rate approaches a limit. Coherency: requests cost each other"
+    " work, and the rate falls after its maximum. Small print: 95 % confidence interval. Deviation: root mean square of"
+    " the measured rates' relative deviations from the law."
 )
 
 Steps = Sequence[Mapping[str, float]]
@@ -70,7 +75,8 @@ class Curve:
     def peak(self) -> tuple[float, float]:
         """Closed loop: requests in flight with the highest rate, and the rate in requests a second."""
         rate = float(self.recorded["peak_rate"])
-        return min(step["outstanding"] for step in self.steps if step["rate"] >= rate), rate
+        step = min(self.steps, key=lambda step: (abs(step["rate"] - rate), step["outstanding"]))
+        return step["outstanding"], rate
 
     @property
     def of_several(self) -> str:
@@ -89,22 +95,24 @@ def knee_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
     return tuple(plots)
 
 
-def load_table(certificate: Certificate) -> Table | None:
-    """One row per search: knee and highest rate, the fit of the Universal Scalability Law, the knee of arrivals."""
+def load_tables(certificate: Certificate) -> tuple[Table, ...]:
+    """One row per search: its knees and highest rate, and the fit of the Universal Scalability Law."""
     searches = list(_searches(certificate))
     if not searches:
-        return None
-    columns = _COLUMNS if any(opened for _, opened in searches) else _COLUMNS[:-1]
-    rows, remarks = [], list(_REMARKS)
+        return ()
+    loads, laws, remarks = [], [], [_OF_LAW]
+    columns = _LOADS if any(opened for _, opened in searches) else _LOADS[:3]
     for closed, opened in searches:
         name = closed.storage + closed.of_several
         if why := _without_fit(closed):
-            remarks.append(f"{name}: no fit of the law, because {why}.")
-        cells = (*_closed_cells(closed), *_law_cells(closed), _open_cell(opened))
-        rows.append(Row(name, cells[: len(columns)]))
-    blocks = dict.fromkeys(bytes_text(closed.block_bytes) for closed, _ in searches)
-    caption = f"random reads of {', '.join(blocks)}"
-    return Table("Load and latency", caption, "Storage", columns, tuple(rows), tuple(remarks))
+            remarks.append(f"{name}: no fit, because {why}.")
+        loads.append(Row(name, (*_closed_cells(closed), *_open_cells(opened))[: len(columns)]))
+        laws.append(Row(name, tuple(_law_cells(closed))))
+    caption = ", ".join(dict.fromkeys(f"random reads of {bytes_text(closed.block_bytes)}" for closed, _ in searches))
+    return (
+        Table("Load and latency", caption, "Storage", columns, tuple(loads), (_OF_LOADS,)),
+        Table("Fit of the Universal Scalability Law", caption, "Storage", _LAW, tuple(laws), tuple(remarks)),
+    )
 
 
 def _searches(certificate: Certificate) -> Iterator[tuple[Curve, Curve | None]]:
@@ -136,7 +144,7 @@ def _rate_in_flight(curve: Curve) -> LinePlot:
     series: Points = {"measured": [(step["outstanding"], step["rate"]) for step in curve.steps]}
     if fit := curve.recorded.get("scalability"):
         rate, contention, coherency = (fit[name][0] for name in ("rate", "contention", "coherency"))
-        series[LAW] = [
+        series["scalability law"] = [
             (n, rate * n / (1 + contention * (n - 1) + coherency * n * (n - 1)))
             for n in dict.fromkeys(step["outstanding"] for step in curve.steps)
         ]
@@ -150,7 +158,7 @@ def _rate_in_flight(curve: Curve) -> LinePlot:
         series,
         across,
         x_values=_doublings(curve.steps),
-        marks=[(at, f"highest rate at {significant(at)}")],
+        marks=[(at, f"highest rate at {at:g}")],
     )
 
 
@@ -164,7 +172,7 @@ def _latency_of_arrivals(curve: Curve) -> Iterator[LinePlot]:
         title,
         unit,
         series,
-        f"logarithmic; arrivals in % of the highest rate, {peak} requests/s",
+        f"arrivals in % of the highest rate, {peak} requests/s; latency on a logarithmic axis",
         x_scale=float,
         x_values=range(0, 101, 20),
         log_y=True,
@@ -200,7 +208,8 @@ def _doublings(steps: Steps) -> tuple[float, ...]:
 def _closed_cells(curve: Curve) -> Iterable[Cell]:
     at, rate = curve.peak
     yield Cell(f"{'' if curve.knee else 'above '}{significant(curve.sample)}")
-    yield Cell(significant(rate), f"at {significant(at)} in flight")
+    yield Cell(significant(rate))
+    yield Cell(f"{at:g}")
 
 
 def _law_cells(curve: Curve) -> Iterable[Cell]:
@@ -229,7 +238,9 @@ def _without_fit(curve: Curve) -> str:
     return "the measured rates do not determine the rate of one request in flight"
 
 
-def _open_cell(curve: Curve | None) -> Cell:
+def _open_cells(curve: Curve | None) -> Iterable[Cell]:
     if curve is None or curve.knee is None:
-        return Cell(ABSENT)
-    return Cell(significant(curve.knee["rate"]), f"{significant(curve.sample)} % of the highest rate")
+        yield from [Cell(ABSENT)] * 2
+    else:
+        yield Cell(significant(curve.knee["rate"]))
+        yield Cell(significant(curve.sample))

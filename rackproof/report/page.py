@@ -79,7 +79,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "storage_tables": tables.storage_tables(certificate),
         "storage_plots": plots.storage_plots(certificate),
         "load_plots": (*plots.scale_plots(certificate), *knee.knee_plots(certificate)),
-        "load_table": knee.load_table(certificate),
+        "load_tables": knee.load_tables(certificate),
         "link_table": tables.link_table(certificate),
         "collective_table": tables.collective_table(certificate),
         "collective_plot": plots.collective_plot(certificate),

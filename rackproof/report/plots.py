@@ -271,7 +271,8 @@ def line_plot(
     A logarithmic vertical axis needs numbers above 0.
     """
     names = sorted(series)
-    rows = math.ceil(len(names) / 3)
+    columns = 3 if any(len(name) > 8 for name in names) else 4
+    rows = math.ceil(len(names) / columns)
     left, right, top = 38.0, WIDTH - 12.0, 12.0 + 18.0 * rows
     height = top + 190.0
     bottom = height - 22.0
@@ -292,8 +293,8 @@ def line_plot(
 
     label_step = math.ceil(len(sizes) / 6)
     labelled = x_values or sizes[::-1][::label_step][::-1]
-    column = (WIDTH - left) / min(3, len(names))
-    middle = (left + right) / 2
+    column = (WIDTH - left) / min(columns, len(names))
+    middle, words_y = (left + right) / 2, top + 10 if log_y else bottom - 8  # where lines that rise leave room
     return LinePlot(
         title=title,
         unit=sign(unit),
@@ -309,12 +310,12 @@ def line_plot(
             Line(
                 name,
                 tuple((x_of(x), y_of(y)) for x, y in sorted(series[name])),
-                round(left + column * (i % 3), 1),
-                8.0 + 18.0 * (i // 3),
+                round(left + column * (i % columns), 1),
+                8.0 + 18.0 * (i // columns),
             )
             for i, name in enumerate(names)
         ),
-        marks=tuple(Mark(x_of(x), text, "end" if x_of(x) > middle else "start", top + 10) for x, text in marks),
+        marks=tuple(Mark(x_of(x), text, "end" if x_of(x) > middle else "start", words_y) for x, text in marks),
     )
 
 

@@ -234,8 +234,8 @@ def _matrix(
         for key in columns:
             summaries = cells[name].get(key, [])
             line.append(_cell(summaries, about))
-            title = " ".join(part for part in key[:2] if part)
-            remarks += [f"{subject_text(name)}, {title}: {m.reason}" for m in summaries if m.median is None]
+            heading = " ".join(part for part in key[:2] if part)
+            remarks += [f"{subject_text(name)}, {heading}: {m.reason}" for m in summaries if m.median is None]
         rows.append(Row(subject_text(name), tuple(line)))
         statuses[subject_text(name)] = max((c.status for c in line if c.status), key=lambda s: s.rank, default=None)
     shown, omitted = limited(rows, lambda r: statuses[r.title])

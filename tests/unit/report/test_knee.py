@@ -9,7 +9,7 @@ import pytest
 
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.knee import fit_scalability
-from rackproof.report.knee import LAW, knee_plots, load_table
+from rackproof.report.knee import knee_plots, load_tables
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate
 
@@ -57,16 +57,16 @@ def judged(*numbers: Measurement) -> Certificate:
 
 
 def cells(certificate: Certificate) -> list[list[tuple[str, str]]]:
-    table = load_table(certificate)
-    assert table is not None
-    assert all(len(row.cells) == len(table.columns) for row in table.rows)
-    return [[(cell.text, cell.note) for cell in row.cells] for row in table.rows]
+    """Of each search: its cells of both tables."""
+    tables = load_tables(certificate)
+    assert all(len(row.cells) == len(table.columns) for table in tables for row in table.rows)
+    assert all(column.unit for table in tables for column in table.columns)
+    rows = zip(*(table.rows for table in tables), strict=True)
+    return [[(cell.text, cell.note) for row in own for cell in row.cells] for own in rows]
 
 
 def remarks(certificate: Certificate) -> str:
-    table = load_table(certificate)
-    assert table is not None
-    return " ".join(table.remarks)
+    return " ".join(remark for table in load_tables(certificate) for remark in table.remarks)
 
 
 def test_percentiles_and_rates_are_plotted_against_load_with_the_knee_and_the_peak() -> None:
@@ -77,11 +77,11 @@ def test_percentiles_and_rates_are_plotted_against_load_with_the_knee_and_the_pe
     assert [tick.text for tick in latency.x_ticks] == ["2", "4", "8", "16", "32", "64"]
     assert [mark.text for mark in latency.marks] == ["knee 10"]
     assert latency.x_ticks[2].at < latency.marks[0].x < latency.x_ticks[3].at
-    assert (rate.unit, [line.name for line in rate.lines]) == ("requests/s", [LAW, "measured"])
+    assert (rate.unit, [line.name for line in rate.lines]) == ("requests/s", ["measured", "scalability law"])
     assert rate.lines[0].points == rate.lines[1].points
     assert [mark.text for mark in rate.marks] == ["highest rate at 16"]
     assert open_loop.title == "nfs-tcp: latency against the rate of random arrivals"
-    assert open_loop.across == "logarithmic; arrivals in % of the highest rate, 900 requests/s"
+    assert open_loop.across == "arrivals in % of the highest rate, 900 requests/s; latency on a logarithmic axis"
     assert [tick.text for tick in open_loop.x_ticks] == ["0", "20", "40", "60", "80", "100"]
     assert [mark.text for mark in open_loop.marks] == ["knee 430 requests/s"]
     assert open_loop.x_ticks[2].at < open_loop.marks[0].x < open_loop.x_ticks[3].at
@@ -100,18 +100,14 @@ def test_large_numbers_have_a_larger_unit() -> None:
 
 def test_the_peak_and_the_fit_have_their_place_interval_and_unit() -> None:
     numbers = measured("outstanding", [closed()], [10.0]), measured("utilisation", [arrivals()], [47.8])
-    ((knee, peak, one, contention, coherency, at, deviation, of_arrivals),) = cells(judged(*numbers))
-    assert knee == ("10", "")
-    assert peak == ("717", "at 16 in flight")
-    assert one[0] == "100"
+    (row,) = cells(judged(*numbers))
+    assert row[:5] == [(text, "") for text in ("10", "717", "16", "430", "47.8")]
+    one, contention, coherency, at, deviation = row[5:]
+    assert one == ("100", "100 to 100")
     assert contention == ("5.00", "5.00 to 5.00")
     assert coherency == ("0.200", "0.200 to 0.200")
     assert at == ("21.8", "")
     assert float(deviation[0]) < 0.01
-    assert of_arrivals == ("430", "47.8 % of the highest rate")
-    table = load_table(judged(*numbers))
-    assert table is not None
-    assert all(column.unit for column in table.columns)
     assert "95 % confidence interval" in remarks(judged(*numbers))
 
 
@@ -135,8 +131,8 @@ def test_no_fit_has_a_reason_and_no_numbers(loads: tuple[int, ...], why: str) ->
     curve = closed(loads=loads)
     curve.pop("scalability", None)
     certificate = judged(measured("outstanding", [curve], [10.0]))
-    assert cells(certificate)[0][2:] == [("–", "")] * 5
-    assert f"nfs-tcp: no fit of the law, because {why}." in remarks(certificate)
+    assert cells(certificate)[0][3:] == [("–", "")] * 5
+    assert f"nfs-tcp: no fit, because {why}." in remarks(certificate)
     assert [line.name for line in knee_plots(certificate)[1].lines] == ["measured"]
 
 
@@ -144,23 +140,22 @@ def test_a_coefficient_that_was_left_out_has_no_interval_and_a_limit_no_maximum(
     curve = closed()
     curve["scalability"] |= {"coherency": [0.0, 0.0, 0.0], "peak": None}
     row = cells(judged(measured("outstanding", [curve], [10.0])))[0]
-    assert row[4:6] == [("0", "below 0, left out"), ("–", "no maximum")]
+    assert row[5:7] == [("0", "below 0, left out"), ("–", "no maximum")]
 
 
 def test_a_maximum_beyond_the_loads_is_called_so() -> None:
     curve = closed()
     curve["scalability"] |= {"peak": 900.0}
-    assert cells(judged(measured("outstanding", [curve], [10.0])))[0][5] == ("900", "above the loads measured")
+    assert cells(judged(measured("outstanding", [curve], [10.0])))[0][6] == ("900", "above the loads measured")
 
 
 def test_every_search_has_a_row_and_the_first_one_the_plots() -> None:
     searches = measured("outstanding", [closed(), closed(2, knee=NO_KNEE)], [10.0, 64.0])
     certificate = judged(searches, measured("utilisation", [arrivals(), arrivals(2)], [47.8, 51.0]))
-    table = load_table(certificate)
-    assert table is not None
-    assert [row.title for row in table.rows] == ["nfs-tcp, search 1", "nfs-tcp, search 2"]
+    for table in load_tables(certificate):
+        assert [row.title for row in table.rows] == ["nfs-tcp, search 1", "nfs-tcp, search 2"]
     assert [row[0][0] for row in cells(certificate)] == ["10", "above 64"]
-    assert [row[-1][1][:4] for row in cells(certificate)] == ["47.8", "51 %"]
+    assert [row[4][0] for row in cells(certificate)] == ["47.8", "51"]
     assert [plot.title.rpartition(", ")[2] for plot in knee_plots(certificate)] == ["search 1"] * 3
 
 
@@ -168,7 +163,7 @@ def test_the_page_has_the_plots_and_the_table() -> None:
     numbers = measured("outstanding", [closed()], [10.0]), measured("utilisation", [arrivals()], [47.8])
     page = Page(render_page(judged(*numbers), {}))
     assert page.problems == []
-    for text in ("knee 430 requests/s", "highest rate at 16", LAW, "47.8 % of the highest rate", "at 16 in flight"):
+    for text in ("knee 430 requests/s", "highest rate at 16", "Fit of the Universal Scalability Law", "5.00 to 5.00"):
         assert text in page.text
     labels = [attrs["aria-label"] for tag, attrs in page.elements if tag == "svg" and "aria-label" in attrs]
     assert "nfs-tcp: latency against requests in flight, in µs: p50, p99, knee 10." in labels
@@ -178,4 +173,4 @@ def test_a_run_without_a_search_has_neither_plots_nor_table() -> None:
     lost = measured("outstanding", [], []).model_copy(update={"reason": "gpu-02 missing", "conditions": {}})
     for certificate in (passing()[0], judged(lost)):
         assert knee_plots(certificate) == ()
-        assert load_table(certificate) is None
+        assert load_tables(certificate) == ()

@@ -201,6 +201,11 @@ def test_losses_beside_another_load_are_named_with_their_unit() -> None:
     assert "points of utilisation that training loses beside inference, workload resnet50%" in text
 
 
+def test_tables_of_measurements_have_their_names() -> None:
+    regions = [attrs["aria-label"] for _, attrs in Page(rendered()).elements if attrs.get("role") == "region"]
+    assert {"scratch", "nfs-rdma", "nfs-tcp", "cephfs", "Between nodes"} <= set(regions)
+
+
 def test_unmeasured_is_never_a_number() -> None:
     page = Page(rendered())
     assert "gpu-02, write 1\u00a0MiB: fio exited with 1: No space left on device" in page.text
