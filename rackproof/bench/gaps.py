@@ -7,7 +7,7 @@ from itertools import product
 
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Alternative, Architecture, Curve, Profile
-from rackproof.core.architecture.coverage import Asks, entries_of, members_of
+from rackproof.core.architecture.coverage import Asks, entries_of, members_of, reference_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.select import quantity
 from rackproof.core.rack import Rack, fold
@@ -18,6 +18,8 @@ SHOWN = 3
 
 QUANTITIES = 2
 """Maximum number of quantities in one line."""
+
+Where = Mapping[str, str | tuple[str, ...]]
 
 _PART = {"container": "containers"}
 """Key of the profile by first part of a step's id, if they differ."""
@@ -32,14 +34,15 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
     for path, asks in entries_of(architecture):
         names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
         entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
-        scope = Scope.RACK if isinstance(asks, Curve) else asks.scope
-        for labels in _labels(asks):
-            if not any(_answers(place, asks.metric, scope, labels, names) for place in places):
-                quantities, entries = missing.setdefault(asks.metric, ([], []))
-                quantities.append(f"{quantity(asks.metric, labels)} of {scope}")
-                entries.append(entry)
+        for metric, scope, where in _quantities(asks):
+            for labels in _labels(where):
+                if not any(_answers(place, metric, scope, labels, names) for place in places):
+                    quantities, entries = missing.setdefault(metric, ([], []))
+                    quantities.append(f"{quantity(metric, labels)} of {scope}")
+                    entries.append(entry)
     for quantities, entries in missing.values():
-        measured, criteria = some(quantities, QUANTITIES, "; "), some(list(dict.fromkeys(entries)), SHOWN)
+        measured = some(list(dict.fromkeys(quantities)), QUANTITIES, "; ")
+        criteria = some(list(dict.fromkeys(entries)), SHOWN)
         lines.append(f"profile {profile_name}: no step measures {measured}: {criteria} will be UNMEASURED")
     return lines
 
@@ -67,11 +70,22 @@ def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) ->
     return "no node mounts its storage" if name == "storage" else "no node has containers with its storage"
 
 
-def _labels(asks: Asks) -> Iterator[dict[str, str]]:
+def _quantities(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
+    """Of an entry, and of the quantity that its bar is a share of."""
+    if isinstance(asks, Curve):
+        for point in asks.points:
+            yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}
+        return
+    yield asks.metric, asks.scope, asks.where
+    if (of := reference_of(asks)) is not None:
+        yield of.metric, of.scope, of.where
+
+
+def _labels(where: Where) -> Iterator[dict[str, str]]:
     """All combinations of the listed label values."""
-    choices = [(value,) if isinstance(value, str) else value for value in asks.where.values()]
+    choices = [(value,) if isinstance(value, str) else value for value in where.values()]
     for combination in product(*choices):
-        yield dict(zip(asks.where, combination, strict=True))
+        yield dict(zip(where, combination, strict=True))
 
 
 def _answers(place: Measurement, metric: str, scope: Scope, labels: Mapping[str, str], names: set[str]) -> bool:

@@ -50,7 +50,8 @@ def text_of(parts: Sequence[Part]) -> str:
     how = "training with DistributedDataParallel" if asked["kind"] == "training" else "forward passes"
     image = asked.get("image")
     where = f", in the image {image['name']} ({image['id'][:12]})" if image else ""
-    precision = "automatic mixed precision" if asked["precision"] == "amp" else "fp32"
+    mixed = "automatic mixed precision"
+    precision = {"amp": mixed, "fp16": f"{mixed} with float16"}.get(asked["precision"], "fp32")
     return (
         f"real: {asked['model']}, {how}, {precision}, {asked['backend']}, on {' and '.join(devices)};"
         f" {' and '.join(versions)}{where}; no MLPerf result"

@@ -190,7 +190,7 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
         values = tuple(names)
         about = [(path, asks) for path, asks in entries if _benchmark(asks.metric) == benchmark]
         judged = {value for _, asks in about for value in _values(asks, label, values)}
-        judged |= {of.where.get(label, "") for _, asks in about if (of := _reference(asks)) is not None}
+        judged |= {of.where.get(label, "") for _, asks in about if (of := reference_of(asks)) is not None}
         if about and (missing := [value for value in values if value not in judged]):
             yield Problem(
                 (*about[0][0], "where", label),
@@ -199,8 +199,8 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
             )
 
 
-def _reference(asks: Asks) -> Reference | None:
-    """The reference of a share, which counts as judged."""
+def reference_of(asks: Asks) -> Reference | None:
+    """The measured quantity that a bar is a share of; None without one."""
     of = asks.pass_.of if isinstance(asks, Criterion | Alternative) else None
     return of if isinstance(of, Reference) else None
 
