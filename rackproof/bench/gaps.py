@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from rackproof.bench.step import Step
-from rackproof.core.architecture import Alternative, Architecture, Curve, Profile
-from rackproof.core.architecture.coverage import Asks, entries_of, members_of, reference_of
+from rackproof.core.architecture import Alternative, Architecture, Profile
+from rackproof.core.architecture.coverage import Where, entries_of, members_of, quantities_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.select import quantity
 from rackproof.core.rack import Rack, fold
@@ -18,8 +18,6 @@ SHOWN = 3
 
 QUANTITIES = 2
 """Maximum number of quantities in one line."""
-
-Where = Mapping[str, str | tuple[str, ...]]
 
 _PART = {"container": "containers"}
 """Key of the profile by first part of a step's id, if they differ."""
@@ -34,7 +32,7 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
     for path, asks in entries_of(architecture):
         names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
         entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
-        for metric, scope, where in _quantities(asks):
+        for metric, scope, where in quantities_of(asks):
             for labels in _labels(where):
                 if not any(_answers(place, metric, scope, labels, names) for place in places):
                     quantities, entries = missing.setdefault(metric, ([], []))
@@ -68,17 +66,6 @@ def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) ->
     if name in ("drives", "osds"):
         return "no role of the rack's nodes declares such drives (expect.drives), or no node can ask the Ceph cluster"
     return "no node mounts its storage" if name == "storage" else "no node has containers with its storage"
-
-
-def _quantities(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
-    """Of an entry, and of the quantity that its bar is a share of."""
-    if isinstance(asks, Curve):
-        for point in asks.points:
-            yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}
-        return
-    yield asks.metric, asks.scope, asks.where
-    if (of := reference_of(asks)) is not None:
-        yield of.metric, of.scope, of.where
 
 
 def _labels(where: Where) -> Iterator[dict[str, str]]:

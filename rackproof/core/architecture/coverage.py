@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rackproof.core.architecture.criterion import Alternative, Criterion, Curve, Entry, Reference
@@ -17,6 +17,8 @@ from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
+Where = Mapping[str, str | tuple[str, ...]]
+"""Labels of a quantity, each with its value or values."""
 Entries = list[tuple[KeyPath, Asks]]
 
 SHOWN: Final = 4
@@ -190,7 +192,7 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
         values = tuple(names)
         about = [(path, asks) for path, asks in entries if _benchmark(asks.metric) == benchmark]
         judged = {value for _, asks in about for value in _values(asks, label, values)}
-        judged |= {of.where.get(label, "") for _, asks in about if (of := reference_of(asks)) is not None}
+        judged |= {of.where.get(label, "") for _, asks in about if (of := _reference(asks)) is not None}
         if about and (missing := [value for value in values if value not in judged]):
             yield Problem(
                 (*about[0][0], "where", label),
@@ -199,8 +201,8 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
             )
 
 
-def reference_of(asks: Asks) -> Reference | None:
-    """The measured quantity that a bar is a share of; None without one."""
+def _reference(asks: Asks) -> Reference | None:
+    """The reference of a share, which counts as judged."""
     of = asks.pass_.of if isinstance(asks, Criterion | Alternative) else None
     return of if isinstance(of, Reference) else None
 
@@ -246,6 +248,17 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
     if value is None:
         return every
     return (value,) if isinstance(value, str) else value
+
+
+def quantities_of(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
+    """Metric, scope and labels of what an entry needs: its own at every point, and what its bar is a share of."""
+    if isinstance(asks, Curve):
+        for point in sorted({*asks.points, asks.baseline}):
+            yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}
+        return
+    yield asks.metric, asks.scope, asks.where
+    if (of := _reference(asks)) is not None:
+        yield of.metric, of.scope, of.where
 
 
 def entries_of(architecture: Architecture) -> Iterator[tuple[KeyPath, Asks]]:
