@@ -150,9 +150,10 @@ def test_a_run_reads_no_record_twice(name: str) -> None:
     ingest = model.profiles["full"].ingest
     for job in ingest.jobs.values() if ingest else ():
         dataset, declared = ingest.datasets[job.dataset], model.roles["gpu"].count
-        if job.settle or job.epochs or not {"storage", "undecoded"} & set(job.data) or not job.step_s:
-            continue
+        if job.settle or job.epochs or not job.step_s or not {"storage", "undecoded"} & set(job.data):
+            continue  # real accelerators: at what rate, only a run tells
         nodes = max(job.nodes) if job.nodes else declared.max or 15
-        taken = nodes * job.accelerators * job.batch / job.step_s * (job.seconds + job.warmup_s)
+        rate = job.workers * job.arrivals_per_s or job.accelerators / job.step_s
+        taken = nodes * rate * job.batch * (job.seconds + job.warmup_s)
         local = model.storage[dataset.storage].class_ == "local"
         assert taken / (nodes if local else 1) <= dataset.samples * dataset.copies, job.workload
