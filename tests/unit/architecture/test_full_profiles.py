@@ -125,7 +125,7 @@ def test_a_share_of_what_no_benchmark_measures_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "said"),
+    ("job", "refused"),
     [
         ({"data": []}, "data is empty"),
         ({"data": [], "predict": True}, ""),
@@ -134,12 +134,12 @@ def test_a_share_of_what_no_benchmark_measures_is_not_measured() -> None:
         ({"engine": "torch", "precision": "fp8"}, "precision"),
     ],
 )
-def test_a_job_may_have_no_leg_of_its_own(job: dict[str, object], said: str) -> None:
+def test_a_job_may_have_no_leg_of_its_own(job: dict[str, object], refused: str) -> None:
     given = {
         "workload": "w", "dataset": "d", "accelerator": "v100", "model": "resnet50", "batch": 1, "seconds": 2,
     } | job  # fmt: skip
-    if said:
-        with pytest.raises(ValueError, match=said):
+    if refused:
+        with pytest.raises(ValueError, match=refused):
             IngestJob.model_validate(given)
     else:
         assert IngestJob.model_validate(given).runs == 1
