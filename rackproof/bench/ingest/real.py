@@ -46,7 +46,8 @@ def text_of(parts: Sequence[Part]) -> str:
     devices = sorted({str(rank["device"]) for rank in ranks})
     versions = sorted({f"PyTorch {rank['torch']}, torchvision {rank['torchvision']}" for rank in ranks})
     how = "training with DistributedDataParallel" if asked["kind"] == "training" else "forward passes"
-    precision = "automatic mixed precision" if asked["precision"] == "amp" else "fp32"
+    mixed = "automatic mixed precision"
+    precision = {"amp": mixed, "fp16": f"{mixed} with float16"}.get(asked["precision"], "fp32")
     return (
         f"real: {asked['model']}, {how}, {precision}, {asked['backend']}, on {' and '.join(devices)};"
         f" {' and '.join(versions)}; no MLPerf result"

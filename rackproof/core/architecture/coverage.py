@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rackproof.core.architecture.criterion import Alternative, Criterion, Curve, Entry, Reference
@@ -17,6 +17,8 @@ from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
+Where = Mapping[str, str | tuple[str, ...]]
+"""Labels of a quantity, each with its value or values."""
 Entries = list[tuple[KeyPath, Asks]]
 
 SHOWN: Final = 4
@@ -250,6 +252,17 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
     if value is None:
         return every
     return (value,) if isinstance(value, str) else value
+
+
+def quantities_of(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
+    """Metric, scope and labels of what an entry needs: its own at every point, and what its bar is a share of."""
+    if isinstance(asks, Curve):
+        for point in sorted({*asks.points, asks.baseline}):
+            yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}
+        return
+    yield asks.metric, asks.scope, asks.where
+    if (of := _reference(asks)) is not None:
+        yield of.metric, of.scope, of.where
 
 
 def entries_of(architecture: Architecture) -> Iterator[tuple[KeyPath, Asks]]:

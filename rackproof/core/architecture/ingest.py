@@ -59,8 +59,9 @@ class IngestJob(Model):
     engine: Literal["emulated", "torch"] = "emulated"
     """``torch``: the GPUs themselves, PyTorch with ``model`` of torchvision under torchrun: training with
     DistributedDataParallel, or forward passes only. Processors stand in where a node has no GPU."""
-    precision: Literal["fp32", "amp"] = "amp"
-    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16."""
+    precision: Literal["fp32", "amp", "fp16"] = "amp"
+    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16; ``fp16``: the same with float16, for
+    GPUs that compute bfloat16 slowly, such as the V100."""
     accelerator: Identifier = "own"
     """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
@@ -137,8 +138,8 @@ class IngestJob(Model):
             raise ValueError(
                 f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"
             )
-        if not self.data and not self.settle:
-            raise ValueError("data is empty: name where the samples come from, or set settle")
+        if not self.data and not (self.settle or self.predict or self.placement):
+            raise ValueError("data is empty: name where the samples come from, or set settle, predict or placement")
         if self.settle and self.epochs:
             raise ValueError("settle needs seconds, epochs have none: give them to another job")
         if any(self.accelerators % count for count in self.placement):

@@ -57,9 +57,12 @@ def photos(tmp_path: Path) -> Path:
     return dataset(tmp_path / "photos")
 
 
-@pytest.mark.parametrize("data", ["storage", "synthetic"])
-def test_ranks_of_a_training_make_the_same_steps(photos: Path, data: str) -> None:
-    answer = trained(photos, torch(), data=data)
+@pytest.mark.parametrize(
+    ("data", "changes"),
+    [("storage", {}), ("synthetic", {}), ("storage", {"precision": "fp16", "model": "googlenet"})],
+)
+def test_ranks_of_a_training_make_the_same_steps(photos: Path, data: str, changes: dict[str, Any]) -> None:
+    answer = trained(photos, torch(**changes), data=data)
     assert "error" not in answer, answer
     assert answer["steps"][0] >= 3
     assert abs(answer["steps"][0] - answer["steps"][1]) <= 1  # of the same ones, at the edges of the timed part
@@ -100,9 +103,13 @@ def test_a_rank_that_fails_is_named(photos: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif("RACKPROOF_TORCH_PYTHON" not in os.environ, reason="names a Python with PyTorch and torchvision")
-@pytest.mark.parametrize("kind", ["training", "inference"])
-def test_real_pytorch_on_processors(photos: Path, kind: str) -> None:
-    own = torch(folder="", python=os.environ["RACKPROOF_TORCH_PYTHON"], model="squeezenet1_1", kind=kind)
+@pytest.mark.parametrize(
+    ("kind", "model", "precision"),
+    [("training", "squeezenet1_1", "amp"), ("inference", "squeezenet1_1", "amp"), ("training", "googlenet", "fp16")],
+)
+def test_real_pytorch_on_processors(photos: Path, kind: str, model: str, precision: str) -> None:
+    python = os.environ["RACKPROOF_TORCH_PYTHON"]
+    own = torch(folder="", python=python, model=model, kind=kind, precision=precision)
     text = {"accelerators": 2, "batch": 2, "crop": 64, "step_s": 0, "seconds": 30, "torch": own}
     answer = ran(photos, **text)
     assert "error" not in answer, answer
