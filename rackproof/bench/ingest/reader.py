@@ -11,7 +11,7 @@ from typing import Any, Final
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
-from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
+from rackproof.bench.ingest.proof import check_figures, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
@@ -34,7 +34,6 @@ REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
 _COLD: Final = 0.01
 """Share of the files in the page cache below which it was empty."""
-_PAGE: Final = 4096
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
 
 
@@ -44,28 +43,15 @@ class Figures:
 
     node: str
     part: Part
-    cold: bool
     counted: int | None
     """Bytes from the storage over the whole run; None without an exact counter, or where nothing is read."""
-
-    @property
-    def read(self) -> float:
-        """Bytes that the pipeline read over the whole run, with the index."""
-        return self.part.pipeline("bytes") + self.part.answer.child("dataset").number("index_bytes")
-
-    @property
-    def pages(self) -> float:
-        """Bytes that a local drive gives at most beyond those read: files end with a whole page."""
-        dataset = self.part.answer.child("dataset")
-        files = dataset.number("files") if dataset.has("files") else 0.0
-        return _PAGE * files * self.part.pipeline("bytes") / dataset.number("bytes", minimum=1.0)
 
     @property
     def ratio(self) -> float:
         """Bytes from the storage over bytes read."""
         if self.counted is None:
             raise ParseError(TOOL, f"{self.node}: no counter tells the bytes of the storage without headers")
-        return self.counted / self.read
+        return self.counted / self.part.read
 
     @property
     def storage_rate(self) -> float:
@@ -130,8 +116,6 @@ VALUES: Final[Mapping[str, Values]] = {
     "inference.latency_p99": _p99,
 }
 """Values of one run in the metric's unit."""
-FREE: Final = ("ingest.storage_bytes_per_sample", "ingest.cache_hits")
-"""Metrics that say themselves whether bytes were read twice or not at all."""
 
 
 @with_preamble
@@ -147,10 +131,9 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
             check_figures(part)
             if part.real:
                 check_real(node, part)
-            reads = part.config["data"] in ("storage", "undecoded")
-            cold = reads and run.dropped and not apart
-            counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
-            proven.append(Figures(node, part, cold, counted))
+            cold = run.dropped and not apart
+            counted = checked_bytes(storage, run, node, part, cold=cold) if part.reads else None
+            proven.append(Figures(node, part, counted))
         return proven
 
     def read(measurement: Measurement) -> Reading:
@@ -219,15 +202,10 @@ def _of_runs(
     if not chosen:
         raise ParseError(TOOL, f"no run of epoch {wanted} in {leg}")
     samples, companions = [], []
-    for run, own in chosen:
+    for _, own in chosen:
         mine = [one for one in own if measurement.scope is not Scope.NODE or one.node in measurement.members]
         if not mine or (measurement.scope is Scope.RACK and {one.node for one in own} != set(measurement.members)):
             raise ParseError(TOOL, "other nodes than its own took part")
-        alone = len(run.jobs) == 1  # counters do not tell the bytes of two jobs apart
-        if alone and all(one.cold and one.counted is not None for one in mine) and measurement.metric not in FREE:
-            local = architecture.storage[place_of(measurement)[0]].class_ == "local"
-            pages = sum(one.pages for one in mine) if local else 0.0
-            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine), pages)
         samples.append(VALUES[measurement.metric](mine))
         companions.append(_companions(mine))
     complete = {
@@ -248,7 +226,7 @@ def _companions(figures: Sequence[Figures]) -> dict[str, float]:
         "dataset_bytes": figures[0].part.answer.child("dataset").number("bytes"),
         "client_ram_bytes": sum(one.part.answer.number("memory_bytes") for one in figures),
         "bytes_read": sum(one.part.pipeline("bytes") for one in figures),
-        "application_bytes": sum(one.read for one in figures),
+        "application_bytes": sum(one.part.read for one in figures),
     }
     if all(one.counted is not None for one in figures):
         numbers["counter_bytes"] = float(sum(one.counted or 0 for one in figures))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.ingest.proof import check_identity
-from rackproof.bench.ingest.reader import Figures, read_ingest
+from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.runs import TOOL, Part, configs_of
 from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.profile_match import profile_mismatch
@@ -123,9 +123,10 @@ Change = Callable[[dict[str, dict[str, Any]], dict[str, dict[str, Any]]], object
 
 def answers(
     change: Change = lambda configs, documents: None, nodes: StorageNodes | None = None, counted: int = 440_100,
-    rc: int = 0, cut: bool = False,
+    rc: int = 0, cut: bool = False, more: Mapping[str, int] = {},
 ) -> list[CommandResult]:  # fmt: skip
-    """All answers of one run; ``change`` edits configurations and documents by node."""
+    """All answers of one run; ``change`` edits configurations and documents by node. ``more``: bytes above ``counted``,
+    by node."""
     rack = nodes or StorageNodes(virtual_rack())
     for node in NODES:
         rack.files[node] = {f"{POINT}/rackproof-data/photos/rackproof.000000.tfrecord": 400_000}
@@ -138,7 +139,7 @@ def answers(
     every += [rack.answer(node, drop_and_state(storage, folders, ["10.0.0.9"])) for node in NODES]
     every.append(reply("storage-01", DROP))
     for node in NODES:
-        rack.moved.setdefault((node, POINT), [0, 0])[0] += counted
+        rack.moved.setdefault((node, POINT), [0, 0])[0] += counted + more.get(node, 0)
         text = json.dumps(documents[node]) + "\n"
         command = f"x python3 -I /run/rackproof-bench/ingest/ingest_node.py '{json.dumps(configs[node])}'"
         every.append(reply(node, command, text[: len(text) // 2] if cut and node == "gpu-02" else text, rc))
@@ -150,6 +151,18 @@ def answers(
 def place(metric: str, members: tuple[str, ...] = NODES, leg: str = "storage-2", **labels: str) -> Measurement:
     scope = Scope.RACK if members == NODES else Scope.NODE
     return expected(metric, scope, members, {"workload": "resnet50", **labels}, f"ingest/nfs-tcp/train/{leg}")
+
+
+def beside(every: list[CommandResult], **changes: Any) -> list[CommandResult]:
+    """The same run with the job ``serve`` on the same nodes; ``changes`` are those of its configuration."""
+    both = []
+    for answer in every:
+        if own := configs_of(answer.command):
+            other = own[0] | {"job": "serve"} | changes
+            text = answer.stdout.decode() + json.dumps(document(other)) + "\n"
+            answer = CommandResult(answer.node, f"{answer.command} '{json.dumps(other)}'", 0, text.encode())
+        both.append(answer)
+    return both
 
 
 def value(metric: str, every: list[CommandResult], members: tuple[str, ...] = NODES, **labels: str) -> float:
@@ -242,15 +255,11 @@ class TestReader:
     def test_a_loss_is_counted_in_points(self) -> None:
         nodes = StorageNodes(virtual_rack())
 
-        def beside(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        def slower(configs: dict[str, Any], documents: dict[str, Any]) -> None:
             for own in documents.values():
                 own["busy_s"] = [4.0, 4.0]
 
-        alone, together = answers(nodes=nodes), answers(beside, nodes=nodes)
-        together = [
-            CommandResult(a.node, f"{a.command} '{json.dumps(config(0, job='serve'))}'", 0, a.stdout)
-            if configs_of(a.command) else a for a in together
-        ]  # fmt: skip
+        alone, together = answers(nodes=nodes), beside(answers(slower, nodes=nodes))
         assert value("mixed.accelerator_utilisation_loss", [*alone, *together]) == pytest.approx(10.0)
         with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
             value("mixed.accelerator_utilisation_loss", alone)
@@ -265,6 +274,9 @@ class TestReader:
         assert per_sample == pytest.approx([1000.0, 500.0], rel=1e-3)
         reading = read_ingest(every, virtual_rack())(place("ingest.samples_rate", epoch="2"))
         assert reading.conditions["cache"] == "as the epoch before left it"
+        again = [*every, *answers(nodes=nodes, counted=500_000)[3:]]
+        with pytest.raises(ParseError, match="its samples have 0 to 440100 B, the storage gave 500000 B"):
+            value("ingest.cache_hits", again, ("gpu-01",), epoch="2")
 
     def test_one_placement_has_no_spread(self) -> None:
         with pytest.raises(ParseError, match="not run equally often"):
@@ -305,18 +317,85 @@ def sizing(
     return [answer for data in ("memory", "undecoded", "storage") for answer in answers(leg(data), nodes=nodes)]
 
 
+def part(files: int | None = None, **changes: Any) -> Part:
+    own = config(0, **changes)
+    answer = document(own)
+    answer["dataset"] |= {} if files is None else {"files": files}
+    return Part(own, Json(TOOL, "", answer), reply("gpu-01", "x"))
+
+
 def test_a_local_drive_gives_whole_pages_and_no_storage_less_than_was_read() -> None:
     """1,100 files of 400 B were read, of 25,000: each may cost a page."""
-    own = config(0)
-    answer = document(own) | {"dataset": document(own)["dataset"] | {"files": 25_000}}
-    part = Part(own, Json(TOOL, "", answer), reply("gpu-01", "x"))
-    assert Figures("gpu-01", part, True, 440_000).pages == pytest.approx(1_100 * 4096)
-    older = Part(own, Json(TOOL, "", document(own)), reply("gpu-01", "x"))
-    assert Figures("gpu-01", older, True, 440_000).pages == 0
-    check_identity(440_000, 500_000, 60_000)
-    for counted, more in ((500_000, 0), (520_000, 60_000), (400_000, 60_000)):
-        with pytest.raises(ParseError, match="more than 3% apart"):
-            check_identity(440_000, counted, more)
+    small = part(files=25_000)
+    assert small.pages == pytest.approx(1_100 * 4096)
+    assert part().pages == 0, "of a kit that did not count files"
+    check_identity([small], 440_100 + 4_500_000, cold=True, local=True)
+    for own, counted, local in ((small, 460_000, False), (part(), 460_000, True), (small, 420_000, True)):
+        with pytest.raises(ParseError, match=r"its samples have 440100 B, the storage gave .* more than 3% apart"):
+            check_identity([own], counted, cold=True, local=local)
+
+
+@pytest.mark.parametrize(
+    ("metric", "members", "labels"),
+    [
+        ("ingest.samples_rate", NODES, {}), ("ingest.samples_rate", ("gpu-01",), {}),
+        ("ingest.storage_bytes_per_sample", NODES, {}), ("ingest.cache_hits", ("gpu-02",), {"epoch": "1"}),
+        ("ingest.bytes_read_over_dataset", NODES, {}), ("ingest.placement_spread", NODES, {}),
+        ("ingest.cache_settling_ratio", ("gpu-01",), {}), ("inference.latency_p99", NODES, {"beside": "nothing"}),
+        ("mixed.accelerator_utilisation_loss", NODES, {}), ("sizing.throughput_over_predicted", NODES, {}),
+        ("sizing.bottleneck_agreement", NODES, {}),
+    ],
+)  # fmt: skip
+def test_a_run_whose_storage_gave_more_than_its_samples_gives_no_number(
+    metric: str, members: tuple[str, ...], labels: dict[str, str]
+) -> None:
+    """One of two nodes, in one of two runs."""
+
+    def apart(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        for own in configs.values():
+            own |= {"node": 0, "nodes": 1} if "settling" in metric else {}
+
+    nodes = StorageNodes(virtual_rack())
+    every = [*answers(apart, nodes), *answers(apart, nodes, more={"gpu-02": 20_000})]
+    with pytest.raises(ParseError, match=r"its samples have .*440100 B, the storage gave 460100 B: more than 3% apart"):
+        value(metric, every, members, **labels)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [("mixed.accelerator_utilisation_loss", {}), ("inference.latency_p99", {"beside": "training"})],
+)
+@pytest.mark.parametrize(
+    ("folder", "point", "counted", "why"),
+    [
+        ("photos", POINT, 440_100, ""), ("photos", POINT, 880_200, ""),  # once, or once for each job
+        ("photos", POINT, 910_000, "its samples have 440100 to 880200 B, the storage gave 910000 B"),
+        ("pictures", POINT, 880_200, ""),
+        ("pictures", POINT, 450_000, "its samples have 880200 B, the storage gave 450000 B"),
+        ("photos", "/mnt/nfs-rdma", 440_100, ""),
+        ("photos", "/mnt/nfs-rdma", 880_200, "its samples have 440100 B, the storage gave 880200 B"),
+    ],
+)  # fmt: skip
+def test_the_storage_gave_two_jobs_their_samples(
+    metric: str, labels: dict[str, str], folder: str, point: str, counted: int, why: str
+) -> None:
+    nodes, other = StorageNodes(virtual_rack()), {"folders": [f"{point}/{folder}"], "mountpoints": [point]}
+    if folder == "photos" and point == POINT:
+        other = {}
+    every = [*answers(nodes=nodes), *beside(answers(nodes=nodes, counted=counted), **other)]
+    if not why:
+        assert value(metric, every, **labels) >= 0
+        return
+    with pytest.raises(ParseError, match=why):
+        value(metric, every, **labels)
+
+
+def test_a_job_that_gave_no_answer_was_not_beside_another() -> None:
+    every = beside(answers())
+    every = [a if not configs_of(a.command) else CommandResult(a.node, a.command, 0, a.stdout.splitlines()[0] + b"\n")
+             for a in every]  # fmt: skip
+    with pytest.raises(ParseError, match="0 answers of serve"):
+        value("inference.latency_p99", every, beside="training")
 
 
 class TestSizing:
