@@ -11,6 +11,7 @@ from typing import Any, Final
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
+from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.proof import check_figures, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
@@ -214,6 +215,7 @@ def _of_runs(
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
     conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
+    conditions |= further_of(measurement.metric, [{one.node: one.part for one in own} for _, own in chosen])
     shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
     if len(shares) == len(runs):
         complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
@@ -364,14 +366,17 @@ def _of_dataset(
         raise ParseError(TOOL, "no run tells the memory of the clients")
     parts = [part_of(runs[-1], node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
     caches = sum(part.answer.number("memory_bytes", minimum=1.0) for part in parts)
+    if (cache := cache_of(architecture, storage)) is None:
+        raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
+    return Reading((made.bytes / (caches + cache),), (*used, *(part.raw for part in parts)), conditions)
+
+
+def cache_of(architecture: Architecture, storage: str) -> float | None:
+    """Bytes of the caches of a storage's servers, of which a local drive has none; None where they are unknown."""
+    if architecture.storage[storage].class_ == "local":
+        return 0.0
     sizing = architecture.sizing
-    if architecture.storage[storage].class_ != "local":
-        cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
-        if sizing is None or cache is None or cache.value is None:
-            raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
-        caches += sizing.unit.count * _bytes(cache.value, cache.unit)
-    return Reading((made.bytes / caches,), (*used, *(part.raw for part in parts)), conditions)
-
-
-def _bytes(value: float, unit: str) -> float:
-    return convert(value, unit, "B")
+    cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
+    if sizing is None or cache is None or cache.value is None:
+        return None
+    return sizing.unit.count * convert(cache.value, cache.unit, "B")

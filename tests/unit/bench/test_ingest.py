@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rackproof.bench.ingest import steps as ingest
+from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.proof import check_identity
 from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.runs import TOOL, Part, configs_of
@@ -18,6 +19,7 @@ from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after
 from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profile
+from rackproof.core.architecture.base import Figure
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
@@ -60,9 +62,20 @@ class TestPlan:
         assert len(keys) == len(places)
         assert {place.metric for place in places} >= {
             "ingest.placement_spread", "mixed.accelerator_utilisation_loss", "inference.latency_p99",
-            "ingest.dataset_over_caches", "ingest.bytes_read_over_dataset",
+            "ingest.dataset_bytes_per_sample", "ingest.bytes_read_over_dataset",
         }  # fmt: skip
         assert {place.labels.get("gpus") for place in places if "gpus" in place.labels} == {"4"}
+
+    @pytest.mark.parametrize(("cache", "planned"), [(None, False), ({"value": 8, "unit": "GB", "source": "x"}, True)])
+    def test_a_size_over_unknown_caches_is_not_expected(self, cache: dict[str, Any] | None, planned: bool) -> None:
+        rack = virtual_rack()
+        assert rack.sizing is not None
+        unit = rack.sizing.unit.model_copy(update={"cache": None if cache is None else Figure.model_validate(cache)})
+        known = rack.model_copy(update={"sizing": rack.sizing.model_copy(update={"unit": unit})})
+        local = IngestProfile(datasets={"photos": SET.model_copy(update={"storage": "local"})}, jobs={"train": JOB})
+        for jobs, has in ((profile(), planned), (local, True)):
+            (step,) = ingest.plan(known, jobs, lab_rack(2))
+            assert ("ingest.dataset_over_caches" in {place.metric for place in step.expects}) == has
 
     def test_epochs_are_runs_of_one_step(self) -> None:
         job = IngestJob.model_validate({**JOB.model_dump(), "epochs": 2})
@@ -111,7 +124,8 @@ def document(own: dict[str, Any]) -> dict[str, Any]:
         "rackproof_ingest": 1, "job": own["job"], "node": "x", "start_at": BEGIN, "start_file": own["start_file"],
         "began_at": BEGIN + 0.01,
         "ended_at": BEGIN + 11.02, "seconds": 10.0, "busy_s": [5.0, 5.0], "steps": [50, 50],
-        "pipeline": pipeline, "series": series, "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3},
+        "pipeline": pipeline, "series": series,
+        "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3, "max": 0.4},
         "processors": 2, "numpy": "2.4", "pillow": "13", "memory_bytes": 1_000_000, "peak_kib": 1,
         "dataset": {"index_bytes": 100, "format": "tfrecord", "samples": 10_000, "distinct": 10_000, "copies": 1,
                     "bytes": 10_000_000, "samples_sha256": "ab"},
@@ -252,6 +266,59 @@ class TestReader:
         with pytest.raises(ParseError, match="98 requests"):
             value("inference.latency_p99", answers(few))
 
+    def test_the_page_has_the_other_latencies_of_each_run(self) -> None:
+        """Of the node that is the slowest at each."""
+
+        def slow(configs: Any, documents: Any) -> None:
+            documents["gpu-02"]["latency_s"] |= {"p50": 0.15, "p90": 0.19, "max": 1.25}
+
+        nodes = StorageNodes(virtual_rack())
+        every = [*answers(nodes=nodes), *answers(slow, nodes=nodes)]
+        reading = read_ingest(every, virtual_rack())(place("inference.latency_p99", beside="nothing"))
+        assert reading.samples == (300.0, 300.0)
+        further = {"p50": [100.0, 150.0], "p90": [200.0, 200.0], "max": [400.0, 1250.0]}
+        assert reading.conditions["latency_ms"] == further
+        assert "latency_ms" not in read_ingest(every, virtual_rack())(place("inference.samples_rate")).conditions
+
+    @pytest.mark.parametrize(
+        ("latencies", "why"),
+        [({"p90": 0.31}, "gpu-02: its latencies of p50, p90, p99, max do not grow"),
+         ({"max": 0.2}, "gpu-02: its latencies of p50, p90, p99, max do not grow"), ({"p50": None}, "latency_s.p50")],
+    )  # fmt: skip
+    def test_latencies_that_contradict_each_other_are_none(self, latencies: dict[str, float], why: str) -> None:
+        def change(configs: Any, documents: Any) -> None:
+            documents["gpu-02"]["latency_s"] |= latencies
+
+        with pytest.raises(ParseError, match=why):
+            value("inference.latency_p99", answers(change), beside="nothing")
+
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [
+            ((50_000, None), {"ports": [1250.0, 1250.0]}),
+            ((50_000, 42_000), {"ports": [1250.0, 1250.0], "rdma_devices": [1050.0, 1050.0]}),
+            ((0, 0), {"ports": [0.0, 0.0], "rdma_devices": [0.0, 0.0]}),
+            ((None, None), {}),
+        ],
+    )  # fmt: skip
+    def test_bytes_a_sample_stand_beside_those_of_the_ports(
+        self, columns: tuple[int | None, int | None], expected: dict[str, list[float]]
+    ) -> None:
+        """40,000 B/s of samples of 1000 B were read; ``columns``: what ports and RDMA devices count in a second."""
+        nodes = StorageNodes(virtual_rack())
+
+        def carried(configs: Any, documents: Any) -> None:
+            for own in documents.values():
+                for row in own["series"]:
+                    row[3:5] = [None if one is None else 1_000_000 + one * row[0] for one in columns]
+
+        every = [*answers(carried, nodes=nodes), *answers(carried, nodes=nodes)]
+        reading = read_ingest(every, virtual_rack())(place("ingest.storage_bytes_per_sample"))
+        assert reading.samples == pytest.approx((1000.0, 1000.0), rel=1e-3)
+        assert reading.conditions.get("nic_bytes_per_sample", {}) == expected
+        assert (expected == {}) == ("nic_bytes_per_sample" not in reading.conditions)
+        assert "nic_bytes_per_sample" not in read_ingest(every, virtual_rack())(place("ingest.samples_rate")).conditions
+
     def test_a_loss_is_counted_in_points(self) -> None:
         nodes = StorageNodes(virtual_rack())
 
@@ -329,6 +396,7 @@ def test_a_local_drive_gives_whole_pages_and_no_storage_less_than_was_read() -> 
     small = part(files=25_000)
     assert small.pages == pytest.approx(1_100 * 4096)
     assert part().pages == 0, "of a kit that did not count files"
+    assert further_of("ingest.storage_bytes_per_sample", [{"gpu-01": part(local=True)}]) == {}, "ports carry none of it"
     check_identity([small], 440_100 + 4_500_000, cold=True, local=True)
     for own, counted, local in ((small, 460_000, False), (part(), 460_000, True), (small, 420_000, True)):
         with pytest.raises(ParseError, match=r"its samples have 440100 B, the storage gave .* more than 3% apart"):
@@ -493,7 +561,7 @@ class TestRunner:
         size = measured["ingest.dataset_bytes_per_sample", Scope.RACK].samples[0]
         per_sample = measured["ingest.storage_bytes_per_sample", Scope.RACK].samples[0]
         assert per_sample == pytest.approx(size, rel=0.2)  # of few shards, some twice
-        assert measured["ingest.dataset_over_caches", Scope.RACK].reason is not None  # no cache of the storage is given
+        assert ("ingest.dataset_over_caches", Scope.RACK) not in measured  # no cache of the storage is given
         assert rate.conditions["job"]["step_s"] == job.step_s
         reading = read_ingest([], virtual_rack())
         with pytest.raises(ParseError, match="no run of train"):
