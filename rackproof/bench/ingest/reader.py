@@ -11,8 +11,9 @@ from typing import Any, Final
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
+from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.image import check_image
-from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
+from rackproof.bench.ingest.proof import check_figures, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
@@ -35,7 +36,6 @@ REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
 _COLD: Final = 0.01
 """Share of the files in the page cache below which it was empty."""
-_PAGE: Final = 4096
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
 
 
@@ -45,28 +45,15 @@ class Figures:
 
     node: str
     part: Part
-    cold: bool
     counted: int | None
     """Bytes from the storage over the whole run; None without an exact counter, or where nothing is read."""
-
-    @property
-    def read(self) -> float:
-        """Bytes that the pipeline read over the whole run, with the index."""
-        return self.part.pipeline("bytes") + self.part.answer.child("dataset").number("index_bytes")
-
-    @property
-    def pages(self) -> float:
-        """Bytes that a local drive gives at most beyond those read: files end with a whole page."""
-        dataset = self.part.answer.child("dataset")
-        files = dataset.number("files") if dataset.has("files") else 0.0
-        return _PAGE * files * self.part.pipeline("bytes") / dataset.number("bytes", minimum=1.0)
 
     @property
     def ratio(self) -> float:
         """Bytes from the storage over bytes read."""
         if self.counted is None:
             raise ParseError(TOOL, f"{self.node}: no counter tells the bytes of the storage without headers")
-        return self.counted / self.read
+        return self.counted / self.part.read
 
     @property
     def storage_rate(self) -> float:
@@ -131,8 +118,6 @@ VALUES: Final[Mapping[str, Values]] = {
     "inference.latency_p99": _p99,
 }
 """Values of one run in the metric's unit."""
-FREE: Final = ("ingest.storage_bytes_per_sample", "ingest.cache_hits")
-"""Metrics that say themselves whether bytes were read twice or not at all."""
 
 
 @with_preamble
@@ -149,10 +134,9 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
             check_image(node, part.config.get("image"), part.raw.command)
             if part.real:
                 check_real(node, part)
-            reads = part.config["data"] in ("storage", "undecoded")
-            cold = reads and run.dropped and not apart
-            counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
-            proven.append(Figures(node, part, cold, counted))
+            cold = run.dropped and not apart
+            counted = checked_bytes(storage, run, node, part, cold=cold) if part.reads else None
+            proven.append(Figures(node, part, counted))
         return proven
 
     def read(measurement: Measurement) -> Reading:
@@ -221,15 +205,10 @@ def _of_runs(
     if not chosen:
         raise ParseError(TOOL, f"no run of epoch {wanted} in {leg}")
     samples, companions = [], []
-    for run, own in chosen:
+    for _, own in chosen:
         mine = [one for one in own if measurement.scope is not Scope.NODE or one.node in measurement.members]
         if not mine or (measurement.scope is Scope.RACK and {one.node for one in own} != set(measurement.members)):
             raise ParseError(TOOL, "other nodes than its own took part")
-        alone = len(run.jobs) == 1  # counters do not tell the bytes of two jobs apart
-        if alone and all(one.cold and one.counted is not None for one in mine) and measurement.metric not in FREE:
-            local = architecture.storage[place_of(measurement)[0]].class_ == "local"
-            pages = sum(one.pages for one in mine) if local else 0.0
-            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine), pages)
         samples.append(VALUES[measurement.metric](mine))
         companions.append(_companions(mine))
     complete = {
@@ -238,6 +217,7 @@ def _of_runs(
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
     conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
+    conditions |= further_of(measurement.metric, [{one.node: one.part for one in own} for _, own in chosen])
     shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
     if len(shares) == len(runs):
         complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
@@ -250,7 +230,7 @@ def _companions(figures: Sequence[Figures]) -> dict[str, float]:
         "dataset_bytes": figures[0].part.answer.child("dataset").number("bytes"),
         "client_ram_bytes": sum(one.part.answer.number("memory_bytes") for one in figures),
         "bytes_read": sum(one.part.pipeline("bytes") for one in figures),
-        "application_bytes": sum(one.read for one in figures),
+        "application_bytes": sum(one.part.read for one in figures),
     }
     if all(one.counted is not None for one in figures):
         numbers["counter_bytes"] = float(sum(one.counted or 0 for one in figures))
@@ -394,14 +374,17 @@ def _of_dataset(
         raise ParseError(TOOL, "no run tells the memory of the clients")
     parts = [part_of(runs[-1], node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
     caches = sum(part.answer.number("memory_bytes", minimum=1.0) for part in parts)
+    if (cache := cache_of(architecture, storage)) is None:
+        raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
+    return Reading((made.bytes / (caches + cache),), (*used, *(part.raw for part in parts)), conditions)
+
+
+def cache_of(architecture: Architecture, storage: str) -> float | None:
+    """Bytes of the caches of a storage's servers, of which a local drive has none; None where they are unknown."""
+    if architecture.storage[storage].class_ == "local":
+        return 0.0
     sizing = architecture.sizing
-    if architecture.storage[storage].class_ != "local":
-        cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
-        if sizing is None or cache is None or cache.value is None:
-            raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
-        caches += sizing.unit.count * _bytes(cache.value, cache.unit)
-    return Reading((made.bytes / caches,), (*used, *(part.raw for part in parts)), conditions)
-
-
-def _bytes(value: float, unit: str) -> float:
-    return convert(value, unit, "B")
+    cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
+    if sizing is None or cache is None or cache.value is None:
+        return None
+    return sizing.unit.count * convert(cache.value, cache.unit, "B")

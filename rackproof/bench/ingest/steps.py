@@ -21,7 +21,7 @@ from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.datasets import DataSets, folder_of
 from rackproof.bench.ingest.image import Image, image_of
-from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.reader import NAME, cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
@@ -97,6 +97,7 @@ class _Job:
         self.job: IngestJob = profile.jobs[name]
         self.dataset: DataSet = profile.datasets[self.job.dataset]
         self.storage: Storage = architecture.storage[self.dataset.storage]
+        self.cache = cache_of(architecture, self.dataset.storage)
         self.training = self.job.kind == "training"
 
     def steps(self) -> Iterator[Step]:
@@ -127,7 +128,10 @@ class _Job:
         places = [*self._places(leg, data.value, nodes)]
         if data is IngestData.STORAGE and last and self.training:
             own = {"workload": self.job.workload}
-            for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
+            metrics = ["dataset_bytes_per_sample", "bytes_read_over_dataset"]
+            if self.cache is not None:  # a number that no run can have would leave the leg unfinished
+                metrics.append("dataset_over_caches")
+            for metric in metrics:
                 places.append(self._place(leg, f"ingest.{metric}", nodes, own))
         if self.job.engine == "torch" and data is IngestData.STORAGE and last:
             gpus = [f"{node}/gpu{number}" for node in nodes for number in range(self.job.accelerators)]

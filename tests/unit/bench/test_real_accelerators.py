@@ -160,8 +160,10 @@ def sampled(used: Callable[[int, int], str] = lambda t, gpu: str(90 + gpu), firs
 HEALTHY = ranks()
 
 
-def run(change: Change = HEALTHY, text: str | None = None, listed: str | None = None) -> list[CommandResult]:
-    every = answers(change)
+def run(
+    change: Change = HEALTHY, text: str | None = None, listed: str | None = None, counted: int = 440_100
+) -> list[CommandResult]:
+    every = answers(change, counted=counted)
     own = "".join(f"{k}, {uuid(k)}, {BUSES[k]}.0, {NAME}\n" for k in range(2)) if listed is None else listed
     at = next(i for i, answer in enumerate(every) if "ingest_node.py" in answer.command)
     lists = [reply(node, LIST, own) for node in NODES]
@@ -207,6 +209,7 @@ def test_a_rate_counts_whole_steps() -> None:
         (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(world=2))), "rank 1 trained with 2 ranks, expected 4"),
         (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(uuid="0"))), "rank 1: expected GPU-"),
         (run(ranks(lambda c, d: c["gpu-02"]["torch"].update(model="vgg16"))), "was given another job"),
+        (run(counted=500_000), "its samples have 440100 B, the storage gave 500000 B"),
     ],
 )  # fmt: skip
 def test_what_the_driver_does_not_say_is_no_utilisation(every: list[CommandResult], why: str) -> None:
