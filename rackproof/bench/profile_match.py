@@ -143,7 +143,7 @@ def _of_drive(sizes: DriveProfile | OsdProfile | None) -> dict[str, Any]:
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:
     """The job without its number of runs, which a lost client reduces; the judge rejects too few samples."""
-    return {"job": "none"} if job is None else job.model_dump(mode="json", exclude={"runs"})
+    return {"job": "none"} if job is None else {"once": None} | job.model_dump(mode="json", exclude={"runs"})
 
 
 def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any]:

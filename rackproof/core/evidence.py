@@ -263,6 +263,8 @@ class Measurement(Frozen):
     """In ``unit``; empty when unmeasured."""
     reason: str | None = None
     """Set if, and only if, there are no samples."""
+    invalid: bool = False
+    """Whether the reason disproves what a benchmark measured: the verdict is INVALID, not UNMEASURED."""
     conditions: dict[str, Any] = Field(default_factory=dict)
     companions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """Further numbers of the same repetitions, one per sample, for the sanity gates.

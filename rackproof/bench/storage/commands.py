@@ -16,7 +16,8 @@ from rackproof.shell import script
 BEFORE, AFTER = "before", "after"
 _MARK = re.compile(r": storage-state (before|after)((?: [^ ;]+)*); ")
 DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
-"""Drops a node's caches; the only command on storage servers."""
+"""Drops a node's caches."""
+_DRIVES = 'for d in /sys/block/*/device; do d=${d%/device}; [ -e "$d/stat" ] && echo "${d##*/} $(cat "$d/stat")"; done'
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
@@ -62,6 +63,11 @@ def drop_and_state(storage: Storage, folders: Sequence[str], addresses: Sequence
 def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[str]) -> str:
     """Command that prints the client's state after a run."""
     return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
+
+
+def server_state(when: str) -> str:
+    """Command on a storage server that prints what ``parse_server_state`` reads, ``when``: before or after a run."""
+    return f": storage-server {when}; echo -- drives; {_DRIVES}; echo -- ports; {PORTS}; echo -- end"
 
 
 def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:

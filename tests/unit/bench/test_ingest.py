@@ -226,7 +226,7 @@ class TestReader:
             (lambda c, d: d["gpu-01"].update(busy_s=[5.0]), "expected 2 values of busy_s"),
             (lambda c, d: d["gpu-01"].update(ended_at=1003.0), "it ran 3.0 s, less than"),
             (lambda c, d: d["gpu-01"].pop("pipeline"), "pipeline"),
-            (lambda c, d: d["gpu-01"]["pipeline"].update(bytes=900_000.0), "says that it moved 900000 B"),
+            (lambda c, d: d["gpu-01"]["pipeline"].update(bytes=900_000.0), "% of 900000 B that it read"),
             (lambda c, d: [x["pipeline"].update(bytes=400_000.0) for x in d.values()], "more than 3% apart"),
         ],
     )  # fmt: skip
@@ -243,7 +243,9 @@ class TestReader:
             value("ingest.samples_rate", answers(rc=1))
 
     def test_bytes_from_a_cache_give_no_number(self) -> None:
-        with pytest.raises(ParseError, match="it says that it moved 440000 B, the mount counted 100 B"):
+        with pytest.raises(
+            ParseError, match="100 % of 440000 B that it read came from the client's memory: the mount counted 100 B"
+        ):
             value("ingest.storage_bytes_per_sample", answers(counted=100))
 
     def test_a_mount_that_is_gone_afterwards_gives_no_number(self) -> None:
