@@ -179,6 +179,7 @@ _RULES: dict[str, Rule] = {
     "roles.*.expect.nics.*.firmware": version,
     "storage.*.managed": true,
     "profiles.*.ingest.jobs.*.settle": true,
+    "profiles.*.ingest.jobs.*.only_local_cache": true,
     "storage.*.at_boot": true,
     "slurm.munge": true,
     "curves.*.no_negative_step": true,
