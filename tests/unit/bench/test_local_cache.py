@@ -14,6 +14,7 @@ from rackproof.bench.reading import Reading
 from rackproof.bench.storage.commands import DROP, state_of
 from rackproof.bench.user import Account
 from rackproof.core.architecture import Architecture, IngestJob, IngestProfile, Profile
+from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Scope
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -146,12 +147,12 @@ class TestPlan:
             IngestJob.model_validate({**EPOCHS.model_dump(), "epochs": 1})
 
     def test_a_storage_without_one_is_refused(self) -> None:
-        raw = virtual_rack().model_dump(mode="json", by_alias=True, exclude_unset=True)
-        raw["profiles"]["ingest"] = {
-            "ingest": {"datasets": {"photos": SET.model_dump()}, "jobs": {"train": EPOCHS.model_dump(mode="json")}}
-        }
-        with pytest.raises(ValueError, match="nfs-tcp has no local_cache"):
-            Architecture.model_validate(raw)
+        def faults(rack: Architecture) -> list[str]:
+            own = {"ingest": Profile(ingest=profile(train=EPOCHS))}
+            every = problems(rack.model_copy(update={"profiles": {**rack.profiles, **own}}))
+            return [problem.message for problem in every if problem.path[-1] == "only_local_cache"]
+
+        assert (faults(cached_rack()), faults(virtual_rack())) == ([], ["nfs-tcp has no local_cache"])
 
 
 def test_a_cold_epoch_reads_every_own_file_from_the_server_again(tmp_path: Path) -> None:
