@@ -93,7 +93,7 @@ def test_the_page_cache_is_told_apart() -> None:
 def test_hits_of_another_mount_are_none_of_this_one() -> None:
     """The node counts 75 % as answered; the storage gave all bytes, or four fifths."""
     assert reading(epochs(given=440_100)).samples == (0.0,)
-    assert reading(epochs(given=352_080)).samples == (pytest.approx(20.0),)
+    assert reading(epochs(given=352_080)).samples == pytest.approx((20.0,))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_missing_counters_are_no_number_and_cost_no_other(last: str, why: str) -
     every = epochs((stats(FIRST), stats(SECOND), last))
     with pytest.raises(ParseError, match=why):
         reading(every)
-    assert reading(every, metric="ingest.cache_hits").samples == (pytest.approx(75.0, abs=0.1),)
+    assert reading(every, metric="ingest.cache_hits").samples == pytest.approx((75.0,), abs=0.1)
 
 
 def test_a_storage_without_one_has_none() -> None:
