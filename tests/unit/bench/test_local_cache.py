@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.ingest.caches import LOCAL_HITS, renewed
 from rackproof.bench.ingest.reader import read_ingest
+from rackproof.bench.ingest.runs import configs_of
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.reading import Reading
+from rackproof.bench.step import BenchContext
 from rackproof.bench.storage.commands import DROP, state_of
 from rackproof.bench.user import Account
 from rackproof.core.architecture import Architecture, IngestJob, IngestProfile, Profile
@@ -18,8 +21,9 @@ from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Scope
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
-from tests.unit.bench.test_ingest import JOB, NODES, SET, answers, place, profile
-from tests.unit.fakes import lab_rack, reply, virtual_rack
+from tests.unit.bench import node_programs
+from tests.unit.bench.test_ingest import JOB, NODES, POINT, SET, answers, place, profile
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
 EPOCHS = IngestJob.model_validate({**JOB.model_dump(), "epochs": 2, "only_local_cache": True})
@@ -160,3 +164,39 @@ def test_a_cold_epoch_reads_every_own_file_from_the_server_again(tmp_path: Path)
     assert command.startswith(Account(65534, 65534).prefix)
     assert "find " in command
     assert "'/x y' -type f -name 'rackproof.*' -exec chmod a+r {} +" in command
+
+
+def test_two_epochs_from_the_files_to_their_hits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node, whose programs really run here; the local cache has everything in the second epoch."""
+    nodes, mount, home, order = StorageNodes(cached_rack()), tmp_path / "mount", tmp_path / "home", list[str]()
+    counts = {"loaded": 0, "read": 0}
+    mount.mkdir()
+    home.mkdir()
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if "-exec chmod a+r" in command or command == DROP:
+            order.append("renewed" if command != DROP else f"dropped on {node}")
+            return reply(node, command)
+        result = node_programs.answer(node, command, POINT, mount, home)
+        if result is None:
+            state = nodes.answer(node, command)
+            return with_counters([state], stats((counts["loaded"], counts["read"], 0)))[0] if state else None
+        if configs_of(command):
+            first = order[-1] != "dropped on gpu-01"
+            order.append(f"epoch {1 if first else 2}")
+            counts["loaded" if first else "read"] += 40
+            for own in map(json.loads, result.stdout.decode().splitlines()):
+                read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"] if "error" not in own else 0
+                nodes.moved.setdefault((node, POINT), [0, 0])[0] += read if first else 0
+        return result
+
+    with scripted(tmp_path / "run", answer, lab_rack(1), cached_rack()) as session:
+        (step,) = ingest.plan(cached_rack(), profile(train=EPOCHS), lab_rack(1))
+        for _ in node_programs.leads(monkeypatch):
+            order.clear()
+            measured = {one.labels["epoch"]: one for one in step.execute(BenchContext(session, lambda line: None))
+                        if one.metric == LOCAL_HITS}  # fmt: skip
+            if node_programs.LATE not in (measured["1"].reason or ""):
+                break
+    assert order == ["renewed", "dropped on storage-01", "epoch 1", "dropped on gpu-01", "epoch 2"]
+    assert [(one.samples, one.reason) for one in measured.values()] == [((0.0,), None), ((100.0,), None)]
