@@ -155,6 +155,7 @@ def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any
         "step_s": job.step_s, "slots": job.slots, "arrivals": job.arrivals_per_s,
     }  # fmt: skip
     sizes |= {"real": job.real} if job.real else {}
+    sizes |= {"only_local_cache": True} if job.only_local_cache and measurement.labels.get("epoch", "1") != "1" else {}
     divided = measurement.metric == "ingest.placement_spread"
     return sizes if divided else sizes | {"accelerators": job.accelerators, "workers": job.workers}
 

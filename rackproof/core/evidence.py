@@ -274,6 +274,8 @@ class Measurement(Frozen):
     the device counted); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
     and ``bytes_read`` (B, only where no byte is read again before all others);
     ``cached_bytes_start`` (B of the data set in any client cache at the start of the repetition).
+    Not for gates: ``local_cache_asked`` and ``local_cache_answered`` (reads, as the kernel counted them) and
+    ``local_cache_drive_bytes`` (B read from the cache's drive).
     """
     raw: tuple[str, ...] = ()
     step: str

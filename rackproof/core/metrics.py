@@ -208,6 +208,9 @@ METRICS: dict[str, Metric] = {
                "time until a data set smaller than memory causes no more reads, over what its size and rate predict"),
         Metric("ingest.cache_hits", "percent", _UP, _NODE, _INGEST, "ingest",
                "bytes of an epoch that came from the node's own caches"),
+        Metric("ingest.local_cache_hits", "percent", _UP, _NODE, _INGEST, "ingest",
+               "reads of an epoch that a cache on a local drive (FS-Cache) answered, of those that the page cache did"
+               " not, by the kernel's counters; at most the share of bytes that did not come from the storage"),
         Metric("ingest.dataset_over_caches", "ratio", _UP, _RACK, ("workload",), "ingest",
                "bytes of the data set over memory of all clients and cache of the storage"),
         Metric("ingest.bytes_read_over_dataset", "ratio", _DOWN, _RACK, ("workload",), "ingest",

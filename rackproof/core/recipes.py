@@ -88,8 +88,10 @@ RECIPES: dict[str, Recipe] = {
                "data from storage (cold), from memory and synthetic; bytes by mount and port counters, processors "
                "every second", "MLPerf Storage; ai-benchmark-util; our proposal", "ingest"),
         Recipe("train-epochs",
-               "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC "
-               "and mount counters; once more with the port shaped to each rate (tc) or the data in each format named",
+               "train-ingest for two epochs or more, no cache cleared between them (only_local_cache: page caches), "
+               "bytes of each epoch by NIC and mount counters, reads of a local cache by the kernel's; before the "
+               "first epoch chmod changes the times by which FS-Cache knows a file; once more with the port shaped to "
+               "each rate (tc) or the data in each format named",
                "Cluster Considerations (Hitachi Vantara)", "ingest"),
         Recipe("dataset-files", "bytes of all files of the data set and samples, as its index counts them; every read "
                "compares size and time of a file with the index", "ai-benchmark-util", "ingest"),

@@ -57,6 +57,10 @@ class ClientState:
     ports: Answer | None = None
     tree: Tree | None = None
     """Instead of ``files``, where they were counted."""
+    cache_stats: Answer | None = None
+    """/proc/fs/fscache/stats, of a storage with a local cache; None where it was not asked."""
+    cache_drive_read_bytes: int | None = None
+    """Of the drive of the local cache."""
 
 
 def parse_client_state(output: str | bytes) -> ClientState:
@@ -83,6 +87,8 @@ def parse_client_state(output: str | bytes) -> ClientState:
         counters=_answer(texts, "counters"),
         ports=_answer(texts, "ports"),
         tree=tree,
+        cache_stats=_answer(texts, "fscache"),
+        cache_drive_read_bytes=_block(texts.get("cachedrive", ""))[0],
     )
 
 

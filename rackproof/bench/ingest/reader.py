@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
+from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, LocalReads, cache_state, cached_share, local_reads
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
 from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.image import check_image
@@ -21,8 +23,7 @@ from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
 from rackproof.bench.ingest.stage import START
 from rackproof.bench.reading import Read, Reading, with_preamble
-from rackproof.bench.storage.commands import BEFORE
-from rackproof.bench.storage.runs import State
+from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.units import convert
@@ -34,8 +35,6 @@ NAME: Final = "ingest-proven"
 """Recorded name of this reader."""
 REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
-_COLD: Final = 0.01
-"""Share of the files in the page cache below which it was empty."""
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
 
 
@@ -47,6 +46,8 @@ class Figures:
     part: Part
     counted: int | None
     """Bytes from the storage over the whole run; None without an exact counter, or where nothing is read."""
+    local: Callable[[], LocalReads] | None = None
+    """Reads of its local cache; raises ParseError where the kernel does not count them. None for a storage without."""
 
     @property
     def ratio(self) -> float:
@@ -106,6 +107,16 @@ def _p99(figures: Sequence[Figures]) -> float:
     return max(latency.number("p99") for latency in latencies) * 1e3
 
 
+def _local(one: Figures) -> LocalReads:
+    if one.local is None:
+        raise ParseError(TOOL, "the storage has no local cache")
+    return one.local()
+
+
+def _local_reads(run: Run, node: str, storage: Storage) -> LocalReads:
+    return local_reads(storage, run.state(node, BEFORE), run.state(node, AFTER))
+
+
 VALUES: Final[Mapping[str, Values]] = {
     "ingest.samples_rate": lambda figures: sum(one.part.rate for one in figures),
     "ingest.storage_bandwidth": lambda figures: sum(one.storage_rate for one in figures) / 1e6,
@@ -113,7 +124,8 @@ VALUES: Final[Mapping[str, Values]] = {
     "ingest.cpu_time_per_sample": lambda figures: 1e3 * _samples(figures, lambda one: one.part.pipeline("cpu_s")),
     "ingest.storage_bytes_per_sample": _per_sample,
     "ingest.cpu_utilisation": lambda figures: 100 * max(one.peak_cpu for one in figures),
-    "ingest.cache_hits": lambda figures: 100 * max(0.0, 1 - sum(one.ratio for one in figures) / len(figures)),
+    CACHE_HITS: lambda figures: 100 * max(0.0, 1 - sum(one.ratio for one in figures) / len(figures)),
+    LOCAL_HITS: lambda figures: 100 * _local(figures[0]).share(1 - figures[0].ratio),
     "inference.samples_rate": lambda figures: sum(one.part.rate for one in figures),
     "inference.latency_p99": _p99,
 }
@@ -136,7 +148,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
                 check_real(node, part)
             cold = run.dropped and not apart
             counted = checked_bytes(storage, run, node, part, cold=cold) if part.reads else None
-            proven.append(Figures(node, part, counted))
+            local = partial(_local_reads, run, node, storage) if part.reads and storage.local_cache else None
+            proven.append(Figures(node, part, counted, local))
         return proven
 
     def read(measurement: Measurement) -> Reading:
@@ -211,6 +224,8 @@ def _of_runs(
             raise ParseError(TOOL, "other nodes than its own took part")
         samples.append(VALUES[measurement.metric](mine))
         companions.append(_companions(mine))
+        if measurement.metric == LOCAL_HITS:
+            companions[-1] |= _local(mine[0]).companions
     complete = {
         name: tuple(run[name] for run in companions) for name in companions[0] if all(name in run for run in companions)
     }
@@ -218,7 +233,9 @@ def _of_runs(
     runs = [run for run, _ in chosen]
     conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
     conditions |= further_of(measurement.metric, [{one.node: one.part for one in own} for _, own in chosen])
-    shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
+    if measurement.metric == LOCAL_HITS:
+        conditions["local_cache"] = _local(mine[0]).counter
+    shares = [share for run in runs if run.dropped and (share := cached_share(run)) is not None]
     if len(shares) == len(runs):
         complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
     return Reading(tuple(samples), used, conditions, complete)
@@ -254,12 +271,13 @@ def _conditions(
             {"real": " ".join(real[key] for key in ("model", "kind", "precision"))}
             if (real := last[0].part.real)
             else {}
-        ),
+        )
+        | ({"only_local_cache": True} if all(run.pages_dropped for run in runs) else {}),
         "data": config["data"],
         "gpus": len(last) * int(config["accelerators"]),
         "nodes": len(last),
         "steps": steps,
-        "cache": _cache(runs, architecture.storage[name]),
+        "cache": cache_state(runs, architecture.storage[name]),
         "bound_by": bound.stage,
         "bound_because": bound.because,
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
@@ -272,34 +290,6 @@ def _programs(part: Part) -> str:
     text = f"numpy {part.answer.string('numpy')}, Pillow {part.answer.string('pillow')}"
     image = part.config.get("image")
     return f"{text}, of the image {image['name']} ({image['id'][:12]})" if image else text
-
-
-def _states(run: Run) -> list[State]:
-    return [run.state(node, BEFORE) for node in sorted(run.nodes)]
-
-
-def _cached(run: Run) -> float | None:
-    """Largest share of a node's listed files in its page cache at the start; None if unknown."""
-    shares = []
-    for state in _states(run):
-        listed = sum(file.size for file in state.client.files)
-        if state.client.cached_bytes is None or not listed:
-            return None
-        shares.append(state.client.cached_bytes / listed)
-    return max(shares)
-
-
-def _cache(runs: Sequence[Run], storage: Storage) -> str:
-    """``cold`` only if clients' caches were observed to be empty, and those of servers were dropped."""
-    if not all(run.dropped for run in runs):
-        return "as the epoch before left it"
-    shares = [_cached(run) for run in runs]
-    if any(share is None for share in shares):
-        return "unknown on clients"
-    if max(share or 0.0 for share in shares) >= _COLD:
-        return "warm on clients"
-    servers = storage.class_ == "local" or all(run.servers_dropped for run in runs)
-    return "cold" if servers else "cold on clients, unknown on servers"
 
 
 def _rate(figures: Sequence[Figures]) -> float:

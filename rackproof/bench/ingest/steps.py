@@ -19,6 +19,7 @@ from rackproof.bench.firewall import Firewall
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import dlio_steps, tree_steps
+from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
 from rackproof.bench.ingest.datasets import DataSets, folder_of
 from rackproof.bench.ingest.image import Image, image_of
 from rackproof.bench.ingest.reader import NAME, cache_of, read_ingest
@@ -145,7 +146,8 @@ class _Job:
         for epoch in range(1, self.job.epochs + 1):
             places += self._places("epochs", "storage", self.nodes, str(epoch))
             labels = self._labels("storage", len(self.nodes), str(epoch))
-            places += [self._place("epochs", "ingest.cache_hits", [node], labels) for node in self.nodes]
+            hits = (CACHE_HITS, LOCAL_HITS) if self.storage.local_cache else (CACHE_HITS,)
+            places += [self._place("epochs", metric, [node], labels) for metric in hits for node in self.nodes]
         own = (self.name,)
         one = [Start(len(self.nodes), own, not epoch, self.job.accelerators) for epoch in range(self.job.epochs)]
         return self._step("epochs", f"{self.job.epochs} epochs", one * self.job.runs, tuple(places))
@@ -210,7 +212,7 @@ class _Job:
     def _place(
         self, leg: str, metric: str, nodes: Sequence[str], labels: Mapping[str, str], scope: Scope | None = None
     ) -> Measurement:
-        scope = scope or (Scope.NODE if metric == "ingest.cache_hits" else Scope.RACK)
+        scope = scope or (Scope.NODE if metric in (CACHE_HITS, LOCAL_HITS) else Scope.RACK)
         return expected(metric, scope, nodes, labels, self._id(leg))
 
     def _id(self, leg: str) -> str:
@@ -303,13 +305,20 @@ class _IngestStep:
         nodes, jobs = self.nodes[: run.nodes], run.jobs
         ask: Any = partial(drop_and_state if run.drop else state_after, self.storage, addresses=self.addresses)
         folders = self._folders(self.profile.jobs[jobs[0]])
+        every = [self.profile.jobs[job] for job in jobs]
+        if run.drop and self.storage.local_cache:
+            sets = [folder_of(self.storage, job.dataset, self.profile.datasets[job.dataset]) for job in every]
+            self._ask({node: renewed(sets, self.users[node]) for node in self.nodes}, PASS_S)
+        if every[0].only_local_cache and not run.drop:
+            answers = self._ask(dict.fromkeys(nodes, DROP), STATE_S)
+            if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
+                return "; ".join(failed)
         if run.drop:
             answers = self._ask(dict.fromkeys(nodes, ask(folders)), STATE_S)
             if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
                 return "; ".join(failed)
             role = self.storage.server_role
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
-        every = [self.profile.jobs[job] for job in jobs]
         start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
         limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         commands = {}

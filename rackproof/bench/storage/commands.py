@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from rackproof.bench.user import USER, Account
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
+from rackproof.parse.answer import STATUS
 from rackproof.parse.client_transfer import PORTS, bytes_command, transport_command
+from rackproof.parse.fscache import CACHE_DRIVE, STATS
 from rackproof.parse.parallel_fs import DFUSE
 from rackproof.shell import script
 
@@ -94,6 +96,8 @@ def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> s
             *("device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"),
             *("block", f'cat "/sys/dev/block/$(mountpoint -d {shlex.quote(storage.mountpoint)})/stat" 2>/dev/null'),
         ]
+    if storage.local_cache:
+        sections += ["fscache", f"{STATS}{STATUS}", "cachedrive", CACHE_DRIVE]
     if storage.fstype == "fuse.daos":
         sections += ["dfuse", DFUSE]
     if storage.class_ == "parallel":

@@ -185,6 +185,7 @@ _RULES: dict[str, Rule] = {
     "storage.*.managed": true,
     "profiles.*.ingest.jobs.*.settle": true,
     "profiles.*.links.every_pair": not_off,
+    "profiles.*.ingest.jobs.*.only_local_cache": true,
     "storage.*.at_boot": true,
     "slurm.munge": true,
     "curves.*.no_negative_step": true,
