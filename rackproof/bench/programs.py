@@ -1,18 +1,20 @@
-"""Check before all measurements that the measuring programs are those of their packages."""
+"""Check before all measurements that the measuring programs are as their packages, or the deploy, made them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rackproof.bench.step import Step
+from rackproof.bench.collectives.launch import mpirun_of
+from rackproof.bench.step import BenchContext, Step
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
 from rackproof.core.group_testing import METRIC
 from rackproof.core.metrics import BESIDE_LOSSES
-from rackproof.core.programs import CHECK, HINT, PROTECTS, judge_program, programs_of
+from rackproof.core.programs import CHECK, HINT, PROTECTS, TOOLS, judge_program, packaged, programs_of
 from rackproof.core.rack import fold
+from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
 from rackproof.parse.measuring_programs import MARK, parse_programs_found
@@ -20,17 +22,30 @@ from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
 _TIMEOUT_S: Final = 300.0
+_MPIRUN: Final = "mpirun"
 
 
-def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
+def check_programs(context: BenchContext, steps: Iterable[Step]) -> list[str]:
     """Record a result per node and program of the steps. Returns a line per fault."""
+    session = context.session
     programs: dict[str, dict[str, None]] = {}
-    for place in (place for step in steps for place in step.expects):
-        launcher = _launcher(session, place)
-        names = dict.fromkeys(programs_of(place.metric, place.labels, launcher))
-        for member in place.members:
-            programs.setdefault(member.partition("/")[0], {}).update(names)
-    commands = {node: script(__name__, "programs", *names) for node, names in programs.items() if names}
+    launchers: dict[tuple[tuple[str, ...], bool], str] = {}
+    for step in steps:
+        nodes = tuple(dict.fromkeys(_node(member) for place in step.expects for member in place.members))
+        for place in step.expects:
+            launcher = _launcher(session, place)
+            if launcher == _MPIRUN and _MPIRUN in programs_of(place.metric, place.labels, launcher):
+                key = nodes, place.labels.get("engine", "mpi") == "mpi"
+                if key not in launchers:
+                    launchers[key] = _mpirun(context, *key)
+                launcher = launchers[key]
+            names = dict.fromkeys(programs_of(place.metric, place.labels, launcher))
+            for member in place.members:
+                programs.setdefault(_node(member), {}).update(names)
+    commands = {
+        node: script(__name__, "programs", *dict.fromkeys([*names, *map(packaged, names)]), tools=TOOLS)
+        for node, names in programs.items() if names
+    }  # fmt: skip
     faults: dict[str, list[str]] = {}
     for node, answer in session.run(commands, _TIMEOUT_S).items():
         for result in results(node, tuple(programs[node]), answer, session.outputs(answer)):
@@ -40,12 +55,25 @@ def check_programs(session: Session, steps: Iterable[Step]) -> list[str]:
     return [f"{fold(dict.fromkeys(nodes))}: {text}" for text, nodes in faults.items()]
 
 
+def _node(member: str) -> str:
+    return member.partition("/")[0]
+
+
+def _mpirun(context: BenchContext, nodes: Sequence[str], with_mpi4py: bool) -> str:
+    """The mpirun that starts the ranks of those nodes that answer; the one on the PATH where that is unknown."""
+    alive = context.session.alive(list(nodes), context.say)
+    try:
+        return mpirun_of(context, alive, with_mpi4py) if alive else _MPIRUN
+    except (ParseError, RemoteError):
+        return _MPIRUN
+
+
 def _launcher(session: Session, place: Measurement) -> str:
     """Of collectives; those of a node by itself need none."""
     if place.scope is Scope.NODE and place.metric != METRIC:
         return "ssh"
-    launcher = str(read_inputs(session.rack.node(place.members[0].partition("/")[0]), CollectiveInputs).launcher)
-    return launcher if place.metric.startswith(("collective.", "group.", *BESIDE_LOSSES)) else "mpirun"
+    launcher = str(read_inputs(session.rack.node(_node(place.members[0])), CollectiveInputs).launcher)
+    return launcher if place.metric.startswith(("collective.", "group.", *BESIDE_LOSSES)) else _MPIRUN
 
 
 def is_question(command: str) -> bool:
@@ -54,15 +82,16 @@ def is_question(command: str) -> bool:
 
 
 def results(node: str, names: tuple[str, ...], answer: CommandResult, raw: tuple[str, ...]) -> Iterator[CheckResult]:
-    """Results from one node's answer, one per program."""
+    """Results from one node's answer, one per program: a packaged one where its built namesake is absent."""
     try:
         if not answer.ok:
             raise ParseError("programs.sh", answer.why)
         installed = parse_programs_found(answer.stdout)
     except ParseError as error:
-        judged = {name: (CheckOutcome.UNMEASURED, str(error), True) for name in names}
+        judged = {packaged(name): (CheckOutcome.UNMEASURED, str(error), True) for name in names}
     else:
-        judged = {name: judge_program(name, installed) for name in names}
+        used = [name if installed.programs.get(name) else packaged(name) for name in names]
+        judged = {name: judge_program(name, installed) for name in used}
     for name, (outcome, message, required) in judged.items():
         yield CheckResult(
             check=CHECK, node=node, item=name, outcome=outcome, required=required, message=message,

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Programs of these names, the packages that own them, and files that differ from those packages.
+# Programs of these names or paths, the packages that own them, and files that differ from those packages.
+# tools: folder of the programs that the deploy builds, with their digests.
+: "${tools?}"
 LC_ALL=C
 export LC_ALL
-# RHEL's openmpi is outside PATH
-PATH=$PATH:/usr/lib64/openmpi/bin
 echo 'rackproof programs 1'
 for name in "$@"; do
   shift
@@ -11,6 +11,12 @@ for name in "$@"; do
     real=$(readlink -f -- "$path")
     echo "program $name $real"
     set -- "$@" "$real"
+    case $real in "$tools"/*/bin/*)
+      folder=${real%/bin/*}
+      built=$(sed -n "s|  ${real##*/}\$||p" "$folder/programs.sha256" 2>/dev/null)
+      [ -z "$built" ] || echo "built $real $built $(cat "$folder/sha256")"
+      ;;
+    esac
   else
     echo "program $name"
   fi

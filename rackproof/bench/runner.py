@@ -48,7 +48,7 @@ def run_steps(
         guard = Guard(session)
         todo = [step for step in steps if step.id not in done]
         if todo:
-            for fault in check_programs(session, todo):
+            for fault in check_programs(context, todo):
                 say(fault)
             guard.observe()
         for attempt in range(1, ATTEMPTS + 1):

@@ -13,8 +13,15 @@ from rackproof.core.wording import some
 CHECK: Final = "bench.programs"
 """The item is the program's name."""
 _DIGEST: Final = "@sha256:"
+TOOLS: Final = "/opt/rackproof/tools"
+"""Folder of the programs that the deploy builds on a node."""
+PERFTEST: Final = f"{TOOLS}/perftest/bin"
+"""perftest with CUDA. Packages have programs of these names, so they are started, and checked, by their paths."""
 PROTECTS: Final = "A program that is not what its package installed measures whatever it likes."
-HINT: Final = "Install its package again; remove other programs of this name from the PATH of root."
+HINT: Final = (
+    "Install its package again, or let the deploy build it again; remove other programs of this name from the PATH of"
+    " root."
+)
 
 _BY_METRIC: Final = {
     "storage": ("fio",),
@@ -30,12 +37,12 @@ _BY_METRIC: Final = {
     "mixed": ("python3",),
     "sizing": ("python3",),
     "link.rdma_write_bandwidth": ("ib_write_bw",),
-    "link.rdma_write_bandwidth_gpu": ("ib_write_bw", "numactl"),
-    "link.rdma_write_bandwidth_gpu_both": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_gpu": (f"{PERFTEST}/ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_gpu_both": (f"{PERFTEST}/ib_write_bw", "numactl"),
     "link.rdma_write_bandwidth_all_rails": ("ib_write_bw", "numactl"),
-    "link.rdma_write_bandwidth_gpu_all_rails": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_gpu_all_rails": (f"{PERFTEST}/ib_write_bw", "numactl"),
     "link.rdma_write_bandwidth_both_all_rails": ("ib_write_bw", "numactl"),
-    "link.rdma_write_bandwidth_gpu_both_all_rails": ("ib_write_bw", "numactl"),
+    "link.rdma_write_bandwidth_gpu_both_all_rails": (f"{PERFTEST}/ib_write_bw", "numactl"),
     "link.rdma_read_latency_all_rails": ("ib_read_lat", "numactl"),
     "link.rdma_write_bandwidth_both": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
@@ -66,7 +73,7 @@ PACKAGED: Final = frozenset(
         "python3",
     ]
 )
-"""Programs that distributions and vendors ship as packages. Others are compiled by the site: nccl-tests
+"""Programs that distributions and vendors ship as packages. Others are compiled by the deploy or the site: nccl-tests
 and nvbandwidth exist as sources only (their READMEs)."""
 
 
@@ -75,7 +82,8 @@ OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
 
 
 def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun") -> tuple[str, ...]:
-    """Programs that a measurement runs on each of its nodes. ``launcher``: of a collective, see ``launcher_in``."""
+    """Programs that a measurement runs on each of its nodes, by name or path. ``launcher``: of a collective, see
+    ``launcher_in``. The packaged program takes the place of one below ``PERFTEST`` that the node does not have."""
     family = metric.partition(".")[0]
     if metric in BESIDE_LOSSES:
         return ("fio", "python3") if launcher == "ssh" else ("fio", launcher, "python3")
@@ -86,27 +94,47 @@ def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun"
 
 
 def launcher_in(command: str | None) -> str:
-    """What started a collective: ``mpirun``, ``srun``, or ``ssh`` for programs that ran by themselves."""
-    words = command.split() if command else ["mpirun"]
-    names = [word.strip("'").rpartition("/")[2] for word in words]
-    return next((name for name in ("mpirun", "srun") if name in names), "ssh")
+    """What started a collective: ``mpirun`` or its path, ``srun``, or ``ssh`` for programs that ran by themselves."""
+    words = [word.strip("'") for word in command.split()] if command else ["mpirun"]
+    return next((word for name in ("mpirun", "srun") for word in words if word.rpartition("/")[2] == name), "ssh")
+
+
+def used_programs(metric: str, labels: Mapping[str, str], command: str | None) -> tuple[str, ...]:
+    """Programs that a measurement ran on each of its nodes, by its recorded command."""
+    words = command.split() if command else []
+    names = [packaged(name) for name in programs_of(metric, labels, launcher_in(command))]
+    return tuple(built if (built := f"{PERFTEST}/{name}") in words else name for name in names)
+
+
+def packaged(name: str) -> str:
+    """Name of the packaged program that is used where a node has no built one."""
+    return name.removeprefix(f"{PERFTEST}/")
+
+
+def checked_as(name: str) -> tuple[str, ...]:
+    """Items of a program's check: older kits looked for any mpirun on the PATH, whatever the path of the one in use."""
+    return (name, "mpirun") if name.endswith("/mpirun") else (name,)
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program on a node's PATH."""
+    """A program of a node."""
 
     path: str
     """Path without symbolic links."""
     sha256: str
     packages: tuple[str, ...] = ()
     """Packages that own it."""
+    built: str = ""
+    """sha256 that it had when the deploy built it; empty for other programs."""
+    sources: str = ""
+    """sha256 of the archive that the deploy built it from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
     programs: Mapping[str, Program | None]
-    """Programs by name; None if absent."""
+    """Programs by name or path, as they were asked for; None if absent."""
     changed: Mapping[str, tuple[str, ...]]
     """Changed or missing files by package, without configuration and documentation."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -123,9 +151,14 @@ def judge_program(name: str, installed: Installed) -> tuple[CheckOutcome, str, b
     program = installed.programs.get(name)
     if program is None:
         return CheckOutcome.UNMEASURED, f"{name} is not installed", True
+    if program.built and not program.packages:
+        if program.sha256 != program.built:
+            text = f"expected {program.path} as the deploy built it, sha256 {program.built}, actual {program.sha256}"
+            return CheckOutcome.FAILED, text, True
+        return CheckOutcome.PASSED, f"{program.path}, as built from sources with sha256 {program.sources}", True
     if not program.packages:
         text = f"{program.path} belongs to no package; its sha256 is {program.sha256}"
-        if name in PACKAGED:
+        if name.rpartition("/")[2] in PACKAGED:
             return CheckOutcome.UNMEASURED, text, True
         return CheckOutcome.FAILED, text, False
     changed = [path for package in program.packages for path in installed.changed.get(package, ())]

@@ -16,24 +16,34 @@ MARK: Final = "rackproof programs 1"
 """First line of every answer, and part of the command."""
 _TOOL: Final = "programs.sh"
 _END: Final = "end of programs"
+_SHA256: Final = "[0-9a-f]{64}"
 _DOCUMENTS: Final = re.compile(r"/usr/share/(?:doc|man|info|locale|lintian|bash-completion)(?:/|$)|.*\.pyc$")
 """Files that minimal systems leave out, or that programs write themselves."""
 
 
 def parse_programs_found(output: str | bytes) -> Installed:
     """Raises ParseError where the answer is incomplete or unreadable."""
-    named, sums, owned, verified, _ = sections_of([*marked_lines(_TOOL, output, MARK, _END), _END], 5)
+    asked, sums, owned, verified, _ = sections_of([*marked_lines(_TOOL, output, MARK, _END), _END], 5)
     images: dict[str, list[str]] = {}
-    for line in named:
+    built: dict[str, tuple[str, str]] = {}
+    paths: dict[str, str] = {}
+    for line in asked:
         if line.startswith("image "):
             match = matched(_TOOL, r"image (\S+) (\S+)", line, "a container's image")
             images.setdefault(match[1], []).append(match[2])
-    paths = dict(_program(line) for line in named if not line.startswith("image "))
+        elif line.startswith("built "):
+            match = matched(_TOOL, rf"built (/\S+) ({_SHA256}) ({_SHA256})", line, "the digests of a built program")
+            built[match[1]] = match[2], match[3]
+        else:
+            match = matched(_TOOL, r"program (\S+)(?: (/\S+))?", line, "a program")
+            paths[match[1]] = match[2] or ""
     known = tuple(dict.fromkeys(path for path in paths.values() if path))
     hashes = parse_sha256sum(list(dict.fromkeys(sums)), known) if known else {}
     owners = _owners(owned)
     programs = {
-        name: Program(path, hashes[path], owners.get(path) or owners.get(path.removeprefix("/usr"), ()))
+        name: Program(
+            path, hashes[path], owners.get(path) or owners.get(path.removeprefix("/usr"), ()), *built.get(path, ())
+        )
         if path
         else None
         for name, path in paths.items()
@@ -43,11 +53,6 @@ def parse_programs_found(output: str | bytes) -> Installed:
     if missing := packages - changed.keys():
         raise ParseError(_TOOL, f"no verification of {', '.join(sorted(missing))}")
     return Installed(programs, changed, {name: tuple(own) for name, own in images.items()})
-
-
-def _program(line: str) -> tuple[str, str]:
-    match = matched(_TOOL, r"program (\S+)(?: (/\S+))?", line, "a program")
-    return match[1], match[2] or ""
 
 
 def _owners(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rackproof.bench.collectives.command import Requested, launcher_of, leads, requested_by
 from rackproof.core.collective import busbw_factor, least_received
+from rackproof.core.programs import packaged
 from rackproof.parse import mpi_probe, nccl_log
 from rackproof.parse.port_counters import BEGINS
 from rackproof.remote.command import CommandResult
@@ -68,6 +69,8 @@ class FabricNodes:
     gpu_memory: str = CUDA
     """What perftest prints about GPU memory."""
     pci: str = PCI
+    built: bool = False
+    """Whether the deploy built perftest with CUDA."""
     one_way: bool = False
     """Whether the server of a test in both directions sends nothing."""
     retries: int = 0
@@ -95,11 +98,12 @@ class FabricNodes:
     )
 
     def answer(self, node: str, command: str) -> CommandResult | None:
-        program = first_program(command)
+        program = packaged(first_program(command))
         if command.startswith(BEGINS):
             return reply(node, command, self._counters(node, command))
         if "/device/numa_node" in command:
-            return reply(node, command, self.pci)
+            asked = f"{'' if self.built else 'no '}built perftest\nend\n" if "built perftest" in command else "end\n"
+            return reply(node, command, self.pci.replace("end\n", asked))
         if program == "ping":
             return self._ping(node, command)
         if mpi_probe.MARK in command:
@@ -113,7 +117,7 @@ class FabricNodes:
         return None
 
     def _finish(self, node: str, command: str, text: str) -> CommandResult:
-        program = first_program(command)
+        program = packaged(first_program(command))
         text = self.edit(program, text)
         if self.attempts.get(program):
             text = self.attempts[program].pop(0)(text)

@@ -208,6 +208,19 @@ def one_account(users: BenchUsers, nodes: Sequence[str], tool: str) -> None:
         )
 
 
+def mpirun_of(context: BenchContext, nodes: Sequence[str], with_mpi4py: bool) -> str:
+    """The mpirun by which ``launch_of`` starts ranks on these nodes; where none suits, the first one that they have.
+
+    Raises ParseError if the nodes' answers are unknown, or their inputs differ.
+    """
+    inputs = inputs_of(context.session.rack, nodes)
+    probed = _probed(context, nodes, inputs)
+    try:
+        return chosen_mpirun(probed, with_mpi4py)
+    except ParseError:
+        return next((one.path for mpis in probed.values() for one in mpis.launchers), inputs.mpirun or "mpirun")
+
+
 def _probed(context: BenchContext, nodes: Sequence[str], inputs: CollectiveInputs) -> dict[str, MpiFound]:
     """The MPIs of the nodes, asked once in a stage. Raises ParseError."""
     known: dict[str, MpiFound] = context.shared.setdefault("mpi", {})

@@ -134,8 +134,9 @@ class _Volley:
     def _runs(self, pair: tuple[str, str], place: Measurement, answers: list[CommandResult]) -> None:
         session, fabric = self.session, self.fabric
         ends = [self._ends(name) for name in pair]
-        asked = session.run(dict.fromkeys(pair, placement_command(self.ports)), LIMIT_S)
-        placed = [placements(asked[name], self.ports, self.metric in OF_GPU) for name in pair]
+        gpus = self.metric in OF_GPU
+        asked = session.run(dict.fromkeys(pair, placement_command(self.ports, gpus)), LIMIT_S)
+        placed = [placements(asked[name], self.ports, gpus) for name in pair]
         answers += asked.values()
         rails, priorities = range(fabric.rails), protected_priority(fabric) is not None
         reading = dict.fromkeys(pair, reading_command(fabric, rails, priorities))

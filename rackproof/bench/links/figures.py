@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.programs import packaged
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
 from rackproof.parse.perftest import BandwidthRow, LatencyRow
 from rackproof.remote.command import CommandResult
@@ -94,8 +95,9 @@ def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
     Raises ParseError for a failed or unreadable run, Unreliable for figures that another attempt may improve, and
     Mismatch if the tool reports something else than its command line requests.
     """
-    words, program = shlex.split(answer.command), program_of(answer.command)
-    words = words[words.index(program) :] if program in words else words
+    words, started = shlex.split(answer.command), program_of(answer.command)
+    program = packaged(started)
+    words = [program, *words[words.index(started) + 1 :]] if started in words else words
     if not answer.ok:
         raise ParseError(program, answer.why)
     if architecture.fabric is None:

@@ -36,6 +36,7 @@ from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import each_once, rounds
+from rackproof.core.programs import PERFTEST
 from rackproof.core.rack import Rack
 
 
@@ -127,7 +128,8 @@ def command_of(
     placement: Placement,
     port: int = RDMA_PORT,
 ) -> str:
-    """perftest of either end on its adapter's NUMA node; with GPU memory its path is the one that is declared."""
+    """perftest of either end on its adapter's NUMA node; with GPU memory its path is the one that is declared, and the
+    program is the one that the deploy built with CUDA, where the node has it."""
     program, device = PROGRAMS[metric], shlex.quote(f"{fabric.rdma_prefix}{rail}")
     size = GPU_BLOCK_BYTES if metric in OF_GPU else profile.rdma_block_bytes
     options = f"-D {profile.rdma_duration_s}"
@@ -139,4 +141,6 @@ def command_of(
             options += f" {USE_DMABUF}"
     if metric in (GPU_BOTH, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS):
         options += f" {BOTH_WAYS}"
+    if metric in OF_GPU and placement.built:
+        program = f"{PERFTEST}/{program}"
     return placement.bound(f"{program} -d {device} -F -p {port}{traffic_class(fabric)} {options}")

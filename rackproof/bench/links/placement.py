@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from rackproof.core.programs import PERFTEST
 from rackproof.parse import Mismatch, ParseError
 from rackproof.remote.command import CommandResult
 
@@ -22,6 +23,8 @@ _NUMA: Final = re.compile(r"-1|\d{1,4}")
 _PROCESSORS: Final = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
 _QUESTION: Final = "for p in "
 _NUMACTL: Final = re.compile(r"/\S*/numactl|no numactl")
+_BUILT: Final = "built perftest"
+_ASK_BUILT: Final = f"test -d {PERFTEST} && echo {_BUILT} || echo no {_BUILT}; "
 _LINES: Final = 3
 """Number of lines for each adapter in the answer to ``placement_command``."""
 
@@ -38,6 +41,8 @@ class Placement(NamedTuple):
     """CPUs of the NUMA node in the kernel's list format: ``0-15,32-47``."""
     numactl: bool = True
     """Whether numactl is installed on the node."""
+    built: bool = False
+    """Whether the node has perftest with CUDA from the deploy; known only with a GPU."""
 
     def bound(self, command: str) -> str:
         """The command with its process and its memory on the interface's NUMA node.
@@ -60,16 +65,16 @@ class Placement(NamedTuple):
         return {"numa_node": self.numa, "bound": bound}
 
 
-def placement_command(ports: Sequence[str]) -> str:
+def placement_command(ports: Sequence[str], gpus: bool = False) -> str:
     """Command that prints PCI path, NUMA node and its processors of network interfaces, the paths of NVIDIA's GPUs, and
-    where numactl is."""
+    where numactl is; ``gpus``: and whether perftest was built with CUDA."""
     names = " ".join(map(shlex.quote, ports))
     return (
         f"{_QUESTION}{names}; do readlink -e /sys/class/net/$p/device || echo none; "
         "cat /sys/class/net/$p/device/numa_node 2>/dev/null || echo -1; "
         "cat /sys/class/net/$p/device/local_cpulist 2>/dev/null || echo; done; for d in /sys/bus/pci/devices/*; do "
         'case "$(cat "$d/vendor"):$(cat "$d/class")" in 0x10de:0x030[02]*) readlink -e "$d";; esac; done; '
-        "command -v numactl || echo no numactl; echo end"
+        f"command -v numactl || echo no numactl; {_ASK_BUILT if gpus else ''}echo end"
     )
 
 
@@ -81,8 +86,10 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
     if not answer.ok:
         raise ParseError(TOOL, f"{answer.node}: {answer.why}")
     lines = answer.text.splitlines()
+    built = lines.pop(-2) if _ASK_BUILT in answer.command and len(lines) > 1 else f"no {_BUILT}"
     most = _LINES * len(ports)
-    if lines[-1:] != ["end"] or len(lines) < most + 2 or not _NUMACTL.fullmatch(lines[-2]):
+    whole = lines[-1:] == ["end"] and len(lines) >= most + 2 and _NUMACTL.fullmatch(lines[-2])
+    if not whole or built not in (_BUILT, f"no {_BUILT}"):
         raise ParseError(TOOL, f"{answer.node}: the answer is cut off")
     own, numa, processors = (lines[first:most:_LINES] for first in range(_LINES))
     known, numactl = lines[most:-2], lines[-2] != "no numactl"
@@ -93,14 +100,15 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
             raise ParseError(TOOL, f"{answer.node}: no processors of {port}: {listed[:40]!r}")
     nearest = _nearest(answer.node, dict(zip(ports, own, strict=True)), known) if gpus else {}
     return [
-        Placement(port, int(where), nearest.get(port), listed, numactl)
+        Placement(port, int(where), nearest.get(port), listed, numactl, built == _BUILT)
         for port, where, listed in zip(ports, numa, processors, strict=True)
     ]
 
 
 def is_question(command: str) -> bool:
     """Whether a command is that of ``placement_command``, to which a node gives the same answer at all times."""
-    return command == placement_command(_ports(command))
+    ports = _ports(command)
+    return command in (placement_command(ports), placement_command(ports, gpus=True))
 
 
 def _ports(command: str) -> list[str]:
@@ -123,7 +131,7 @@ def bound_as_placed(command: str, port: str, answers: Iterable[CommandResult]) -
     if port not in placed:
         raise ParseError(TOOL, f"the answer about NUMA nodes leaves out {port}")
     expected = placed[port].bound("").rstrip()
-    if f"{expected} ib_".lstrip() not in command:
+    if f"{expected} ib_".lstrip() not in command.replace(f"{PERFTEST}/", ""):
         raise Mismatch(TOOL, f"expected {expected} before the test of {port}, actual {command[:80]}")
     return placed[port].conditions, asked[0]
 

@@ -16,6 +16,7 @@ from rackproof.bench.reading import Read, Reading, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.grouping import grouped
+from rackproof.core.programs import packaged
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.parse.ping import Ping, parse_ping
 from rackproof.remote.command import CommandResult
@@ -72,7 +73,7 @@ def _link(
     fabric: Fabric,
 ) -> Reading:
     program, rail = PROGRAMS[measurement.metric], _rail(measurement, fabric)
-    answers = [a for a in of_client if not a.command.startswith("bind=") and program_of(a.command) == program]
+    answers = [a for a in of_client if not a.command.startswith("bind=") and packaged(program_of(a.command)) == program]
     if not answers:
         raise ParseError(program, f"no run of it on {nodes[1]}")
     if len({answer.command for answer in answers}) > 1:

@@ -193,7 +193,7 @@ def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
 def placed(session: Session, ends: Iterable[End], gpus: bool = False) -> dict[str, End | str]:
     """The ends with where their adapters are, or the reason why that is unknown, by node."""
     by_node = {end.node: end for end in ends}
-    asked = session.run({name: placement_command([end.placement.port]) for name, end in by_node.items()}, LIMIT_S)
+    asked = session.run({name: placement_command([end.placement.port], gpus) for name, end in by_node.items()}, LIMIT_S)
     answers: dict[str, End | str] = {}
     for name, end in by_node.items():
         try:

@@ -27,6 +27,7 @@ perftest)
     timeout 600 make -j "$(nproc)" >>"$log" 2>&1
   ;;
 esac || { tail -n 5 "$log" >&2; fail "it could not be built; see $log"; }
+umask 022 # benchmarks run as a user of their own
 rm -rf -- "$prefix.new"
 mkdir -p -- "$prefix.new/bin"
 for program; do
@@ -35,6 +36,7 @@ for program; do
   cp -- "$program" "$prefix.new/bin/"
 done
 echo "$sha256" >"$prefix.new/sha256"
+(cd "$prefix.new/bin" && sha256sum -- *) >"$prefix.new/programs.sha256"
 rm -rf -- "$prefix"
 mv -- "$prefix.new" "$prefix"
 if [ -n "$links" ]; then

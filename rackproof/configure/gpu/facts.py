@@ -34,4 +34,4 @@ Runtimes = answer("Runtimes", runtimes.state_command, runtimes.parse_state)
 """How container runtimes hand out GPUs."""
 
 BuiltTools = answer("BuiltTools", tools.STATE, tools.parse_state)
-"""Digest of the sources of the programs that were built on the node, by tool."""
+"""Sources and unchanged programs of what was built on the node, by tool."""

@@ -44,7 +44,7 @@ class GpuTools(Inputs):
     """Sources of NVIDIA's nccl-tests, built with MPI and linked from /usr/local/bin; they need NCCL (``gpu.nccl``)."""
     perftest: Download | None = None
     """Sources of perftest, built with CUDA in /opt/rackproof/tools/perftest/bin: the distribution's package, which has
-    the same names, cannot reach GPU memory."""
+    the same names, cannot reach GPU memory. Benchmarks with GPU memory start these programs."""
 
 
 class GpuInputs(Inputs):

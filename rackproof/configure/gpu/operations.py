@@ -290,7 +290,7 @@ def runtimes(wanted: Sequence[str], owned: Sequence[str]) -> Commands:
 
 @operation()
 def built(tool: tools.Tool) -> Commands:
-    """Build a program that measures GPUs from its declared sources, where the node has it from no or other ones.
+    """Build programs that measure GPUs from their declared sources, where the node lacks them, or has others.
 
     + tool: name, sources and programs (``tools.wanted``)
 

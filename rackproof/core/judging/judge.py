@@ -35,7 +35,7 @@ from rackproof.core.judging.outliers import judge_outlier
 from rackproof.core.judging.profile_parts import judge_parts
 from rackproof.core.judging.select import Index, NeededConditions
 from rackproof.core.planned_checks import PlannedChecks
-from rackproof.core.programs import launcher_in, programs_of
+from rackproof.core.programs import used_programs
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended, outcome_for, required_verdict, with_item
 from rackproof.errors import RunError
@@ -104,8 +104,8 @@ def _programs(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
     for record in records:
         if record.kind is Kind.MEASUREMENT and record.body["samples"]:
             nodes = sorted({str(member).partition("/")[0] for member in record.body["members"]})
-            started_by = launcher_in(record.body["conditions"].get("command"))
-            programs = programs_of(record.body["metric"], record.body["labels"], started_by)
+            command = record.body["conditions"].get("command")
+            programs = used_programs(record.body["metric"], record.body["labels"], command)
             programs_used.update(dict.fromkeys(product(programs, nodes)))
     return tuple(programs_used)
 

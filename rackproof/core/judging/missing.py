@@ -174,7 +174,7 @@ def missing(
             if node in real and lacking.lacks(about.CHECK, step, node):
                 yield lacking.absent(about.CHECK, step, node, ", whose GPUs it loads", about.PROTECTS)
     for program, node in scope.programs:
-        if lacking.lacks(programs.CHECK, program, node):
+        if all(lacking.lacks(programs.CHECK, item, node) for item in programs.checked_as(program)):
             yield lacking.absent(programs.CHECK, program, node, ", which measured", programs.PROTECTS)
 
 

@@ -22,6 +22,7 @@ from rackproof.bench.links.figures import (
 from rackproof.bench.reread import disproven
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.programs import PERFTEST
 from rackproof.core.rack import Rack
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_raw, read_records
@@ -110,11 +111,13 @@ def test_every_adapter_has_a_number_while_all_of_its_node_send(tmp_path: Path) -
     assert len({m.conditions["server"] for m in taken.values()}) == 2
 
 
-def test_gpu_memory_takes_a_gpu_for_each_adapter_and_the_declared_path(tmp_path: Path) -> None:
-    taken = measured(tmp_path, Nodes(gpu_memory=CUDA + DMABUF), GPU_ALL_RAILS, "dmabuf")
+@pytest.mark.parametrize("built", [False, True])
+def test_gpu_memory_takes_a_gpu_for_each_adapter_and_the_declared_path(tmp_path: Path, built: bool) -> None:
+    taken = measured(tmp_path, Nodes(gpu_memory=CUDA + DMABUF, built=built), GPU_ALL_RAILS, "dmabuf")
     for name, m in taken.items():
         words = m.conditions["command"].split()
         assert m.samples, m.reason
+        assert (f"{PERFTEST}/ib_write_bw" in words) == built
         assert words[words.index("--use_cuda_bus_id") + 1] == f"0000:1{name[-1]}:03.0"
         assert m.conditions["memory"] == "DMA-BUF"
 

@@ -101,7 +101,8 @@ def test_programs_are_those_that_the_launcher_starts() -> None:
         assert programs_of("collective.busbw", labels, launcher) == names
     assert programs_of("collective.busbw", {"engine": "torch", "op": "all_reduce"}, "ssh") == ("python3",)
     assert launcher_in(None) == "mpirun"
-    assert launcher_in("env A=1 /opt/hpcx/ompi/bin/mpirun -n 2 all_reduce_perf") == "mpirun"
+    assert launcher_in("env A=1 mpirun -n 2 all_reduce_perf") == "mpirun"
+    assert launcher_in("env A=1 /opt/hpcx/ompi/bin/mpirun -n 2 all_reduce_perf") == "/opt/hpcx/ompi/bin/mpirun"
     assert launcher_in("env A=1 srun --nodes=2 all_reduce_perf") == "srun"
     assert launcher_in("env A=1 all_reduce_perf -b 8") == "ssh"
 

@@ -16,6 +16,7 @@ from rackproof.bench.step import expected
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.programs import PERFTEST, used_programs
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.perftest import GpuMemory, parse_gpu_memory
 from tests.unit.bench.test_bench import LAB, lab_rack, measure, virtual_rack
@@ -52,6 +53,48 @@ def test_every_adapter_sends_once_and_its_number_is_in_gigabits(tmp_path: Path) 
         words = m.conditions["command"].split()
         assert words[:3] == ["numactl", "--cpunodebind=netdev:fabric0", "--membind=netdev:fabric0"]
         assert words[words.index("--use_cuda_bus_id") + 1] == "0000:29:00.0"
+
+
+@pytest.mark.parametrize("has", ["/usr/bin/numactl", "no numactl"])
+@pytest.mark.parametrize("built", [False, True])
+def test_the_program_that_was_built_with_cuda_is_started_where_it_is(tmp_path: Path, built: bool, has: str) -> None:
+    """By both ends, and its answers are read as those of the packaged program."""
+    nodes = FabricNodes(built=built, pci=PCI.replace("/usr/bin/numactl", has))
+    started: list[str] = []
+
+    def answer(node: str, command: str) -> Any:
+        started.append(command)
+        return nodes.answer(node, command)
+
+    program = f"{PERFTEST}/ib_write_bw" if built else "ib_write_bw"
+    for m in measure(tmp_path, link_gpu.plan(architecture(), LAB.links, lab_rack()), answer):  # type: ignore[arg-type]
+        assert m.samples == pytest.approx([80 * 2**20 * 8 / 1e9] * len(m.samples)), m.reason
+        assert m.samples
+        assert program in m.conditions["command"].split()
+        assert used_programs(m.metric, m.labels, m.conditions["command"]) == (program, "numactl")
+    servers = [command for command in started if command.startswith("bind=")]
+    assert servers
+    assert all(f"! {program} --help" in command and f" {program} -d" in command for command in servers)
+
+
+def test_host_memory_takes_the_packaged_program(tmp_path: Path) -> None:
+    planned = links.plan(architecture(), LAB.links, lab_rack())  # type: ignore[arg-type]
+    steps = [step for step in planned if step.id.endswith("rdma-bandwidth")]
+    taken = measure(tmp_path, steps, FabricNodes(built=True).answer)
+    assert taken
+    assert all(m.samples and PERFTEST not in m.conditions["command"] for m in taken)
+
+
+@pytest.mark.parametrize("line", ["", "built perftes", "built perftest\nbuilt perftest"])
+def test_an_odd_answer_about_the_built_program_is_no_answer(line: str) -> None:
+    question = placement_command(["fabric0"], gpus=True)
+    with pytest.raises(ParseError):
+        placements(reply("gpu-01", question, PCI.replace("end\n", f"{line}\nend\n")), ["fabric0"], gpus=True)
+    text = PCI.replace("end\n", "no built perftest\nend\n")
+    for end in range(len(text) - 1):
+        with pytest.raises(ParseError):
+            placements(reply("gpu-01", question, text[:end]), ["fabric0"], gpus=True)
+    assert not placements(reply("gpu-01", question, text), ["fabric0"], gpus=True)[0].built
 
 
 def test_without_a_criterion_or_a_partner_nothing_is_planned() -> None:

@@ -27,7 +27,7 @@ from rackproof.core.judging.judge import judge
 from rackproof.core.load import PREFIX, subjects_for
 from rackproof.core.metrics import METRICS
 from rackproof.core.planned_checks import PlannedChecks, planned
-from rackproof.core.programs import launcher_in, programs_of
+from rackproof.core.programs import used_programs
 from rackproof.core.verdict import Judgement, Verdict
 
 GPU = ("gpu-01", "gpu-02")
@@ -254,7 +254,7 @@ def whole(made: Architecture, *bodies: Any, run: RunInfo | None = None) -> list[
         ("bench.programs", program, node): None
         for number in numbers
         if number.samples
-        for program in programs_of(number.metric, number.labels, launcher_in(number.conditions.get("command")))
+        for program in used_programs(number.metric, number.labels, number.conditions.get("command"))
         for node in {member.partition("/")[0] for member in number.members}
     }
     chain = recorded(

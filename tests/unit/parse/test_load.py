@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from rackproof.bench.guard import load_command
 from rackproof.bench.waiting import STATE
+from rackproof.core.evidence import CheckOutcome
+from rackproof.core.programs import PERFTEST, TOOLS, judge_program
 from rackproof.parse import ParseError
 from rackproof.parse.load import parse_load_state, parse_state
 from rackproof.parse.measuring_programs import parse_programs_found
 from rackproof.shell import script
 from tests.unit.load_answers import Machine
 from tests.unit.refusals import refuses_parts
-from tests.unit.shell import sh
+from tests.unit.shell import executable, sh
 
 GPUS = Path(__file__).parents[2] / "data/tools/nvidia-smi-590-2gpu.xml"
 ANSWER = Machine(messages=[(0.0, "Linux version 6.12"), (9.0, "<3>I/O error, dev nvme0n1, sector 1")]).load_state(
@@ -22,6 +25,8 @@ ANSWER = Machine(messages=[(0.0, "Linux version 6.12"), (9.0, "<3>I/O error, dev
 )
 ALONE = "".join(f"{line}\n" for line in Machine().state())
 FOUND = Machine(changed=["??5??????   /usr/bin/fio"]).programs("set -- fio iperf3")
+WRITE = f"{PERFTEST}/ib_write_bw"
+BUILT = Machine(built={WRITE: "0" * 64}).programs(f"set -- {WRITE} ib_write_bw")
 
 
 def test_this_machine_answers_both_scripts() -> None:
@@ -29,13 +34,13 @@ def test_this_machine_answers_both_scripts() -> None:
         sh(text).stdout
         for text in (
             load_command("", gpus=False),
-            script("rackproof.bench.programs", "programs", "sh", "no-such-program"),
+            script("rackproof.bench.programs", "programs", "sh", "no-such-program", "/bin/no-such", tools=TOOLS),
             STATE,
         )
     ]
     assert parse_load_state(answers[0]).processors == parse_state(answers[2]).processors > 0
     programs = parse_programs_found(answers[1]).programs
-    assert programs["no-such-program"] is None
+    assert programs["no-such-program"] is programs["/bin/no-such"] is None
     assert programs["sh"] is not None
 
 
@@ -56,7 +61,7 @@ def test_a_whole_look() -> None:
 
 
 test_no_part_of_an_answer_is_an_answer = refuses_parts(
-    (parse_load_state, ANSWER), (parse_programs_found, FOUND), (parse_state, ALONE)
+    (parse_load_state, ANSWER), (parse_programs_found, FOUND), (parse_programs_found, BUILT), (parse_state, ALONE)
 )
 
 
@@ -114,6 +119,50 @@ def test_programs_have_owners_and_changes() -> None:
     assert listing.programs["fio"] is not None
     assert listing.programs["fio"].packages == ("fio",)
     assert listing.changed["fio"] == ("/usr/bin/fio",)
+
+
+def test_a_built_program_is_as_it_was_built_or_named() -> None:
+    listing = parse_programs_found(BUILT)
+    program = listing.programs[WRITE]
+    assert program is not None
+    assert (program.built, program.sources, program.packages) == ("0" * 64, "5" * 64, ())
+    text = f"{WRITE}, as built from sources with sha256 {'5' * 64}"
+    assert judge_program(WRITE, listing) == (CheckOutcome.PASSED, text, True)
+    assert judge_program("ib_write_bw", listing)[1] == "/usr/bin/ib_write_bw of ib_write_bw, as installed"
+    changed = BUILT.replace(f"{'0' * 64} {'5' * 64}", f"{'1' * 64} {'5' * 64}")
+    outcome, message, required = judge_program(WRITE, parse_programs_found(changed))
+    assert (outcome, required) == (CheckOutcome.FAILED, True)
+    assert message == f"expected {WRITE} as the deploy built it, sha256 {'1' * 64}, actual {'0' * 64}"
+    for digests in ("", "0" * 64, f"{'0' * 63}g {'5' * 64}", f"{'0' * 64} "):
+        with pytest.raises(ParseError, match="expected the digests of a built program"):
+            parse_programs_found(BUILT.replace(f"{'0' * 64} {'5' * 64}", digests, 1))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "actual", "outcome"),
+    [
+        ("whole", "whole", (CheckOutcome.PASSED, True)),
+        ("whole", "other", (CheckOutcome.FAILED, True)),
+        ("", "whole", (CheckOutcome.FAILED, False)),  # built by an older kit, or by the site
+    ],
+)
+def test_the_script_tells_what_was_built(
+    tmp_path: Path, recorded: str, actual: str, outcome: tuple[CheckOutcome, bool]
+) -> None:
+    """Linked into a folder of the PATH, as the deploy does it."""
+    folder = tmp_path / "tools/nccl_tests"
+    executable(folder / "bin/all_reduce_perf", actual)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/all_reduce_perf").symlink_to(folder / "bin/all_reduce_perf")
+    (folder / "sha256").write_text("5" * 64 + "\n")
+    if recorded:
+        digest = sha256(f"#!/bin/sh\n{recorded}\n".encode()).hexdigest()
+        (folder / "programs.sha256").write_text(f"{'1' * 64}  x_all_reduce_perf\n{digest}  all_reduce_perf\n")
+    asked = script("rackproof.bench.programs", "programs", "all_reduce_perf", tools=str(tmp_path / "tools"))
+    listing = parse_programs_found(sh(asked, programs=tmp_path / "bin").stdout)
+    judged = judge_program("all_reduce_perf", listing)
+    assert (judged[0], judged[2]) == outcome
+    assert "all_reduce_perf" in judged[1]
 
 
 def test_rpm_prints_other_columns() -> None:

@@ -6,11 +6,13 @@ import io
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from rackproof.configure.gpu import tools
 from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.core.architecture.profiles import Operation
 from tests.unit.configure.gpu.test_packages import names
 from tests.unit.shell import executable, sh
 
@@ -51,6 +53,12 @@ def build(name: str, folder: Path, make: str, nvcc: bool = True) -> subprocess.C
     return sh(f"set -eu\n{script}", programs=programs)
 
 
+def state(folder: Path) -> dict[str, tools.Built]:
+    """What the node's answer says of the programs that ``build`` has put there."""
+    answer = sh(tools.STATE.replace(tools.TOOLS, f"{folder}/tools"), check=True).stdout
+    return tools.parse_state(answer.replace(f"{folder}/tools", tools.TOOLS).splitlines())
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_programs_and_the_digest_of_their_sources_are_installed(name: str, tmp_path: Path) -> None:
     ended = build(name, tmp_path, MAKE[name])
@@ -58,6 +66,7 @@ def test_programs_and_the_digest_of_their_sources_are_installed(name: str, tmp_p
     tool = TOOLS[name]
     installed = tmp_path / "tools" / name
     assert (installed / "sha256").read_text() == f"{SHA}\n"
+    assert state(tmp_path)[name] == tools.Built(SHA, frozenset(Path(program).name for program in tool.programs))
     for program in tool.programs:
         assert (installed / "bin" / Path(program).name).exists()
         assert (tmp_path / "bin" / Path(program).name).is_symlink() == tool.linked
@@ -87,14 +96,39 @@ def test_a_failed_build_says_why_and_leaves_the_old_programs(make: str, nvcc: bo
 
 def test_what_is_built_from_these_sources_is_not_built_again() -> None:
     tool = TOOLS["nvbandwidth"]
-    state = tools.parse_state([f"{tools.FOLDER}/nvbandwidth/sha256 {SHA}"])
-    assert not tools.plan(tool, state)
-    for other, why in (({}, "not built"), ({"nvbandwidth": "cd" * 32}, "built from other sources")):
-        plan = tools.plan(tool, other)
+    there = f"{tools.TOOLS}/nvbandwidth/sha256"
+    assert not tools.plan(tool, tools.parse_state([f"{there} {SHA} nvbandwidth"]))
+    for lines, why in (
+        ([], "not built"),
+        ([f"{there} {'cd' * 32} nvbandwidth"], "built from other sources"),
+        ([f"{there} {SHA}"], "absent, or changed since they were built: nvbandwidth"),
+    ):
+        plan = tools.plan(tool, tools.parse_state(lines))
         assert [(change.what, change.why) for change in plan.changes] == [
             ("build nvbandwidth of https://mirror/nvbandwidth.tar.gz", why)
         ]
         assert SHA in plan.script
+
+
+@pytest.mark.parametrize("lost", ["change", "remove", "forget"])
+def test_programs_that_are_not_as_they_were_built_are_built_again(lost: str, tmp_path: Path) -> None:
+    assert build("nccl_tests", tmp_path, MAKE["nccl_tests"]).returncode == 0
+    installed = tmp_path / "tools/nccl_tests"
+    program = installed / "bin/all_reduce_perf"
+    if lost == "change":
+        program.write_text("other")
+    elif lost == "remove":
+        program.unlink()
+    else:  # an older kit wrote no digests of programs
+        (installed / "programs.sha256").unlink()
+    (change,) = tools.plan(TOOLS["nccl_tests"], state(tmp_path)).changes
+    shown = "all_gather_perf, all_reduce_perf, alltoall_perf" if lost == "forget" else "all_reduce_perf"
+    assert change.why.startswith(f"absent, or changed since they were built: {shown}")
+
+
+def test_every_operation_that_a_profile_may_ask_for_is_built() -> None:
+    names = {Path(program).name for program in TOOLS["nccl_tests"].programs}
+    assert names == {f"{op}_perf" for op in get_args(Operation)}
 
 
 @pytest.mark.parametrize("line", ["", "/opt/rackproof/tools/x/sha256 12", f"/etc/passwd {SHA}", "a b c"])
