@@ -125,7 +125,12 @@ class _Client(StorageClients):
             self.lost.setdefault(self.node, f"{self.node}: {POINT} could not be unmounted")
 
     def _directories(self, node: str) -> tuple[str, ...]:
-        return tuple(f"{folder}-connections" for folder in folders_of(self.storage, node))
+        return connection_folders(self.storage, node)
+
+
+def connection_folders(storage: Storage, node: str) -> tuple[str, ...]:
+    """Folders of the step's files of a node, one per mount, beside those of other jobs."""
+    return tuple(f"{folder}-connections" for folder in folders_of(storage, node))
 
 
 def mount_command(storage: Storage, version: str, source: str, count: int) -> str:
