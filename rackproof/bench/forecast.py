@@ -49,7 +49,8 @@ class FileSet(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Files that the benchmarks write on one storage. They stay until the next run, but for small ones and trees."""
+    """Files that the benchmarks write on one storage. Steps remove small ones and trees, the end of the stage those of
+    clients (``leftovers.py``); data sets stay."""
 
     storage: str
     clients: tuple[str, ...]

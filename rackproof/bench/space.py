@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from rackproof.bench.containers.steps import folder_of as container_folder_of
-from rackproof.bench.forecast import CONNECTIONS, CONTAINER, FIO, GDS, FileSet, Space
+from rackproof.bench.forecast import CONNECTIONS, CONTAINER, FIO, GDS, SMALL, FileSet, Space
 from rackproof.bench.storage.commands import folders_of
 from rackproof.bench.storage.connections import connection_folders
 from rackproof.bench.storage.gds_reader import folder_of as gds_folder_of
+from rackproof.bench.storage.small_files_reader import parents_of
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.core.rack import Node
@@ -24,13 +25,14 @@ from rackproof.parse.statfs import parse_statfs
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
-_FOLDERS: Final[Mapping[str, Callable[[Storage, Node], str]]] = {
-    FIO: lambda storage, node: folders_of(storage, node.name)[0],
-    CONNECTIONS: lambda storage, node: connection_folders(storage, node.name)[0],
-    GDS: lambda storage, node: gds_folder_of(storage, node.name),
-    CONTAINER: container_folder_of,
+FOLDERS: Final[Mapping[str, Callable[[Storage, Node], tuple[str, ...]]]] = {
+    FIO: lambda storage, node: folders_of(storage, node.name),
+    CONNECTIONS: lambda storage, node: connection_folders(storage, node.name),
+    GDS: lambda storage, node: (gds_folder_of(storage, node.name),),
+    SMALL: lambda storage, node: parents_of(storage, node.name),
+    CONTAINER: lambda storage, node: (container_folder_of(storage, node),),
 }
-"""Where the files of each kind are."""
+"""Folders with the files of each kind, on each mount of a node."""
 _LIMIT_S: Final = 90.0
 """Time limit of the question, in seconds; each of its parts has 20 s."""
 
@@ -63,7 +65,7 @@ def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
 
 def space_command(space: Space, storage: Storage, node: Node) -> str:
     """Command that prints what ``room_in`` reads. Several mounts of a client show the same file system."""
-    folders = [folder(storage, node) for kind, folder in _FOLDERS.items() if kind in space.kinds]
+    folders = [folders(storage, node)[0] for kind, folders in FOLDERS.items() if kind in space.kinds]
     folders += [files.folder for files in space.sets if files.folder and files.bytes and node.name in files.nodes]
     indexes = [files.index for files in _indexed(space, node.name)]
     return script(__name__, "space", *folders, "--", *indexes, mountpoint=storage.mountpoints[0], stem=TEST_FILE)

@@ -169,9 +169,12 @@ def test_a_run_ends_before_its_first_step_and_goes_on_once_there_is_room(
     made = document(*criteria, profiles={"lab": sizes, "full": sizes})
     made["storage"]["local"]["client_roles"] = ["gpu"]
     (world.folder / "architectures/small.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
-    plain, free = world.answer, [512]
+    plain, free, removed = world.answer, [512], list[str]()
 
     def answer(node: str, command: str) -> CommandResult | None:
+        if "rmdir" in command and "stem=rackproof" in command:
+            removed.append(command)
+            return reply(node, command, rc=1)
         return reply(node, command, told(free[0])) if "stat -f -c '%S %b %a'" in command else plain(node, command)
 
     monkeypatch.setattr(world, "answer", answer)
@@ -180,9 +183,13 @@ def test_a_run_ends_before_its_first_step_and_goes_on_once_there_is_room(
     assert "gpu-01: /mnt/local needs 33,554,432 B for the benchmarks' files, 512 B are free" in str(refused)
     assert world.steps == []
     assert not [record for record in world.records if record.kind in (Kind.STEP, Kind.MEASUREMENT)]
+    assert removed == []
     free[0] = 1 << 40
-    world.run("certify", "a.py", "--quiet", "--resume", "latest")
+    ended = world.run("certify", "a.py", "--quiet", "--resume", "latest")
     assert world.steps
+    assert removed
+    assert not isinstance(ended.exception, RunError)  # files that stay are a line, no lost result
+    assert not [record for record in world.records if "rmdir" in str(record.body.get("command"))]
 
 
 def test_files_that_cannot_be_counted_in_time_refuse_nothing(tmp_path: Path) -> None:
