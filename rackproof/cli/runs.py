@@ -83,7 +83,9 @@ def chosen_validators(folder: Path | None) -> Path | None:
 @click.command()
 @_options
 @profile_option
-@click.option("--dry-run", is_flag=True, help="Print steps, durations, commands and space needed; connect to no node.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print steps, durations, commands, space and bytes written; connect to no node."
+)
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
     profile: str | None, dry_run: bool,

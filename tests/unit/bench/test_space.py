@@ -16,6 +16,7 @@ from rackproof.core.evidence import Kind
 from rackproof.errors import RunError
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
+from rackproof.run import stages
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
@@ -185,6 +186,14 @@ def test_a_run_ends_before_its_first_step_and_goes_on_once_there_is_room(
     assert not [record for record in world.records if record.kind in (Kind.STEP, Kind.MEASUREMENT)]
     assert removed == []
     free[0] = 1 << 40
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "run_steps", interrupted)
+        world.run("certify", "a.py", "--quiet", "--resume", "latest")
+    assert removed == []  # the run that goes on may need the room of these files
     ended = world.run("certify", "a.py", "--quiet", "--resume", "latest")
     assert world.steps
     assert removed
