@@ -188,8 +188,8 @@ def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, ste
         line = f"{space.storage}: writes {_mb(known)}: files once, and jobs that write a known number of bytes"
         if timed_s:
             line = (
-                f"{space.storage}: writes at least {_mb(known)}; its timed writes have no known bound: {timed_s:,.0f} s of"
-                f" all clients together, {timed_s:,.0f} GB at 1 GB/s of each"
+                f"{space.storage}: writes at least {_mb(known)}; its timed writes have no known bound: {timed_s:,.0f} s"
+                f" of all clients together, {timed_s:,.0f} GB at 1 GB/s of each"
             )
         yield line
 
