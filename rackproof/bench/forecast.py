@@ -11,10 +11,11 @@ from rackproof.bench.ingest.datasets import folder_of, spec_of
 from rackproof.bench.ingest.dlio import LEG as DLIO
 from rackproof.bench.ingest.dlio import folder_of as dlio_folder_of
 from rackproof.bench.ingest.steps import BESIDE, datasets_of
+from rackproof.bench.ingest.tree_steps import most_bytes
 from rackproof.bench.ingest.trees import LEG as TREE
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
-from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile, Tree
+from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack, fold
 
@@ -23,7 +24,6 @@ FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", 
 _KINDS: Final = {"connections": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL, "join": ""}
 """By the last part of a storage step's id; the files of all others are fio's. A join's are too small to count."""
 _SHARDS: Final[Any] = shards_node
-_BLOCK: Final = 4096
 _RECORD: Final = ("dataset.record_length_bytes", "dataset.record_length")
 """DLIO's key for the mean size of a sample, and the key of older versions."""
 
@@ -36,11 +36,16 @@ class FileSet(NamedTuple):
     """As declared, at most for a tree; None: not known before the run."""
     nodes: tuple[str, ...]
     """On whose drives they are; of a shared storage one that sees them."""
-    index: str = ""
+    entries: str = ""
     """Folder with an entry for each complete shard; empty for files without one."""
     shards: int = 0
     folder: str = ""
     """Folder whose earlier files the run removes or overwrites."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether a later run finds them; trees are removed by their steps."""
+        return bool(self.entries or self.folder)
 
     def left(self, complete: int) -> int:
         """Bytes to be written where so many shards are complete."""
@@ -84,9 +89,9 @@ class Space(NamedTuple):
 
     @property
     def first_written(self) -> int:
-        """Bytes of all files together that are written once, before what is timed."""
+        """Bytes of the files that several steps or runs use, written once."""
         own = (self.bytes_each - self.kinds.get(SMALL, 0)) * len(self.clients)
-        return own + sum((files.bytes or 0) * len(files.nodes) for files in self.sets)
+        return own + sum((files.bytes or 0) * len(files.nodes) for files in self.sets if files.stays)
 
 
 def spaces(
@@ -141,7 +146,7 @@ def _sets(
     for step in steps:
         match step.id.split("/"):
             case ["ingest", storage, name, leg] if leg == TREE:
-                trees[storage] = max(trees.get(storage, 0), _most(profile.trees[name]))
+                trees[storage] = max(trees.get(storage, 0), most_bytes(profile.trees[name]))
             case ["ingest", storage, name, leg] if leg == DLIO:
                 folder = dlio_folder_of(architecture.storage[storage], name)
                 yield storage, FileSet(f"DLIO's {name}", dlio_bytes(profile.dlio[name]), nodes[:1], folder=folder)
@@ -157,11 +162,6 @@ def _of_dataset(storage: Storage, name: str, dataset: DataSet, nodes: tuple[str,
     spec, owners = spec_of(storage, name, dataset), nodes if storage.class_ == "local" else nodes[:1]
     size, shards = _SHARDS.bytes_of(spec), _SHARDS.shards_of(spec)[1]
     return FileSet(f"data set {name}", size, owners, f"{folder_of(storage, name, dataset)}/index", shards)
-
-
-def _most(tree: Tree) -> int:
-    """Bytes of a tree if all of its files were as large as the largest may be, in whole blocks."""
-    return tree.files * max(1, -(-tree.max_bytes // _BLOCK)) * _BLOCK
 
 
 def dlio_bytes(run: DlioRun) -> int | None:
@@ -182,7 +182,8 @@ def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, ste
     """What is printed of each storage: the space that its files need, and the bytes that the steps write there."""
     for space in spaces(architecture, profile_name, rack, steps):
         yield from _of_space(space)
-        of_storage = [step.writes for step in steps if step.id.startswith(f"storage/{space.storage}/")]
+        parts = ["storage", space.storage], ["ingest", space.storage]
+        of_storage = [step.writes for step in steps if step.id.split("/")[:2] in parts]
         known = space.first_written + sum(writes.bytes for writes in of_storage)
         timed_s = sum(writes.timed_s for writes in of_storage)
         line = f"{space.storage}: writes {_mb(known)}: files once, and jobs that write a known number of bytes"

@@ -67,13 +67,13 @@ def space_command(space: Space, storage: Storage, node: Node) -> str:
     """Command that prints what ``room_in`` reads. Several mounts of a client show the same file system."""
     folders = [folders(storage, node)[0] for kind, folders in FOLDERS.items() if kind in space.kinds]
     folders += [files.folder for files in space.sets if files.folder and files.bytes and node.name in files.nodes]
-    indexes = [files.index for files in _indexed(space, node.name)]
+    indexes = [files.entries for files in _indexed(space, node.name)]
     return script(__name__, "space", *folders, "--", *indexes, mountpoint=storage.mountpoints[0], stem=TEST_FILE)
 
 
 def _indexed(space: Space, node: str) -> list[FileSet]:
     """Data sets that a node is asked about."""
-    return [files for files in space.sets if files.index and node in files.nodes]
+    return [files for files in space.sets if files.entries and node in files.nodes]
 
 
 def room_in(answer: CommandResult, sets: int = 0) -> Room | None:

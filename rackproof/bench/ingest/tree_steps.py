@@ -12,7 +12,7 @@ from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
+from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.configure.ingest.inputs import IngestInputs
@@ -28,6 +28,7 @@ SLOWEST: Final = 1_000_000.0
 """B/s of the slowest way into a storage, for time limits."""
 FILE_S: Final = 1.0
 """One file, for time limits: opened, synchronised and closed."""
+_BLOCK: Final = 4096
 _SEED: Final = "SEED"
 """In the commands of a dry run: the seed is new in each run."""
 
@@ -56,7 +57,13 @@ def step(name: str, tree: Tree, nodes: Sequence[str], architecture: Architecture
 
     what = f"{counted(tree.files, 'file', 'files')} written by {tree.protocol}, hashed by all clients"
     title = f"{name} on {tree.storage}: {what}"
-    return Step(id_, title, estimate, (place,), execute, commands=shown(commands))
+    writes = Writes(most_bytes(tree))
+    return Step(id_, title, estimate, (place,), execute, commands=shown(commands), writes=writes)
+
+
+def most_bytes(tree: Tree) -> int:
+    """Of a tree if all of its files were as large as the largest may be, in whole blocks."""
+    return tree.files * max(1, -(-tree.max_bytes // _BLOCK)) * _BLOCK
 
 
 def _way(architecture: Architecture, first: Node, tree: Tree, seed: str) -> dict[str, Any] | str:

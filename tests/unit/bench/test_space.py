@@ -136,8 +136,8 @@ def test_the_command_counts_the_files_of_both_folders(tmp_path: Path) -> None:
     (dlio / "train").mkdir(parents=True)
     (dlio / "train" / "rackproof._0.npz").write_bytes(os.urandom(8192))
     sets = (
-        SET._replace(index=str(tmp_path / "index")), FileSet("DLIO", 9, ("gpu-01",), folder=str(dlio)),
-        SET._replace(name="none", index=str(tmp_path / "nothing")),
+        SET._replace(entries=str(tmp_path / "index")), FileSet("DLIO", 9, ("gpu-01",), folder=str(dlio)),
+        SET._replace(name="none", entries=str(tmp_path / "nothing")),
     )  # fmt: skip
     space = LOCAL._replace(sets=sets)
     assert str(dlio) not in space_command(space, storage, lab_rack().node("gpu-02"))
