@@ -147,11 +147,11 @@ def stored_file(path: Path) -> LoadedArchitecture:
 
 
 def beside_rack(path: Path) -> LoadedArchitecture:
-    """The architecture that a rack file names: the deploy's, which has metadata that only the kit sets, or a user's.
+    """The architecture that a rack file names: the deploy's, which is whole, or a user's, which may extend another.
 
     Raises ArchitectureError.
     """
-    return stored_file(path) if _told(_document(_text(path), str(path))) else load(path)
+    return load(path) if parent_of(_document(_text(path), str(path))) is not None else stored_file(path)
 
 
 def of_run(ref: str) -> LoadedArchitecture:
@@ -367,15 +367,14 @@ def _whole_text(document: Document | Merged, metadata: str) -> str:
 
 def _refuse_told(document: Document) -> None:
     """Raises ArchitectureError for metadata that only the kit sets."""
-    if told := _told(document):
-        raise document.refused([Problem(("metadata", key), "is set by the kit, never in a file") for key in told])
-
-
-def _told(document: Document) -> list[str]:
-    """Keys of its metadata that only the kit sets."""
     metadata = document.data.get("metadata") if isinstance(document.data, dict) else None
-    keys = ("derived_from", "compared_with", "weakened", "edited")
-    return [key for key in keys if isinstance(metadata, dict) and key in metadata]
+    wrong = [
+        Problem(("metadata", key), "is set by the kit, never in a file")
+        for key in ("derived_from", "compared_with", "weakened", "edited")
+        if isinstance(metadata, dict) and key in metadata
+    ]
+    if wrong:
+        raise document.refused(wrong)
 
 
 def _find(ref: str, search: Sequence[Path] | None, beside: Path) -> Path:

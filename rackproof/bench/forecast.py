@@ -21,7 +21,10 @@ from rackproof.core.rack import Rack, fold
 
 FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
 """Kinds of files that clients have each for themselves. Those of ``SMALL`` are removed by the step that makes them."""
-_KINDS: Final = {"connections": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL, "join": ""}
+_KINDS: Final = {
+    "connections": CONNECTIONS, "transports": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL,
+    "join": "",
+}  # fmt: skip
 """By the last part of a storage step's id; the files of all others are fio's. A join's are too small to count."""
 _SHARDS: Final[Any] = shards_node
 _RECORD: Final = ("dataset.record_length_bytes", "dataset.record_length")
@@ -107,7 +110,7 @@ def spaces(
     for step in planned:
         match step.id.split("/"):
             case ["storage", name, leg] if profile.storage and (kind := _KINDS.get(leg, FIO)):
-                kinds.setdefault(name, {})[kind] = _size(architecture, profile.storage, kind)
+                kinds.setdefault(name, {})[kind] = _size(architecture, profile.storage, name, kind)
             case ["container", name, _] if profile.containers:
                 kinds.setdefault(name, {})[CONTAINER] = layout_of([profile.containers.job]).bytes
     sets: dict[str, dict[FileSet, None]] = {}
@@ -123,10 +126,12 @@ def spaces(
             yield space
 
 
-def _size(architecture: Architecture, profile: StorageProfile, kind: str) -> int:
+def _size(architecture: Architecture, profile: StorageProfile, storage: str, kind: str) -> int:
     """Bytes of one client."""
     if kind == CONNECTIONS:
-        return layout_of([profile.connections]).bytes if profile.connections else 0
+        tcp = architecture.storage[storage].takes_connections
+        job = profile.connections if tcp else profile.transports
+        return layout_of([job]).bytes if job else 0
     if kind == GDS:
         gpus = architecture.gpu.count if architecture.gpu else 1
         return profile.gds.threads * profile.gds.file_bytes * gpus if profile.gds else 0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from rackproof.bench.step import Step
-from rackproof.core.architecture import Alternative, Architecture, Curve, Profile
-from rackproof.core.architecture.coverage import Asks, entries_of, members_of
+from rackproof.core.architecture import Alternative, Architecture, Profile
+from rackproof.core.architecture.coverage import Where, entries_of, members_of, quantities_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.select import quantity
 from rackproof.core.rack import Rack, fold
@@ -32,14 +32,15 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
     for path, asks in entries_of(architecture):
         names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
         entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
-        scope = Scope.RACK if isinstance(asks, Curve) else asks.scope
-        for labels in _labels(asks):
-            if not any(_answers(place, asks.metric, scope, labels, names) for place in places):
-                quantities, entries = missing.setdefault(asks.metric, ([], []))
-                quantities.append(f"{quantity(asks.metric, labels)} of {scope}")
-                entries.append(entry)
+        for metric, scope, where in quantities_of(asks):
+            for labels in _labels(where):
+                if not any(_answers(place, metric, scope, labels, names) for place in places):
+                    quantities, entries = missing.setdefault(metric, ([], []))
+                    quantities.append(f"{quantity(metric, labels)} of {scope}")
+                    entries.append(entry)
     for quantities, entries in missing.values():
-        measured, criteria = some(quantities, QUANTITIES, "; "), some(list(dict.fromkeys(entries)), SHOWN)
+        measured = some(list(dict.fromkeys(quantities)), QUANTITIES, "; ")
+        criteria = some(list(dict.fromkeys(entries)), SHOWN)
         lines.append(f"profile {profile_name}: no step measures {measured}: {criteria} will be UNMEASURED")
     return lines
 
@@ -67,11 +68,11 @@ def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) ->
     return "no node mounts its storage" if name == "storage" else "no node has containers with its storage"
 
 
-def _labels(asks: Asks) -> Iterator[dict[str, str]]:
+def _labels(where: Where) -> Iterator[dict[str, str]]:
     """All combinations of the listed label values."""
-    choices = [(value,) if isinstance(value, str) else value for value in asks.where.values()]
+    choices = [(value,) if isinstance(value, str) else value for value in where.values()]
     for combination in product(*choices):
-        yield dict(zip(asks.where, combination, strict=True))
+        yield dict(zip(where, combination, strict=True))
 
 
 def _answers(place: Measurement, metric: str, scope: Scope, labels: Mapping[str, str], names: set[str]) -> bool:

@@ -38,7 +38,7 @@ def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str],
 def removals(space: Space, storage: Storage, node: Node) -> Iterator[str]:
     """A command for each user who has files: the account that measures, and the one of containers."""
     for user, kinds in ((USER, space.kinds.keys() - {CONTAINER}), (user_of(node), space.kinds.keys() & {CONTAINER})):
-        folders = [folder for kind in sorted(kinds) for folder in FOLDERS[kind](storage, node)]
+        folders = [folder for kind in sorted(kinds) for folder in FOLDERS[kind](space.storage, storage, node)]
         if folders:
             point = storage.mountpoints[0]
             yield script(__name__, "leftovers", *folders, user=user, stem=TEST_FILE, mountpoint=point)

@@ -15,7 +15,7 @@ from rackproof.bench.links.figures import GPU_BLOCK_BYTES, OF_GPU, PROGRAMS, REA
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
-from rackproof.bench.storage.connections_reader import SPEEDUP
+from rackproof.bench.storage.connections_reader import RDMA_GAIN, SPEEDUP
 from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
 from rackproof.bench.storage.gds_reader import GDS
 from rackproof.bench.storage.join_reader import COPIED
@@ -77,6 +77,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             job = profile.storage.shared_file
         if measurement.metric == SPEEDUP:
             job = profile.storage.connections
+        if measurement.metric == RDMA_GAIN:
+            job = profile.storage.transports
         if measurement.metric == SYNCED:
             job = profile.storage.synced_writes
         expected, actual = _of_job(job), workload
@@ -141,7 +143,7 @@ def _of_drive(sizes: DriveProfile | OsdProfile | None) -> dict[str, Any]:
 
 def _of_job(job: FioJob | None) -> dict[str, Any]:
     """The job without its number of runs, which a lost client reduces; the judge rejects too few samples."""
-    return {"job": "none"} if job is None else job.model_dump(mode="json", exclude={"runs"})
+    return {"job": "none"} if job is None else {"once": None} | job.model_dump(mode="json", exclude={"runs"})
 
 
 def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any]:
@@ -153,6 +155,7 @@ def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any
         "step_s": job.step_s, "slots": job.slots, "arrivals": job.arrivals_per_s,
     }  # fmt: skip
     sizes |= {"real": job.real} if job.real else {}
+    sizes |= {"only_local_cache": True} if job.only_local_cache and measurement.labels.get("epoch", "1") != "1" else {}
     divided = measurement.metric == "ingest.placement_spread"
     return sizes if divided else sizes | {"accelerators": job.accelerators, "workers": job.workers}
 

@@ -25,14 +25,14 @@ from rackproof.parse.statfs import parse_statfs
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
-FOLDERS: Final[Mapping[str, Callable[[Storage, Node], tuple[str, ...]]]] = {
-    FIO: lambda storage, node: folders_of(storage, node.name),
-    CONNECTIONS: lambda storage, node: connection_folders(storage, node.name),
-    GDS: lambda storage, node: (gds_folder_of(storage, node.name),),
-    SMALL: lambda storage, node: parents_of(storage, node.name),
-    CONTAINER: lambda storage, node: (container_folder_of(storage, node),),
+FOLDERS: Final[Mapping[str, Callable[[str, Storage, Node], tuple[str, ...]]]] = {
+    FIO: lambda name, storage, node: folders_of(storage, node.name),
+    CONNECTIONS: lambda name, storage, node: connection_folders(storage, name, node.name),
+    GDS: lambda name, storage, node: (gds_folder_of(storage, node.name),),
+    SMALL: lambda name, storage, node: parents_of(storage, node.name),
+    CONTAINER: lambda name, storage, node: (container_folder_of(storage, node),),
 }
-"""Folders with the files of each kind, on each mount of a node."""
+"""Folders with the files of each kind, on each mount of a node; of a storage by its name."""
 _LIMIT_S: Final = 90.0
 """Time limit of the question, in seconds; each of its parts has 20 s."""
 
@@ -65,7 +65,7 @@ def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
 
 def space_command(space: Space, storage: Storage, node: Node) -> str:
     """Command that prints what ``room_in`` reads. Several mounts of a client show the same file system."""
-    folders = [folders(storage, node)[0] for kind, folders in FOLDERS.items() if kind in space.kinds]
+    folders = [folders(space.storage, storage, node)[0] for kind, folders in FOLDERS.items() if kind in space.kinds]
     folders += [files.folder for files in space.sets if files.folder and files.bytes and node.name in files.nodes]
     indexes = [files.entries for files in _indexed(space, node.name)]
     return script(__name__, "space", *folders, "--", *indexes, mountpoint=storage.mountpoints[0], stem=TEST_FILE)

@@ -12,7 +12,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
 from rackproof.errors import InventoryError
 from rackproof.evidence.session import Session
-from rackproof.parse import ParseError
+from rackproof.parse import FromMemory, ParseError
 
 
 @dataclass
@@ -121,11 +121,13 @@ def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
 def reading_or_reason(
     place: Measurement, read: Read, reader: str, raw: Iterable[str], why: str = "", who: str = ""
 ) -> Measurement:
-    """``reading_of``, or UNMEASURED: for the reason ``why`` if given, else for its ParseError, after ``who``."""
+    """``reading_of``, or UNMEASURED: for the reason ``why`` if given, else for its ParseError, after ``who``. INVALID
+    for FromMemory."""
     try:
         return unmeasured(place, why, raw) if why else reading_of(place, read, reader)
     except ParseError as error:
-        return unmeasured(place, f"{who}{error}", raw)
+        invalid = isinstance(error, FromMemory)
+        return unmeasured(place, f"{who}{error}", raw).model_copy(update={"invalid": invalid})
 
 
 def unmeasured(place: Measurement, reason: str, raw: Iterable[str] = ()) -> Measurement:

@@ -263,6 +263,8 @@ class Measurement(Frozen):
     """In ``unit``; empty when unmeasured."""
     reason: str | None = None
     """Set if, and only if, there are no samples."""
+    invalid: bool = False
+    """Whether the reason disproves what a benchmark measured: the verdict is INVALID, not UNMEASURED."""
     conditions: dict[str, Any] = Field(default_factory=dict)
     companions: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     """Further numbers of the same repetitions, one per sample, for the sanity gates.
@@ -272,6 +274,8 @@ class Measurement(Frozen):
     the device counted); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
     and ``bytes_read`` (B, only where no byte is read again before all others);
     ``cached_bytes_start`` (B of the data set in any client cache at the start of the repetition).
+    Not for gates: ``local_cache_asked`` and ``local_cache_answered`` (reads, as the kernel counted them) and
+    ``local_cache_drive_bytes`` (B read from the cache's drive).
     """
     raw: tuple[str, ...] = ()
     step: str

@@ -110,12 +110,12 @@ def render(
     is the controller's address, the same for all clients.
     """
     further = [
-        "time_based=1",
+        *([] if job.once else ["time_based=1"]),
         f"runtime={job.runtime_s}",
         *([f"ramp_time={job.ramp_s}"] if job.ramp_s else []),
         *(_WRITES if job.rw == "write" else ()),
         *(["fsync=1"] if synced else []),
-        *(["norandommap=1", "random_generator=tausworthe64"] if job.rw == "randread" else []),
+        *(["norandommap=1", "random_generator=tausworthe64"] if job.rw == "randread" and not job.once else []),
         *([f"rate_iops={arrivals}", "rate_process=poisson"] if arrivals is not None else []),
     ]
     layout = Layout(job.block_bytes, job.iodepth, job.numjobs, job.file_bytes)

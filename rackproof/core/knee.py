@@ -22,6 +22,8 @@ ATTEMPTS: Final = 3
 """Attempts at a load that does not obey Little's law, which is a disturbed machine."""
 LITTLE: Final = 0.05
 """Tolerance of rate × latency against requests in flight, as in ``judging.gates``."""
+LEAST_LOADS: Final = 5
+"""Minimum number of loads of a fit: three coefficients, and an estimate of their error."""
 GROWTH: Final = 1.05
 """A rate that a larger load raises by less no longer grows: the highest rate is reached."""
 
@@ -199,12 +201,12 @@ class Scalability(NamedTuple):
 
 
 def fit_scalability(points: Iterable[tuple[float, float]]) -> Scalability | None:
-    """Least squares of N / X = a + b (N - 1) + c N (N - 1), with relative errors. None with fewer than five points.
+    """Least squares of N / X = a + b (N - 1) + c N (N - 1), with relative errors. None with fewer than ``LEAST_LOADS``.
 
     ``points``: requests in flight and rate. Negative coefficients are noise: their term is left out.
     """
     usable = [(n, x) for n, x in points if n >= 1 and x > 0]
-    if len({n for n, _ in usable}) < 5:  # three coefficients, and an estimate of their error
+    if len({n for n, _ in usable}) < LEAST_LOADS:
         return None
     terms: tuple[int, ...] = (0, 1, 2)
     while True:

@@ -52,6 +52,10 @@ RECIPES: dict[str, Recipe] = {
                "vers=4.2|4.1|3, nconnect=1, then nconnect=n) in a version of NFS that the client does not use with "
                "this server: within one, Linux shares connections; the counters of all connections prove it",
                "How To Shorten Deep Learning Training Times (WekaIO); kernel nfs(5), nconnect", "storage"),
+        Recipe("fio-transports",
+               "as fio-connections, with proto=tcp, then proto=rdma, one mount after the other in the same version; "
+               "port of TCP: that of the architecture's other storage of this server and export, otherwise 2049",
+               "kernel nfs(5), proto", "storage"),
         Recipe("small-files",
                "every process of every client creates files of 113 kB; caches are dropped; from one moment on each is "
                "opened, read and closed; then the same bytes in one file of each process, in parts of the same size",
@@ -84,8 +88,10 @@ RECIPES: dict[str, Recipe] = {
                "data from storage (cold), from memory and synthetic; bytes by mount and port counters, processors "
                "every second", "MLPerf Storage; ai-benchmark-util; our proposal", "ingest"),
         Recipe("train-epochs",
-               "train-ingest for two epochs or more, no cache cleared between them, bytes of each epoch by NIC "
-               "and mount counters; once more with the port shaped to each rate (tc) or the data in each format named",
+               "train-ingest for two epochs or more, no cache cleared between them (only_local_cache: page caches), "
+               "bytes of each epoch by NIC and mount counters, reads of a local cache by the kernel's; before the "
+               "first epoch chmod changes the times by which FS-Cache knows a file; once more with the port shaped to "
+               "each rate (tc) or the data in each format named",
                "Cluster Considerations (Hitachi Vantara)", "ingest"),
         Recipe("dataset-files", "bytes of all files of the data set and samples, as its index counts them; every read "
                "compares size and time of a file with the index", "ai-benchmark-util", "ingest"),

@@ -10,6 +10,6 @@ result tables), a last line without a newline counts as cut off.
 
 from __future__ import annotations
 
-from rackproof.parse.errors import Mismatch, ParseError, Unreliable
+from rackproof.parse.errors import FromMemory, Mismatch, ParseError, Unreliable
 
-__all__ = ["Mismatch", "ParseError", "Unreliable"]
+__all__ = ["FromMemory", "Mismatch", "ParseError", "Unreliable"]

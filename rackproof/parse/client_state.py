@@ -18,7 +18,7 @@ from rackproof.parse.text import excerpt, integer, text_of
 _TOOL: Final = "client state"
 _SECTION: Final = re.compile(r"-- ([a-z]+)")
 _NUMBER: Final = re.compile(r"(ram|page_cache|cached)_bytes (\d+)(?: (\d+))?")
-_SECTOR: Final = 512
+SECTOR: Final = 512
 """Bytes of a sector in /sys/block/*/stat, whatever the device's own is (Documentation/block/stat.rst)."""
 
 
@@ -57,19 +57,15 @@ class ClientState:
     ports: Answer | None = None
     tree: Tree | None = None
     """Instead of ``files``, where they were counted."""
+    cache_stats: Answer | None = None
+    """/proc/fs/fscache/stats, of a storage with a local cache; None where it was not asked."""
+    cache_drive_read_bytes: int | None = None
+    """Of the drive of the local cache."""
 
 
 def parse_client_state(output: str | bytes) -> ClientState:
     """Raises ParseError for a state that is cut off or unreadable."""
-    sections: dict[str, list[str]] = {"": []}
-    lines = sections[""]
-    for line in text_of(_TOOL, output).splitlines():
-        if match := _SECTION.fullmatch(line):
-            lines = sections.setdefault(match[1], [])
-        else:
-            lines.append(line)
-    if "end" not in sections:
-        raise ParseError(_TOOL, "the answer is cut off")
+    sections = sections_of(_TOOL, output)
     texts = {name: "\n".join(body) + "\n" if body else "" for name, body in sections.items()}
     numbers, counted = _numbers(sections[""])
     files = tuple(_file(line) for line in sections.get("files", ()))
@@ -91,7 +87,23 @@ def parse_client_state(output: str | bytes) -> ClientState:
         counters=_answer(texts, "counters"),
         ports=_answer(texts, "ports"),
         tree=tree,
+        cache_stats=_answer(texts, "fscache"),
+        cache_drive_read_bytes=_block(texts.get("cachedrive", ""))[0],
     )
+
+
+def sections_of(tool: str, output: str | bytes) -> dict[str, list[str]]:
+    """Lines of each section, those before the first one under an empty name. Raises ParseError without the end."""
+    sections: dict[str, list[str]] = {"": []}
+    lines = sections[""]
+    for line in text_of(tool, output).splitlines():
+        if match := _SECTION.fullmatch(line):
+            lines = sections.setdefault(match[1], [])
+        else:
+            lines.append(line)
+    if "end" not in sections:
+        raise ParseError(tool, "the answer is cut off")
+    return sections
 
 
 def _answer(texts: dict[str, str], name: str) -> Answer | None:
@@ -129,4 +141,4 @@ def _block(text: str) -> tuple[int | None, int | None]:
     if len(words) < 7:
         return None, None
     counters = [integer(_TOOL, "counter of a device", word) for word in words]
-    return counters[2] * _SECTOR, counters[6] * _SECTOR
+    return counters[2] * SECTOR, counters[6] * SECTOR

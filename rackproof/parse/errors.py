@@ -37,3 +37,8 @@ class Unreliable(ParseError):
 
 class Mismatch(ParseError):
     """``tool`` measured something else than it was asked to, or on another path; the reason names both values."""
+
+
+class FromMemory(Mismatch):
+    """Memory of the clients answered ``tool`` instead of the storage; the reason has the share. Benchmarks report
+    INVALID."""

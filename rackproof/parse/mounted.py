@@ -19,7 +19,7 @@ SUBVOLUMES: Final = ("btrfs",)
 """File systems whose mounts have a root of their own without being bind mounts."""
 SMALLEST_TRANSFER: Final = 65536
 """Bytes of an NFS read or write; the smallest default maximum of common servers (ONTAP's tcp-max-xfer-size)."""
-_PORTS: Final = {"tcp": 2049, "rdma": 20049}
+NFS_PORTS: Final = {"tcp": 2049, "rdma": 20049}
 """Ports of NFS that the kernel does not show."""
 
 
@@ -196,7 +196,7 @@ def port_faults(storage: Storage, mounts: Iterable[Mount]) -> list[str]:
     """NFS mounts of another port of the server."""
     if storage.class_ != "nfs" or storage.port is None:
         return []
-    default = _PORTS.get(storage.transport or "tcp", 2049)
+    default = NFS_PORTS.get(storage.transport or "tcp", 2049)
     return [
         f"{about(storage, mount.mountpoint)}port: expected {storage.port}, actual {actual}"
         for mount in mounts

@@ -79,6 +79,8 @@ class NfsMount:
     server_read_bytes: int | None = None
     """Payload that came from the server since the mount; None where the kernel does not count it."""
     server_written_bytes: int | None = None
+    local_pages: tuple[int, int] | None = None
+    """Pages that FS-Cache had, and those that it did not have; None where the kernel does not count them here."""
 
     @property
     def connections(self) -> int:
@@ -288,6 +290,7 @@ def _nfs(device: re.Match[str], body: list[str]) -> NfsMount:
         operations=operations,
         server_read_bytes=read,
         server_written_bytes=written,
+        local_pages=_local_pages(head),
     )
 
 
@@ -298,6 +301,17 @@ def _payload(head: list[str]) -> tuple[int | None, int | None]:
         return None, None
     counters = [integer(_MOUNTSTATS, "bytes", word) for word in words]
     return counters[4], counters[5]
+
+
+def _local_pages(head: list[str]) -> tuple[int, int] | None:
+    """``fsc:`` counts pages read, not read, written, not written and dropped (nfs_show_stats, up to Linux 6.3)."""
+    words = next((line.removeprefix("fsc:").split() for line in head if line.startswith("fsc:")), None)
+    if words is None:
+        return None
+    if len(words) != 5:
+        raise ParseError(_MOUNTSTATS, f"expected 5 counters of pages, got {excerpt(' '.join(words))}")
+    counters = [integer(_MOUNTSTATS, "pages", word) for word in words]
+    return counters[0], counters[1]
 
 
 _OPERATION: Final = re.compile(r"([A-Z0-9_]+):\s*(\d{1,20})\s+(\d{1,20})\s+(\d{1,20})(?:\s+\d{1,20}){5,}", re.ASCII)

@@ -11,7 +11,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import CONDITIONS as CONDITIONS_OF_TIME
 from rackproof.core.status import Outcome, Status
-from rackproof.report import plots, quantities, tables, verdict_tables
+from rackproof.report import knee, plots, quantities, tables, verdict_tables
 from rackproof.report.environment import environment
 from rackproof.report.figures import key_figures
 from rackproof.report.findings import findings
@@ -78,7 +78,8 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
         "check_reads": {summary.check: summary.reads for summary in certificate.checks},
         "storage_tables": tables.storage_tables(certificate),
         "storage_plots": plots.storage_plots(certificate),
-        "load_plots": (*plots.scale_plots(certificate), *plots.knee_plots(certificate)),
+        "load_plots": (*plots.scale_plots(certificate), *knee.knee_plots(certificate)),
+        "load_tables": knee.load_tables(certificate),
         "link_table": tables.link_table(certificate),
         "collective_table": tables.collective_table(certificate),
         "collective_plot": plots.collective_plot(certificate),

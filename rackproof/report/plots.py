@@ -7,7 +7,7 @@ page's fonts, dark mode and print colours, their text can be selected, and nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -90,6 +90,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A vertical line at a value that the text names."""
+
+    x: float
+    text: str
+    anchor: str
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
 class LinePlot:
     title: str
     unit: str
@@ -103,7 +113,8 @@ class LinePlot:
     lines: tuple[Line, ...]
     width: float = WIDTH
     across: str = ""
-    """Name of the logarithmic axis."""
+    """What the horizontal axis shows, and which axes are logarithmic."""
+    marks: tuple[Mark, ...] = ()
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
@@ -126,7 +137,7 @@ def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
 
 def collective_plot(certificate: Certificate) -> LinePlot | None:
     """Bus bandwidth against message size; None without numbers."""
-    series: dict[str, list[tuple[int, float]]] = {}
+    series: dict[str, list[tuple[float, float]]] = {}
     engines = {m.labels.get("engine") for m in certificate.measurements if m.metric == "collective.busbw"}
     unit = ""
     for m in certificate.measurements:
@@ -136,7 +147,8 @@ def collective_plot(certificate: Certificate) -> LinePlot | None:
         engine = f" ({m.labels.get('engine')})" if len(engines) > 1 else ""
         series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
         unit = m.unit
-    return _line_plot("Bus bandwidth against message size", unit, series, "message size", size) if series else None
+    across = "message size on a logarithmic axis"
+    return line_plot("Bus bandwidth against message size", unit, series, across, _size_text) if series else None
 
 
 def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
@@ -145,28 +157,13 @@ def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
     labelled = [m for m in certificate.measurements if "clients" in m.labels and m.median is not None]
     for metric, unit in dict.fromkeys((m.metric, m.unit) for m in labelled):
         series = grouped(
-            (m.labels.get("storage", ""), (len(m.members), m.median or 0.0)) for m in labelled if m.metric == metric
+            (m.labels.get("storage", ""), (float(len(m.members)), m.median or 0.0))
+            for m in labelled
+            if m.metric == metric
         )
         if any(len(points) > 1 for points in series.values()):
             title = f"{short_name(metric).capitalize()} against clients, all together"
-            plots.append(_line_plot(title, unit, series, "clients", str))
-    return tuple(plots)
-
-
-def knee_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
-    """Latency percentiles against requests in flight, one plot per storage: the first search of each."""
-    plots = []
-    for m in certificate.measurements:
-        if m.metric != "storage.knee_outstanding" or m.median is None:
-            continue
-        series = grouped(
-            (name.removesuffix("_us"), (int(step["outstanding"]), float(step[name])))
-            for step in m.conditions["curves"][0]["steps"]
-            for name in step
-            if name.startswith("p")
-        )
-        title = f"{m.labels.get('storage', '')}: latency against requests in flight, knee at {significant(m.median)}"
-        plots.append(_line_plot(title, "us", series, "requests in flight", str))
+            plots.append(line_plot(title, unit, series, "clients on a logarithmic axis"))
     return tuple(plots)
 
 
@@ -178,6 +175,18 @@ def nice_ticks(top: float, count: int = 4) -> tuple[float, ...]:
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * (1 - 1e-9)) * magnitude
     return tuple(i * step for i in range(math.ceil(top / step - 1e-9) + 1))
+
+
+def log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """1, 2 and 5 times powers of ten from at or below ``low`` to at or above ``high``; powers alone if many."""
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 2)
+    for factors in ((1, 2, 5), (1,)):
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        first = max((i for i, value in enumerate(values) if value <= low), default=0)
+        last = next(i for i, value in enumerate(values) if i > first and value >= high)
+        if last - first < 8:
+            break
+    return tuple(values[first : last + 1])
 
 
 def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[MeasurementSummary]) -> BarPlot:
@@ -244,28 +253,48 @@ def _threshold(m: MeasurementSummary, verdicts: Iterable[Verdict]) -> float | No
     return max(bars, default=None)
 
 
-def _line_plot(
-    title: str, unit: str, series: dict[str, list[tuple[int, float]]], across: str, x_text: Callable[[int], str]
+def line_plot(
+    title: str,
+    unit: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    across: str,
+    x_text: Callable[[float], str] = lambda x: f"{x:g}",
+    *,
+    x_scale: Callable[[float], float] = math.log2,
+    x_values: Sequence[float] = (),
+    log_y: bool = False,
+    marks: Iterable[tuple[float, str]] = (),
 ) -> LinePlot:
+    """Lines through the points of each series, in the order of their names.
+
+    ``x_values`` are the ticks of the horizontal axis, otherwise those of the points; ``marks`` are values and texts.
+    A logarithmic vertical axis needs numbers above 0.
+    """
     names = sorted(series)
-    rows = math.ceil(len(names) / 3)
+    columns = 3 if any(len(name) > 8 for name in names) else 4
+    rows = math.ceil(len(names) / columns)
     left, right, top = 38.0, WIDTH - 12.0, 12.0 + 18.0 * rows
     height = top + 190.0
     bottom = height - 22.0
     sizes = sorted({x for points in series.values() for x, _ in points})
-    low, high = math.log2(sizes[0]), math.log2(sizes[-1])
-    y_values = nice_ticks(max(y for points in series.values() for _, y in points))
+    span = sorted({*sizes, *x_values})
+    low, high = x_scale(span[0]), x_scale(span[-1])
+    heights = [y for points in series.values() for _, y in points]
+    y_values = log_ticks(min(heights), max(heights)) if log_y else nice_ticks(max(heights))
+    y_scale = math.log10 if log_y else float
+    base, reach = y_scale(y_values[0]), y_scale(y_values[-1]) - y_scale(y_values[0])
 
-    def x_of(count: int) -> float:
-        share = (math.log2(count) - low) / (high - low) if high > low else 0.5
+    def x_of(x: float) -> float:
+        share = (x_scale(x) - low) / (high - low) if high > low else 0.5
         return round(left + 8 + share * (right - left - 16), 1)
 
     def y_of(value: float) -> float:
-        return round(bottom - max(value, 0.0) / y_values[-1] * (bottom - top), 1)
+        return round(bottom - (y_scale(max(value, y_values[0])) - base) / reach * (bottom - top), 1)
 
     label_step = math.ceil(len(sizes) / 6)
-    labelled = sizes[::-1][::label_step][::-1]
-    column = (WIDTH - left) / min(3, len(names))
+    labelled = x_values or sizes[::-1][::label_step][::-1]
+    column = (WIDTH - left) / min(columns, len(names))
+    middle, words_y = (left + right) / 2, top + 10 if log_y else bottom - 8  # where lines that rise leave room
     return LinePlot(
         title=title,
         unit=sign(unit),
@@ -274,19 +303,24 @@ def _line_plot(
         right=right,
         top=top,
         bottom=bottom,
-        x_ticks=tuple(Tick(x_of(s), x_text(s)) for s in labelled),
+        x_ticks=tuple(Tick(x_of(x), x_text(x)) for x in labelled),
         y_ticks=y_ticks(y_values, y_of),
         across=across,
         lines=tuple(
             Line(
                 name,
                 tuple((x_of(x), y_of(y)) for x, y in sorted(series[name])),
-                round(left + column * (i % 3), 1),
-                8.0 + 18.0 * (i // 3),
+                round(left + column * (i % columns), 1),
+                8.0 + 18.0 * (i // columns),
             )
             for i, name in enumerate(names)
         ),
+        marks=tuple(Mark(x_of(x), text, "end" if x_of(x) > middle else "start", words_y) for x, text in marks),
     )
+
+
+def _size_text(count: float) -> str:
+    return size(int(count))
 
 
 def y_ticks(values: Iterable[float], y_of: Callable[[float], float]) -> tuple[Tick, ...]:
@@ -320,7 +354,8 @@ def rosette(seed: str, radius: float = 46.0) -> str:
 def summary_of(plot: BarPlot | LinePlot) -> str:
     """Text alternative of a plot, for screen readers."""
     if isinstance(plot, LinePlot):
-        return f"{plot.title}, in {plot.unit}: {', '.join(line.name for line in plot.lines)}."
+        names = ", ".join([*(line.name for line in plot.lines), *(mark.text for mark in plot.marks)])
+        return f"{plot.title}, in {plot.unit}: {names}."
     parts = [
         f"{g.title}: " + (f"{g.strip.value}" if g.strip else ", ".join(f"{b.name} {b.value}" for b in g.bars))
         for g in plot.groups

@@ -21,21 +21,11 @@ from rackproof.core.sizing.sensitivity import described
 from rackproof.core.sizing.view import View, title_of
 from rackproof.errors import SizingError
 from rackproof.report.environment import environment
-from rackproof.report.plots import WIDTH, Line, LinePlot, Tick, nice_ticks, y_ticks
+from rackproof.report.plots import WIDTH, Line, LinePlot, Mark, Tick, nice_ticks, y_ticks
 from rackproof.report.schema import SizingSummary
 
 LATENCY, SCALE = "latency-against-load", "throughput-against-gpus"
 _LEFT, _RIGHT, _TOP, _FOOT, _HEIGHT = 42.0, 12.0, 30.0, 36.0, 232.0
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A vertical line at the planned or the current value."""
-
-    x: float
-    text: str
-    anchor: str
-    y: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +33,6 @@ class Picture(LinePlot):
     x_title: str
     described: str
     """Text alternative, for screen readers."""
-    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)

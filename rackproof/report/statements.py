@@ -18,7 +18,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict, name_of
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, some
 from rackproof.report.schema import Certificate
 
 CLASS_ORDER = ("local", "nfs", "parallel", "object")
@@ -156,19 +156,22 @@ def simulation_statements(
 
 def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
     """What was measured by benchmarks that the kit's authors could not try (README, "What is supported")."""
-    families = sorted(
-        {
-            f"{m.metric.partition('.')[0]}.*"
-            for m in measurements
-            if m.samples and {_benchmark(m.metric), m.labels.get("engine")} & UNTRIED
-        }
-    )
-    if not families:
+    names = sorted({name for m in measurements if m.samples and (name := _untried(m))})
+    if not names:
         return ()
     return (
-        f"Figures of {' and '.join(families)} are from benchmarks that the kit's authors have never run on a GPU:"
+        f"Figures of {some(names, PAIRS)} are from benchmarks that the kit's authors have never run on a GPU:"
         " compare them with the tools' own output, which is in the evidence.",
     )
+
+
+def _untried(measurement: Measurement) -> str:
+    """The metric or its family, if it was measured in a way that never ran on a GPU; else empty."""
+    metric, conditions = measurement.metric, measurement.conditions
+    if {_benchmark(metric), measurement.labels.get("engine")} & UNTRIED:
+        return f"{metric.partition('.')[0]}.*"
+    of_gpus = metric.startswith(UNTRIED_METRICS) or conditions.get("backend") == "nccl"
+    return metric if of_gpus or ", nccl, " in str(conditions.get("accelerator", "")) else ""
 
 
 def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
@@ -210,6 +213,8 @@ def validators_statements(run: RunInfo) -> tuple[str, ...]:
 
 UNTRIED: Final = frozenset({"gpu", "nccl-tests"})
 """Benchmarks and engines that were tested on stand-ins and recorded outputs only."""
+UNTRIED_METRICS: Final = ("link.rdma_write_bandwidth_gpu", "storage.gds_read_bandwidth", "gpu.utilisation", "guest.")
+"""The same of metrics whose benchmark has tried others."""
 
 STATED: Final = (
     "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"

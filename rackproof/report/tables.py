@@ -37,6 +37,9 @@ _SHORT = {
     "storage.metadata_rate": "small files",
     "storage.gds_read_bandwidth": "read into GPU memory",
     "storage.connections_speedup": "several connections over one",
+    "storage.rdma_over_tcp": "RDMA over TCP",
+    "inference.latency_p99": "99th percentile of a request's latency",
+    "mixed.accelerator_utilisation_loss": "points of utilisation that training loses beside inference",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
     "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
     "checkpoint.write_bandwidth": "checkpoint, write",
@@ -183,7 +186,7 @@ def other_table(certificate: Certificate) -> Table | None:
     group = [m for m in certificate.measurements if not m.metric.startswith(families)]
 
     def column(m: MeasurementSummary) -> str:
-        return ", ".join([m.metric, *(f"{k} {v}" for k, v in sorted(m.labels.items()))])
+        return ", ".join([short_name(m.metric), *(f"{k} {v}" for k, v in sorted(m.labels.items()))])
 
     return _matrix(certificate, group, "Other measurements", "", "Subject", column) if group else None
 
@@ -232,8 +235,8 @@ def _matrix(
         for key in columns:
             summaries = cells[name].get(key, [])
             line.append(_cell(summaries, about))
-            title = " ".join(part for part in key[:2] if part)
-            remarks += [f"{subject_text(name)}, {title}: {m.reason}" for m in summaries if m.median is None]
+            heading = " ".join(part for part in key[:2] if part)
+            remarks += [f"{subject_text(name)}, {heading}: {m.reason}" for m in summaries if m.median is None]
         rows.append(Row(subject_text(name), tuple(line)))
         statuses[subject_text(name)] = max((c.status for c in line if c.status), key=lambda s: s.rank, default=None)
     shown, omitted = limited(rows, lambda r: statuses[r.title])

@@ -10,7 +10,7 @@ from typing import Any
 
 from rackproof.bench.containers.reader import LAYOUT, job_of
 from rackproof.bench.relay import socket_of
-from rackproof.bench.storage.commands import AFTER, drop_and_state, state_after, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, drop_and_state, server_state, state_after, state_of
 from rackproof.bench.storage.fio_clients import launch_command
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.core.architecture import Architecture, FioJob, Storage
@@ -60,6 +60,10 @@ class StorageNodes:
     transport_after: str | None = None
     ports: Mapping[str, float] = field(default_factory=lambda: {"kernel": 1.0, "rdma": 1.0, "wire": 1.1})
     """Share of the bytes that each kind of port counter sees; without an entry nothing counts."""
+    drives: float = 1.0
+    """Share of the bytes that the servers' drives read; the rest is in their memory."""
+    server: Callable[[str], str | None] = lambda text: text
+    """Edits what a server tells of its drives and ports; None: it does not answer."""
     servers: int | None = None
     """Requests that the storage serves at once for each client, one millisecond each; None: ``rates`` count."""
     clients_rc: int = 0
@@ -72,6 +76,9 @@ class StorageNodes:
     def answer(self, node: str, command: str) -> CommandResult | None:
         if asked := state_of(command):
             return reply(node, command, self._state(node, command, *asked))
+        if command in (server_state(BEFORE), server_state(AFTER)):
+            text = self.server(self._server())
+            return reply(node, command, rc=None, error="no answer") if text is None else reply(node, command, text)
         if "fio --output-format=json --eta=never --name=" in command:
             job = job_of(command)
             writes = job["name"] == LAYOUT
@@ -88,6 +95,13 @@ class StorageNodes:
     def _storage(self, text: str) -> Storage:
         """The storage that a command names."""
         return next(s for s in self.architecture.storage.values() if f"{s.mountpoints[0]}/rackproof-" in text)
+
+    def _server(self) -> str:
+        """All that clients have read, from one server with a drive of its own and a boot drive."""
+        read, written = (sum(counters[way] for counters in self.moved.values()) for way in (0, 1))
+        drives = f"vda 9 0 800 0 1 0 8 0 0 0 0 0 0 0\nvdb 9 0 {int(read * self.drives) // 512} 0 1 0 8 0 0 0 0 0 0 0\n"
+        ports = transfer_answers.ports((written, read), None, None)
+        return f"-- drives\n{drives}-- ports\n{ports}status 0\n-- end\n"
 
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         storage = self._storage(command)

@@ -142,10 +142,7 @@ def _check_shares(counts: Mapping[str, Counted], moved: int, samples: int) -> No
     clients = len(counts)
     least = int(moved / clients * (1 - _SPREAD / sqrt(samples / clients)))
     for node, counted in counts.items() if clients > 1 else ():
-        try:
-            counted.check(least, TOOL)
-        except ParseError as error:
-            raise ParseError(TOOL, f"{node}, one of {clients} clients: {error.reason}") from None
+        counted.check(least, TOOL, f"{node}, one of {clients} clients: ")
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

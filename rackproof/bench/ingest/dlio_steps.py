@@ -15,7 +15,7 @@ from rackproof.bench.firewall import Firewall
 from rackproof.bench.ingest.dlio import ENGINE, LEG, PROFILED, PROGRAM, RATE, UTILISATION, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.configure.ingest.inputs import IngestInputs
@@ -54,10 +54,7 @@ def step(name: str, sizes: DlioRun, nodes: Sequence[str], architecture: Architec
             why = error.reason
         read = read_ingest(run.answers, context.session.architecture)
         for place in places:
-            try:
-                yield unmeasured(place, why, outputs_of(run.answers)) if why else reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, str(error), outputs_of(run.answers))
+            yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
 
     what = f"{sizes.config} with {counted(sizes.accelerators, 'accelerator', 'accelerators')} on {fold(clients)}"
     title = f"{name} from {sizes.storage}: DLIO, {what}"

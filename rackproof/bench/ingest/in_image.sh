@@ -13,7 +13,7 @@ case $engine$gpus in
   docker1) set -- --gpus all "$@" ;;
   podman1) set -- --device nvidia.com/gpu=all "$@" ;;
 esac
-exec "$engine" run --rm --pull=never --log-driver=none --network=host --ipc=host --user "$user" --cap-drop=all \
+exec "$engine" run --rm --pull=never --log-driver=none --network=host --ipc=host --userns=host --user "$user" --cap-drop=all \
   --security-opt=no-new-privileges --security-opt=label=disable --ulimit memlock=-1:-1 \
   --env "$mark" --env "HOME=$home" --env "USER=$account" --env "LOGNAME=$account" \
   --workdir "$home" --volume "$home:$home" --entrypoint timeout "$@"

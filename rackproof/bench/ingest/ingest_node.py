@@ -158,19 +158,25 @@ class Moments:
 
 
 def counters(config):
-    """Processors (busy and all, ticks), bytes received by ports and RDMA devices, bytes read by the mounts."""
+    """Processors (busy and all, ticks), bytes received by ports of hardware and RDMA devices, bytes read by the
+    mounts; None of what nothing counts."""
     with open("/proc/stat") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
-    ports = sum(_numbers("/sys/class/net", "statistics/rx_bytes", lambda name: name != "lo"))
-    rdma = 4 * sum(_numbers("/sys/class/infiniband", "ports/1/counters/port_rcv_data", lambda name: True))
+    ports = _sum("/sys/class/net", "statistics/rx_bytes", beside="device")  # bonds and bridges count the same again
+    words = _sum("/sys/class/infiniband", "ports/1/counters/port_rcv_data")
+    rdma = None if words is None else 4 * words
     return [sum(ticks) - ticks[3] - ticks[4], sum(ticks), ports, rdma, _mounted(config)]
 
 
-def _numbers(folder, file, wanted):
+def _sum(folder, file, beside=""):
+    """Of a counter of all devices in a folder that have ``beside``; None without one."""
+    numbers = []
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        if wanted(name) and os.path.exists(f"{folder}/{name}/{file}"):
+        if os.path.exists(f"{folder}/{name}/{beside}") and os.path.exists(f"{folder}/{name}/{file}"):
             with open(f"{folder}/{name}/{file}") as text:
-                yield int(text.read())
+                if (number := text.read().strip()).isdecimal():  # not the N/A of a port without this counter
+                    numbers.append(int(number))
+    return sum(numbers) if numbers else None
 
 
 def _mounted(config):

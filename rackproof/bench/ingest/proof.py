@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rackproof.bench.ingest.runs import TOOL, Part, Run
+from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of
 from rackproof.bench.storage.byte_counters import counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.proof import check_mounts
@@ -72,7 +72,7 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     """Bytes that storage gave to this node, by its own counters; None without an exact one.
 
     Mounts are the architecture's before and after. What a cold run read came from the storage: fewer bytes mean that a
-    cache answered.
+    cache answered. An exact counter has the bytes of the samples, in a run that is not cold at most these.
     """
     before, after = run.state(node, BEFORE), run.state(node, AFTER)
     check_mounts(storage, before, BEFORE)
@@ -80,12 +80,27 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     counted = counted_bytes(storage, before, after, writes=False)
     if cold:
         counted.check(int(part.pipeline("bytes")), TOOL)
+    if counted.exact is not None:
+        jobs = (part if job == part.config["job"] else part_of(run, node, job) for job in run.jobs)
+        parts = [job for job in jobs if job.reads and job.config["mountpoints"] == part.config["mountpoints"]]
+        check_identity(parts, counted.exact, cold=cold, local=storage.class_ == "local")
     return counted.exact
 
 
-def check_identity(read: float, counted: float, more: float) -> None:
-    """Raises ParseError unless the storage's ``counted`` bytes are the ``read`` ones within IDENTITY, plus ``more``."""
-    if read <= 0 or not read * (1 - IDENTITY) <= counted <= read * (1 + IDENTITY) + more:
+def check_identity(parts: Sequence[Part], counted: int, *, cold: bool, local: bool) -> None:
+    """The storage gave a node the bytes of the samples of all jobs that read it, within ``IDENTITY``.
+
+    A ``local`` drive gives whole pages. Jobs that read one data set at once share the node's cache: it is read once at
+    least, and once for each job at most. Raises ParseError.
+    """
+    sets: dict[str, list[float]] = {}
+    for part in parts:
+        sets.setdefault(part.config["folders"][0], []).append(part.read)
+    most = sum(map(sum, sets.values()))
+    least = sum(map(max, sets.values())) if cold else 0.0
+    pages = sum(part.pages for part in parts) if local else 0.0
+    if not least * (1 - IDENTITY) <= counted <= most * (1 + IDENTITY) + pages:
+        size = f"{most:.0f}" if least == most else f"{least:.0f} to {most:.0f}"
         raise ParseError(
-            TOOL, f"its samples have {read:.0f} B, the storage gave {counted:.0f} B: more than {IDENTITY:.0%} apart"
+            TOOL, f"its samples have {size} B, the storage gave {counted} B: more than {IDENTITY:.0%} apart"
         )

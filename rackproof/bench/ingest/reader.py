@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
 
 from rackproof.bench.ingest import dlio, settling, trees
 from rackproof.bench.ingest.bound import bound_of, utilisation_of
+from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, LocalReads, cache_state, cached_share, local_reads
 from rackproof.bench.ingest.datasets import Made, answer_of, made_of
-from rackproof.bench.ingest.proof import check_figures, check_identity, check_together, checked_bytes
+from rackproof.bench.ingest.further import further_of
+from rackproof.bench.ingest.image import check_image
+from rackproof.bench.ingest.proof import check_figures, check_together, checked_bytes
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
@@ -19,8 +23,7 @@ from rackproof.bench.ingest.series import MOUNTS, PORTS, RDMA, at, growth
 from rackproof.bench.ingest.sizing import predicted
 from rackproof.bench.ingest.stage import START
 from rackproof.bench.reading import Read, Reading, with_preamble
-from rackproof.bench.storage.commands import BEFORE
-from rackproof.bench.storage.runs import State
+from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.units import convert
@@ -32,9 +35,6 @@ NAME: Final = "ingest-proven"
 """Recorded name of this reader."""
 REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
-_COLD: Final = 0.01
-"""Share of the files in the page cache below which it was empty."""
-_PAGE: Final = 4096
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
 
 
@@ -44,28 +44,17 @@ class Figures:
 
     node: str
     part: Part
-    cold: bool
     counted: int | None
     """Bytes from the storage over the whole run; None without an exact counter, or where nothing is read."""
-
-    @property
-    def read(self) -> float:
-        """Bytes that the pipeline read over the whole run, with the index."""
-        return self.part.pipeline("bytes") + self.part.answer.child("dataset").number("index_bytes")
-
-    @property
-    def pages(self) -> float:
-        """Bytes that a local drive gives at most beyond those read: files end with a whole page."""
-        dataset = self.part.answer.child("dataset")
-        files = dataset.number("files") if dataset.has("files") else 0.0
-        return _PAGE * files * self.part.pipeline("bytes") / dataset.number("bytes", minimum=1.0)
+    local: Callable[[], LocalReads] | None = None
+    """Reads of its local cache; raises ParseError where the kernel does not count them. None for a storage without."""
 
     @property
     def ratio(self) -> float:
         """Bytes from the storage over bytes read."""
         if self.counted is None:
             raise ParseError(TOOL, f"{self.node}: no counter tells the bytes of the storage without headers")
-        return self.counted / self.read
+        return self.counted / self.part.read
 
     @property
     def storage_rate(self) -> float:
@@ -118,6 +107,16 @@ def _p99(figures: Sequence[Figures]) -> float:
     return max(latency.number("p99") for latency in latencies) * 1e3
 
 
+def _local(one: Figures) -> LocalReads:
+    if one.local is None:
+        raise ParseError(TOOL, "the storage has no local cache")
+    return one.local()
+
+
+def _local_reads(run: Run, node: str, storage: Storage) -> LocalReads:
+    return local_reads(storage, run.state(node, BEFORE), run.state(node, AFTER))
+
+
 VALUES: Final[Mapping[str, Values]] = {
     "ingest.samples_rate": lambda figures: sum(one.part.rate for one in figures),
     "ingest.storage_bandwidth": lambda figures: sum(one.storage_rate for one in figures) / 1e6,
@@ -125,13 +124,12 @@ VALUES: Final[Mapping[str, Values]] = {
     "ingest.cpu_time_per_sample": lambda figures: 1e3 * _samples(figures, lambda one: one.part.pipeline("cpu_s")),
     "ingest.storage_bytes_per_sample": _per_sample,
     "ingest.cpu_utilisation": lambda figures: 100 * max(one.peak_cpu for one in figures),
-    "ingest.cache_hits": lambda figures: 100 * max(0.0, 1 - sum(one.ratio for one in figures) / len(figures)),
+    CACHE_HITS: lambda figures: 100 * max(0.0, 1 - sum(one.ratio for one in figures) / len(figures)),
+    LOCAL_HITS: lambda figures: 100 * _local(figures[0]).share(1 - figures[0].ratio),
     "inference.samples_rate": lambda figures: sum(one.part.rate for one in figures),
     "inference.latency_p99": _p99,
 }
 """Values of one run in the metric's unit."""
-FREE: Final = ("ingest.storage_bytes_per_sample", "ingest.cache_hits")
-"""Metrics that say themselves whether bytes were read twice or not at all."""
 
 
 @with_preamble
@@ -145,12 +143,13 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         proven = []
         for node, part in parts:
             check_figures(part)
+            check_image(node, part.config.get("image"), part.raw.command)
             if part.real:
                 check_real(node, part)
-            reads = part.config["data"] in ("storage", "undecoded")
-            cold = reads and run.dropped and not apart
-            counted = checked_bytes(storage, run, node, part, cold=cold) if reads else None
-            proven.append(Figures(node, part, cold, counted))
+            cold = run.dropped and not apart
+            counted = checked_bytes(storage, run, node, part, cold=cold) if part.reads else None
+            local = partial(_local_reads, run, node, storage) if part.reads and storage.local_cache else None
+            proven.append(Figures(node, part, counted, local))
         return proven
 
     def read(measurement: Measurement) -> Reading:
@@ -219,24 +218,24 @@ def _of_runs(
     if not chosen:
         raise ParseError(TOOL, f"no run of epoch {wanted} in {leg}")
     samples, companions = [], []
-    for run, own in chosen:
+    for _, own in chosen:
         mine = [one for one in own if measurement.scope is not Scope.NODE or one.node in measurement.members]
         if not mine or (measurement.scope is Scope.RACK and {one.node for one in own} != set(measurement.members)):
             raise ParseError(TOOL, "other nodes than its own took part")
-        alone = len(run.jobs) == 1  # counters do not tell the bytes of two jobs apart
-        if alone and all(one.cold and one.counted is not None for one in mine) and measurement.metric not in FREE:
-            local = architecture.storage[place_of(measurement)[0]].class_ == "local"
-            pages = sum(one.pages for one in mine) if local else 0.0
-            check_identity(sum(one.read for one in mine), sum(one.counted or 0 for one in mine), pages)
         samples.append(VALUES[measurement.metric](mine))
         companions.append(_companions(mine))
+        if measurement.metric == LOCAL_HITS:
+            companions[-1] |= _local(mine[0]).companions
     complete = {
         name: tuple(run[name] for run in companions) for name in companions[0] if all(name in run for run in companions)
     }
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
     conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
-    shares = [share for run in runs if run.dropped and (share := _cached(run)) is not None]
+    conditions |= further_of(measurement.metric, [{one.node: one.part for one in own} for _, own in chosen])
+    if measurement.metric == LOCAL_HITS:
+        conditions["local_cache"] = _local(mine[0]).counter
+    shares = [share for run in runs if run.dropped and (share := cached_share(run)) is not None]
     if len(shares) == len(runs):
         complete["cached_bytes_start"] = tuple(share * companions[0]["dataset_bytes"] for share in shares)
     return Reading(tuple(samples), used, conditions, complete)
@@ -248,7 +247,7 @@ def _companions(figures: Sequence[Figures]) -> dict[str, float]:
         "dataset_bytes": figures[0].part.answer.child("dataset").number("bytes"),
         "client_ram_bytes": sum(one.part.answer.number("memory_bytes") for one in figures),
         "bytes_read": sum(one.part.pipeline("bytes") for one in figures),
-        "application_bytes": sum(one.read for one in figures),
+        "application_bytes": sum(one.part.read for one in figures),
     }
     if all(one.counted is not None for one in figures):
         numbers["counter_bytes"] = float(sum(one.counted or 0 for one in figures))
@@ -272,46 +271,25 @@ def _conditions(
             {"real": " ".join(real[key] for key in ("model", "kind", "precision"))}
             if (real := last[0].part.real)
             else {}
-        ),
+        )
+        | ({"only_local_cache": True} if all(run.pages_dropped for run in runs) else {}),
         "data": config["data"],
         "gpus": len(last) * int(config["accelerators"]),
         "nodes": len(last),
         "steps": steps,
-        "cache": _cache(runs, architecture.storage[name]),
+        "cache": cache_state(runs, architecture.storage[name]),
         "bound_by": bound.stage,
         "bound_because": bound.because,
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
         f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
-        "programs": f"numpy {last[0].part.answer.string('numpy')}, Pillow {last[0].part.answer.string('pillow')}",
+        "programs": _programs(last[0].part),
     }
 
 
-def _states(run: Run) -> list[State]:
-    return [run.state(node, BEFORE) for node in sorted(run.nodes)]
-
-
-def _cached(run: Run) -> float | None:
-    """Largest share of a node's listed files in its page cache at the start; None if unknown."""
-    shares = []
-    for state in _states(run):
-        listed = sum(file.size for file in state.client.files)
-        if state.client.cached_bytes is None or not listed:
-            return None
-        shares.append(state.client.cached_bytes / listed)
-    return max(shares)
-
-
-def _cache(runs: Sequence[Run], storage: Storage) -> str:
-    """``cold`` only if clients' caches were observed to be empty, and those of servers were dropped."""
-    if not all(run.dropped for run in runs):
-        return "as the epoch before left it"
-    shares = [_cached(run) for run in runs]
-    if any(share is None for share in shares):
-        return "unknown on clients"
-    if max(share or 0.0 for share in shares) >= _COLD:
-        return "warm on clients"
-    servers = storage.class_ == "local" or all(run.servers_dropped for run in runs)
-    return "cold" if servers else "cold on clients, unknown on servers"
+def _programs(part: Part) -> str:
+    text = f"numpy {part.answer.string('numpy')}, Pillow {part.answer.string('pillow')}"
+    image = part.config.get("image")
+    return f"{text}, of the image {image['name']} ({image['id'][:12]})" if image else text
 
 
 def _rate(figures: Sequence[Figures]) -> float:
@@ -386,14 +364,17 @@ def _of_dataset(
         raise ParseError(TOOL, "no run tells the memory of the clients")
     parts = [part_of(runs[-1], node, runs[-1].jobs[0]) for node in sorted(runs[-1].nodes)]
     caches = sum(part.answer.number("memory_bytes", minimum=1.0) for part in parts)
+    if (cache := cache_of(architecture, storage)) is None:
+        raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
+    return Reading((made.bytes / (caches + cache),), (*used, *(part.raw for part in parts)), conditions)
+
+
+def cache_of(architecture: Architecture, storage: str) -> float | None:
+    """Bytes of the caches of a storage's servers, of which a local drive has none; None where they are unknown."""
+    if architecture.storage[storage].class_ == "local":
+        return 0.0
     sizing = architecture.sizing
-    if architecture.storage[storage].class_ != "local":
-        cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
-        if sizing is None or cache is None or cache.value is None:
-            raise ParseError(TOOL, "the cache of the storage is unknown: sizing.unit.cache is not given")
-        caches += sizing.unit.count * _bytes(cache.value, cache.unit)
-    return Reading((made.bytes / caches,), (*used, *(part.raw for part in parts)), conditions)
-
-
-def _bytes(value: float, unit: str) -> float:
-    return convert(value, unit, "B")
+    cache = sizing.unit.cache if sizing and sizing.storage in (None, storage) else None
+    if sizing is None or cache is None or cache.value is None:
+        return None
+    return sizing.unit.count * convert(cache.value, cache.unit, "B")

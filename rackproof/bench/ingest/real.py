@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any, Final
 
-from rackproof.bench.ingest.image import check_image
 from rackproof.bench.ingest.runs import TOOL, Part, Run
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.gpu_list import parse_gpu_list
@@ -22,7 +21,6 @@ SAMPLED: Final = 0.5
 def check_real(node: str, part: Part) -> None:
     """Each rank ran what was asked for, on a device of its own, for enough steps. Raises ParseError."""
     asked, about = part.real, _abouts(part)
-    check_image(node, asked.get("image"), part.raw.command)
     if any(steps < STEPS for steps in part.steps):
         raise ParseError(TOOL, f"{node}: {min(part.steps):.0f} steps of a rank, a rate needs {STEPS}")
     world = int(part.config["accelerators"]) * int(asked["nodes"]) if asked["kind"] == "training" else 1
@@ -48,12 +46,11 @@ def text_of(parts: Sequence[Part]) -> str:
     devices = sorted({str(rank["device"]) for rank in ranks})
     versions = sorted({f"PyTorch {rank['torch']}, torchvision {rank['torchvision']}" for rank in ranks})
     how = "training with DistributedDataParallel" if asked["kind"] == "training" else "forward passes"
-    image = asked.get("image")
-    where = f", in the image {image['name']} ({image['id'][:12]})" if image else ""
-    precision = "automatic mixed precision" if asked["precision"] == "amp" else "fp32"
+    mixed = "automatic mixed precision"
+    precision = {"amp": mixed, "fp16": f"{mixed} with float16"}.get(asked["precision"], "fp32")
     return (
         f"real: {asked['model']}, {how}, {precision}, {asked['backend']}, on {' and '.join(devices)};"
-        f" {' and '.join(versions)}{where}; no MLPerf result"
+        f" {' and '.join(versions)}; no MLPerf result"
     )
 
 

@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Real accelerators: ranks of PyTorch under torchrun, fed by the workers of ``ingest_node.py``. Runs on the nodes.
 
-``torch`` of the configuration: model, kind (training, inference), precision (fp32, amp), backend (nccl, gloo), python
-(its interpreter), folder (of PyTorch, or empty), master (address and port of the first node), node and nodes,
+``torch`` of the configuration: model, kind (training, inference), precision (fp32, amp, fp16), backend (nccl, gloo),
+python (its interpreter), folder (of PyTorch, or empty), master (address and port of the first node), node and nodes,
 interface, gpus (UUIDs). A rank counts as busy from the moment its batch is on the device, and the step before has
 ended, to the end of its step.
 """

@@ -17,6 +17,7 @@ from rackproof.remote.command import CommandResult
 
 TOOL: Final = "ingest_node.py"
 MARK: Final = "rackproof_ingest"
+_PAGE: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,23 @@ class Part:
 
     def pipeline(self, name: str) -> float:
         return self.answer.child("pipeline").number(name)
+
+    @property
+    def reads(self) -> bool:
+        """Whether its samples come from the storage."""
+        return self.config["data"] in ("storage", "undecoded")
+
+    @property
+    def read(self) -> float:
+        """Bytes that the pipeline read over the whole run, with the index."""
+        return self.pipeline("bytes") + self.answer.child("dataset").number("index_bytes")
+
+    @property
+    def pages(self) -> float:
+        """Bytes that a local drive gives at most beyond those read: files end with a whole page."""
+        dataset = self.answer.child("dataset")
+        files = dataset.number("files") if dataset.has("files") else 0.0
+        return _PAGE * files * self.pipeline("bytes") / dataset.number("bytes", minimum=1.0)
 
     @property
     def series(self) -> list[list[float | None]]:

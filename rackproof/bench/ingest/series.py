@@ -31,8 +31,8 @@ def reached(rows: Rows, column: int, count: float) -> float | None:
 
 
 def growth(rows: Rows, column: int) -> float:
-    """Of a counter over all readings."""
-    return (rows[-1][column] or 0.0) - (rows[0][column] or 0.0)
+    """Of a counter over all readings. Raises ParseError for one that ran backwards."""
+    return sum(later - earlier for (_, earlier), (_, later) in _spans(rows, column))
 
 
 def _spans(rows: Rows, column: int) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:

@@ -19,9 +19,10 @@ from rackproof.bench.firewall import Firewall
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import dlio_steps, tree_steps
+from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
 from rackproof.bench.ingest.datasets import DataSets, folder_of, writing
 from rackproof.bench.ingest.image import Image, image_of
-from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.reader import NAME, cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
@@ -108,6 +109,7 @@ class _Job:
         self.job: IngestJob = profile.jobs[name]
         self.dataset: DataSet = profile.datasets[self.job.dataset]
         self.storage: Storage = architecture.storage[self.dataset.storage]
+        self.cache = cache_of(architecture, self.dataset.storage)
         self.training = self.job.kind == "training"
 
     def steps(self) -> Iterator[Step]:
@@ -138,7 +140,10 @@ class _Job:
         places = [*self._places(leg, data.value, nodes)]
         if data is IngestData.STORAGE and last and self.training:
             own = {"workload": self.job.workload}
-            for metric in ("dataset_bytes_per_sample", "dataset_over_caches", "bytes_read_over_dataset"):
+            metrics = ["dataset_bytes_per_sample", "bytes_read_over_dataset"]
+            if self.cache is not None:  # a number that no run can have would leave the leg unfinished
+                metrics.append("dataset_over_caches")
+            for metric in metrics:
                 places.append(self._place(leg, f"ingest.{metric}", nodes, own))
         if self.job.engine == "torch" and data is IngestData.STORAGE and last:
             gpus = [f"{node}/gpu{number}" for node in nodes for number in range(self.job.accelerators)]
@@ -152,7 +157,8 @@ class _Job:
         for epoch in range(1, self.job.epochs + 1):
             places += self._places("epochs", "storage", self.nodes, str(epoch))
             labels = self._labels("storage", len(self.nodes), str(epoch))
-            places += [self._place("epochs", "ingest.cache_hits", [node], labels) for node in self.nodes]
+            hits = (CACHE_HITS, LOCAL_HITS) if self.storage.local_cache else (CACHE_HITS,)
+            places += [self._place("epochs", metric, [node], labels) for metric in hits for node in self.nodes]
         own = (self.name,)
         one = [Start(len(self.nodes), own, not epoch, self.job.accelerators) for epoch in range(self.job.epochs)]
         return self._step("epochs", f"{self.job.epochs} epochs", one * self.job.runs, tuple(places))
@@ -217,7 +223,7 @@ class _Job:
     def _place(
         self, leg: str, metric: str, nodes: Sequence[str], labels: Mapping[str, str], scope: Scope | None = None
     ) -> Measurement:
-        scope = scope or (Scope.NODE if metric == "ingest.cache_hits" else Scope.RACK)
+        scope = scope or (Scope.NODE if metric in (CACHE_HITS, LOCAL_HITS) else Scope.RACK)
         return expected(metric, scope, nodes, labels, self._id(leg))
 
     def _id(self, leg: str) -> str:
@@ -349,27 +355,34 @@ class _IngestStep:
             self.torch[node] = {
                 "backend": backend, "python": python, "folder": "" if folder == "-" else folder,
                 "master": f"{address}:{inputs.port}", "interface": interface, "gpus": gpus[node],
-            } | ({"image": self.image.config} if self.image else {})  # fmt: skip
+            }  # fmt: skip
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
         nodes, jobs = self.nodes[: run.nodes], run.jobs
         ask: Any = partial(drop_and_state if run.drop else state_after, self.storage, addresses=self.addresses)
         folders = self._folders(self.profile.jobs[jobs[0]])
+        every = [self.profile.jobs[job] for job in jobs]
+        if run.drop and self.storage.local_cache:
+            sets = [folder_of(self.storage, job.dataset, self.profile.datasets[job.dataset]) for job in every]
+            self._ask({node: renewed(sets, self.users[node]) for node in self.nodes}, PASS_S)
+        if every[0].only_local_cache and not run.drop:
+            answers = self._ask(dict.fromkeys(nodes, DROP), STATE_S)
+            if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
+                return "; ".join(failed)
         if run.drop:
             answers = self._ask(dict.fromkeys(nodes, ask(folders)), STATE_S)
             if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
                 return "; ".join(failed)
             role = self.storage.server_role
             self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
-        every = [self.profile.jobs[job] for job in jobs]
         start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
         limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         commands = {}
         for number, node in enumerate(nodes):
             configs = [self._config(run, job, number) | start.config for job in jobs]
             prefix = self.users[node].prefix
-            if self.image is not None and any(job.engine == "torch" for job in every):
+            if self.image is not None:  # also where this run has emulated jobs only: it is compared with the others
                 gpus = bool(self.torch[node]["gpus"])
                 prefix = self.image.prefix(self.users[node], self.storage.mountpoints, gpus, start.limit_s + limit)
             commands[node] = f"{mounted(self.storage.mountpoints)}; {prefix}{_program(configs)}"
@@ -400,7 +413,7 @@ class _IngestStep:
         if ranks and 0 < len(ranks["gpus"]) < config["accelerators"]:
             there = len(ranks["gpus"])
             raise ParseError(TORCH, f"{self.nodes[node]} has {there} GPUs, {name} asks for {config['accelerators']}")
-        return config
+        return config | ({"image": self.image.config} if self.image else {})
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s)

@@ -2,7 +2,7 @@
 """One rank of a training or of forward passes with a torchvision model. Runs on the nodes, under torchrun, which
 ``real_node.py`` starts; needs torch, torchvision and numpy, nothing of rackproof.
 
-Usage: train_node.py CONFIG, JSON: model, kind (training, inference), precision (fp32, amp), backend (nccl, gloo),
+Usage: train_node.py CONFIG, JSON: model, kind (training, inference), precision (fp32, amp, fp16), backend (nccl, gloo),
 batch, crop, socket (abstract, of its parent), batches (a file in memory), synthetic (no batches come).
 
 Its parent sends the place of each batch in the shared file, and -1 at the end. The rank answers with the
@@ -26,6 +26,7 @@ import time
 PLACE = struct.Struct("<i")
 LINE = struct.Struct("<cidd")  # kind: copied, step, ready, failed; place; two times
 CLASSES = 1000
+AUXILIARY = ("googlenet", "inception_v3")  # models with further heads, which are left out, and a slow initialisation
 WARMUP = 3
 TIMEOUT_S = 300
 
@@ -68,7 +69,8 @@ class Rank:
             torch.distributed.init_process_group(config["backend"], timeout=timeout)
             self.votes = torch.distributed.new_group(backend="gloo", timeout=timeout)
         torch.manual_seed(1)
-        model = getattr(torchvision.models, config["model"])(weights=None, num_classes=CLASSES)
+        plain = dict.fromkeys(("aux_logits", "init_weights"), False) if config["model"] in AUXILIARY else {}
+        model = getattr(torchvision.models, config["model"])(weights=None, num_classes=CLASSES, **plain)
         if self.cuda:
             model = model.to(self.device, memory_format=torch.channels_last)
         if self.training:
@@ -76,6 +78,7 @@ class Rank:
             model = torch.nn.parallel.DistributedDataParallel(model, device_ids=devices)
             self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
             self.loss = torch.nn.CrossEntropyLoss()
+            self.scaler = torch.amp.GradScaler(self.device.type) if config["precision"] == "fp16" else None
         self.model = model.train() if self.training else model.eval()
         self.shape = (config["batch"], config["crop"], config["crop"], 3)
         self.labels = torch.randint(CLASSES, (config["batch"],), device=self.device)
@@ -97,16 +100,22 @@ class Rank:
             self.torch.cuda.synchronize()
 
     def step(self, batch):
-        torch, amp = self.torch, self.config["precision"] == "amp"
-        with torch.autocast(self.device.type, torch.bfloat16) if amp else contextlib.nullcontext():
+        torch, precision = self.torch, self.config["precision"]
+        half = {"amp": "bfloat16", "fp16": "float16"}.get(precision)
+        with torch.autocast(self.device.type, getattr(torch, half)) if half else contextlib.nullcontext():
             images = batch.permute(0, 3, 1, 2).to(torch.float32).div(255)
             if not self.training:
                 with torch.no_grad():
                     return self.model(images)
             loss = self.loss(self.model(images), self.labels)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
+        if self.scaler:  # gradients in half precision would vanish
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            loss.backward()
+            self.optimizer.step()
         return loss
 
     def fetch(self):

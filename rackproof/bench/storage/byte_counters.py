@@ -8,7 +8,8 @@ from typing import NamedTuple
 from rackproof.bench.storage.proof import mounts_of, nfs_of
 from rackproof.bench.storage.runs import State
 from rackproof.core.architecture import Storage
-from rackproof.parse import ParseError
+from rackproof.core.judging.bars import number_text
+from rackproof.parse import FromMemory, ParseError
 from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
 from rackproof.parse.mounts import NfsMount
 
@@ -16,6 +17,9 @@ UNTOLD = ("gpfs", "fuse.daos")
 """File systems whose clients show which transports are available, not which is used: ``parse.client_transfer``."""
 COUNTED = 0.97
 """Minimum share of fio's bytes in a counter: read-ahead and other programs only add to it."""
+
+
+_SIZES = ((10**9, "GB"), (10**6, "MB"), (1, "B"))
 
 
 class Counted(NamedTuple):
@@ -27,12 +31,20 @@ class Counted(NamedTuple):
     """Counts of all counters by name."""
     unread: str = ""
     """Why a counter could not be read."""
+    writes: bool = False
+    memory: str = "the client's memory"
+    """Where bytes are that no counter has."""
 
-    def check(self, moved: int, tool: str = "fio") -> None:
-        """Raises ParseError if a counter has less than the bytes that ``tool`` reports."""
+    def check(self, moved: int, tool: str = "fio", who: str = "") -> None:
+        """Raises FromMemory, whose reason begins with ``who``, if a counter has less than the bytes that ``tool``
+        reports; ParseError for a counter that went back."""
         for counter, count in self.others.items():
+            if count < 0:
+                raise ParseError(tool, f"{who}{counter} counted {-count} B less after the run than before")
             if count < moved * COUNTED:
-                raise ParseError(tool, f"it says that it moved {moved} B, {counter} counted {count} B")
+                missing = f"{100 * (1 - count / moved):.0f} % of {size_text(moved)} that it"
+                way = f"wrote stayed in {self.memory}" if self.writes else f"read came from {self.memory}"
+                raise FromMemory(tool, f"{who}{missing} {way}: {counter} counted {size_text(count, moved)}")
 
     @staticmethod
     def together(counts: Collection[Counted]) -> Counted:
@@ -43,6 +55,8 @@ class Counted(NamedTuple):
             sum(exact) if len(exact) == len(counts) else None,
             {name: sum(one.others[name] for one in counts) for name in sorted(names)},
             next((one.unread for one in counts if one.unread), ""),
+            any(one.writes for one in counts),
+            next(one.memory for one in counts),
         )
 
     @property
@@ -53,8 +67,21 @@ class Counted(NamedTuple):
         return "; ".join(filter(None, (counted, not_proven)))
 
 
+def size_text(count: int, of: int | None = None) -> str:
+    """``1.2 GB``, in the unit of ``of``, with enough digits to differ from it."""
+    whole = count if of is None else of
+    unit, name = next((unit, name) for unit, name in _SIZES if whole >= unit)
+    return f"{number_text(count / unit, None if of is None else of / unit)} {name}"
+
+
 def counted_bytes(storage: Storage, before: State, after: State, *, writes: bool) -> Counted:
     """Counts between two states of a client."""
+    counted = _counted(storage, before, after, writes)
+    caches = "the client's memory or its cache on drives" if storage.local_cache else counted.memory
+    return counted._replace(writes=writes, memory=caches)
+
+
+def _counted(storage: Storage, before: State, after: State, writes: bool) -> Counted:
     if storage.class_ == "local":
         pair = [s.client.device_written_bytes if writes else s.client.device_read_bytes for s in (before, after)]
         return _exactly("the device", None if pair[0] is None or pair[1] is None else pair[1] - pair[0])

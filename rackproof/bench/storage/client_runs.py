@@ -7,7 +7,7 @@ from functools import partial
 
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import NOTHING, BenchContext, Step, Writes
-from rackproof.bench.storage.commands import DROP, drop_and_state, folders_of, state_after
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, drop_and_state, folders_of, server_state, state_after
 from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.storage.layout import Layouts
 from rackproof.bench.storage.proof import mount_fault
@@ -144,8 +144,10 @@ class StorageClients(Clients):
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
+            self._ask_servers(BEFORE)
             answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
             self.own.append(answer)
+            self._ask_servers(AFTER)
             lost = self.fio.lost(answer, nodes)
             lost = self.read_state(nodes, self._used) | lost
             if not lost:
@@ -161,6 +163,12 @@ class StorageClients(Clients):
         self.lost |= self.fio.unready(nodes)
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
         return self.drop({node: ask(self._used(node)) for node in nodes if node not in self.lost})
+
+    def _ask_servers(self, when: str) -> None:
+        """Read the servers' counters, where no client runs on a server: its own bytes would be among them."""
+        role = self.storage.server_role
+        if role is not None and role not in self.storage.client_roles:
+            self.ask({node.name: server_state(when) for node in self.session.rack.group(role)})
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from rackproof.bench.user import USER, Account
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
+from rackproof.parse.answer import STATUS
 from rackproof.parse.client_transfer import PORTS, bytes_command, transport_command
+from rackproof.parse.fscache import CACHE_DRIVE, STATS
 from rackproof.parse.parallel_fs import DFUSE
 from rackproof.shell import script
 
 BEFORE, AFTER = "before", "after"
 _MARK = re.compile(r": storage-state (before|after)((?: [^ ;]+)*); ")
 DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
-"""Drops a node's caches; the only command on storage servers."""
+"""Drops a node's caches."""
+_DRIVES = 'for d in /sys/block/*/device; do d=${d%/device}; [ -e "$d/stat" ] && echo "${d##*/} $(cat "$d/stat")"; done'
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
@@ -64,6 +67,11 @@ def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[st
     return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
 
 
+def server_state(when: str) -> str:
+    """Command on a storage server that prints what ``parse_server_state`` reads, ``when``: before or after a run."""
+    return f": storage-server {when}; echo -- drives; {_DRIVES}; echo -- ports; {PORTS}; echo -- end"
+
+
 def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
     """``before`` or ``after``, and the expected addresses; None for another command."""
     match = _MARK.match(command)
@@ -88,6 +96,8 @@ def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> s
             *("device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"),
             *("block", f'cat "/sys/dev/block/$(mountpoint -d {shlex.quote(storage.mountpoint)})/stat" 2>/dev/null'),
         ]
+    if storage.local_cache:
+        sections += ["fscache", f"{STATS}{STATUS}", "cachedrive", CACHE_DRIVE]
     if storage.fstype == "fuse.daos":
         sections += ["dfuse", DFUSE]
     if storage.class_ == "parallel":

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, size_text
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.fio_launch import workload
 from rackproof.bench.storage.proof import mounts_of, nfs_of
 from rackproof.bench.storage.runs import Run, State
+from rackproof.bench.storage.server_counters import Served
 from rackproof.core.architecture import Storage
 from rackproof.parse import ParseError
 from rackproof.parse.answer import Answer
@@ -19,6 +20,8 @@ OWN_CACHE = ("gpfs", "fuse.daos")
 """File systems whose clients have their own cache besides the page cache: GPFS's pagepool, dfuse."""
 SERVER_CACHE = ("ceph",)
 """File systems whose servers have their own cache besides the page cache, which the kit drops: BlueStore."""
+_SHOWN = 20
+"""Maximum number of runs whose bytes are listed: a search for the knee has a hundred."""
 _COLD = 0.01
 _BYPASSED = 0.10
 """Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
@@ -46,7 +49,38 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
         texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
         conditions["bytes"] = "; ".join(dict.fromkeys(texts))
-    return conditions
+    return conditions | ({} if job["rw"] == "write" else _of_servers(runs))
+
+
+def _of_servers(runs: Sequence[Run]) -> dict[str, Any]:
+    """Bytes of the servers' drives and ports in each run, which serves all clients; empty where none was asked."""
+    served = [run.served for run in runs]
+    known = [(one, run.read_bytes) for one, run in zip(served, runs, strict=True) if isinstance(one, Served)]
+    if why := next((one for one in served if isinstance(one, str)), ""):
+        return {"server_memory": f"unknown: {why}"}
+    if not known or len(known) < len(runs):
+        return {}
+    by_run = {
+        "server_drives_read_bytes": [one.drives for one, _ in known],
+        "server_ports_sent_bytes": [one.ports for one, _ in known],
+    }
+    return {"server_memory": _memory_text(known)} | (by_run if len(runs) <= _SHOWN else {})
+
+
+def _memory_text(runs: Sequence[tuple[Served, int | None]]) -> str:
+    """What the servers' memory answered in the run with the largest share. ``runs``: each with the bytes that its
+    clients read, None where fio has not counted all of them. Drives that hold compressed data read fewer bytes, too."""
+    shares = [
+        (1 - served.drives / whole, served.drives, whole, f"the {'ports sent' if read is None else 'clients read'}")
+        for served, read in runs
+        if (whole := served.ports if read is None else read)
+    ]
+    if not shares:
+        return "nothing was read"
+    share, drives, whole, what = max(shares)
+    if share <= 1 - COUNTED:
+        return f"none: the drives read {size_text(drives)}, {what} {size_text(whole)}"
+    return f"{100 * share:.0f} % of {size_text(whole)} that {what}: the drives read {size_text(drives, whole)}"
 
 
 def start_share(before: State, dataset: int) -> float | None:

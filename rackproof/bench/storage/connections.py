@@ -1,8 +1,9 @@
-"""Reads of one client over several connections of NFS, as a ratio to the same over one.
+"""Reads of one client over several connections of NFS, as a ratio to the same over one, or over RDMA to over TCP.
 
-The declared mount stays as it is. Linux gives every mount of one server in one version of NFS the same connections, so
-the step mounts the export once more, in a version that the client does not use with this server, and proves that no
-other mount has its connections. A process on the node unmounts it with the step, or when the controller is gone.
+The declared mount stays as it is. Linux gives every mount of one server in one version of NFS the same connections,
+from 4.1 on even where one asks for RDMA and the other for TCP. So the step mounts the export once more, in a version
+that the client does not use with this server, and proves that no other mount has its connections. A process on the node
+unmounts it with the step, or when the controller is gone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.commands import folders_of, state_after
-from rackproof.bench.storage.connections_reader import POINT, SPEEDUP, VERSIONS, job_name, own_mount, version_of
+from rackproof.bench.storage.connections_reader import POINT, SPEEDUP, VERSIONS, Leg, legs, own_mount, version_of
 from rackproof.bench.storage.proof import check_mounts, mounts_of
 from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.bench.storage.runs import state_in
-from rackproof.core.architecture import ConnectionsProfile, Storage
+from rackproof.core.architecture import Architecture, ConnectionsProfile, Storage
+from rackproof.core.architecture.storage import canonical
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
 from rackproof.core.wording import counted
@@ -37,45 +39,47 @@ MOUNT_S: Final = 75.0
 """Time for one mount, and for the end of an earlier one."""
 _READY: Final = b"rackproof-own-mount\n"
 _GONE: Final = f"for i in $(seq 1 100); do mountpoint -q {POINT} || exit 0; sleep 0.2; done; exit 1"
-_OF_DECLARED: Final = ("vers", "nfsvers", "proto", "port", "nconnect", "mountproto", "fsc", "nofail", "_netdev", "bg")
+_OF_DECLARED: Final = (
+    "vers", "proto", "port", "nconnect", "mountproto", "nolock", "fsc", "nofail", "_netdev", "bg",
+)  # fmt: skip
 """Options of the declared mount that this one does not take over."""
 
 
-def step(name: str, storage: Storage, profile: ConnectionsProfile, names: list[str]) -> Step:
+def step(architecture: Architecture, name: str, metric: str, profile: ConnectionsProfile, names: list[str]) -> Step:
     """The step of one storage: one client after another, because together they would share the server."""
-    id_ = f"storage/{name}/connections"
+    pair = legs(architecture, name, metric, profile.count)
+    id_ = f"storage/{name}/{'connections' if metric == SPEEDUP else 'transports'}"
     labels = {"storage": name, "block_bytes": str(profile.block_bytes)}
-    places = [expected(SPEEDUP, Scope.NODE, [node], labels, id_) for node in names]
+    places = [expected(metric, Scope.NODE, [node], labels, id_) for node in names]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         for place in places:
-            client = _Client(context, name, storage, layout_of([profile]), place.members[0])
-            why = client.execute(profile)
+            client = _Client(context, architecture, name, layout_of([profile]), place.members[0])
+            why = client.execute(profile, pair)
             read = read_storage(client.answers, context.session.architecture)
             yield reading_or_reason(place, read, NAME, outputs_of(client.own), why)
 
     runs = 2 * profile.runs * len(names)
     seconds = runs * (profile.runtime_s + profile.ramp_s + 2 * SETUP_S)
     who = counted(len(names), "client", "clients one after another")
-    title = f"{name}: reads over {profile.count} connections and over one, by {who}"
-    files = [partial(render, job_name(name, count), profile) for count in (1, profile.count)]
-    return fio_step(own_mount(storage, VERSIONS[0], 1), names, places, title, seconds, execute, *files)
+    title = f"{name}: reads over {pair[1].text} and over {pair[0].text}, by {who}"
+    files = [partial(render, leg.job, profile) for leg in pair]
+    return fio_step(own_mount(pair[0].storage, VERSIONS[0], 1), names, places, title, seconds, execute, *files)
 
 
 class _Client(StorageClients):
     """One client. ``storage`` is the mount of its own for the length of a run."""
 
-    def __init__(self, context: BenchContext, name: str, storage: Storage, layout: Layout, node: str) -> None:
-        super().__init__(context, name, storage, layout, [node])
-        self.context, self.node, self.declared = context, node, storage
+    def __init__(self, context: BenchContext, architecture: Architecture, name: str, layout: Layout, node: str) -> None:
+        super().__init__(context, name, architecture.storage[name], layout, [node])
+        self.context, self.node, self.declared = context, node, self.storage
 
-    def execute(self, profile: ConnectionsProfile) -> str:
+    def execute(self, profile: ConnectionsProfile, pair: tuple[Leg, Leg]) -> str:
         """All runs. Returns why there is no number."""
         try:
             version, source = self._choose()
-            for _ in range(profile.runs):
-                for count in (1, profile.count):
-                    self._run(profile, version, source, count)
+            for leg in pair * profile.runs:
+                self._run(profile, version, source, leg)
         except (RemoteError, ParseError) as error:
             return str(error)
         return self.lost.get(self.node, "")
@@ -101,23 +105,21 @@ class _Client(StorageClients):
             raise ParseError("mount", f"{points} use every version of NFS, and another mount would share connections")
         return version, declared.source
 
-    def _run(self, profile: ConnectionsProfile, version: str, source: str, count: int) -> None:
+    def _run(self, profile: ConnectionsProfile, version: str, source: str, leg: Leg) -> None:
         """One run on a mount of its own. Raises RemoteError if there is no such mount."""
         if self.lost:
             return
-        self.storage = own_mount(self.declared, version, count)
-        command = mount_command(self.declared, version, source, count)
+        self.storage = own_mount(leg.storage, version, leg.count)
+        command = mount_command(leg.storage, version, source, leg.count)
         pipe = self.session.fleet[self.node].pipe(command, LIFE_S)
         self.context.stack.callback(pipe.close)
         try:
             if not pipe.skip_to(_READY, MOUNT_S):
-                self.lost[self.node] = (
-                    f"{self.node}: no mount with {counted(count, 'connection', 'connections')}: {pipe.why}"
-                )
+                self.lost[self.node] = f"{self.node}: no mount with {leg.text}: {pipe.why}"
                 return
             self.write_files()
             if not self.lost:
-                job_file = partial(render, job_name(self.name, count), profile)
+                job_file = partial(render, leg.job, profile)
                 self.run([self.node], job_file, profile.runtime_s + profile.ramp_s, again=False)
         finally:
             pipe.close()
@@ -125,12 +127,13 @@ class _Client(StorageClients):
             self.lost.setdefault(self.node, f"{self.node}: {POINT} could not be unmounted")
 
     def _directories(self, node: str) -> tuple[str, ...]:
-        return connection_folders(self.storage, node)
+        return connection_folders(self.storage, self.name, node)
 
 
-def connection_folders(storage: Storage, node: str) -> tuple[str, ...]:
-    """Folders of the step's files of a node, one per mount, beside those of other jobs."""
-    return tuple(f"{folder}-connections" for folder in folders_of(storage, node))
+def connection_folders(storage: Storage, name: str, node: str) -> tuple[str, ...]:
+    """Folders of the step's files of a node, one per mount, beside those of other jobs. Of this storage alone: another
+    one may be another export at the same mount point."""
+    return tuple(f"{folder}-connections-{name}" for folder in folders_of(storage, node))
 
 
 def mount_command(storage: Storage, version: str, source: str, count: int) -> str:
@@ -138,8 +141,9 @@ def mount_command(storage: Storage, version: str, source: str, count: int) -> st
 
     It has no mark: at the end of the program it gets a signal through ``timeout``, and the time to unmount.
     """
-    own = [option for option in storage.options if option.partition("=")[0] not in _OF_DECLARED]
-    own += [f"vers={version}", f"proto={storage.transport or 'tcp'}", f"nconnect={count}", "retry=0"]
+    own = [option for option in storage.options if canonical(option).partition("=")[0] not in _OF_DECLARED]
+    own += [f"vers={version}", f"proto={storage.transport or 'tcp'}"]
+    own += ["retry=0"] if storage.over_rdma else [f"nconnect={count}", "retry=0"]
     own += [f"port={storage.port}"] if storage.port else []
     own += ["nolock", "mountproto=tcp"] if version == "3" else []
     text = script(__name__, "own_mount", point=POINT, source=source, options=",".join(dict.fromkeys(own)))

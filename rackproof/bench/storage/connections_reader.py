@@ -1,12 +1,15 @@
-"""Ratio of reads over several connections to reads over one, from pairs of fio's runs on a mount of their own.
+"""Ratio of reads over several connections to reads over one, or over RDMA to over TCP, from pairs of fio's runs on a
+mount of their own.
 
-Each run has all proofs of fio's runs. In addition its mount has as many connections as asked for, none of which another
-mount of the client has, and all of which carried requests.
+Each run has all proofs of fio's runs. In addition its mount has the transport and as many connections as asked for,
+none of which another mount of the client has, and all of which carried requests.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.bench.reading import Reading
@@ -14,24 +17,68 @@ from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.result import messages_of, proven
 from rackproof.bench.storage.runs import Run, State
-from rackproof.core.architecture import Storage
+from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
+from rackproof.core.wording import counted
 from rackproof.parse import ParseError
+from rackproof.parse.mounted import NFS_PORTS
 from rackproof.parse.mounts import Mount, Transport, find_mount
 
 SPEEDUP: Final = "storage.connections_speedup"
+RDMA_GAIN: Final = "storage.rdma_over_tcp"
+OF_OWN_MOUNTS: Final = (SPEEDUP, RDMA_GAIN)
 POINT: Final = "/run/rackproof-own-mount"
 VERSIONS: Final = ("4.2", "4.1", "3")
 """Of NFS, in the order in which they are tried. Linux gives several connections to these."""
-_MARK: Final = "-connections-"
 _IDLE, _SENDS = 4, 5
-"""Places of a TCP connection's counters in ``xprt:`` (Linux, ``xs_tcp_print_stats``)."""
+"""Places of a connection's counters in ``xprt:`` (Linux, ``xs_tcp_print_stats`` and ``xprt_rdma_print_stats``)."""
+_COUNT: Final = re.compile(r"-(\d{1,3})$", re.ASCII)
 _LEAST_SHARE: Final = 0.1
 """Least requests of a connection over the mean of all: the kernel's client takes them in turn."""
 
 
-def job_name(storage: str, count: int) -> str:
-    return f"{storage}{_MARK}{count}"
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One of the two mounts that are compared."""
+
+    job: str
+    """Name of fio's job."""
+    storage: Storage
+    """As declared, but for its transport and port."""
+    count: int
+    """Of connections."""
+    companion: str
+
+    @property
+    def text(self) -> str:
+        return f"{counted(self.count, 'connection', 'connections')} of {(self.storage.transport or 'tcp').upper()}"
+
+
+def legs(architecture: Architecture, name: str, metric: str, count: int) -> tuple[Leg, Leg]:
+    """The mounts of one pair of runs: the one that the other is compared with, then the other."""
+    storage = architecture.storage[name]
+    if metric == SPEEDUP:
+        return (
+            Leg(f"{name}-connections-1", storage, 1, "one_connection_mb_per_s"),
+            Leg(f"{name}-connections-{count}", storage, count, "several_connections_mb_per_s"),
+        )
+    tcp = storage.model_copy(update={"transport": "tcp", "port": tcp_port(architecture, storage)})
+    rdma = storage.model_copy(update={"port": storage.port or NFS_PORTS["rdma"]})
+    return (
+        Leg(f"{name}-over-tcp-{count}", tcp, count, "tcp_mb_per_s"),
+        Leg(f"{name}-over-rdma-1", rdma, 1, "rdma_mb_per_s"),
+    )
+
+
+def tcp_port(architecture: Architecture, storage: Storage) -> int:
+    """Port of the same server and export over TCP, as another storage declares it, otherwise NFS's own."""
+    place = (storage.class_, storage.source, storage.server_role, storage.servers)
+    others = (
+        other.port
+        for other in architecture.storage.values()
+        if (other.class_, other.source, other.server_role, other.servers) == place and not other.over_rdma
+    )
+    return next((port for port in others if port is not None), NFS_PORTS["tcp"])
 
 
 def version_of(mount: Mount) -> str:
@@ -51,34 +98,30 @@ def own_mount(storage: Storage, version: str, count: int) -> Storage:
     )  # fmt: skip
 
 
-def read_connections(every: Sequence[Run], measurement: Measurement, storage: Storage) -> Reading:
+def read_connections(every: Sequence[Run], measurement: Measurement, architecture: Architecture) -> Reading:
     """One sample per pair of runs. Raises ParseError."""
-    (node,), name = measurement.members, measurement.labels["storage"]
+    (node,), name, metric = measurement.members, measurement.labels["storage"], measurement.metric
     runs = [run for run in every if node in run.launch.jobs]
-    counts = [_count(run, node, name) for run in runs]
-    several = max(counts, default=0)
-    if several < 2 or counts != [1, several] * (len(counts) // 2):
-        raise ParseError("fio", f"expected pairs of runs over one connection and over several, actual {counts}")
-    rates, versions = [], set()
-    for run, count in zip(runs, counts, strict=True):
+    jobs = [run.launch.jobs[node]["name"] for run in runs]
+    count = max((int(match[1]) for job in jobs if (match := _COUNT.search(job))), default=0)
+    pair = legs(architecture, name, metric, count)
+    first, second = pair
+    if not runs or first.job == second.job or jobs != [leg.job for leg in pair] * (len(runs) // 2):
+        raise ParseError("fio", f"expected pairs of {first.job} and {second.job}, actual {', '.join(jobs) or 'none'}")
+    rates: dict[str, list[float]] = {leg.companion: [] for leg in pair}
+    versions = set()
+    for run, leg in zip(runs, pair * (len(runs) // 2), strict=True):
         version = _version(run, node)
         versions.add(version)
-        rates.append(_rate(run, node, measurement, own_mount(storage, version, count)))
+        rates[leg.companion].append(_rate(run, node, measurement, own_mount(leg.storage, version, leg.count)))
     if len(versions) > 1:
         raise ParseError("mount", f"expected one version of NFS, actual {', '.join(sorted(versions))}")
-    conditions = _conditions(runs, node, own_mount(storage, versions.pop(), several), several)
-    samples = [after / before for before, after in zip(rates[::2], rates[1::2], strict=True)]
-    companions = {"one_connection_mb_per_s": tuple(rates[::2]), "several_connections_mb_per_s": tuple(rates[1::2])}
+    conditions = _conditions(runs, node, own_mount(second.storage, versions.pop(), second.count), count)
+    if metric == RDMA_GAIN:
+        conditions["tcp_port"] = first.storage.port
+    samples = [after / before for before, after in zip(*rates.values(), strict=True)]
+    companions = {companion: tuple(values) for companion, values in rates.items()}
     return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
-
-
-def _count(run: Run, node: str, name: str) -> int:
-    """Number of connections that a run is about. Raises ParseError for another run."""
-    job = run.launch.jobs[node]["name"]
-    count = job.removeprefix(f"{name}{_MARK}")
-    if count == job or not count.isdecimal():
-        raise ParseError("fio", f"expected a run of {name}{_MARK}…, actual {job}")
-    return int(count)
 
 
 def _version(run: Run, node: str) -> str:
@@ -130,10 +173,10 @@ def _counters(transport: Transport) -> tuple[int, ...]:
     return (*transport.counters[:_IDLE], *transport.counters[_SENDS:])
 
 
-def _conditions(runs: Sequence[Run], node: str, storage: Storage, several: int) -> dict[str, Any]:
+def _conditions(runs: Sequence[Run], node: str, storage: Storage, count: int) -> dict[str, Any]:
     conditions = conditions_of(runs, [node], storage, 1)
-    conditions["workload"] |= {"runs": len(runs) // 2, "count": several}
-    conditions["connections"] = several
+    conditions["workload"] |= {"runs": len(runs) // 2, "count": count}
+    conditions["connections"] = count
     if messages := messages_of(runs):
         conditions["fio_said"] = messages
     return conditions

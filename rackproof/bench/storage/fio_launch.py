@@ -18,6 +18,8 @@ RUN = "fio --eta=never --output-format=json "
 """How the kit begins fio, on one client or as the launcher of several. In containers its options are in another order:
 ``is_launch`` tells these runs apart by it."""
 RAM, CACHED = "client_ram_bytes", "cached_bytes_start"
+ONCE = "bytes_read"
+"""Companion of runs that read no byte twice."""
 ADD_UP = ("application_bytes", CACHED, RAM, "dataset_bytes", "iops", "outstanding")
 """Companions whose sum over clients is the rack's."""
 AGREEMENT = 0.02
@@ -169,4 +171,11 @@ def workload(job: Mapping[str, str], runs: int) -> dict[str, Any]:
     """Options of the job file, by field of ``FioJob``."""
     named = {key: job[option] for option, key in _OPTIONS.items() if option in job}
     numbers = {key: int(value) if value.isdecimal() else value for key, value in named.items()}
-    return {"ramp_s": 0} | numbers | {"runs": runs}
+    return {"ramp_s": 0} | numbers | {"runs": runs} | ({"once": True} if reads_once(job) and "runtime" in job else {})
+
+
+def reads_once(job: Mapping[str, str]) -> bool:
+    """Whether a run reads no byte of its files twice: each process has its own file, and ends with it. fio's map of
+    random blocks, where it is not turned off, has each block once."""
+    repeats = {"time_based", "loops", "io_size", "norandommap"}
+    return job.get("rw") in ("read", "randread") and not repeats & job.keys()

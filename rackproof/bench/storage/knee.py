@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.knee_reader import (
     CLOSED,
@@ -73,14 +73,9 @@ class _Searches:
         read = read_storage(answers, clients.session.architecture)
         raw = clients.outputs
         reasons = "; ".join(clients.lost[node] for node in sorted(clients.lost))
+        why = f"{fold(clients.lost)} missing: {reasons}" if clients.lost else ""
         for place in places:
-            try:
-                if clients.lost:
-                    yield unmeasured(place, f"{fold(clients.lost)} missing: {reasons}", raw)
-                else:
-                    yield reading_of(place, read, NAME)
-            except ParseError as error:
-                yield unmeasured(place, str(error), raw)
+            yield reading_or_reason(place, read, NAME, raw, why)
 
     def _closed(self, number: int) -> float:
         """A search with requests in flight. Returns the highest rate, 0 if a client is lost. Raises ParseError."""

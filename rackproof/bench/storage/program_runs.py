@@ -32,6 +32,13 @@ class ProgramRun:
     """None without a command on servers."""
     answers: dict[str, CommandResult] = field(default_factory=dict)
     after: dict[str, CommandResult] = field(default_factory=dict)
+    emptied: frozenset[str] = frozenset()
+    """Nodes whose page cache alone was dropped since the run before."""
+
+    @property
+    def pages_dropped(self) -> bool:
+        """Whether the page caches of all nodes were dropped since the run before, and nothing else."""
+        return not self.dropped and self.nodes <= self.emptied
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -125,6 +132,7 @@ def program_runs(
                 servers = all(drop.ok for drop in drops) if drops else None
                 earlier = runs[-1].after if runs else {}
                 current = kind(program, mark, before or earlier, bool(before), servers if before else None)
+                current.emptied = frozenset() if before else frozenset(drop.node for drop in drops if drop.ok)
                 runs.append(current)
                 before, drops = {}, []
             current.answers[answer.node] = answer

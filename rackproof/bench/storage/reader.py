@@ -15,8 +15,8 @@ from rackproof.bench.reading import Read, Reading
 from rackproof.bench.storage.beside_reader import read_beside
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
-from rackproof.bench.storage.connections_reader import SPEEDUP, read_connections
-from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, SHARED, SYNCED, WORKLOADS, check_job
+from rackproof.bench.storage.connections_reader import OF_OWN_MOUNTS, read_connections
+from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, ONCE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.storage.gds_reader import GDS, read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
 from rackproof.bench.storage.join_reader import COPIED, read_join
@@ -34,7 +34,7 @@ CLIENTS = "clients"
 """Label of the rack's numbers of a profile with several numbers of clients."""
 NAME = "fio-proven"
 """Recorded name of this reader."""
-_SUMMED = (*ADD_UP, "counter_bytes")
+_SUMMED = (*ADD_UP, "counter_bytes", ONCE)
 
 
 def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
@@ -69,8 +69,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         if measurement.metric in BESIDE_LOSSES:
             return read_beside(answers, measurement, architecture)
         storage = architecture.storage[measurement.labels["storage"]]
-        if measurement.metric == SPEEDUP:
-            return read_connections(every, measurement, storage)
+        if measurement.metric in OF_OWN_MOUNTS:
+            return read_connections(every, measurement, architecture)
         if measurement.metric in KNEE:
             return read_knee(every, measurement, storage)
         if measurement.metric in CHECKPOINT:
@@ -93,6 +93,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             samples.append(sum(values))
             shares.append(values)
             companions.append(_sum(results, single=measurement.scope is Scope.NODE))
+            if len(every) > 1:
+                companions[-1].pop(ONCE, None)  # a run before or after read the same bytes
             if measurement.metric == SHARED:
                 companions[-1]["dataset_bytes"] = results[0].companions[
                     "dataset_bytes"
@@ -104,6 +106,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         }
         used = tuple(run.launch.answer for run in every)
         conditions = conditions_of(runs, nodes, storage, len(every[0].before))
+        if ONCE in complete:
+            conditions["reads"] = "each byte once at most"
         if asked is not None:
             conditions["fairness"] = _fairness(nodes, shares)
         if messages := messages_of(runs):

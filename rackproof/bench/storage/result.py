@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rackproof.bench.storage.byte_counters import counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import cached_at_start
-from rackproof.bench.storage.fio_launch import CACHED, RAM
+from rackproof.bench.storage.fio_launch import CACHED, ONCE, RAM, reads_once
 from rackproof.bench.storage.proof import check_files, check_layout, check_mounts, check_options, check_result
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
@@ -50,6 +50,8 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
         "application_bytes": float(moved.io_bytes),
         "iops": moved.iops,
     }
+    if reads_once(requested):
+        numbers[ONCE] = float(moved.io_bytes)
     if moved.lat_ns is not None and "fsync" not in requested:  # Little's law needs the total latency, from submission
         numbers["latency_s"] = moved.lat_ns / 1e9
     if before.client.ram_bytes is not None:

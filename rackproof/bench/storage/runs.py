@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, server_state, state_of
 from rackproof.bench.storage.fio_launch import BORROWED, Launch, is_launch, launches
 from rackproof.bench.storage.layout import SUFFIX
+from rackproof.bench.storage.server_counters import Served, served_between
 from rackproof.parse import ParseError
 from rackproof.parse.client_state import ClientState, parse_client_state
 from rackproof.remote.command import CommandResult
@@ -33,6 +35,26 @@ class Run:
     layouts: Mapping[tuple[str, str], Launch]
     """Last run before this one that wrote the files, by node and directory."""
     after: dict[str, CommandResult] = field(default_factory=dict)
+    servers_before: Mapping[str, CommandResult] = field(default_factory=dict)
+    """State of each server, after caches were dropped; empty where none was asked."""
+    servers_after: dict[str, CommandResult] = field(default_factory=dict)
+
+    @cached_property
+    def served(self) -> Served | str | None:
+        """What the servers read and sent, or why it is not known; None where none was asked."""
+        if not self.servers_before and not self.servers_after:
+            return None
+        try:
+            return served_between(self.servers_before, self.servers_after)
+        except ParseError as error:
+            return str(error)
+
+    @cached_property
+    def read_bytes(self) -> int | None:
+        """What fio's clients read together; None where fio has not counted all of it, as in a ramp."""
+        if any("ramp_time" in job for job in self.launch.jobs.values()):
+            return None
+        return sum(entry.read.io_bytes for entry in self.launch.entries.values() if entry.read is not None)
 
     @property
     def servers_dropped(self) -> bool | None:
@@ -80,6 +102,7 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
     layouts: dict[tuple[str, str], Launch] = {}
     before: dict[str, CommandResult] = {}
     drops: list[CommandResult] = []
+    servers: dict[str, CommandResult] = {}
     for answer in answers:
         if asked := state_of(answer.command):
             if asked[0] == BEFORE:
@@ -88,13 +111,18 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
                 runs[-1].after[answer.node] = answer
         elif answer.command == DROP:
             drops.append(answer)
+        elif answer.command == server_state(BEFORE):
+            servers[answer.node] = answer
+        elif answer.command == server_state(AFTER):
+            if runs:
+                runs[-1].servers_after[answer.node] = answer
         else:
             for launch in launches([answer]):
                 if is_layout(answer.command):
                     layouts |= {(node, job["directory"]): launch for node, job in launch.jobs.items()}
                 else:
-                    runs.append(Run(launch, before, tuple(drops), dict(layouts)))
-                    before, drops = {}, []
+                    runs.append(Run(launch, before, tuple(drops), dict(layouts), servers_before=servers))
+                    before, drops, servers = {}, [], {}
     return runs
 
 

@@ -20,7 +20,7 @@ from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import check_mounts
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.parse import Mismatch, ParseError
+from rackproof.parse import FromMemory, Mismatch, ParseError
 from rackproof.parse.client_state import Tree
 from rackproof.parse.jsondoc import Json
 from rackproof.remote.command import CommandResult
@@ -176,8 +176,8 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
         companions[RAM] = float(before.client.ram_bytes)
     requests = None if config["shards"] else counted_requests(storage, before, after, _REQUESTS[config["action"]])
     if requests is not None and requests < used * len(rows) * COUNTED:
-        why = f"it says that it used {used * len(rows)} files, the client counted {requests} requests"
-        raise ParseError(PROGRAM, f"{node}: {why}: the rest was in memory")
+        why = f"of {used * len(rows)} files were in the client's memory: the client counted {requests} requests"
+        raise FromMemory(PROGRAM, f"{node}: {100 * (1 - requests / used / len(rows)):.0f} % {why}")
     if requests is not None and not reads:
         cached = 0.0
     begin_s, end_s = min(row.begin_s for row in rows), max(row.end_s for row in rows)

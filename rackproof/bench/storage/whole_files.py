@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rackproof.bench.step import reading_of, unmeasured
+from rackproof.bench.step import reading_or_reason
 from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.rack import fold
-from rackproof.parse import ParseError
 
 SLOWEST = 1e6
 """B/s of the slowest client that is waited for, beside the margin of every run."""
@@ -23,7 +22,4 @@ def results(clients: Clients, places: list[Measurement]) -> Iterator[Measurement
     why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
     read = read_storage(clients.answers, clients.session.architecture)
     for place in places:
-        try:
-            yield unmeasured(place, why, raw) if lost else reading_of(place, read, NAME)
-        except ParseError as error:
-            yield unmeasured(place, str(error), raw)
+        yield reading_or_reason(place, read, NAME, raw, why)

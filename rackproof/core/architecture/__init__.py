@@ -49,6 +49,7 @@ from rackproof.core.architecture.profiles import (
     OsdProfile,
     Profile,
     StorageProfile,
+    TransportsProfile,
     WholeFile,
 )
 from rackproof.core.architecture.scale import Scale, Scaled
@@ -119,6 +120,7 @@ __all__ = [
     "Storage",
     "StorageProfile",
     "System",
+    "TransportsProfile",
     "Tree",
     "User",
     "Weakening",

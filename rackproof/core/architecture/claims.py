@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, get_args
 
 from rackproof.core.architecture.base import Model, parts_of
-from rackproof.core.architecture.criterion import Curve, Entry
+from rackproof.core.architecture.coverage import quantities_of
+from rackproof.core.architecture.criterion import Entry
 from rackproof.core.architecture.expectations import expected_checks
+from rackproof.core.architecture.ingest import Format, IngestData, IngestJob
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
-from rackproof.core.evidence import Scope
+from rackproof.core.architecture.profiles import Algorithm, DiagnosticTest
 from rackproof.core.grouping import grouped
 from rackproof.core.metrics import METRICS
 from rackproof.core.recipes import RECIPES
+
+_VALUES: Final[Mapping[str, frozenset[str]]] = {
+    "data": frozenset(IngestData),
+    "format": frozenset(get_args(Format)),
+    "beside": frozenset({"nothing", *get_args(IngestJob.model_fields["kind"].annotation)}),
+    "algorithm": frozenset(get_args(Algorithm)),
+    "test": frozenset(get_args(DiagnosticTest)),
+}
+"""All values that benchmarks give to labels, of those labels that have a list of them."""
 
 
 class Standing(NamedTuple):
@@ -103,10 +114,17 @@ def _of_entry(entry: Entry) -> Way:
 
 
 def measured_today(entry: Entry) -> bool:
-    """Whether the kit's benchmarks produce the metric of an entry."""
-    if isinstance(entry, Curve):
-        return METRICS[entry.metric].measured_today(Scope.RACK, (*entry.where, entry.over))
-    return METRICS[entry.metric].measured_today(entry.scope, entry.where)
+    """Whether the kit's benchmarks produce the number of an entry, and the one that its bar is a share of."""
+    return all(
+        METRICS[metric].measured_today(scope, where) and all(_given(*label) for label in where.items())
+        for metric, scope, where in quantities_of(entry)
+    )
+
+
+def _given(label: str, value: str | tuple[str, ...]) -> bool:
+    """Whether benchmarks give a label these values."""
+    values = {value} if isinstance(value, str) else set(value)
+    return label not in _VALUES or values <= _VALUES[label]
 
 
 def _of_checks(names: Sequence[str], validators: Collection[str], lab: Collection[str]) -> Iterator[Way]:

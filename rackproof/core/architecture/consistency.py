@@ -15,7 +15,7 @@ from rackproof.core.architecture.coverage import coverage_problems
 from rackproof.core.architecture.entries import entry_problems, groups
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.architecture.group_tests import group_problems
-from rackproof.core.architecture.ingest import Tree
+from rackproof.core.architecture.ingest import IngestProfile, Tree
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.overrides import override_problems
 from rackproof.core.architecture.plausibility import plausibility_problems
@@ -66,6 +66,8 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         for dataset, made in profile.ingest.datasets.items() if profile.ingest else ():
             where = ("profiles", name, "ingest", "datasets", dataset, "storage")
             yield from known(where, made.storage, architecture.storage, "storage")
+        if profile.ingest:
+            yield from _local_caches(architecture, ("profiles", name, "ingest", "jobs"), profile.ingest)
         for tree, written in profile.ingest.trees.items() if profile.ingest else ():
             yield from _tree(architecture, ("profiles", name, "ingest", "trees", tree), written)
         for run, sizes in profile.ingest.dlio.items() if profile.ingest else ():
@@ -204,6 +206,14 @@ def _lossless(architecture: Architecture) -> Iterator[Problem]:
             yield Problem(
                 (*path, key), f"{value} is DSCP {value >> 2}, which does not mean priority {priority}, the one with PFC"
             )
+
+
+def _local_caches(architecture: Architecture, base: KeyPath, profile: IngestProfile) -> Iterator[Problem]:
+    for name, job in profile.jobs.items():
+        storage = profile.datasets[job.dataset].storage
+        known_storage = architecture.storage.get(storage)
+        if job.only_local_cache and known_storage is not None and known_storage.local_cache is None:
+            yield Problem((*base, name, "only_local_cache"), f"{storage} has no local_cache")
 
 
 def _storage(architecture: Architecture, name: str, storage: Storage) -> Iterator[Problem]:

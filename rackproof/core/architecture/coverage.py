@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rackproof.core.architecture.criterion import Alternative, Criterion, Curve, Entry, Reference
@@ -17,6 +17,8 @@ from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
+Where = Mapping[str, str | tuple[str, ...]]
+"""Labels of a quantity, each with its value or values."""
 Entries = list[tuple[KeyPath, Asks]]
 
 SHOWN: Final = 4
@@ -30,6 +32,7 @@ _OF_JOBS: Final = {
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
+_RDMA_GAIN: Final = "storage.rdma_over_tcp"
 _JOIN: Final = "join.bytes_copied"
 _GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
@@ -43,6 +46,7 @@ _OF_PARTS: Final = {
     "small_files": ("storage.small_file_read_bandwidth",),
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
+    "transports": (_RDMA_GAIN,),
     "join": (_JOIN,),
     "beside_collectives": BESIDE_LOSSES,
     "gds": (_GDS,),
@@ -128,6 +132,8 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.class_ != "local"
     if metric == _SPEEDUP:
         return storage.takes_connections
+    if metric == _RDMA_GAIN:
+        return storage.over_rdma
     if metric == _JOIN:
         return storage.mounts_again
     return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
@@ -246,6 +252,17 @@ def _values(asks: Asks, label: str, every: tuple[str, ...]) -> tuple[str, ...]:
     if value is None:
         return every
     return (value,) if isinstance(value, str) else value
+
+
+def quantities_of(asks: Asks) -> Iterator[tuple[str, Scope, Where]]:
+    """Metric, scope and labels of what an entry needs: its own at every point, and what its bar is a share of."""
+    if isinstance(asks, Curve):
+        for point in sorted({*asks.points, asks.baseline}):
+            yield asks.metric, Scope.RACK, {**asks.where, asks.over: str(point)}
+        return
+    yield asks.metric, asks.scope, asks.where
+    if (of := _reference(asks)) is not None:
+        yield of.metric, of.scope, of.where
 
 
 def entries_of(architecture: Architecture) -> Iterator[tuple[KeyPath, Asks]]:

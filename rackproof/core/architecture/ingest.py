@@ -59,8 +59,9 @@ class IngestJob(Model):
     engine: Literal["emulated", "torch"] = "emulated"
     """``torch``: the GPUs themselves, PyTorch with ``model`` of torchvision under torchrun: training with
     DistributedDataParallel, or forward passes only. Processors stand in where a node has no GPU."""
-    precision: Literal["fp32", "amp"] = "amp"
-    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16."""
+    precision: Literal["fp32", "amp", "fp16"] = "amp"
+    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16; ``fp16``: the same with float16, for
+    GPUs that compute bfloat16 slowly, such as the V100."""
     accelerator: Identifier = "own"
     """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
@@ -87,6 +88,9 @@ class IngestJob(Model):
     """Numbers of nodes, one leg each; none: all nodes of the group."""
     epochs: int = Field(default=0, ge=0)
     """More than 0: instead of ``seconds`` so many passes over the data set, caches dropped before the first only."""
+    only_local_cache: bool = False
+    """Drop the clients' page caches before each later epoch, too: what then comes from the node itself comes from the
+    storage's ``local_cache``."""
     placement: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Numbers of nodes that share the accelerators of one node, each in a run of its own."""
     arrivals_per_s: float = Field(default=0, ge=0)
@@ -137,10 +141,12 @@ class IngestJob(Model):
             raise ValueError(
                 f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"
             )
-        if not self.data and not self.settle:
-            raise ValueError("data is empty: name where the samples come from, or set settle")
+        if not self.data and not (self.settle or self.predict or self.placement):
+            raise ValueError("data is empty: name where the samples come from, or set settle, predict or placement")
         if self.settle and self.epochs:
             raise ValueError("settle needs seconds, epochs have none: give them to another job")
+        if self.only_local_cache and self.epochs < 2:
+            raise ValueError("only_local_cache is about the second epoch: epochs of 2 or more")
         if any(self.accelerators % count for count in self.placement):
             raise ValueError(f"{self.accelerators} accelerators cannot be placed evenly on {self.placement} nodes")
         return self

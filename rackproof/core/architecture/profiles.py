@@ -30,6 +30,17 @@ class FioJob(Model):
     runtime_s: int = Field(ge=1)
     ramp_s: int = Field(default=0, ge=0)
     runs: int = Field(default=1, ge=1)
+    once: bool = Field(default=False, exclude_if=lambda value: not value)
+    """The run ends when its files are read, or after ``runtime_s``, so that no byte is read twice: for the gate
+    ``dataset_size`` where files of five times the clients' memory do not fit."""
+
+    @model_validator(mode="after")
+    def _reads_once(self) -> FioJob:
+        if self.once and (type(self) is not FioJob or self.rw == "write" or self.runs > 1 or self.ramp_s):
+            raise ValueError("once goes with one run of reads without a ramp: another run reads the same bytes again")
+        if self.once and self.file_bytes % self.block_bytes:
+            raise ValueError("file_bytes must be a multiple of block_bytes where each byte is read once")
+        return self
 
 
 class ConnectionsProfile(FioJob):
@@ -44,6 +55,13 @@ class ConnectionsProfile(FioJob):
         if self.iodepth * self.numjobs < self.count:
             raise ValueError("iodepth × numjobs must be at least count: other connections would have nothing to do")
         return self
+
+
+class TransportsProfile(ConnectionsProfile):
+    """Sequential reads of each client by itself, over NFS by TCP and by RDMA."""
+
+    count: int = Field(default=1, ge=1, le=16)
+    """Connections by TCP (nconnect); by RDMA there is one."""
 
 
 class BesideProfile(FioJob):
@@ -191,6 +209,8 @@ class StorageProfile(Model):
     """Created, looked at, read and removed, for ``storage.metadata_rate``."""
     connections: ConnectionsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.connections_speedup`` of NFS over TCP."""
+    transports: TransportsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.rdma_over_tcp`` of NFS over RDMA."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
     beside_collectives: BesideProfile | None = Field(default=None, exclude_if=lambda value: value is None)
@@ -213,8 +233,8 @@ class StorageProfile(Model):
     @field_validator("shared_file")
     @classmethod
     def _one_file(cls, job: FioJob | None) -> FioJob | None:
-        if job is not None and (job.rw, job.numjobs) != ("read", 1):
-            raise ValueError("one file is shared: rw must be read and numjobs 1")
+        if job is not None and (job.rw, job.numjobs, job.once) != ("read", 1, False):
+            raise ValueError("one file is shared: rw must be read, numjobs 1, and each client reads it, so once false")
         return job
 
     @field_validator("synced_writes")
@@ -348,8 +368,8 @@ class ContainerProfile(Model):
     @field_validator("job")
     @classmethod
     def _reads(cls, job: FioJob) -> FioJob:
-        if job.rw != "read":
-            raise ValueError("the comparison is of sequential reads: rw must be read")
+        if job.rw != "read" or job.once:
+            raise ValueError("the comparison is of sequential reads of the same bytes: rw must be read, and once false")
         return job
 
 

@@ -1,4 +1,4 @@
-"""The profile ``smoke`` of every architecture: each benchmark once, for seconds, before a night of ``full``.
+"""The profile ``smoke`` of every architecture: short benchmarks once, for seconds, before a night of ``full``.
 
 It shows that tools, accounts, mounts and paths work, and a first figure of each. It never certifies.
 """
@@ -24,12 +24,16 @@ Part = TypeVar("Part", bound=Model)
 
 
 def with_smoke(architecture: Architecture) -> Architecture:
-    """The architecture with ``profiles.smoke``, made of ``lab`` or else ``full``; unchanged if it has its own."""
+    """The architecture with ``profiles.smoke``, unchanged if it has its own.
+
+    It is made of ``lab``, or of ``full`` where there is none or its parts all take long.
+    """
     profiles = architecture.profiles
-    base = profiles.get("lab") or profiles.get("full")
-    if SMOKE in profiles or base is None:
+    bases = [shortened(profiles[name]) for name in ("lab", "full") if name in profiles]
+    smoke = next((base for base in bases if any(value is not None for _, value in base)), None)
+    if SMOKE in profiles or smoke is None:
         return architecture
-    return architecture.model_copy(update={"profiles": {**profiles, SMOKE: shortened(base)}})
+    return architecture.model_copy(update={"profiles": {**profiles, SMOKE: smoke}})
 
 
 def shortened(part: Part) -> Part:

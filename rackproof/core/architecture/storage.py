@@ -133,6 +133,11 @@ class Storage(Model):
         return self.class_ == "nfs" and self.transport != "rdma"
 
     @property
+    def over_rdma(self) -> bool:
+        """Whether it is NFS over RDMA, which its server can answer over TCP as well."""
+        return self.class_ == "nfs" and self.transport == "rdma"
+
+    @property
     def mounts_again(self) -> bool:
         """Whether a client can mount it once more beside the declared mount."""
         return self.fstype in ("nfs", "nfs4", "ceph", "lustre", "wekafs")

@@ -75,6 +75,11 @@ def true(published: Any, site: Any) -> bool:
     return not published or bool(site)
 
 
+def not_off(published: Any, site: Any) -> bool:
+    """A switch that demands something unless it is off."""
+    return site is not False or published is False
+
+
 def false(published: Any, site: Any) -> bool:
     """A switch that allows something when it is on."""
     return bool(published) or not site
@@ -179,6 +184,8 @@ _RULES: dict[str, Rule] = {
     "roles.*.expect.nics.*.firmware": version,
     "storage.*.managed": true,
     "profiles.*.ingest.jobs.*.settle": true,
+    "profiles.*.links.every_pair": not_off,
+    "profiles.*.ingest.jobs.*.only_local_cache": true,
     "storage.*.at_boot": true,
     "slurm.munge": true,
     "curves.*.no_negative_step": true,

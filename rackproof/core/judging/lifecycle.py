@@ -31,7 +31,7 @@ def judge_lifecycle(
     if run.profile == SMOKE and VALIDATE in history.begun:  # without its checks nothing is certified anyway
         yield _verdict(
             "smoke", "Length of the benchmarks", "rack", Status.UNMEASURED,
-            "the profile smoke runs every benchmark once, for seconds",
+            "the profile smoke runs its benchmarks once, for seconds",
             "Its figures show that the benchmarks run, not what the rack gives under load.",
             "Measure with --profile full, or lab on a virtual rack.",
         )  # fmt: skip

@@ -54,6 +54,8 @@ class Answer(NamedTuple):
     """What group testing names."""
     drive: str = ""
     """Model, serial number and place of a single drive."""
+    invalid: bool = False
+    """Whether the reason disproves what was measured."""
 
 
 class NoNumber(NamedTuple):
@@ -158,6 +160,7 @@ class Index:
             tuple(map(str, measurement.conditions.get(DAMAGE, ()))),
             str(measurement.conditions.get(FAULTS, "")),
             str(measurement.conditions.get(DRIVE, "")),
+            measurement.invalid,
         )
 
     def _kept(self, conditions: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -241,13 +244,14 @@ def _failed(metric: str, candidates: Iterable[Answer], where: Labels) -> NoNumbe
     """The reason that a benchmark gave, even if its measurement lacks some labels."""
     labels = dict(where)
     failed = sorted(
-        (answer.reason, answer.raw, answer.simulated, answer.records)
+        (answer.reason, answer.raw, answer.simulated, answer.records, answer.invalid)
         for answer in candidates
         if answer.reason is not None and all(labels.get(key, value) == value for key, value in answer.labels)
     )
     if failed:
-        why, raw, simulated, records = failed[0]
-        return NoNumber(Status.UNMEASURED, why, raw=raw, simulated=simulated, records=records)
+        why, raw, simulated, records, invalid = failed[0]
+        status = Status.INVALID if invalid else Status.UNMEASURED
+        return NoNumber(status, why, raw=raw, simulated=simulated, records=records)
     return NoNumber(Status.UNMEASURED, f"no measurement of {quantity(metric, labels)}")
 
 

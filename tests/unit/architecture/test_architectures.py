@@ -11,6 +11,7 @@ import pytest
 from rackproof.architectures import available, load, parse
 from rackproof.core.architecture import Architecture, Severity
 from rackproof.core.architecture.complaints import keys_at
+from rackproof.core.architecture.smoke import with_smoke
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS, NOT_YET
 from rackproof.core.rack import Node, Rack
@@ -245,7 +246,7 @@ class TestLoading:
         assert loaded.text == TEXT
         assert loaded.sha256 == hashlib.sha256(TEXT.encode()).hexdigest()
         assert load(FOLDER / "virtual-rack.yaml") == load(str(FOLDER / "virtual-rack.yaml")) == loaded
-        assert parse(loaded.text, "stored") == loaded.model
+        assert with_smoke(parse(loaded.text, "stored")) == loaded.model
 
     def test_the_kit_s_own_are_found_from_anywhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -41,7 +41,6 @@ REQUIRED = {
     "architectures/weka-inference-nvme-dram.yaml": {
         "matrix": "rw",
         "nvme": "noatime rw",
-        "dram": "rw",
         "nfs": "hard proto=tcp rw vers=3",
     },
     "tests/data/plans/a100-rocky9-scale/architecture.yaml": {"scale": "", "daos": ""},

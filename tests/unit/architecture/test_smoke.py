@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from rackproof.core.architecture.base import Model
 from rackproof.core.architecture.profiles import LinkProfile, Profile
 from rackproof.core.architecture.smoke import SMOKE, shortened, with_smoke
 from rackproof.core.rack import Node, Rack
+from rackproof.errors import ArchitectureError
 from tests.unit.fakes import lab_rack, virtual_rack
 
 EVERY = [item.id for item in architectures.available()]
@@ -31,12 +33,17 @@ def numbers(part: Model) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_architecture_has_it(name: str) -> None:
+def test_every_architecture_with_a_short_benchmark_has_it(name: str) -> None:
     model = architectures.load(name).model
+    bases = [model.profiles[profile] for profile in ("lab", "full") if profile in model.profiles]
+    base = next((b for b in bases if any(value is not None for _, value in shortened(b))), None)
+    if base is None:  # its benchmarks all take long
+        assert SMOKE not in model.profiles
+        return
     smoke = model.profiles[SMOKE]
     assert Profile.model_validate(smoke.model_dump(by_alias=True)) == smoke
-    base = model.profiles.get("lab") or model.profiles["full"]
     assert smoke == shortened(base)
+    assert any(value is not None for _, value in smoke)
     assert all(value == 1 for key, value in numbers(smoke) if key in ("runs", "copy_runs"))
     assert all(value <= 10 for key, value in numbers(smoke) if key.endswith("_s") and key != "start_s")
     assert all(value <= 256 << 20 for key, value in numbers(smoke) if key == "file_bytes")
@@ -80,3 +87,12 @@ def test_a_site_may_have_its_own() -> None:
     assert with_smoke(own) is own
     bare = rack.model_copy(update={"profiles": {}})
     assert with_smoke(bare) is bare
+
+
+def test_fewer_pairs_than_published_are_a_weakening(tmp_path: Path) -> None:
+    (tmp_path / "ours.yaml").write_text(
+        "apiVersion: refarch/v1\nextends: nvidia-dgx-h100\nmetadata: {id: ours, version: 1.0.0, title: Ours}\n"
+        "profiles: {full: {links: {every_pair: false}}}\n"
+    )
+    with pytest.raises(ArchitectureError, match=r"profiles\.full\.links\.every_pair: weakens nvidia-dgx-h100"):
+        architectures.load(tmp_path / "ours.yaml")

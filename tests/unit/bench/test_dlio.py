@@ -187,8 +187,8 @@ def test_a_proven_run_has_both_figures_and_names_its_engine(tmp_path: Path, expo
 def test_samples_from_memory_are_no_number(tmp_path: Path, export: Path, share: float) -> None:
     """Half: the second epoch came from the cache."""
     for result in measured(tmp_path, Clients(export, share).install()):
-        assert result.samples == ()
-        assert "it says that it moved 196608 B, the mount counted" in (result.reason or "")
+        assert (result.samples, result.invalid) == ((), True)
+        assert "of 196608 B that it read came from the client's memory: the mount counted" in (result.reason or "")
 
 
 def test_without_the_tool_the_reason_names_it(tmp_path: Path, export: Path) -> None:
@@ -273,9 +273,9 @@ def test_several_clients_share_the_accelerators(tmp_path: Path, export: Path) ->
 @pytest.mark.parametrize(
     ("first", "second", "why"),
     [
-        (0.5, 0.0, "it says that it moved 196608 B, the mount counted 98304 B"),
-        (1.0, 0.0, "gpu-02, one of 2 clients: it says that it moved"),
-        (0.9, 0.1, "gpu-02, one of 2 clients: it says that it moved"),
+        (0.5, 0.0, "50 % of 196608 B that it read came from the client's memory: the mount counted 98304 B"),
+        (1.0, 0.0, "gpu-02, one of 2 clients: 100 % of "),
+        (0.9, 0.1, "gpu-02, one of 2 clients: "),
     ],
 )
 def test_a_client_that_reads_no_share_is_no_number(

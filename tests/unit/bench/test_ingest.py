@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rackproof.bench.ingest import steps as ingest
+from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.proof import check_identity
-from rackproof.bench.ingest.reader import Figures, read_ingest
+from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.runs import TOOL, Part, configs_of
 from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after
 from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profile
+from rackproof.core.architecture.base import Figure
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
@@ -60,9 +62,20 @@ class TestPlan:
         assert len(keys) == len(places)
         assert {place.metric for place in places} >= {
             "ingest.placement_spread", "mixed.accelerator_utilisation_loss", "inference.latency_p99",
-            "ingest.dataset_over_caches", "ingest.bytes_read_over_dataset",
+            "ingest.dataset_bytes_per_sample", "ingest.bytes_read_over_dataset",
         }  # fmt: skip
         assert {place.labels.get("gpus") for place in places if "gpus" in place.labels} == {"4"}
+
+    @pytest.mark.parametrize(("cache", "planned"), [(None, False), ({"value": 8, "unit": "GB", "source": "x"}, True)])
+    def test_a_size_over_unknown_caches_is_not_expected(self, cache: dict[str, Any] | None, planned: bool) -> None:
+        rack = virtual_rack()
+        assert rack.sizing is not None
+        unit = rack.sizing.unit.model_copy(update={"cache": None if cache is None else Figure.model_validate(cache)})
+        known = rack.model_copy(update={"sizing": rack.sizing.model_copy(update={"unit": unit})})
+        local = IngestProfile(datasets={"photos": SET.model_copy(update={"storage": "local"})}, jobs={"train": JOB})
+        for jobs, has in ((profile(), planned), (local, True)):
+            (step,) = ingest.plan(known, jobs, lab_rack(2))
+            assert ("ingest.dataset_over_caches" in {place.metric for place in step.expects}) == has
 
     def test_epochs_are_runs_of_one_step(self) -> None:
         job = IngestJob.model_validate({**JOB.model_dump(), "epochs": 2})
@@ -128,7 +141,8 @@ def document(own: dict[str, Any]) -> dict[str, Any]:
         "rackproof_ingest": 1, "job": own["job"], "node": "x", "start_at": BEGIN, "start_file": own["start_file"],
         "began_at": BEGIN + 0.01,
         "ended_at": BEGIN + 11.02, "seconds": 10.0, "busy_s": [5.0, 5.0], "steps": [50, 50],
-        "pipeline": pipeline, "series": series, "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3},
+        "pipeline": pipeline, "series": series,
+        "latency_s": {"count": 110, "p50": 0.1, "p90": 0.2, "p99": 0.3, "max": 0.4},
         "processors": 2, "numpy": "2.4", "pillow": "13", "memory_bytes": 1_000_000, "peak_kib": 1,
         "dataset": {"index_bytes": 100, "format": "tfrecord", "samples": 10_000, "distinct": 10_000, "copies": 1,
                     "bytes": 10_000_000, "samples_sha256": "ab"},
@@ -140,9 +154,10 @@ Change = Callable[[dict[str, dict[str, Any]], dict[str, dict[str, Any]]], object
 
 def answers(
     change: Change = lambda configs, documents: None, nodes: StorageNodes | None = None, counted: int = 440_100,
-    rc: int = 0, cut: bool = False,
+    rc: int = 0, cut: bool = False, more: Mapping[str, int] = {},
 ) -> list[CommandResult]:  # fmt: skip
-    """All answers of one run; ``change`` edits configurations and documents by node."""
+    """All answers of one run; ``change`` edits configurations and documents by node. ``more``: bytes above ``counted``,
+    by node."""
     rack = nodes or StorageNodes(virtual_rack())
     for node in NODES:
         rack.files[node] = {f"{POINT}/rackproof-data/photos/rackproof.000000.tfrecord": 400_000}
@@ -155,7 +170,7 @@ def answers(
     every += [rack.answer(node, drop_and_state(storage, folders, ["10.0.0.9"])) for node in NODES]
     every.append(reply("storage-01", DROP))
     for node in NODES:
-        rack.moved.setdefault((node, POINT), [0, 0])[0] += counted
+        rack.moved.setdefault((node, POINT), [0, 0])[0] += counted + more.get(node, 0)
         text = json.dumps(documents[node]) + "\n"
         command = f"x python3 -I /run/rackproof-bench/ingest/ingest_node.py '{json.dumps(configs[node])}'"
         every.append(reply(node, command, text[: len(text) // 2] if cut and node == "gpu-02" else text, rc))
@@ -167,6 +182,18 @@ def answers(
 def place(metric: str, members: tuple[str, ...] = NODES, leg: str = "storage-2", **labels: str) -> Measurement:
     scope = Scope.RACK if members == NODES else Scope.NODE
     return expected(metric, scope, members, {"workload": "resnet50", **labels}, f"ingest/nfs-tcp/train/{leg}")
+
+
+def beside(every: list[CommandResult], **changes: Any) -> list[CommandResult]:
+    """The same run with the job ``serve`` on the same nodes; ``changes`` are those of its configuration."""
+    both = []
+    for answer in every:
+        if own := configs_of(answer.command):
+            other = own[0] | {"job": "serve"} | changes
+            text = answer.stdout.decode() + json.dumps(document(other)) + "\n"
+            answer = CommandResult(answer.node, f"{answer.command} '{json.dumps(other)}'", 0, text.encode())
+        both.append(answer)
+    return both
 
 
 def value(metric: str, every: list[CommandResult], members: tuple[str, ...] = NODES, **labels: str) -> float:
@@ -216,7 +243,7 @@ class TestReader:
             (lambda c, d: d["gpu-01"].update(busy_s=[5.0]), "expected 2 values of busy_s"),
             (lambda c, d: d["gpu-01"].update(ended_at=1003.0), "it ran 3.0 s, less than"),
             (lambda c, d: d["gpu-01"].pop("pipeline"), "pipeline"),
-            (lambda c, d: d["gpu-01"]["pipeline"].update(bytes=900_000.0), "says that it moved 900000 B"),
+            (lambda c, d: d["gpu-01"]["pipeline"].update(bytes=900_000.0), "% of 900000 B that it read"),
             (lambda c, d: [x["pipeline"].update(bytes=400_000.0) for x in d.values()], "more than 3% apart"),
         ],
     )  # fmt: skip
@@ -233,7 +260,9 @@ class TestReader:
             value("ingest.samples_rate", answers(rc=1))
 
     def test_bytes_from_a_cache_give_no_number(self) -> None:
-        with pytest.raises(ParseError, match="it says that it moved 440000 B, the mount counted 100 B"):
+        with pytest.raises(
+            ParseError, match="100 % of 440000 B that it read came from the client's memory: the mount counted 100 B"
+        ):
             value("ingest.storage_bytes_per_sample", answers(counted=100))
 
     def test_a_mount_that_is_gone_afterwards_gives_no_number(self) -> None:
@@ -256,18 +285,67 @@ class TestReader:
         with pytest.raises(ParseError, match="98 requests"):
             value("inference.latency_p99", answers(few))
 
+    def test_the_page_has_the_other_latencies_of_each_run(self) -> None:
+        """Of the node that is the slowest at each."""
+
+        def slow(configs: Any, documents: Any) -> None:
+            documents["gpu-02"]["latency_s"] |= {"p50": 0.15, "p90": 0.19, "max": 1.25}
+
+        nodes = StorageNodes(virtual_rack())
+        every = [*answers(nodes=nodes), *answers(slow, nodes=nodes)]
+        reading = read_ingest(every, virtual_rack())(place("inference.latency_p99", beside="nothing"))
+        assert reading.samples == (300.0, 300.0)
+        further = {"p50": [100.0, 150.0], "p90": [200.0, 200.0], "max": [400.0, 1250.0]}
+        assert reading.conditions["latency_ms"] == further
+        assert "latency_ms" not in read_ingest(every, virtual_rack())(place("inference.samples_rate")).conditions
+
+    @pytest.mark.parametrize(
+        ("latencies", "why"),
+        [({"p90": 0.31}, "gpu-02: its latencies of p50, p90, p99, max do not grow"),
+         ({"max": 0.2}, "gpu-02: its latencies of p50, p90, p99, max do not grow"), ({"p50": None}, "latency_s.p50")],
+    )  # fmt: skip
+    def test_latencies_that_contradict_each_other_are_none(self, latencies: dict[str, float], why: str) -> None:
+        def change(configs: Any, documents: Any) -> None:
+            documents["gpu-02"]["latency_s"] |= latencies
+
+        with pytest.raises(ParseError, match=why):
+            value("inference.latency_p99", answers(change), beside="nothing")
+
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [
+            ((50_000, None), {"ports": [1250.0, 1250.0]}),
+            ((50_000, 42_000), {"ports": [1250.0, 1250.0], "rdma_devices": [1050.0, 1050.0]}),
+            ((0, 0), {"ports": [0.0, 0.0], "rdma_devices": [0.0, 0.0]}),
+            ((None, None), {}),
+        ],
+    )  # fmt: skip
+    def test_bytes_a_sample_stand_beside_those_of_the_ports(
+        self, columns: tuple[int | None, int | None], expected: dict[str, list[float]]
+    ) -> None:
+        """40,000 B/s of samples of 1000 B were read; ``columns``: what ports and RDMA devices count in a second."""
+        nodes = StorageNodes(virtual_rack())
+
+        def carried(configs: Any, documents: Any) -> None:
+            for own in documents.values():
+                for row in own["series"]:
+                    row[3:5] = [None if one is None else 1_000_000 + one * row[0] for one in columns]
+
+        every = [*answers(carried, nodes=nodes), *answers(carried, nodes=nodes)]
+        reading = read_ingest(every, virtual_rack())(place("ingest.storage_bytes_per_sample"))
+        assert reading.samples == pytest.approx((1000.0, 1000.0), rel=1e-3)
+        assert reading.conditions.get("nic_bytes_per_sample", {}) == expected
+        assert (expected == {}) == ("nic_bytes_per_sample" not in reading.conditions)
+        assert "nic_bytes_per_sample" not in read_ingest(every, virtual_rack())(place("ingest.samples_rate")).conditions
+
     def test_a_loss_is_counted_in_points(self) -> None:
         nodes = StorageNodes(virtual_rack())
 
-        def beside(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        def slower(configs: dict[str, Any], documents: dict[str, Any]) -> None:
             for own in documents.values():
                 own["busy_s"] = [4.0, 4.0]
 
-        alone, together = answers(nodes=nodes), answers(beside, nodes=nodes)
-        together = [
-            CommandResult(a.node, f"{a.command} '{json.dumps(config(0, job='serve'))}'", 0, a.stdout)
-            if configs_of(a.command) else a for a in together
-        ]  # fmt: skip
+        alone, together = answers(nodes=nodes), beside(answers(slower, nodes=nodes))
         assert value("mixed.accelerator_utilisation_loss", [*alone, *together]) == pytest.approx(10.0)
         with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
             value("mixed.accelerator_utilisation_loss", alone)
@@ -282,6 +360,9 @@ class TestReader:
         assert per_sample == pytest.approx([1000.0, 500.0], rel=1e-3)
         reading = read_ingest(every, virtual_rack())(place("ingest.samples_rate", epoch="2"))
         assert reading.conditions["cache"] == "as the epoch before left it"
+        again = [*every, *answers(nodes=nodes, counted=500_000)[3:]]
+        with pytest.raises(ParseError, match="its samples have 0 to 440100 B, the storage gave 500000 B"):
+            value("ingest.cache_hits", again, ("gpu-01",), epoch="2")
 
     def test_one_placement_has_no_spread(self) -> None:
         with pytest.raises(ParseError, match="not run equally often"):
@@ -322,18 +403,86 @@ def sizing(
     return [answer for data in ("memory", "undecoded", "storage") for answer in answers(leg(data), nodes=nodes)]
 
 
+def part(files: int | None = None, **changes: Any) -> Part:
+    own = config(0, **changes)
+    answer = document(own)
+    answer["dataset"] |= {} if files is None else {"files": files}
+    return Part(own, Json(TOOL, "", answer), reply("gpu-01", "x"))
+
+
 def test_a_local_drive_gives_whole_pages_and_no_storage_less_than_was_read() -> None:
     """1,100 files of 400 B were read, of 25,000: each may cost a page."""
-    own = config(0)
-    answer = document(own) | {"dataset": document(own)["dataset"] | {"files": 25_000}}
-    part = Part(own, Json(TOOL, "", answer), reply("gpu-01", "x"))
-    assert Figures("gpu-01", part, True, 440_000).pages == pytest.approx(1_100 * 4096)
-    older = Part(own, Json(TOOL, "", document(own)), reply("gpu-01", "x"))
-    assert Figures("gpu-01", older, True, 440_000).pages == 0
-    check_identity(440_000, 500_000, 60_000)
-    for counted, more in ((500_000, 0), (520_000, 60_000), (400_000, 60_000)):
-        with pytest.raises(ParseError, match="more than 3% apart"):
-            check_identity(440_000, counted, more)
+    small = part(files=25_000)
+    assert small.pages == pytest.approx(1_100 * 4096)
+    assert part().pages == 0, "of a kit that did not count files"
+    assert further_of("ingest.storage_bytes_per_sample", [{"gpu-01": part(local=True)}]) == {}, "ports carry none of it"
+    check_identity([small], 440_100 + 4_500_000, cold=True, local=True)
+    for own, counted, local in ((small, 460_000, False), (part(), 460_000, True), (small, 420_000, True)):
+        with pytest.raises(ParseError, match=r"its samples have 440100 B, the storage gave .* more than 3% apart"):
+            check_identity([own], counted, cold=True, local=local)
+
+
+@pytest.mark.parametrize(
+    ("metric", "members", "labels"),
+    [
+        ("ingest.samples_rate", NODES, {}), ("ingest.samples_rate", ("gpu-01",), {}),
+        ("ingest.storage_bytes_per_sample", NODES, {}), ("ingest.cache_hits", ("gpu-02",), {"epoch": "1"}),
+        ("ingest.bytes_read_over_dataset", NODES, {}), ("ingest.placement_spread", NODES, {}),
+        ("ingest.cache_settling_ratio", ("gpu-01",), {}), ("inference.latency_p99", NODES, {"beside": "nothing"}),
+        ("mixed.accelerator_utilisation_loss", NODES, {}), ("sizing.throughput_over_predicted", NODES, {}),
+        ("sizing.bottleneck_agreement", NODES, {}),
+    ],
+)  # fmt: skip
+def test_a_run_whose_storage_gave_more_than_its_samples_gives_no_number(
+    metric: str, members: tuple[str, ...], labels: dict[str, str]
+) -> None:
+    """One of two nodes, in one of two runs."""
+
+    def apart(configs: dict[str, Any], documents: dict[str, Any]) -> None:
+        for own in configs.values():
+            own |= {"node": 0, "nodes": 1} if "settling" in metric else {}
+
+    nodes = StorageNodes(virtual_rack())
+    every = [*answers(apart, nodes), *answers(apart, nodes, more={"gpu-02": 20_000})]
+    with pytest.raises(ParseError, match=r"its samples have .*440100 B, the storage gave 460100 B: more than 3% apart"):
+        value(metric, every, members, **labels)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [("mixed.accelerator_utilisation_loss", {}), ("inference.latency_p99", {"beside": "training"})],
+)
+@pytest.mark.parametrize(
+    ("folder", "point", "counted", "why"),
+    [
+        ("photos", POINT, 440_100, ""), ("photos", POINT, 880_200, ""),  # once, or once for each job
+        ("photos", POINT, 910_000, "its samples have 440100 to 880200 B, the storage gave 910000 B"),
+        ("pictures", POINT, 880_200, ""),
+        ("pictures", POINT, 450_000, "its samples have 880200 B, the storage gave 450000 B"),
+        ("photos", "/mnt/nfs-rdma", 440_100, ""),
+        ("photos", "/mnt/nfs-rdma", 880_200, "its samples have 440100 B, the storage gave 880200 B"),
+    ],
+)  # fmt: skip
+def test_the_storage_gave_two_jobs_their_samples(
+    metric: str, labels: dict[str, str], folder: str, point: str, counted: int, why: str
+) -> None:
+    nodes, other = StorageNodes(virtual_rack()), {"folders": [f"{point}/{folder}"], "mountpoints": [point]}
+    if folder == "photos" and point == POINT:
+        other = {}
+    every = [*answers(nodes=nodes), *beside(answers(nodes=nodes, counted=counted), **other)]
+    if not why:
+        assert value(metric, every, **labels) >= 0
+        return
+    with pytest.raises(ParseError, match=why):
+        value(metric, every, **labels)
+
+
+def test_a_job_that_gave_no_answer_was_not_beside_another() -> None:
+    every = beside(answers())
+    every = [a if not configs_of(a.command) else CommandResult(a.node, a.command, 0, a.stdout.splitlines()[0] + b"\n")
+             for a in every]  # fmt: skip
+    with pytest.raises(ParseError, match="0 answers of serve"):
+        value("inference.latency_p99", every, beside="training")
 
 
 class TestSizing:
@@ -437,7 +586,7 @@ class TestRunner:
         size = measured["ingest.dataset_bytes_per_sample", Scope.RACK].samples[0]
         per_sample = measured["ingest.storage_bytes_per_sample", Scope.RACK].samples[0]
         assert per_sample == pytest.approx(size, rel=0.2)  # of few shards, some twice
-        assert measured["ingest.dataset_over_caches", Scope.RACK].reason is not None  # no cache of the storage is given
+        assert ("ingest.dataset_over_caches", Scope.RACK) not in measured  # no cache of the storage is given
         assert rate.conditions["job"]["step_s"] == job.step_s
         reading = read_ingest([], virtual_rack())
         with pytest.raises(ParseError, match="no run of train"):

@@ -100,3 +100,25 @@ def test_a_clock_that_is_set_during_a_run_gives_no_number(
     answer: Callable[[Any], Any] = ingest_node.Pipeline.answer
     with pytest.raises(ingest_node.Fault, match=why):
         answer(SimpleNamespace(began=(1000.0, 5.0), ended=(1000.0 + wall_s, 15.0)))
+
+
+def test_only_what_is_hardware_counts_the_bytes_of_the_ports(tmp_path: Path) -> None:
+    """Each byte of a port is also one of the bond and of the bridge above it."""
+    asked = "import ingest_node as n; print(n.counters({'local': False, 'mountpoints': []})[2:])"
+    program = shlex.join([sys.executable, "-c", asked])
+    script = f"""
+mount -t tmpfs tmpfs /sys/class
+export PYTHONPATH={shlex.quote(str(node_programs.BENCH))}
+{program}
+for port in eth0:7 eth1:5 bond0:12 lo:9; do
+    mkdir -p /sys/class/net/${{port%:*}}/statistics; echo ${{port#*:}} >/sys/class/net/${{port%:*}}/statistics/rx_bytes
+done
+mkdir /sys/class/net/eth0/device /sys/class/net/eth1/device
+for device in mlx5_0 rxe0; do mkdir -p /sys/class/infiniband/$device/ports/1/counters; done
+echo 'N/A (no PMA)' >/sys/class/infiniband/rxe0/ports/1/counters/port_rcv_data
+{program}
+echo 25 >/sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_data
+{program}
+"""
+    done = in_own_root(script, tmp_path)
+    assert done.stdout.splitlines() == ["[None, None, None]", "[12, None, None]", "[12, 100, None]"], done.stderr

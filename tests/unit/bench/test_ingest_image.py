@@ -24,7 +24,7 @@ from rackproof.core.rack import Rack
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
-from tests.unit.bench.test_ingest import NODES, POINT, place, profile, steps
+from tests.unit.bench.test_ingest import JOB, NODES, POINT, place, profile, steps
 from tests.unit.bench.test_real_accelerators import REAL, STAND_IN, ranks, run
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.shell import executable
@@ -112,7 +112,7 @@ def inside(id_: str | None, wanted: str | None) -> list[CommandResult]:
 
     def change(configs: dict[str, Any], documents: dict[str, Any]) -> None:
         for config in configs.values():
-            config["torch"] |= {"image": {"name": NAME, "id": wanted}} if wanted else {}
+            config |= {"image": {"name": NAME, "id": wanted}} if wanted else {}
 
     prefix = Image("podman", NAME, id_).prefix(ACCOUNT, ("/mnt/a",), True, 9.0) if id_ else ""
     return [
@@ -125,7 +125,7 @@ def inside(id_: str | None, wanted: str | None) -> list[CommandResult]:
 
 def test_the_page_names_the_image() -> None:
     reading = read_ingest(inside(ID, ID), virtual_rack())(place("ingest.samples_rate"))
-    assert f"in the image {NAME} ({ID[:12]}); no MLPerf result" in reading.conditions["accelerator"]
+    assert reading.conditions["programs"].endswith(f", of the image {NAME} ({ID[:12]})")
 
 
 @pytest.mark.parametrize(("id_", "wanted"), [(ID, None), (None, ID), (OTHER, ID)])
@@ -152,19 +152,25 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         if result is None:
             return nodes.answer(node, command)
         if configs_of(command):
-            own = json.loads(result.stdout)
-            if "error" not in own:
-                read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
-                nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
+            for line in result.stdout.decode().splitlines():
+                own = json.loads(line)
+                if "error" not in own:
+                    read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
+                    nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
         return replace(result, command=command)
 
     with scripted(tmp_path / "run", answer, rack(NAME)) as session:
         yield BenchContext(session, str)
 
 
-def test_a_leg_runs_in_the_image(context: BenchContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leg_and_what_it_is_compared_with_run_in_the_image(
+    context: BenchContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also an emulated job's run alone: with other programs than the run beside, their difference says nothing."""
     job = REAL.model_copy(update={"model": "resnet18", "batch": 2, "seconds": 4})
-    (step,) = steps(profile(train=job), 1)
+    emulated = JOB.model_copy(update={"workload": "resnet", "beside": "train", "seconds": 4, "warmup_s": 1})
+    step, beside = (next(s for s in steps(profile(train=job, emulated=emulated), 1) if part in s.id)
+                    for part in ("/train/", "beside"))  # fmt: skip
     monkeypatch.setattr("rackproof.bench.ingest.real.STEPS", 1)  # on a busy machine a rank makes few
     for _ in node_programs.leads(monkeypatch):
         measured = {(m.metric, m.scope): m for m in step.execute(context)}
@@ -172,6 +178,11 @@ def test_a_leg_runs_in_the_image(context: BenchContext, monkeypatch: pytest.Monk
         if node_programs.LATE not in (rate.reason or ""):
             break
     assert rate.samples, rate.reason
-    assert f"in the image {NAME}" in rate.conditions["accelerator"]
+    assert f"of the image {NAME}" in rate.conditions["programs"]
     started = [command for _, command in context.session.fleet.asked if configs_of(command)]  # type: ignore[attr-defined]
     assert all(f" image={ID} " in command and " in-image python3 -I " in command for command in started)
+    list(beside.execute(context))
+    fleet: Any = context.session.fleet
+    alone = [command for _, command in fleet.asked if [c["job"] for c in configs_of(command)] == ["emulated"]]
+    assert alone
+    assert all(f" image={ID} " in command for command in alone)

@@ -57,9 +57,12 @@ def photos(tmp_path: Path) -> Path:
     return dataset(tmp_path / "photos")
 
 
-@pytest.mark.parametrize("data", ["storage", "synthetic"])
-def test_ranks_of_a_training_make_the_same_steps(photos: Path, data: str) -> None:
-    answer = trained(photos, torch(), data=data)
+@pytest.mark.parametrize(
+    ("data", "changes"),
+    [("storage", {}), ("synthetic", {}), ("storage", {"precision": "fp16", "model": "googlenet"})],
+)
+def test_ranks_of_a_training_make_the_same_steps(photos: Path, data: str, changes: dict[str, Any]) -> None:
+    answer = trained(photos, torch(**changes), data=data)
     assert "error" not in answer, answer
     assert answer["steps"][0] >= 3
     assert abs(answer["steps"][0] - answer["steps"][1]) <= 1  # of the same ones, at the edges of the timed part
@@ -100,9 +103,13 @@ def test_a_rank_that_fails_is_named(photos: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif("RACKPROOF_TORCH_PYTHON" not in os.environ, reason="names a Python with PyTorch and torchvision")
-@pytest.mark.parametrize("kind", ["training", "inference"])
-def test_real_pytorch_on_processors(photos: Path, kind: str) -> None:
-    own = torch(folder="", python=os.environ["RACKPROOF_TORCH_PYTHON"], model="squeezenet1_1", kind=kind)
+@pytest.mark.parametrize(
+    ("kind", "model", "precision"),
+    [("training", "squeezenet1_1", "amp"), ("inference", "squeezenet1_1", "amp"), ("training", "googlenet", "fp16")],
+)
+def test_real_pytorch_on_processors(photos: Path, kind: str, model: str, precision: str) -> None:
+    python = os.environ["RACKPROOF_TORCH_PYTHON"]
+    own = torch(folder="", python=python, model=model, kind=kind, precision=precision)
     text = {"accelerators": 2, "batch": 2, "crop": 64, "step_s": 0, "seconds": 30, "torch": own}
     answer = ran(photos, **text)
     assert "error" not in answer, answer
@@ -153,8 +160,10 @@ def sampled(used: Callable[[int, int], str] = lambda t, gpu: str(90 + gpu), firs
 HEALTHY = ranks()
 
 
-def run(change: Change = HEALTHY, text: str | None = None, listed: str | None = None) -> list[CommandResult]:
-    every = answers(change)
+def run(
+    change: Change = HEALTHY, text: str | None = None, listed: str | None = None, counted: int = 440_100
+) -> list[CommandResult]:
+    every = answers(change, counted=counted)
     own = "".join(f"{k}, {uuid(k)}, {BUSES[k]}.0, {NAME}\n" for k in range(2)) if listed is None else listed
     at = next(i for i, answer in enumerate(every) if "ingest_node.py" in answer.command)
     lists = [reply(node, LIST, own) for node in NODES]
@@ -200,6 +209,7 @@ def test_a_rate_counts_whole_steps() -> None:
         (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(world=2))), "rank 1 trained with 2 ranks, expected 4"),
         (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(uuid="0"))), "rank 1: expected GPU-"),
         (run(ranks(lambda c, d: c["gpu-02"]["torch"].update(model="vgg16"))), "was given another job"),
+        (run(counted=500_000), "its samples have 440100 B, the storage gave 500000 B"),
     ],
 )  # fmt: skip
 def test_what_the_driver_does_not_say_is_no_utilisation(every: list[CommandResult], why: str) -> None:

@@ -82,7 +82,7 @@ def test_a_node_without_space_is_named_with_mount_and_bytes_and_nothing_is_recor
 
 def test_data_sets_are_refused_before_the_first_step_and_those_that_are_complete_are_not(tmp_path: Path) -> None:
     ingest = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-ingest.yaml").model
-    shards = {"small-": 16, "photos-": 128}
+    shards = {"small-": 16, "photos-": 128, "/kept-": 64}
 
     def answer(node: str, command: str) -> CommandResult | None:
         asked = sorted((name for name in shards if name in command), key=command.index)

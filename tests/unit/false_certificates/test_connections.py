@@ -52,35 +52,47 @@ class ConnectionNodes(StorageNodes):
     """Why there is no mount, by node."""
     connections: int | None = None
     """Of the step's own mount; None: as many as asked for."""
+    protocol: str | None = None
+    """Of the step's own mount; None: the one asked for."""
+    name: str = "nfs-tcp"
+
+    @property
+    def declared(self) -> Storage:
+        return self.architecture.storage[self.name]
 
     @property
     def own(self) -> Storage | None:
-        asked = re.findall(r"vers=([\d.]+).*nconnect=(\d+)", self.pipes[-1]) if self.pipes else []
-        return own_mount(DECLARED, asked[0][0], self.connections or int(asked[0][1])) if asked else None
+        pattern = r"vers=([\d.]+),proto=(\w+)(?:,nconnect=(\d+))?.*,port=(\d+)"
+        asked = re.findall(pattern, self.pipes[-1]) if self.pipes else []
+        for version, protocol, count, port in asked:
+            place = {"transport": self.protocol or protocol, "port": int(port)}
+            return own_mount(self.declared.model_copy(update=place), version, self.connections or int(count or 1))
+        return None
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if own := self.own:
-            self.rates = {"write": 50e6, "read": min(120e6, self.per_connection * (own.connections or 1))}
+            share = 0.25 if own.transport == "rdma" else own.connections or 1
+            self.rates = {"write": 50e6, "read": min(120e6, self.per_connection * share)}
         return super().answer(node, command)
 
     def _storage(self, text: str) -> Storage:
-        return self.own if POINT in text and self.own else DECLARED
+        return self.own if POINT in text and self.own else self.declared
 
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         text, own = super()._state(node, command, when, addresses), self.own
         if own is None or POINT not in command:
             return text.replace("-- mountstats\n", f"{self.others}-- mountstats\n")
-        declared = mountinfo(DECLARED, addresses).splitlines()[1].replace("2 1 0:47", "9 1 0:48")
+        declared = mountinfo(self.declared, addresses).splitlines()[1].replace("2 1 0:47", "9 1 0:48")
         text = text.replace("-- mountstats\n", f"{declared}\n{self.others}-- mountstats\n")
         read = self.moved.get((node, POINT), [0, 0])[0]
         old = mountstats(own, addresses, *self.moved.get((node, POINT), [0, 0]))
-        line = "\txprt:\ttcp 700 0 1 0 0 100 100 0 120 0 2 3 4\n"
+        line = f"\txprt:\t{own.transport} 700 0 1 0 0 100 100 0 120 0 2 3 4\n"
         assert old.count(line) == own.connections
         new = old
         for number in range(own.connections or 0):
             sends = 30 + number + read // 1048576 // (own.connections or 1)
-            new = new.replace(line, f"\txprt:\ttcp 0 0 1 0 0 {sends} {sends} 0 {sends} 0 2 3 4\n", 1)
-        return text.replace(old, self.stats(new) + mountstats(DECLARED, addresses, 7, 7))
+            new = new.replace(line, f"\txprt:\t{own.transport} 0 0 1 0 0 {sends} {sends} 0 {sends} 0 2 3 4\n", 1)
+        return text.replace(old, self.stats(new) + mountstats(self.declared, addresses, 7, 7))
 
 
 def measure(folder: Path, nodes: ConnectionNodes, answer: Answer | None = None) -> dict[str, Measurement]:
@@ -187,7 +199,7 @@ def test_a_run_without_proof_is_no_ratio(tmp_path: Path, fault: dict[str, Any], 
 def test_a_client_that_cannot_mount_says_why_and_the_next_is_measured(tmp_path: Path) -> None:
     nodes = ConnectionNodes(ARCHITECTURE, refused={"gpu-01": "mount.nfs: access denied by server"})
     measured = measure(tmp_path, nodes)
-    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection: mount.nfs: access denied by server"
+    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of TCP: mount.nfs: access denied by server"
     assert measured["gpu-02"].samples
 
 
@@ -206,7 +218,7 @@ def test_a_mount_that_stays_is_no_ratio(tmp_path: Path) -> None:
 def test_half_a_pair_is_disproven(tmp_path: Path) -> None:
     measure(tmp_path, ConnectionNodes(ARCHITECTURE))
     (why,) = faults(tmp_path, leave_out="-connections-8]")
-    assert "expected pairs of runs over one connection and over several, actual [1, 1]" in why
+    assert "actual nfs-tcp-connections-1, nfs-tcp-connections-1" in why
 
 
 def test_only_nfs_over_tcp_has_several_connections() -> None:

@@ -134,7 +134,7 @@ def fails(document: dict[str, Any]) -> None:
         ({"exits": {("gpu-02", "small-read"): 139}}, "exit status 139"),
         ({"late": {"gpu-02": 0.7}}, "of the common start"),
         ({"counted": 0.1}, "the mount counted"),
-        ({"requested": 0.5}, "the rest was in memory"),
+        ({"requested": 0.5}, "files were in the client's memory: the client counted"),
         ({"mountinfo": lambda text: text.replace(" / /mnt/nfs-tcp ", " /srv /mnt/nfs-tcp ")}, "a bind mount of /srv"),
     ],
     ids=["fewer", "half", "process", "time", "text", "full", "nothing", "crash", "late", "memory", "names",
@@ -164,7 +164,7 @@ def test_names_that_came_from_memory_are_no_rate(tmp_path: Path, op: str) -> Non
         nodes = FileNodes(architecture, name=storage, requested=0.9)
         measurement = measure(tmp_path / storage, nodes.answer, architecture)[op, "rack"]
         assert not measurement.samples
-        assert "the rest was in memory" in (measurement.reason or "")
+        assert "files were in the client's memory: the client counted" in (measurement.reason or "")
 
 
 def answered(job: str, change: Any) -> Answer:

@@ -11,11 +11,14 @@ import pytest
 
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage import steps as storage
+from rackproof.bench.storage.byte_counters import Counted, counted_bytes
+from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, StorageProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.evidence.store import read_records
+from rackproof.parse import FromMemory, ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
 from tests.unit.fakes import lab_rack, reply, virtual_rack
@@ -103,7 +106,11 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
     ("a rate that its bytes do not give", {"change": figures(bw_bytes=900_000_000)}, "contradicts"),
     ("no options", {"change": lambda d: [e.pop("job options") for e in d["client_stats"]]}, "does not report the opt"),
     ("writes beside the reads", {"change": figures("write", io_bytes=4096, total_ios=1)}, "expected read only"),
-    ("bytes that no server sent", {"counted": 0.5}, "the mount counted 149"),
+    (
+        "bytes that no server sent",
+        {"counted": 0.5},
+        "fio: 50 % of 300 MB that it read came from the client's memory: the mount counted 150 MB",
+    ),
     ("files with holes", {"allocated": 0.4}, "expected 33554432 B written, actual 13421568 B allocated"),
     (
         "files that fio wrote itself",
@@ -180,10 +187,57 @@ def test_nothing_is_written_on_another_mount(tmp_path: Path, name: str) -> None:
     assert not [c for c in commands(tmp_path) if "rm -f" in c["command"] or "fio --" in c["command"]]
 
 
-def test_bytes_that_no_drive_read_are_named(tmp_path: Path) -> None:
-    """Reads of what was never written: the device counts less than fio."""
-    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, counted=0.1), "storage/local/randread"):
-        assert "the device counted" in (measurement.reason or "")
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("nfs-tcp/read", "42 % of 300 MB that it read came from the client's memory: the mount counted 174 MB"),
+        ("local/read", "42 % of 300 MB that it read came from the client's memory: the device counted 174 MB"),
+        ("cephfs/read", "42 % of 300 MB that it read came from the client's memory: the client counted 174 MB"),
+        ("nfs-tcp/write", "42 % of 250 MB that it wrote stayed in the client's memory: the mount counted 145 MB"),
+    ],
+)
+def test_what_memory_answered_is_invalid_with_its_share(tmp_path: Path, step: str, words: str) -> None:
+    measurements = measure(tmp_path, StorageNodes(ARCHITECTURE, counted=0.58), f"storage/{step}")
+    assert measurements
+    for measurement in measurements:
+        assert (measurement.samples, measurement.invalid) == ((), True)
+        assert f"fio: {words}" in (measurement.reason or "")
+
+
+def test_what_was_not_read_is_not_called_invalid(tmp_path: Path) -> None:
+    for measurement in measure(tmp_path, StorageNodes(ARCHITECTURE, rc=1), "storage/nfs-tcp/read"):
+        assert (measurement.samples, measurement.invalid) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (96, "4 % of 100 B that it read came from the client's memory: the mount counted 96 B"),
+        (0, "100 % of 100 B that it read came from the client's memory: the mount counted 0 B"),
+        (-1, "the mount counted 1 B less after the run than before"),
+        (97, None),
+        (1000, None),
+    ],
+)
+def test_a_counter_that_has_less_than_fio_says_is_named(count: int, words: str | None) -> None:
+    counted = Counted(count, {"the mount": count})
+    if words is None:
+        counted.check(100)
+        return
+    with pytest.raises(ParseError, match=re.escape(f"fio: {words}")) as raised:
+        counted.check(100)
+    assert isinstance(raised.value, FromMemory) is (count >= 0)
+
+
+def test_a_cache_on_drives_is_named_beside_memory() -> None:
+    nodes = StorageNodes(ARCHITECTURE, counted=0.5)
+    (run,) = runs_of(recorded_run(nodes, "nfs-tcp", JOB, {"gpu-01": "10.77.0.21"}))
+    cached = ARCHITECTURE.storage["nfs-tcp"].model_copy(update={"local_cache": "fscache"})
+    states = run.state("gpu-01", BEFORE), run.state("gpu-01", AFTER)
+    with pytest.raises(
+        FromMemory, match="50 % of 300 MB that it read came from the client's memory or its cache on dr"
+    ):
+        counted_bytes(cached, *states, writes=False).check(300 * 10**6)
 
 
 def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from rackproof.architectures import load
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.main import cli
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Curve, Reference
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.coverage import unjudged
 from rackproof.core.architecture.published import PUBLISHED
-from rackproof.core.evidence import Measurement
+from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Outcome, Status
@@ -150,7 +150,10 @@ class TestProfileParts:
     def test_a_part_without_a_step_and_its_criteria_are_named_before_the_run(self) -> None:
         lines = self.gaps(VIRTUAL, rack("gpu-01", "sto-01"))
         assert lines[0] == "profile lab: links gives no step and will be UNMEASURED: gpu has 1 node (gpu-01)"
-        assert "profile lab: no step measures link.tcp_bandwidth[rail=0] of pair: link.tcp will be UNMEASURED" in lines
+        assert (
+            "profile lab: no step measures link.tcp_bandwidth[rail=0] of pair: nfs-tcp.read, nfs-tcp.write, link.tcp"
+            " and 2 more will be UNMEASURED"  # shares of it
+        ) in lines
         assert self.gaps(VIRTUAL, rack("gpu-01", "gpu-02", "sto-01")) == []
 
     def test_links_between_nodes_of_another_group_are_measured(self) -> None:
@@ -168,6 +171,27 @@ class TestProfileParts:
         (line,) = self.gaps(made, rack("gpu-01", "gpu-02", "sto-01", "sto-02", addresses=2))
         assert line.startswith("profile lab: no step measures link.tcp_bandwidth[rail=0] of pair; ")
         assert line.endswith("nfs.read will be UNMEASURED")
+
+    def test_every_point_of_a_curve_needs_a_step(self) -> None:
+        where = {"storage": "nfs-tcp", "block_bytes": "1048576"}
+        curve = Curve(
+            id="grows", title="More clients never read less", metric="storage.read_bandwidth", where=where,
+            over="clients", points=(1, 2), baseline=1, no_negative_step=True, source="design", reason="So.", hint="So.",
+        )  # fmt: skip
+        (line,) = self.gaps(VIRTUAL.model_copy(update={"curves": (curve,)}), rack("gpu-01", "gpu-02", "sto-01"))
+        assert line.startswith("profile lab: no step measures storage.read_bandwidth[block_bytes=1048576,clients=1,")
+        assert "; storage.read_bandwidth[block_bytes=1048576,clients=2," in line
+        assert line.endswith(": grows will be UNMEASURED")
+
+    def test_what_a_bar_is_a_share_of_needs_a_step(self) -> None:
+        first = next(entry for entry in VIRTUAL.criteria if isinstance(entry.pass_.of, Reference))
+        assert isinstance(first.pass_.of, Reference)
+        of = first.pass_.of.model_copy(update={"metric": "gpu.memory_bandwidth", "where": {}, "scope": Scope.GPU})
+        share = first.model_copy(update={"pass_": first.pass_.model_copy(update={"of": of})})
+        made = VIRTUAL.model_copy(update={"criteria": (share,)})
+        assert self.gaps(made, rack("gpu-01", "gpu-02", "sto-01")) == [
+            f"profile lab: no step measures gpu.memory_bandwidth of gpu: {first.id} will be UNMEASURED"
+        ]
 
     def test_an_unknown_group_is_an_error_of_the_file(self) -> None:
         (complaint,) = complaints(profiles={"lab": {"links": LINKS | {"members": "login"}}})

@@ -73,6 +73,18 @@ class TestEveryMember:
         assert (verdict.status, verdict.message) == (Status.UNMEASURED, "fio: exit status 1: no space left")
         assert verdict.raw == ("raw-of-gpu-02",)
 
+    def test_a_reason_that_disproves_a_number_is_invalid(self) -> None:
+        reason = "fio: 42 % of 1.2 GB that it read came from the client's memory: the mount counted 0.7 GB"
+        served = measurement("gpu-02", reason=reason).model_copy(update={"invalid": True})
+        result = judged(architecture(criterion()), measurement("gpu-01", 25.0), served)
+        verdict = verdicts(result)["gpu-02"]
+        assert (verdict.status, verdict.message) == (Status.INVALID, reason)
+        assert result.outcome is Outcome.INCOMPLETE
+
+    def test_samples_beside_a_reason_that_disproves_them_are_not_trusted(self) -> None:
+        served = measurement("gpu-01", 25.0, reason="from memory").model_copy(update={"invalid": True})
+        assert verdicts(judged(architecture(criterion()), served))["gpu-01"].status is Status.INVALID
+
     def test_a_reason_is_found_although_labels_were_not_known_yet(self) -> None:
         """A tool that did not start has no sizes."""
         made = architecture(

@@ -194,6 +194,18 @@ def test_numbers_have_units_and_distance_a_sign() -> None:
     assert "≥ 3 %" in text
 
 
+def test_losses_beside_another_load_are_named_with_their_unit() -> None:
+    update = {"metric": "mixed.accelerator_utilisation_loss", "unit": "percent", "labels": {"workload": "resnet50"}}
+    loss = measurements(Raw())[0].model_copy(update=update)
+    text = Page(render_page(rejudged(passing()[0], [], measurements=[loss]), {})).text
+    assert "points of utilisation that training loses beside inference, workload resnet50%" in text
+
+
+def test_tables_of_measurements_have_their_names() -> None:
+    regions = [attrs["aria-label"] for _, attrs in Page(rendered()).elements if attrs.get("role") == "region"]
+    assert {"scratch", "nfs-rdma", "nfs-tcp", "cephfs", "Between nodes"} <= set(regions)
+
+
 def test_unmeasured_is_never_a_number() -> None:
     page = Page(rendered())
     assert "gpu-02, write 1\u00a0MiB: fio exited with 1: No space left on device" in page.text

@@ -9,7 +9,7 @@ from rackproof.core.evidence import Scope
 from rackproof.core.status import Status
 from rackproof.report.plots import (
     collective_plot,
-    knee_plots,
+    log_ticks,
     nice_ticks,
     rosette,
     scale_plots,
@@ -33,6 +33,19 @@ from .sample import HEAD, Raw, architecture, measurements, passing, rejudged, sa
 def test_ticks_are_round_and_reach_the_top(top: float, ticks: tuple[float, ...]) -> None:
     assert nice_ticks(top) == pytest.approx(ticks)
     assert nice_ticks(top)[-1] >= top
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (80.0, 900.0, (50, 100, 200, 500, 1000)),
+        (0.08, 900.0, (0.01, 0.1, 1, 10, 100, 1000)),
+        (100.0, 100.0, (100, 200)),
+        (0.001, 0.002, (0.001, 0.002)),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_hold_all_numbers(low: float, high: float, ticks: tuple[float, ...]) -> None:
+    assert log_ticks(low, high) == pytest.approx(ticks)
 
 
 def test_bars_are_proportional_and_start_at_zero() -> None:
@@ -97,19 +110,6 @@ def test_lines_on_a_logarithmic_axis() -> None:
     assert max(steps) - min(steps) < 0.2
     assert all(plot.top <= y <= plot.bottom for line in plot.lines for _, y in line.points)
     assert plot.x_ticks[-1].text == "4\u00a0MiB"
-
-
-def test_the_knee_is_a_plot_of_percentiles_against_requests_in_flight() -> None:
-    steps = [{"load": n, "outstanding": 2 * n, "rate": 9.0, "p50_us": 100.0 * n, "p99_us": 300.0 * n} for n in (1, 4)]
-    model = measurements(Raw())[0]
-    labels = {"storage": "nfs-tcp", "block_bytes": "4096"}
-    update = {"metric": "storage.knee_outstanding", "unit": "1", "labels": labels, "scope": Scope.RACK}
-    knee = model.model_copy(update={**update, "conditions": {"curves": [{"steps": steps}]}})
-    (plot,) = knee_plots(rejudged(passing()[0], [], measurements=[knee]))
-    assert plot.title.startswith("nfs-tcp: latency")
-    assert [line.name for line in plot.lines] == ["p50", "p99"]
-    assert [tick.text for tick in plot.x_ticks] == ["2", "8"]
-    assert knee_plots(passing()[0]) == ()
 
 
 def test_numbers_of_fewer_clients_are_a_curve_and_no_bar() -> None:

@@ -10,7 +10,7 @@ import numpy
 from . import distributed
 
 __version__ = "0.0-stand-in"
-uint8, float32, bfloat16 = "uint8", "float32", "bfloat16"
+uint8, float32, bfloat16, float16 = "uint8", "float32", "bfloat16", "float16"
 STEP_S = 0.02
 calls = 0
 
@@ -76,6 +76,29 @@ class Optimizer:
     step = zero_grad
 
 
+class GradScaler:
+    """Gradients that were not scaled, or whose scale was not renewed since the last step, are an error."""
+
+    def __init__(self, _):
+        self.turn = "scale"
+
+    def _next(self, own, following):
+        if self.turn != own:
+            raise RuntimeError(f"{own} of a scaler that expects {self.turn}")
+        self.turn = following
+
+    def scale(self, loss):
+        self._next("scale", "step")
+        return loss
+
+    def step(self, optimizer):
+        self._next("step", "update")
+        optimizer.step()
+
+    def update(self):
+        self._next("update", "scale")
+
+
 def device(*_):
     return Device()
 
@@ -103,3 +126,4 @@ nn = types.SimpleNamespace(
     CrossEntropyLoss=lambda: lambda images, labels: images,
 )
 optim = types.SimpleNamespace(SGD=Optimizer)
+amp = types.SimpleNamespace(GradScaler=GradScaler)

@@ -272,6 +272,14 @@ def test_a_rack_file_may_name_a_users_own_architecture(tmp_path: Path) -> None:
     assert context.arch.metadata.derived_from == ("virtual-rack",)
 
 
+def test_a_node_needs_no_file_of_the_site_that_its_architecture_names(tmp_path: Path) -> None:
+    """The deploy's text is whole: what it is scaled from is judged on the controller."""
+    text = deploy.architecture_text("hpe-apollo6500-weka-scaled").replace("of: hpe-apollo6500-weka\n", "of: ours\n")
+    assert "of: ours" in text
+    (tmp_path / "architecture.yaml").write_text(text)
+    assert architectures.beside_rack(tmp_path / "architecture.yaml").model.scale
+
+
 def test_a_name_as_long_as_a_sha256_is_a_name(tmp_path: Path) -> None:
     file = tmp_path / f"{'a' * 59}.yaml"
     file.write_text(deploy.architecture_text("virtual-rack"))

@@ -1,0 +1,144 @@
+"""Reads that the servers' memory answers: the clients do not see it, the servers' drives and ports tell it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackproof.bench.storage.commands import AFTER, BEFORE, server_state
+from rackproof.core.architecture import FioJob
+from rackproof.core.evidence import Kind, Measurement
+from rackproof.evidence.store import read_records
+from tests.unit.benchmarked import Bench, commands, of_storage
+from tests.unit.fakes import lab_rack
+from tests.unit.false_certificates.edited import chained
+from tests.unit.storage_nodes import JOB, StorageNodes
+
+BENCH = of_storage(jobs={"read": JOB})
+READ = 2 * 286 * 1048576
+"""Of two clients."""
+
+
+def measure(folder: Path, job: FioJob = JOB, **nodes: Any) -> list[Measurement]:
+    bench = of_storage(jobs={job.rw: job})
+    measured = bench.measure(folder, StorageNodes(bench.architecture, **nodes).answer)
+    assert all(m.samples for m in measured)
+    assert bench.faults(folder) == {}
+    return measured
+
+
+def of_servers(measurement: Measurement) -> dict[str, Any]:
+    return {
+        key: value for key, value in measurement.conditions.items() if key.startswith("server_") and "cache" not in key
+    }
+
+
+@pytest.mark.parametrize(
+    ("drives", "words"),
+    [
+        (0.6, "40 % of 600 MB that the clients read: the drives read 360 MB"),
+        (0.0, "100 % of 600 MB that the clients read: the drives read 0 MB"),
+        (1.0, "none: the drives read 600 MB, the clients read 600 MB"),
+        (1.3, "none: the drives read 780 MB, the clients read 600 MB"),
+    ],
+)
+def test_what_the_servers_drives_did_not_read_is_told(tmp_path: Path, drives: float, words: str) -> None:
+    for measurement in measure(tmp_path, drives=drives):
+        own = of_servers(measurement)
+        assert own["server_memory"] == words
+        assert own["server_drives_read_bytes"] == [pytest.approx(READ * drives, abs=1024)]
+        assert own["server_ports_sent_bytes"] == [READ]
+    order = [c for c in commands(tmp_path) if c in (server_state(BEFORE), server_state(AFTER)) or "[nfs-tcp-read]" in c]
+    assert [order[0], order[2]] == [server_state(BEFORE), server_state(AFTER)]
+    assert len(order) == 3
+
+
+def test_each_run_has_its_bytes_and_the_largest_share_is_told(tmp_path: Path) -> None:
+    (first, *_) = measure(tmp_path, JOB.model_copy(update={"runs": 2}), drives=0.5)
+    own = of_servers(first)
+    assert len(own["server_drives_read_bytes"]) == len(own["server_ports_sent_bytes"]) == 2
+    assert own["server_memory"].startswith("50 % of 600 MB")
+
+
+def test_of_many_runs_the_largest_share_alone_is_told(tmp_path: Path) -> None:
+    (first, *_) = measure(tmp_path, JOB.model_copy(update={"runs": 21}), drives=0.5)
+    assert of_servers(first) == {"server_memory": "50 % of 600 MB that the clients read: the drives read 300 MB"}
+
+
+def test_a_ramp_that_fio_does_not_count_is_compared_with_the_ports(tmp_path: Path) -> None:
+    (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5)
+    assert of_servers(first)["server_memory"] == "50 % of 600 MB that the ports sent: the drives read 300 MB"
+
+
+def test_writes_tell_nothing_of_reads(tmp_path: Path) -> None:
+    for measurement in measure(tmp_path, JOB.model_copy(update={"rw": "write"})):
+        assert of_servers(measurement) == {}
+
+
+def once(edit: str) -> Any:
+    """The second answer of the server is another one."""
+    answers = []
+
+    def server(text: str) -> str | None:
+        answers.append(text)
+        if len(answers) == 1 or edit == "":
+            return text if edit else None
+        old, new = edit.split(" -> ")
+        return re.sub(old, new, text)
+
+    return server
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ("", "unknown: server state: storage-01: no answer"),
+        ("-- end -> ", "unknown: server state: the answer is cut off"),
+        ("vdb -> vdc", "unknown: server state: storage-01 had other drives after the run"),
+        (r"vda 9 0 \d+ -> vda 9 0 1", "unknown: server state: storage-01: its counters began again during the run"),
+        (r"tx_bytes:\d+ -> tx_bytes:-1", "unknown: port counters: the node shows no port of hardware"),
+    ],
+)
+def test_what_a_server_does_not_tell_is_unknown_and_the_number_counts(tmp_path: Path, edit: str, words: str) -> None:
+    for measurement in measure(tmp_path, server=once(edit)):
+        assert of_servers(measurement) == {"server_memory": words}
+
+
+def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
+    """Its drives and ports serve its own programs as well."""
+    storage = BENCH.architecture.storage["nfs-tcp"]
+    both = storage.model_copy(update={"client_roles": (*storage.client_roles, storage.server_role)})
+    architecture = BENCH.architecture.model_copy(update={"storage": {"nfs-tcp": both}})
+    Bench(architecture, lab_rack()).measure(tmp_path, StorageNodes(architecture).answer)
+    assert server_state(BEFORE) not in commands(tmp_path)
+
+
+def test_evidence_without_answers_of_servers_is_read_as_before(tmp_path: Path) -> None:
+    """That of earlier versions."""
+    measure(tmp_path)
+    bodies = []
+    for record in read_records(tmp_path):
+        body = record.body
+        if record.kind is Kind.COMMAND and "storage-server" in body["command"]:
+            continue
+        if record.kind is Kind.MEASUREMENT:
+            kept = {k: v for k, v in body["conditions"].items() if not k.startswith("server_") or "cache" in k}
+            body = body | {"conditions": kept}
+        bodies.append((record.kind, body))
+    assert BENCH.faults(tmp_path, chained(bodies)) == {}
+
+
+def test_a_share_that_was_edited_is_found(tmp_path: Path) -> None:
+    measure(tmp_path, drives=0.5)
+    bodies = []
+    for record in read_records(tmp_path):
+        body = record.body
+        if record.kind is Kind.MEASUREMENT:
+            body = body | {"conditions": body["conditions"] | {"server_memory": "none"}}
+        bodies.append((record.kind, body))
+    faults = BENCH.faults(tmp_path, chained(bodies))
+    assert all(fault.startswith("condition server_memory: recorded none") for fault in faults.values())
+    assert faults
