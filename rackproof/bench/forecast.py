@@ -1,77 +1,215 @@
-"""What a profile will do on a rack, before it starts: durations of its steps, and space for its files. Pure."""
+"""What a profile will do on a rack, before it starts: durations of its steps, space for its files, and bytes that it
+writes. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from rackproof.bench.ingest import shards_node
+from rackproof.bench.ingest.datasets import folder_of, spec_of
+from rackproof.bench.ingest.dlio import LEG as DLIO
+from rackproof.bench.ingest.dlio import folder_of as dlio_folder_of
+from rackproof.bench.ingest.steps import BESIDE, datasets_of
+from rackproof.bench.ingest.tree_steps import most_bytes
+from rackproof.bench.ingest.trees import LEG as TREE
+from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
-from rackproof.core.architecture import Architecture, Storage
+from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
 from rackproof.core.fiojob import layout_of
-from rackproof.core.metrics import BESIDE_LOSSES
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Rack, fold
 
-_WRITTEN: Final = ("storage.", "container.", "checkpoint.", *BESIDE_LOSSES)
-"""Beginnings of the metrics whose steps write files."""
+FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
+"""Kinds of files that clients have each for themselves. Those of ``SMALL`` are removed by the step that makes them."""
+_KINDS: Final = {
+    "connections": CONNECTIONS, "transports": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL,
+    "join": "",
+}  # fmt: skip
+"""By the last part of a storage step's id; the files of all others are fio's. A join's are too small to count."""
+_SHARDS: Final[Any] = shards_node
+_RECORD: Final = ("dataset.record_length_bytes", "dataset.record_length")
+"""DLIO's key for the mean size of a sample, and the key of older versions."""
+
+
+class FileSet(NamedTuple):
+    """Files that are on a storage once, whoever reads them."""
+
+    name: str
+    bytes: int | None
+    """As declared, at most for a tree; None: not known before the run."""
+    nodes: tuple[str, ...]
+    """On whose drives they are; of a shared storage one that sees them."""
+    entries: str = ""
+    """Folder with an entry for each complete shard; empty for files without one."""
+    shards: int = 0
+    folder: str = ""
+    """Folder whose earlier files the run removes or overwrites."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether a later run finds them; trees are removed by their steps."""
+        return bool(self.entries or self.folder)
+
+    def left(self, complete: int) -> int:
+        """Bytes to be written where so many shards are complete."""
+        size = self.bytes or 0
+        return size - size * min(complete, self.shards) // self.shards if self.shards else size
 
 
 class Space(NamedTuple):
-    """Files that the storage benchmarks write on one storage and leave until the next run."""
+    """Files that the benchmarks write on one storage. Steps remove small ones and trees, the end of the stage those of
+    clients (``leftovers.py``); data sets stay."""
 
     storage: str
     clients: tuple[str, ...]
-    bytes_each: int
-    """Of one client. Writes that are measured overwrite the same files."""
+    """That have files of their own."""
+    kinds: Mapping[str, int]
+    """Bytes of one client, by kind. Writes that are measured overwrite the same files."""
     shared: bool
-    """All clients' files are on the same servers; otherwise on each client's own drives."""
+    """All files are on the same servers; otherwise on each client's own drives."""
+    sets: tuple[FileSet, ...] = ()
+
+    @property
+    def bytes_each(self) -> int:
+        """Of one client's own files."""
+        return sum(self.kinds.values())
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """That see all of the files."""
+        return tuple(dict.fromkeys((*self.clients, *(node for files in self.sets for node in files.nodes))))
 
     @property
     def needed(self) -> int:
-        """Bytes on the servers, or on the drives of one client."""
-        return self.bytes_each * (len(self.clients) if self.shared else 1)
+        """Bytes on the servers, or on the drives of the client that has most."""
+        return max((self.needed_of(node) for node in self.nodes), default=0)
+
+    def needed_of(self, node: str, complete: Mapping[str, int] = {}) -> int:
+        """Bytes on the servers, or on this node's drives. ``complete``: number of complete shards by name of a set."""
+        own = self.clients if self.shared else [name for name in self.clients if name == node]
+        there = [files for files in self.sets if self.shared or node in files.nodes]
+        return self.bytes_each * len(own) + sum(files.left(complete.get(files.name, 0)) for files in there)
+
+    @property
+    def first_written(self) -> int:
+        """Bytes of the files that several steps or runs use, written once."""
+        own = (self.bytes_each - self.kinds.get(SMALL, 0)) * len(self.clients)
+        return own + sum((files.bytes or 0) * len(files.nodes) for files in self.sets if files.stays)
 
 
-def spaces(architecture: Architecture, profile_name: str, rack: Rack) -> Iterator[Space]:
-    """One entry per storage that files are written to. Raises KeyError for an unknown profile."""
+def spaces(
+    architecture: Architecture, profile_name: str, rack: Rack, steps: Iterable[Step] | None = None
+) -> Iterator[Space]:
+    """One entry per storage that these steps write files to; None: all steps of the profile.
+
+    Raises ArchitectureError for an unknown profile.
+    """
+    planned = plan_steps(architecture, profile_name, rack) if steps is None else list(steps)
     profile = architecture.profiles[profile_name]
-    sizes: dict[str, int] = {}
-    if profile.storage:
-        jobs = profile.storage.every_job
-        size = (layout_of(jobs).bytes if jobs else 0) + profile.storage.tree_bytes
-        sizes |= dict.fromkeys(profile.storage.storages or tuple(architecture.storage), size)
-        for name in sizes:
-            storage = architecture.storage[name]
-            of_own_mounts = [
-                profile.storage.connections if storage.takes_connections else None,
-                profile.storage.transports if storage.over_rdma else None,
-            ]
-            sizes[name] += sum(layout_of([job]).bytes for job in of_own_mounts if job is not None)
-        if profile.storage.gds:
-            gpus = architecture.gpu.count if architecture.gpu else 1
-            for name in filter(profile.storage.gds.reads, sizes):
-                sizes[name] += profile.storage.gds.threads * profile.storage.gds.file_bytes * gpus
-    if profile.containers:
-        bridged = architecture.containers.bridge if architecture.containers else ()
-        size = layout_of([profile.containers.job]).bytes
-        for name in profile.containers.storages or bridged:
-            sizes[name] = sizes.get(name, 0) + size
-    for name, size in sizes.items():
+    kinds: dict[str, dict[str, int]] = {}
+    for step in planned:
+        match step.id.split("/"):
+            case ["storage", name, leg] if profile.storage and (kind := _KINDS.get(leg, FIO)):
+                kinds.setdefault(name, {})[kind] = _size(architecture, profile.storage, name, kind)
+            case ["container", name, _] if profile.containers:
+                kinds.setdefault(name, {})[CONTAINER] = layout_of([profile.containers.job]).bytes
+    sets: dict[str, dict[FileSet, None]] = {}
+    if profile.ingest:
+        nodes = tuple(node.name for node in rack.group(profile.ingest.members))
+        for name, files in _sets(architecture, profile.ingest, planned, nodes):
+            sets.setdefault(name, {})[files] = None
+    for name in (known for known in architecture.storage if known in kinds or known in sets):
         storage = architecture.storage[name]
-        if size and (clients := _clients(storage, rack)):
-            yield Space(name, clients, size, storage.class_ != "local")
+        clients = _clients(storage, rack) if kinds.get(name) else ()
+        space = Space(name, clients, kinds.get(name, {}), storage.class_ != "local", tuple(sets.get(name, ())))
+        if space.nodes and (space.needed or space.sets):
+            yield space
 
 
-def spaces_of(steps: Iterable[Step], spaces: Iterable[Space]) -> list[Space]:
-    """Those of ``spaces`` that these steps write to; other steps name a storage that they only reach."""
-    places = [place for step in steps for place in step.expects]
-    names = {place.labels["storage"] for place in places if place.metric.startswith(_WRITTEN)}
-    return [space for space in spaces if space.storage in names]
+def _size(architecture: Architecture, profile: StorageProfile, storage: str, kind: str) -> int:
+    """Bytes of one client."""
+    if kind == CONNECTIONS:
+        tcp = architecture.storage[storage].takes_connections
+        job = profile.connections if tcp else profile.transports
+        return layout_of([job]).bytes if job else 0
+    if kind == GDS:
+        gpus = architecture.gpu.count if architecture.gpu else 1
+        return profile.gds.threads * profile.gds.file_bytes * gpus if profile.gds else 0
+    return profile.tree_bytes if kind == SMALL else layout_of(profile.every_job).bytes
 
 
 def _clients(storage: Storage, rack: Rack) -> tuple[str, ...]:
     return tuple(node.name for role in storage.client_roles for node in rack.group(role))
 
 
+def _sets(
+    architecture: Architecture, profile: IngestProfile, steps: Iterable[Step], nodes: tuple[str, ...]
+) -> Iterator[tuple[str, FileSet]]:
+    """Storages and what ingest steps write there; several steps may name the same. Of the trees only the largest is
+    there at a time."""
+    trees: dict[str, int] = {}
+    for step in steps:
+        match step.id.split("/"):
+            case ["ingest", storage, name, leg] if leg == TREE:
+                trees[storage] = max(trees.get(storage, 0), most_bytes(profile.trees[name]))
+            case ["ingest", storage, name, leg] if leg == DLIO:
+                folder = dlio_folder_of(architecture.storage[storage], name)
+                yield storage, FileSet(f"DLIO's {name}", dlio_bytes(profile.dlio[name]), nodes[:1], folder=folder)
+            case ["ingest", _, name, leg]:
+                other = profile.jobs[name].beside if leg == BESIDE else None
+                for own, dataset in datasets_of(profile, filter(None, (name, other))).items():
+                    yield dataset.storage, _of_dataset(architecture.storage[dataset.storage], own, dataset, nodes)
+    for storage, size in trees.items():
+        yield storage, FileSet("trees", size, nodes[:1])
+
+
+def _of_dataset(storage: Storage, name: str, dataset: DataSet, nodes: tuple[str, ...]) -> FileSet:
+    spec, owners = spec_of(storage, name, dataset), nodes if storage.class_ == "local" else nodes[:1]
+    size, shards = _SHARDS.bytes_of(spec), _SHARDS.shards_of(spec)[1]
+    return FileSet(f"data set {name}", size, owners, f"{folder_of(storage, name, dataset)}/index", shards)
+
+
+def dlio_bytes(run: DlioRun) -> int | None:
+    """Of DLIO's data set; None unless the profile says how large a sample is: DLIO's configuration is on the nodes."""
+    try:
+        mean = next(float(run.options[key]) for key in _RECORD if key in run.options)
+        return int(run.files * int(run.options.get("dataset.num_samples_per_file", "1")) * mean)
+    except (StopIteration, ValueError, OverflowError):
+        return None
+
+
 def total_s(steps: Sequence[Step]) -> float:
     """Estimated seconds of all steps, without the files' first writing."""
     return sum(step.estimate_s for step in steps)
+
+
+def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:
+    """What is printed of each storage: the space that its files need, and the bytes that the steps write there."""
+    for space in spaces(architecture, profile_name, rack, steps):
+        yield from _of_space(space)
+        parts = ["storage", space.storage], ["ingest", space.storage]
+        of_storage = [step.writes for step in steps if step.id.split("/")[:2] in parts]
+        known = space.first_written + sum(writes.bytes for writes in of_storage)
+        timed_s = sum(writes.timed_s for writes in of_storage)
+        line = f"{space.storage}: writes {_mb(known)}: files once, and jobs that write a known number of bytes"
+        if timed_s:
+            line = (
+                f"{space.storage}: writes at least {_mb(known)}; its timed writes have no known bound: {timed_s:,.0f} s"
+                f" of all clients together, {timed_s:,.0f} GB at 1 GB/s of each"
+            )
+        yield line
+
+
+def _of_space(space: Space) -> Iterator[str]:
+    parts = [f"{fold(space.clients)} write {_mb(space.bytes_each)} each"] if space.clients else []
+    parts += [f"{files.name} {_mb(files.bytes)}" for files in space.sets if files.bytes is not None]
+    if parts:
+        where = "on its servers" if space.shared else "on the drives of each"
+        yield f"{space.storage}: {', '.join(parts)}: {_mb(space.needed)} needed {where}"
+    for files in space.sets:
+        if files.bytes is None:
+            yield f"{space.storage}: the size of {files.name} is unknown: its options have no {_RECORD[0]}; not counted"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

@@ -6,12 +6,15 @@ refuse: the steps find that out and say so. Two storages on one server are looke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from rackproof.bench.containers.steps import folder_of
-from rackproof.bench.forecast import Space
+from rackproof.bench.containers.steps import folder_of as container_folder_of
+from rackproof.bench.forecast import CONNECTIONS, CONTAINER, FIO, GDS, SMALL, FileSet, Space
 from rackproof.bench.storage.commands import folders_of
+from rackproof.bench.storage.connections import connection_folders
+from rackproof.bench.storage.gds_reader import folder_of as gds_folder_of
+from rackproof.bench.storage.small_files_reader import parents_of
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.core.rack import Node
@@ -22,17 +25,27 @@ from rackproof.parse.statfs import parse_statfs
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
+FOLDERS: Final[Mapping[str, Callable[[str, Storage, Node], tuple[str, ...]]]] = {
+    FIO: lambda name, storage, node: folders_of(storage, node.name),
+    CONNECTIONS: lambda name, storage, node: connection_folders(storage, name, node.name),
+    GDS: lambda name, storage, node: (gds_folder_of(storage, node.name),),
+    SMALL: lambda name, storage, node: parents_of(storage, node.name),
+    CONTAINER: lambda name, storage, node: (container_folder_of(storage, node),),
+}
+"""Folders with the files of each kind, on each mount of a node; of a storage by its name."""
 _LIMIT_S: Final = 90.0
 """Time limit of the question, in seconds; each of its parts has 20 s."""
 
 
 class Room(NamedTuple):
-    """What a client sees of a storage, in bytes."""
+    """What a node sees of a storage, in bytes."""
 
     free: int
     """Free for the account that runs the benchmarks."""
     own: int
     """Used by files of earlier benchmarks, which this run removes or overwrites."""
+    complete: tuple[int, ...] = ()
+    """Number of complete shards of each data set that the node was asked about, in the order of the space."""
 
 
 def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
@@ -40,48 +53,66 @@ def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
     lines: list[str] = []
     for space in spaces:
         storage = session.architecture.storage[space.storage]
-        commands = {name: space_command(storage, session.rack.node(name)) for name in space.clients}
-        answers = session.fleet.run(commands, _LIMIT_S)
-        rooms = {name: room for name, answer in answers.items() if (room := room_in(answer)) is not None}
+        commands = {name: space_command(space, storage, session.rack.node(name)) for name in space.nodes}
+        rooms = {}
+        for name, answer in session.fleet.run(commands, _LIMIT_S).items():
+            if (room := room_in(answer, len(_indexed(space, name)))) is not None:
+                rooms[name] = room
         lines += lacking(space, storage.mountpoints[0], rooms)
     if lines:
-        raise RunError("; ".join([*lines, "make room, or lower file_bytes of the profile"]))
+        raise RunError("; ".join([*lines, "make room, or lower the sizes of files in the profile"]))
 
 
-def space_command(storage: Storage, node: Node) -> str:
+def space_command(space: Space, storage: Storage, node: Node) -> str:
     """Command that prints what ``room_in`` reads. Several mounts of a client show the same file system."""
-    folders = [folders_of(storage, node.name)[0], folder_of(storage, node)]
-    return script(__name__, "space", *folders, mountpoint=storage.mountpoints[0], stem=TEST_FILE)
+    folders = [folders(space.storage, storage, node)[0] for kind, folders in FOLDERS.items() if kind in space.kinds]
+    folders += [files.folder for files in space.sets if files.folder and files.bytes and node.name in files.nodes]
+    indexes = [files.entries for files in _indexed(space, node.name)]
+    return script(__name__, "space", *folders, "--", *indexes, mountpoint=storage.mountpoints[0], stem=TEST_FILE)
 
 
-def room_in(answer: CommandResult) -> Room | None:
-    """Parse the answer to ``space_command``; None if the command failed or its output is unreadable."""
-    sizes, _, own = answer.text.strip().partition("\n")
+def _indexed(space: Space, node: str) -> list[FileSet]:
+    """Data sets that a node is asked about."""
+    return [files for files in space.sets if files.entries and node in files.nodes]
+
+
+def room_in(answer: CommandResult, sets: int = 0) -> Room | None:
+    """Parse the answer to ``space_command`` about so many data sets; None if the command failed or its output is
+    unreadable."""
+    sizes, *counts = answer.text.strip().split("\n")
     try:
         free = parse_statfs(f"{sizes}\n").free_bytes
     except ParseError:
         return None
-    return Room(free, int(own)) if answer.ok and own.isdecimal() else None
+    if not answer.ok or len(counts) != 1 + sets or not all(count.isdecimal() for count in counts):
+        return None
+    own, *complete = map(int, counts)
+    return Room(free, own, tuple(complete))
 
 
 def lacking(space: Space, mountpoint: str, rooms: Mapping[str, Room]) -> Iterator[str]:
-    """A line for each client whose own drives lack the space, or one for a storage that all clients share.
+    """A line for each node whose own drives lack the space, or one for a storage that all clients share.
 
-    A shared storage is judged only if all its clients answer: files that a silent client has left there would be
-    unknown, and they may be what fills it.
+    A shared storage is judged only if all its nodes answer: files that a silent one has left there would be unknown,
+    and they may be what fills it.
     """
-    if not space.shared:
-        for node, room in rooms.items():
-            if room.free + room.own < space.needed:
-                yield _line(node, mountpoint, space.needed, room.free, room.own)
+    if space.shared and rooms.keys() != set(space.nodes):
         return
     own = sum(room.own for room in rooms.values())
-    if rooms.keys() == set(space.clients):
-        node = min(rooms, key=lambda name: rooms[name].free)
-        if rooms[node].free + own < space.needed:
-            yield _line(node, mountpoint, space.needed, rooms[node].free, own)
+    names = [min(rooms, key=lambda name: rooms[name].free)] if space.shared else list(rooms)
+    complete = {
+        name: dict(zip((files.name for files in _indexed(space, name)), room.complete, strict=True))
+        for name, room in rooms.items()
+    }
+    together = {files: count for counts in complete.values() for files, count in counts.items()}
+    for name in names:
+        needed = space.needed_of(name, together if space.shared else complete[name])
+        there = own if space.shared else rooms[name].own
+        if rooms[name].free + there < needed:
+            yield _line(space, name, mountpoint, needed, rooms[name].free, there)
 
 
-def _line(node: str, mountpoint: str, needed: int, free: int, own: int) -> str:
+def _line(space: Space, node: str, mountpoint: str, needed: int, free: int, own: int) -> str:
     there = f", {own:,} B are its earlier files" if own else ""
-    return f"{node}: {mountpoint} needs {needed:,} B for the benchmarks' files, {free:,} B are free{there}"
+    names = "".join(f", {files.name}" for files in space.sets if files.bytes)
+    return f"{node}: {mountpoint} needs {needed:,} B for the benchmarks' files{names}, {free:,} B are free{there}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from rackproof.bench.reading import Read, outputs_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
+from rackproof.errors import InventoryError
 from rackproof.evidence.session import Session
 from rackproof.parse import FromMemory, ParseError
 
@@ -22,6 +23,18 @@ class BenchContext:
     say: Callable[[str], None]
     stack: ExitStack = field(default_factory=ExitStack)
     shared: dict[str, Any] = field(default_factory=dict)
+
+
+class Writes(NamedTuple):
+    """What a step writes to its storage beside the first writing of files, by all clients together."""
+
+    bytes: int = 0
+    """By jobs that end with their files."""
+    timed_s: float = 0.0
+    """Duration in seconds of jobs that end with their time, summed over clients: nothing bounds their bytes."""
+
+
+NOTHING: Final = Writes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +50,20 @@ class Step:
     """sha256 of the step's parameters: see ``plan_steps``."""
     commands: tuple[str, ...] = ()
     """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
+    writes: Writes = NOTHING
 
     @property
     def nodes(self) -> set[str]:
         """Nodes that it measures, also those of which it measures devices (``gpu-01/nic0``)."""
         return {member.partition("/")[0] for place in self.expects for member in place.members}
+
+
+def shown(commands: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+    """Commands for a dry run; none where the inventory lacks or contradicts what they need, which the step reports."""
+    try:
+        return tuple(dict.fromkeys(commands()))
+    except (InventoryError, ParseError):
+        return ()
 
 
 def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[str, str], step: str) -> Measurement:

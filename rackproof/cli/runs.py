@@ -15,7 +15,7 @@ import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture, architecture_of
-from rackproof.bench.forecast import spaces, total_s
+from rackproof.bench.forecast import storage_lines, total_s
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.earlier import earlier_run
@@ -32,7 +32,7 @@ from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
 from rackproof.core.evidence import Record
-from rackproof.core.rack import Rack, fold
+from rackproof.core.rack import Rack
 from rackproof.core.visible import shown
 from rackproof.core.wording import counted
 from rackproof.errors import EvidenceWriteError, RunError
@@ -83,7 +83,9 @@ def chosen_validators(folder: Path | None) -> Path | None:
 @click.command()
 @_options
 @profile_option
-@click.option("--dry-run", is_flag=True, help="Print steps, durations, commands and space needed; connect to no node.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print steps, durations, commands, space and bytes written; connect to no node."
+)
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
     profile: str | None, dry_run: bool,
@@ -199,15 +201,10 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
     steps = plan_steps(reference.model, profile, rack)
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
-        yield from (f"{'':10}{command}" for command in step.commands)
+        yield from (f"{'':10}{redact(command)}" for command in step.commands)
     count = counted(len(steps), "step")
     yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, and the time to write their files"
-    for space in spaces(reference.model, profile, rack):
-        where = "on its servers" if space.shared else "on the drives of each"
-        yield (
-            f"{space.storage}: {fold(space.clients)} write {space.bytes_each / 1e6:,.0f} MB each: "
-            f"{space.needed / 1e6:,.0f} MB needed {where}"
-        )
+    yield from storage_lines(reference.model, profile, rack, steps)
     yield from plan_gaps(reference.model, profile, rack, steps)
 
 

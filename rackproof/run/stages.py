@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackproof.architectures import LoadedArchitecture
-from rackproof.bench.forecast import spaces, spaces_of
+from rackproof.bench.forecast import spaces
 from rackproof.bench.gaps import plan_gaps
+from rackproof.bench.leftovers import remove_files
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.space import refuse_without_space
@@ -271,9 +272,10 @@ class Run:
         def starved() -> dict[str, str]:
             return starved_steps(self.architecture.model, session.store.records)
 
-        needed = spaces(self.architecture.model, self.profile, self.rack)
-        refuse_without_space(session, spaces_of(open_steps, needed))
+        refuse_without_space(session, spaces(self.architecture.model, self.profile, self.rack, open_steps))
         run_steps(session, steps, done, self._say, show, starved)
+        if open_steps:
+            remove_files(session, spaces(self.architecture.model, self.profile, self.rack, steps), self._say)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
 

@@ -17,7 +17,7 @@ from rackproof.bench.step import BenchContext
 from rackproof.bench.user import USER, BenchUsers
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
-from rackproof.core.architecture import CollectiveProfile
+from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.rack import Rack
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
@@ -33,10 +33,10 @@ _PROBE: Final = "mpi_probe"
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One way to start the processes of an engine on some nodes."""
+class Way:
+    """Words that start the processes of an engine on some nodes."""
 
-    context: BenchContext
+    rack: Rack
     engine: Engine
     nodes: tuple[str, ...]
     ranks_per_node: int
@@ -49,33 +49,17 @@ class Launch:
     alone: bool
     """Whether each node runs a collective of its own, all nodes at the same time."""
 
-    def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
-        """The same over some of its nodes, with connections of its own. Raises RemoteError."""
-        if self.mpirun:
-            connect(context, nodes)
-        return replace(self, context=context, nodes=nodes)
-
     @property
     def python(self) -> str:
         return self.inputs.python if self.backend and self.inputs.python else "python3"
 
-    def run(
-        self, program: str, environment: Mapping[str, str], interface: str, comment: str = ""
-    ) -> list[CommandResult]:
-        """Run a program of one process on every rank; the answers of the nodes that ran a command, the first of them
-        first. ``comment``: at the end of every command."""
+    def commands(self, program: str, environment: Mapping[str, str], interface: str) -> dict[str, str]:
+        """Commands by node that start a program of one process on every rank: one of the first node where a launcher
+        starts them all. Raises ParseError."""
         if self.backend == "gloo":
             environment = {"GLOO_SOCKET_IFNAME": interface}
-        users, session = BenchUsers.of(self.context), self.context.session
         if self.alone or self.inputs.launcher == "ssh":
-            commands = {node: self.of_node(program, environment, node) + comment for node in self.nodes}
-
-            def start(connection: Connection) -> CommandResult:
-                name = connection.node.name
-                return connection.run(commands[name], self.limit_s, user=users[name].prefix)
-
-            results = session.fleet.each(self.nodes, start, self.engine.name)
-            return [session.record(result) for result in results.values()]
+            return {node: self.of_node(program, environment, node) for node in self.nodes}
         program += self._rendezvous()
         if self.inputs.launcher == "srun":
             own = mpi_environment(interface) if self.engine.needs_mpi else {}
@@ -85,8 +69,7 @@ class Launch:
             )  # fmt: skip
         else:
             command = mpirun(self.nodes, self.ranks_per_node, interface, self.mpirun) + exported(environment)
-        first = self.nodes[0]
-        return [session.run_on(first, f"{command} {program}{comment}", self.limit_s, user=users[first].prefix)]
+        return {self.nodes[0]: f"{command} {program}"}
 
     def of_node(self, program: str, environment: Mapping[str, str], node: str) -> str:
         """Command of one node by which all its ranks start. Raises ParseError."""
@@ -103,10 +86,42 @@ class Launch:
 
     def _address(self) -> str:
         """Rendezvous address: the first node's on the fabric. Raises ParseError if it has none."""
-        node = self.context.session.rack.node(self.nodes[0])
+        node = self.rack.node(self.nodes[0])
         if (address := node.fabric_address()) is None:
             raise ParseError(self.engine.name, f"{node.name} has no fabric_addresses, where the ranks could meet")
         return address
+
+
+@dataclass(frozen=True, slots=True)
+class Launch(Way):
+    """One way to start the processes of an engine on some nodes, which are ready for it."""
+
+    context: BenchContext
+
+    def among(self, context: BenchContext, nodes: tuple[str, ...]) -> Launch:
+        """The same over some of its nodes, with connections of its own. Raises RemoteError."""
+        if self.mpirun:
+            connect(context, nodes)
+        return replace(self, context=context, nodes=nodes)
+
+    def run(
+        self, program: str, environment: Mapping[str, str], interface: str, comment: str = ""
+    ) -> list[CommandResult]:
+        """Run a program of one process on every rank; the answers of the nodes that ran a command, the first of them
+        first. ``comment``: at the end of every command."""
+        users, session = BenchUsers.of(self.context), self.context.session
+        plain = self.commands(program, environment, interface)
+        commands = {node: f"{command}{comment}" for node, command in plain.items()}
+        if not self.alone and self.inputs.launcher != "ssh":
+            first = self.nodes[0]
+            return [session.run_on(first, commands[first], self.limit_s, user=users[first].prefix)]
+
+        def start(connection: Connection) -> CommandResult:
+            name = connection.node.name
+            return connection.run(commands[name], self.limit_s, user=users[name].prefix)
+
+        results = session.fleet.each(self.nodes, start, self.engine.name)
+        return [session.record(result) for result in results.values()]
 
     def read(self) -> list[CommandResult]:
         """Counters of the fabric's ports and logs of NCCL, by node; reading removes the logs."""
@@ -130,11 +145,22 @@ def inputs_of(rack: Rack, nodes: Sequence[str]) -> CollectiveInputs:
     return first
 
 
-def backend_of(session: Session, nodes: Sequence[str]) -> str:
+def backend_of(architecture: Architecture, rack: Rack, nodes: Sequence[str]) -> str:
     """Of torch.distributed: ``nccl`` where every node has real GPUs, else ``gloo`` on processors."""
-    gpu = session.architecture.gpu
-    simulated = any(session.rack.node(node).simulated_gpus for node in nodes)
+    gpu = architecture.gpu
+    simulated = any(rack.node(node).simulated_gpus for node in nodes)
     return "nccl" if gpu is not None and gpu.count and not simulated else "gloo"
+
+
+def way_of(
+    architecture: Architecture, rack: Rack, engine: Engine, nodes: tuple[str, ...], profile: CollectiveProfile,
+    limit_s: float, *, alone: bool,
+) -> Way:  # fmt: skip
+    """As the inventory has it: nodes' MPIs may need another path of ``mpirun``. Raises ParseError, InventoryError."""
+    inputs = inputs_of(rack, nodes)
+    word = (inputs.mpirun or "mpirun") if not alone and inputs.launcher == "mpirun" else ""
+    backend = backend_of(architecture, rack, nodes) if engine.name == "torch" else ""
+    return Way(rack, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
 
 
 def launch_of(
@@ -152,10 +178,10 @@ def launch_of(
     Without ``connected``, the nodes are connected by ``Launch.among``.
     """
     session, users = context.session, BenchUsers.of(context)
-    inputs = inputs_of(session.rack, nodes)
+    way = way_of(session.architecture, session.rack, engine, nodes, profile, limit_s, alone=alone)
+    inputs, backend, word = way.inputs, way.backend, way.mpirun
     if lost := users.ready(nodes):
         raise ParseError(USER, next(iter(lost.values())))
-    word = ""
     if not alone and inputs.launcher == "ssh" and engine.needs_mpi:
         raise ParseError("inventory", f"collectives.launcher is ssh, {engine.name} needs mpirun or srun between nodes")
     if not alone and inputs.launcher == "mpirun":
@@ -168,11 +194,12 @@ def launch_of(
             raise ParseError("srun", f"{nodes[0]}: srun --mpi=list names no pmix, by which Open MPI is started")
     if engine.source:
         users.put(nodes, __package__, (engine.source,))
-    backend = backend_of(session, nodes) if engine.name == "torch" else ""
     # Slurm's controller, which may be none of the nodes, connects to ports that srun chooses
     chosen = alone or inputs.launcher != "srun"
     Firewall.of(context).close(nodes, [inputs.port] if backend else [], chosen=chosen)
-    return Launch(context, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone)
+    return Launch(
+        session.rack, engine, nodes, profile.ranks_per_node, limit_s, inputs, word, backend, alone, context
+    )  # fmt: skip
 
 
 def connect(context: BenchContext, nodes: Sequence[str]) -> None:

@@ -13,11 +13,11 @@ from typing import Final
 
 from rackproof.bench.collectives.command import sizes as stepped
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep, split_by_rails
-from rackproof.bench.collectives.launch import Launch, launch_of
+from rackproof.bench.collectives.launch import Way, launch_of, way_of
 from rackproof.bench.collectives.reader import ALGBW, BUSBW, NAME, RAIL, WRONG, read_collectives
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import Read, outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
@@ -76,7 +76,7 @@ def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, gro
         rails = range(architecture.fabric.rails if engine.one_rail else 1)
         interfaces = tuple(f"{architecture.fabric.interface_prefix}{rail}" for rail in rails)
     parts = list(_parts(architecture, profile, nodes, interfaces))
-    return [_step(engine, part, profile) for part in parts]
+    return [_step(architecture, rack, engine, part, profile) for part in parts]
 
 
 def _parts(
@@ -96,11 +96,12 @@ def _parts(
                 yield Part(op, Scope.NODE, nodes, Sweep(inside.min_bytes, inside.max_bytes), interfaces, algorithm)
 
 
-def _step(engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
+def _step(architecture: Architecture, rack: Rack, engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
     id_ = part.id(engine)
     steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
     places = _places(engine, part, steps, id_)
     seconds = START_S + PER_SIZE_S * len(steps)
+    limit, alone = seconds * 2 + MARGIN_S, part.scope is Scope.NODE
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         session = context.session
@@ -110,9 +111,8 @@ def _step(engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
             for place in places:
                 yield unmeasured(place, f"{gone} does not answer")
             return
-        limit = seconds * 2 + MARGIN_S
         try:
-            launch = launch_of(context, engine, part.nodes, profile, limit, alone=part.scope is Scope.NODE)
+            launch = launch_of(context, engine, part.nodes, profile, limit, alone=alone)
         except ParseError as error:
             yield from (unmeasured(place, error.reason) for place in places)
             return
@@ -120,27 +120,35 @@ def _step(engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
         with sampled_links(session, id_, part.nodes if engine.loads_gpus else (), limit * profile.runs, context.say):
             for _ in range(profile.runs):
                 for interface in part.interfaces:
-                    answers += _run(launch, engine, part, profile, interface)
+                    answers += launch.run(*_words(launch, engine, part, profile, interface))
                     answers += launch.read()
         read = read_collectives(answers, session.architecture)
         for place in places:
             yield _reading(place, read, answers, part)
 
+    def commands() -> Iterator[str]:
+        way = way_of(architecture, rack, engine, part.nodes, profile, limit, alone=alone)
+        for interface in part.interfaces:
+            yield way.commands(*_words(way, engine, part, profile, interface))[part.nodes[0]]
+
     estimate = seconds * len(part.interfaces) * profile.runs
-    return Step(id_, part.title(engine), estimate, places, execute)
+    return Step(id_, part.title(engine), estimate, places, execute, commands=shown(commands))
 
 
-def _run(launch: Launch, engine: Engine, part: Part, profile: CollectiveProfile, interface: str) -> list[CommandResult]:
+def _words(
+    way: Way, engine: Engine, part: Part, profile: CollectiveProfile, interface: str
+) -> tuple[str, dict[str, str], str]:
+    """Program, environment and interface of one launch."""
     environment = part.environment(engine, interface, profile.ranks_per_node)
-    return launch.run(program_of(launch, engine, part, profile), environment, interface)
+    return program_of(way, engine, part, profile), environment, interface
 
 
-def program_of(launch: Launch, engine: Engine, part: Part, profile: CollectiveProfile) -> str:
+def program_of(way: Way, engine: Engine, part: Part, profile: CollectiveProfile) -> str:
     """Command line of one process."""
-    program = engine.program(part.op, profile, part.sweep, launch.python)
+    program = engine.program(part.op, profile, part.sweep, way.python)
     if engine.source:
         return program
-    return program + f" -g {launch.ranks_per_node if launch.alone else 1}" + ("" if part.rail is None else " -a 0")
+    return program + f" -g {way.ranks_per_node if way.alone else 1}" + ("" if part.rail is None else " -a 0")
 
 
 def _places(engine: Engine, part: Part, steps: Iterable[int], id_: str) -> tuple[Measurement, ...]:

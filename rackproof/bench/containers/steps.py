@@ -99,9 +99,13 @@ def folder_of(storage: Storage, node: Node) -> str:
     return f"{storage.mountpoints[0]}/{FOLDER}/{node.name}"
 
 
+def user_of(node: Node) -> str:
+    """The user of containers, who also has the files."""
+    return str((node.data.get("containers") or {}).get("user", "rackproof"))
+
+
 def _as_user(node: Node) -> str:
-    user = str((node.data.get("containers") or {}).get("user", "rackproof"))
-    return f"runuser -u {shlex.quote(user)} -- "
+    return f"runuser -u {shlex.quote(user_of(node))} -- "
 
 
 def _fio(name: str, job_file: str) -> str:

@@ -30,9 +30,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder
 
 from photographs_node import Camera
 from records_node import example, record
+from shards_node import bytes_of, shards_of
 
 MARK = "rackproof_dataset"
-SPARE = 1.03  # of the computed size: headers of records and archives, and how far a mean size may miss
 CHUNK = 1 << 20
 SUFFIX = {"files": "", "tfrecord": ".tfrecord", "tfrecord-gz": ".tfrecord.gz", "tar": ".tar", "tar-gz": ".tar.gz"}
 
@@ -68,12 +68,6 @@ class Hashing:
 
 
 # Shards
-
-
-def shards_of(spec):
-    """Number of distinct shards, and of all."""
-    distinct = -(-spec["samples"] // spec["per_shard"])
-    return distinct, distinct * spec["copies"]
 
 
 def name_of(spec, shard):
@@ -238,12 +232,11 @@ def state(spec):
         _replace(f"{folder}/spec.json", own)
     entries = [entry_of(spec, shard) for shard in range(shards_of(spec)[1])]
     complete = [entry for entry in entries if entry is not None]
-    expected = spec["samples"] * spec["copies"] * (spec["mean_bytes"] + 400) * SPARE
     free = os.statvfs(folder)
     return {
         "shards": len(entries), "complete": len(complete), "bytes": sum(entry["bytes"] for entry in complete),
         "samples": sum(entry["samples"] for entry in complete),
-        "needed": max(0, int(expected) - sum(entry["bytes"] for entry in complete)) if len(complete) < len(entries)
+        "needed": max(0, bytes_of(spec) - sum(entry["bytes"] for entry in complete)) if len(complete) < len(entries)
         else 0, "free": free.f_bavail * free.f_frsize, "sealed": os.path.exists(f"{folder}/index.json"),
     }  # fmt: skip
 

@@ -72,10 +72,24 @@ def command(
     action: str, storage: Storage, spec: Mapping[str, Any], account: Account, share: int = 0, shares: int = 1
 ) -> str:
     """Command of one node, with all of its processors."""
+    return f"{mounted(storage.mountpoints)}; {account.prefix}{_program(action, spec, share, shares)}"
+
+
+def _program(action: str, spec: Mapping[str, Any], share: int = 0, shares: int = 1) -> str:
     words = [action, json.dumps(spec, sort_keys=True)]
     words += [] if action in ("state", "seal") else [str(share), str(shares), "0"]
-    run = f"{account.prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(words)}"
-    return f"{mounted(storage.mountpoints)}; {run}"
+    return f"python3 -I {HOME}/{PROGRAM} {shlex.join(words)}"
+
+
+def writing(storage: Storage, name: str, dataset: DataSet, nodes: int) -> list[str]:
+    """Programs of the first of so many nodes that write what is missing."""
+    spec, shares = spec_of(storage, name, dataset), 1 if storage.class_ == "local" else nodes
+    return [_program(action, spec, 0, shares) for action in actions(dataset)]
+
+
+def actions(dataset: DataSet) -> tuple[str, ...]:
+    """Of the program, which write the whole data set."""
+    return ("distinct", "copies") if dataset.copies > 1 else ("distinct",)
 
 
 def is_of_content(command: str) -> bool:
@@ -170,7 +184,7 @@ class DataSets:
                 )
         if all(state["complete"] == state["shards"] for state in states.values()):
             return
-        for action in ("distinct", "copies") if dataset.copies > 1 else ("distinct",):
+        for action in actions(dataset):
             self._each(action, storage, spec, nodes, storage.class_ == "local")
 
     def check(self, name: str, dataset: DataSet, nodes: Sequence[str]) -> list[str]:

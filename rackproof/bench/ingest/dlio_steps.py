@@ -15,14 +15,14 @@ from rackproof.bench.firewall import Firewall
 from rackproof.bench.ingest.dlio import ENGINE, LEG, PROFILED, PROGRAM, RATE, UTILISATION, folder_of
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
-from rackproof.core.architecture import DlioRun, Storage
+from rackproof.core.architecture import Architecture, DlioRun, Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.rack import fold
+from rackproof.core.rack import Node, Rack, fold
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 from rackproof.parse.dlio import TOOL
@@ -35,9 +35,9 @@ MAKE_TIMES: Final = 10
 MARGIN_S: Final = 120.0
 
 
-def step(name: str, sizes: DlioRun, storage: Storage, nodes: Sequence[str]) -> Step:
+def step(name: str, sizes: DlioRun, nodes: Sequence[str], architecture: Architecture, rack: Rack) -> Step:
     """The step of one run of the profile."""
-    id_ = f"ingest/{sizes.storage}/{name}/{LEG}"
+    id_, storage = f"ingest/{sizes.storage}/{name}/{LEG}", architecture.storage[sizes.storage]
     protocol = "/".join(filter(None, (storage.fstype, storage.transport)))
     labels = {
         "workload": sizes.workload, "engine": ENGINE, "data": "storage", "storage": sizes.storage,
@@ -57,7 +57,42 @@ def step(name: str, sizes: DlioRun, storage: Storage, nodes: Sequence[str]) -> S
             yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
 
     what = f"{sizes.config} with {counted(sizes.accelerators, 'accelerator', 'accelerators')} on {fold(clients)}"
-    return Step(id_, f"{name} from {sizes.storage}: DLIO, {what}", sizes.limit_s * sizes.runs, tuple(places), execute)
+    title = f"{name} from {sizes.storage}: DLIO, {what}"
+
+    def commands() -> Iterator[str]:
+        folder, first = folder_of(storage, name), rack.node(clients[0])
+        launcher = _launcher(first, clients, sizes, architecture)
+        for action, times in (("make", MAKE_TIMES), ("train", 1)):
+            yield _program(_config(name, sizes, folder, first, launcher, action, times))
+
+    return Step(id_, title, sizes.limit_s * sizes.runs, tuple(places), execute, commands=shown(commands))
+
+
+def _launcher(first: Node, clients: Sequence[str], sizes: DlioRun, architecture: Architecture) -> list[str]:
+    """Words that start the ranks of several clients; none for one. Raises ParseError, InventoryError."""
+    if len(clients) == 1:
+        return []
+    if architecture.fabric is None:
+        raise ParseError(TOOL, "several clients meet on the fabric, and the architecture has none")
+    folder = read_inputs(first, IngestInputs).dlio
+    path, ranks = f"{folder}/mpirun" if folder else "mpirun", sizes.accelerators // len(clients)
+    return shlex.split(mpirun(clients, ranks, f"{architecture.fabric.interface_prefix}0", path))
+
+
+def _config(
+    name: str, sizes: DlioRun, folder: str, first: Node, launcher: Sequence[str], action: str, times: int
+) -> dict[str, Any]:
+    """What the program reads. Raises InventoryError."""
+    inputs = read_inputs(first, IngestInputs)
+    own: Mapping[str, Any] = sizes.model_dump(mode="json", include=set(PROFILED))
+    return {
+        "job": name, "action": action, "bin": inputs.dlio or "", "configs": inputs.dlio_configs or "",
+        "folder": folder, **({"launcher": list(launcher)} if launcher else {}), **own, "seconds": sizes.limit_s * times,
+    }  # fmt: skip
+
+
+def _program(config: Mapping[str, Any]) -> str:
+    return f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
 
 
 class _DlioRun:
@@ -106,32 +141,20 @@ class _DlioRun:
         """Connect several clients, and choose the words that start their ranks. Raises ParseError, RemoteError."""
         if len(self.clients) == 1:
             return
-        fabric = self.session.architecture.fabric
-        if fabric is None:
-            raise ParseError(TOOL, "several clients meet on the fabric, and the architecture has none")
+        first = self.session.rack.node(self.node)
+        self.launcher = _launcher(first, self.clients, self.sizes, self.session.architecture)
         one_account(self.users, self.clients, TOOL)
         connect(self.context, self.clients)
         Firewall.of(self.context).close(self.clients, (), chosen=True)
-        folder = read_inputs(self.session.rack.node(self.node), IngestInputs).dlio
-        path = f"{folder}/mpirun" if folder else "mpirun"
-        ranks = self.sizes.accelerators // len(self.clients)
-        self.launcher = shlex.split(mpirun(self.clients, ranks, f"{fabric.interface_prefix}0", path))
 
     def _before(self, files: Sequence[str]) -> str:
         return drop_and_state(self.storage, files, self.addresses, tree=True)
 
     def _call(self, action: str, times: int) -> CommandResult:
-        config = self._config(action) | {"seconds": self.sizes.limit_s * times}
-        run = f"{self.users[self.node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
-        return self._ask(f"{mounted(self.storage.mountpoints)}; {run}", config["seconds"] + MARGIN_S)
-
-    def _config(self, action: str) -> dict[str, Any]:
-        inputs = read_inputs(self.session.rack.node(self.node), IngestInputs)
-        own: Mapping[str, Any] = self.sizes.model_dump(mode="json", include=set(PROFILED))
-        return {
-            "job": self.name, "action": action, "bin": inputs.dlio or "", "configs": inputs.dlio_configs or "",
-            "folder": self.folder, **({"launcher": self.launcher} if self.launcher else {}), **own,
-        }  # fmt: skip
+        first = self.session.rack.node(self.node)
+        config = _config(self.name, self.sizes, self.folder, first, self.launcher, action, times)
+        run = f"{mounted(self.storage.mountpoints)}; {self.users[self.node].prefix}{_program(config)}"
+        return self._ask(run, config["seconds"] + MARGIN_S)
 
     def _ask_all(self, command: str) -> Mapping[str, CommandResult]:
         answers = self.session.run(dict.fromkeys(self.clients, command), STATE_S)

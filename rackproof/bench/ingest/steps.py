@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.steps import torch_folder
 from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
-from rackproof.bench.ingest.datasets import DataSets, folder_of
+from rackproof.bench.ingest.datasets import DataSets, folder_of, writing
 from rackproof.bench.ingest.image import Image, image_of
 from rackproof.bench.ingest.reader import NAME, cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
@@ -48,6 +48,8 @@ MARGIN_S: Final = 120.0
 PASS_S: Final = 3600.0
 """Time limit in seconds of one pass over a data set."""
 TORCH: Final = "torchrun"
+BESIDE: Final = "beside"
+"""Leg of a job with another one on the same nodes."""
 STATE_S: Final = 120.0
 SETUP_S: Final = 10.0
 PRELOAD: Final = 64
@@ -83,18 +85,27 @@ def plan(architecture: Architecture, profile: IngestProfile, rack: Rack) -> list
     nodes = [node.name for node in rack.group(profile.members)]
     if not nodes:
         return []
-    trees = [tree_steps.step(name, tree, nodes) for name, tree in profile.trees.items()]
-    engines = [
-        dlio_steps.step(name, run, architecture.storage[run.storage], nodes) for name, run in profile.dlio.items()
-    ]
-    return (
-        trees + engines + [step for name in profile.jobs for step in _Job(architecture, profile, name, nodes).steps()]
-    )
+    steps = [tree_steps.step(name, tree, nodes, architecture, rack) for name, tree in profile.trees.items()]
+    steps += [dlio_steps.step(name, run, nodes, architecture, rack) for name, run in profile.dlio.items()]
+    written: set[str] = set()
+    for name in profile.jobs:
+        steps += _Job(architecture, profile, name, nodes, written).steps()
+    return steps
+
+
+def datasets_of(profile: IngestProfile, jobs: Iterable[str]) -> dict[str, DataSet]:
+    """Data sets of jobs, by name."""
+    return {name: profile.datasets[name] for name in (profile.jobs[job].dataset for job in jobs)}
 
 
 class _Job:
-    def __init__(self, architecture: Architecture, profile: IngestProfile, name: str, nodes: list[str]) -> None:
-        self.profile, self.name, self.nodes = profile, name, nodes
+    """``written``: names of the data sets that earlier steps write."""
+
+    def __init__(
+        self, architecture: Architecture, profile: IngestProfile, name: str, nodes: list[str], written: set[str]
+    ) -> None:
+        self.architecture, self.profile, self.name, self.nodes = architecture, profile, name, nodes
+        self.written = written
         self.job: IngestJob = profile.jobs[name]
         self.dataset: DataSet = profile.datasets[self.job.dataset]
         self.storage: Storage = architecture.storage[self.dataset.storage]
@@ -160,8 +171,8 @@ class _Job:
         labels = {"workload": self.job.workload}
         if not self.training:
             labels["beside"] = self.profile.jobs[other].kind
-        place = self._place("beside", metric, self.nodes, labels)
-        return self._step("beside", f"alone and beside {other}", own * self.job.runs, (place,))
+        place = self._place(BESIDE, metric, self.nodes, labels)
+        return self._step(BESIDE, f"alone and beside {other}", own * self.job.runs, (place,))
 
     def _sizing(self) -> Step:
         """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
@@ -224,9 +235,54 @@ class _Job:
             return step.execute(runs, places)
 
         run_s = moment.TYPICAL_S + self.job.warmup_s + self.job.seconds + SETUP_S
-        return Step(
-            self._id(leg), f"{self.name} from {self.dataset.storage}: {title}", run_s * len(runs), places, execute
-        )
+        title = f"{self.name} from {self.dataset.storage}: {title}"
+        commands = tuple(dict.fromkeys(self._commands(runs)))
+        return Step(self._id(leg), title, run_s * len(runs), places, execute, commands=commands)
+
+    def _commands(self, runs: Runs) -> Iterator[str]:
+        """What the first node runs: data sets that no earlier step writes, then each kind of run."""
+        for name, dataset in datasets_of(self.profile, (job for run in runs for job in run.jobs)).items():
+            if name not in self.written:
+                yield from writing(self.architecture.storage[dataset.storage], name, dataset, len(self.nodes))
+            self.written.add(name)
+        for run in runs:
+            yield _program([_config(self.architecture, self.profile, run, job, 0) for job in run.jobs])
+
+
+def _program(configs: Iterable[Mapping[str, Any]]) -> str:
+    return f"python3 -I {HOME}/{PROGRAM} {shlex.join(map(json.dumps, configs))}"
+
+
+def _config(
+    architecture: Architecture,
+    profile: IngestProfile,
+    run: Start,
+    name: str,
+    node: int,
+    ranks: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What the program reads of one job of a run, without the common start. ``ranks``: where and with what the ranks of
+    real accelerators run, known once the nodes have answered."""
+    job = profile.jobs[name]
+    dataset = profile.datasets[job.dataset]
+    storage = architecture.storage[dataset.storage]
+    accelerators = run.accelerators if name == run.jobs[0] else job.accelerators
+    torch: dict[str, Any] | None = None
+    if job.engine == "torch":
+        described = {"model": job.model, "kind": job.kind, "precision": job.precision}
+        gpus = {} if ranks is None else {"gpus": ranks["gpus"][:accelerators]}
+        torch = {**(ranks or {}), **described, **gpus, "node": node, "nodes": run.nodes}
+        torch |= {"nodes": 1, "node": 0} if job.kind == "inference" else {}
+    points = storage.mountpoints[: 1 if run.apart else None]  # each mount has a cache of its own
+    return {
+        "job": name, "folders": [folder_of(storage, job.dataset, dataset, point) for point in points],
+        "mountpoints": list(storage.mountpoints), "data": run.data.value,
+        "node": 0 if run.apart else node, "nodes": 1 if run.apart else run.nodes,
+        "accelerators": accelerators, "workers": max(1, job.workers // (job.accelerators // accelerators)),
+        "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop,
+        "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
+        "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
+    } | ({"torch": torch} if torch else {})  # fmt: skip
 
 
 class _IngestStep:
@@ -265,15 +321,16 @@ class _IngestStep:
     def _make(self, jobs: Sequence[str]) -> None:
         """Data sets and programs. Raises DataSetError."""
         sets = DataSets.of(self.context)
-        for name in dict.fromkeys(self.profile.jobs[job].dataset for job in jobs):
-            made, answers = sets.make(name, self.profile.datasets[name], self.nodes)
+        for name, dataset in datasets_of(self.profile, jobs).items():
+            made, answers = sets.make(name, dataset, self.nodes)
             self.answers += answers
-            self.context.say(f"{name}: {made.text(self.profile.datasets[name].storage)}")
+            self.context.say(f"{name}: {made.text(dataset.storage)}")
         sets.ready(self.nodes, (PROGRAM, RANKS))
 
     def _prepare_ranks(self) -> None:
         """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""
-        inputs, backend = inputs_of(self.session.rack, self.nodes), backend_of(self.session, self.nodes)
+        inputs = inputs_of(self.session.rack, self.nodes)
+        backend = backend_of(self.session.architecture, self.session.rack, self.nodes)
         first = self.session.rack.node(self.nodes[0])
         address = first.fabric_address() if len(self.nodes) > 1 else "127.0.0.1"
         if address is None:
@@ -323,13 +380,12 @@ class _IngestStep:
         limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         commands = {}
         for number, node in enumerate(nodes):
-            texts = [json.dumps(self._config(run, job, number) | start.config) for job in jobs]
+            configs = [self._config(run, job, number) | start.config for job in jobs]
             prefix = self.users[node].prefix
             if self.image is not None:  # also where this run has emulated jobs only: it is compared with the others
                 gpus = bool(self.torch[node]["gpus"])
                 prefix = self.image.prefix(self.users[node], self.storage.mountpoints, gpus, start.limit_s + limit)
-            program = f"{prefix}python3 -I {HOME}/{PROGRAM} {shlex.join(texts)}"
-            commands[node] = f"{mounted(self.storage.mountpoints)}; {program}"
+            commands[node] = f"{mounted(self.storage.mountpoints)}; {prefix}{_program(configs)}"
         loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]
         with sampled_links(self.session, self.id, loaded, start.limit_s + limit, self.context.say) as samples:
             answers, why = start.run(commands, limit)
@@ -350,30 +406,14 @@ class _IngestStep:
         return [f"{folder}/shard-{shard:06d}" for shard in range(shards)]
 
     def _config(self, run: Start, name: str, node: int) -> dict[str, Any]:
+        """Raises ParseError for a job that asks for more GPUs than the node has."""
         job = self.profile.jobs[name]
-        dataset = self.profile.datasets[job.dataset]
-        storage = self.session.architecture.storage[dataset.storage]
-        accelerators = run.accelerators if name == run.jobs[0] else job.accelerators
-        torch: dict[str, Any] | None = None
-        if job.engine == "torch":
-            own = self.torch[self.nodes[node]]
-            if own["gpus"] and len(own["gpus"]) < accelerators:
-                raise ParseError(
-                    TORCH, f"{self.nodes[node]} has {len(own['gpus'])} GPUs, {name} asks for {accelerators}"
-                )
-            described = {"model": job.model, "kind": job.kind, "precision": job.precision}
-            torch = own | described | {"gpus": own["gpus"][:accelerators], "node": node, "nodes": run.nodes}
-            torch |= {"nodes": 1, "node": 0} if job.kind == "inference" else {}
-        points = storage.mountpoints[: 1 if run.apart else None]  # each mount has a cache of its own
-        return {
-            "job": name, "folders": [folder_of(storage, job.dataset, dataset, point) for point in points],
-            "mountpoints": list(storage.mountpoints), "data": run.data.value,
-            "node": 0 if run.apart else node, "nodes": 1 if run.apart else run.nodes,
-            "accelerators": accelerators, "workers": max(1, job.workers // (job.accelerators // accelerators)),
-            "slots": job.slots, "batch": job.batch, "step_s": job.step_s, "crop": job.crop,
-            "warmup_s": job.warmup_s, "seconds": 0 if job.epochs else job.seconds, "preload": PRELOAD,
-            "seed": dataset.seed, "arrivals": job.arrivals_per_s, "local": storage.class_ == "local",
-        } | ({"torch": torch} if torch else {}) | ({"image": self.image.config} if self.image else {})  # fmt: skip
+        ranks = self.torch[self.nodes[node]] if job.engine == "torch" else None
+        config = _config(self.session.architecture, self.profile, run, name, node, ranks)
+        if ranks and 0 < len(ranks["gpus"]) < config["accelerators"]:
+            there = len(ranks["gpus"])
+            raise ParseError(TORCH, f"{self.nodes[node]} has {there} GPUs, {name} asks for {config['accelerators']}")
+        return config | ({"image": self.image.config} if self.image else {})
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s)

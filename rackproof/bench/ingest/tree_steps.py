@@ -12,13 +12,14 @@ from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
-from rackproof.core.architecture import Storage, Tree
+from rackproof.core.architecture import Architecture, Storage, Tree
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import counted
 from rackproof.remote.command import CommandResult
 
@@ -27,9 +28,12 @@ SLOWEST: Final = 1_000_000.0
 """B/s of the slowest way into a storage, for time limits."""
 FILE_S: Final = 1.0
 """One file, for time limits: opened, synchronised and closed."""
+_BLOCK: Final = 4096
+_SEED: Final = "SEED"
+"""In the commands of a dry run: the seed is new in each run."""
 
 
-def step(name: str, tree: Tree, nodes: Sequence[str]) -> Step:
+def step(name: str, tree: Tree, nodes: Sequence[str], architecture: Architecture, rack: Rack) -> Step:
     """The step of one tree."""
     id_ = f"ingest/{tree.storage}/{name}/{LEG}"
     labels = {"storage": tree.storage, "protocol": tree.protocol}
@@ -45,8 +49,54 @@ def step(name: str, tree: Tree, nodes: Sequence[str]) -> Step:
         read = read_ingest(run.answers, context.session.architecture)
         yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
 
+    def commands() -> Iterator[str]:
+        way = _way(architecture, rack.node(nodes[0]), tree, _SEED)
+        if not isinstance(way, str):
+            written, read = _written(tree, way, _SEED), _read(tree, architecture.storage[tree.storage], _SEED)
+            yield from (_program(*words) for words in (("write", written), ("read", read), ("remove", written)))
+
     what = f"{counted(tree.files, 'file', 'files')} written by {tree.protocol}, hashed by all clients"
-    return Step(id_, f"{name} on {tree.storage}: {what}", estimate, (place,), execute)
+    title = f"{name} on {tree.storage}: {what}"
+    writes = Writes(most_bytes(tree))
+    return Step(id_, title, estimate, (place,), execute, commands=shown(commands), writes=writes)
+
+
+def most_bytes(tree: Tree) -> int:
+    """Of a tree if all of its files were as large as the largest may be, in whole blocks."""
+    return tree.files * max(1, -(-tree.max_bytes // _BLOCK)) * _BLOCK
+
+
+def _way(architecture: Architecture, first: Node, tree: Tree, seed: str) -> dict[str, Any] | str:
+    """How the first node writes, or what the inventory lacks for it. Raises InventoryError."""
+    if tree.writer is not None:
+        folder = _folder(architecture.storage[tree.writer].mountpoints[0], seed)
+        return {"by": "mount", "storage": tree.writer, "folder": folder}
+    inputs = read_inputs(first, IngestInputs)
+    if tree.protocol == "smb" and inputs.smb_share:
+        own = {"share": inputs.smb_share, "folder": inputs.smb_folder.lstrip("/")}
+        return {"by": "smb", **own, "login": inputs.smb_credentials or ""}
+    if tree.protocol == "hdfs" and inputs.hdfs_url:
+        return {"by": "hdfs", "url": inputs.hdfs_url.rstrip("/"), "user": inputs.hdfs_user}
+    key = {"smb": "smb_share", "hdfs": "hdfs_url"}[tree.protocol]
+    return f"the inventory's ingest.{key} of {first.name} does not say how {tree.protocol} reaches {tree.storage}"
+
+
+def _written(tree: Tree, way: Mapping[str, Any], seed: str) -> dict[str, Any]:
+    """What the program reads to write the tree, and to remove it."""
+    return {
+        "seed": seed, "files": tree.files, "max_bytes": tree.max_bytes, "storage": tree.storage,
+        "protocol": tree.protocol, "way": way,
+    }  # fmt: skip
+
+
+def _read(tree: Tree, storage: Storage, seed: str) -> dict[str, Any]:
+    """What the program reads to hash the tree."""
+    folders = [_folder(point, seed) for point in storage.mountpoints]
+    return {"seed": seed, "files": tree.files, "max_bytes": tree.max_bytes, "folders": folders}
+
+
+def _program(action: str, spec: Mapping[str, Any]) -> str:
+    return f"python3 -I {HOME}/{PROGRAM} {shlex.join([action, json.dumps(spec, sort_keys=True)])}"
 
 
 class _TreeRun:
@@ -61,30 +111,14 @@ class _TreeRun:
         """Everything. Returns why it could not be started; what happens in it is the reader's."""
         if gone := sorted(set(self.nodes) - set(self.session.alive(self.nodes, self.context.say))):
             return f"{', '.join(gone)} does not answer"
-        way = self._way()
+        first = self.session.rack.node(self.nodes[0])
+        way = _way(self.session.architecture, first, self.tree, self.seed)
         if isinstance(way, str):
             return way
         if lost := self.users.ready(self.nodes):
             return "; ".join(lost.values())
         self.users.put(self.nodes, "rackproof.bench.ingest", (PROGRAM,))
         return self._write(way) or self._read()
-
-    def _way(self) -> dict[str, Any] | str:
-        """How the first node writes, or what the inventory lacks for it."""
-        tree = self.tree
-        if tree.writer is not None:
-            folder = _folder(self.session.architecture.storage[tree.writer].mountpoints[0], self.seed)
-            return {"by": "mount", "storage": tree.writer, "folder": folder}
-        inputs = read_inputs(self.session.rack.node(self.nodes[0]), IngestInputs)
-        if tree.protocol == "smb" and inputs.smb_share:
-            own = {"share": inputs.smb_share, "folder": inputs.smb_folder.lstrip("/")}
-            return {"by": "smb", **own, "login": inputs.smb_credentials or ""}
-        if tree.protocol == "hdfs" and inputs.hdfs_url:
-            return {"by": "hdfs", "url": inputs.hdfs_url.rstrip("/"), "user": inputs.hdfs_user}
-        key = {"smb": "smb_share", "hdfs": "hdfs_url"}[tree.protocol]
-        return (
-            f"the inventory's ingest.{key} of {self.nodes[0]} does not say how {tree.protocol} reaches {tree.storage}"
-        )
 
     def _write(self, way: dict[str, Any]) -> str:
         first, storage = self.nodes[0], None
@@ -95,11 +129,7 @@ class _TreeRun:
                 return failed
             if failed := self._failed(self._ask({first: self._state(storage, before=True)}, STATE_S)):
                 return failed
-        spec = {
-            "seed": self.seed, "files": self.tree.files, "max_bytes": self.tree.max_bytes,
-            "storage": self.tree.storage, "protocol": self.tree.protocol, "way": way,
-        }  # fmt: skip
-        self.written = spec
+        spec = self.written = _written(self.tree, way, self.seed)
         self._ask({first: self._command("write", first, spec, storage)}, self.limit_s)
         if storage is not None:
             self._ask({first: self._state(storage, before=False)}, STATE_S)
@@ -111,12 +141,9 @@ class _TreeRun:
             return failed
         role = storage.server_role
         self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
-        folders = [_folder(point, self.seed) for point in storage.mountpoints]
-        spec = {
-            "seed": self.seed, "files": self.tree.files, "max_bytes": self.tree.max_bytes, "folders": folders,
-        }  # fmt: skip
+        spec = _read(self.tree, storage, self.seed)
         reads = {node: self._command("read", node, spec, storage) for node in self.nodes}
-        self._ask(reads, self.limit_s * len(folders))
+        self._ask(reads, self.limit_s * len(storage.mountpoints))
         self._ask(dict.fromkeys(self.nodes, self._state(storage, before=False)), STATE_S)
         return ""
 
@@ -134,8 +161,7 @@ class _TreeRun:
         return (drop_and_state if before else state_after)(storage, folders, addresses)
 
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
-        words = shlex.join([action, json.dumps(spec, sort_keys=True)])
-        program = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {words}"
+        program = f"{self.users[node].prefix}{_program(action, spec)}"
         return f"{mounted(storage.mountpoints)}; {program}" if storage is not None else program
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:

@@ -15,17 +15,18 @@ from math import ceil
 from typing import Final
 
 from rackproof.bench.collectives.engines import ENGINES, Sweep
-from rackproof.bench.collectives.launch import Launch, launch_of
+from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.storage.beside_reader import ALONE, BESIDE, calls_of, job_name
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.reader import NAME, read_storage
-from rackproof.core.architecture import BesideProfile, CollectiveProfile, Storage
+from rackproof.core.architecture import Architecture, BesideProfile, CollectiveProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
 from rackproof.core.metrics import BESIDE_LOSSES
+from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -38,7 +39,15 @@ SLACK_S: Final = 10.0
 """Seconds that the collective runs on beyond what both take alone."""
 
 
-def step(name: str, storage: Storage, profile: BesideProfile, layout: Layout, names: list[str]) -> Step:
+def step(
+    name: str,
+    storage: Storage,
+    profile: BesideProfile,
+    layout: Layout,
+    names: list[str],
+    architecture: Architecture,
+    rack: Rack,
+) -> Step:
     """The step of one storage, whose clients are the collective's nodes."""
     labels = {"storage": name, "op": profile.op, "bytes": str(profile.message_bytes)}
     id_ = f"storage/{name}/beside-collectives"
@@ -59,21 +68,44 @@ def step(name: str, storage: Storage, profile: BesideProfile, layout: Layout, na
     seconds = profile.runs * (3 * (profile.runtime_s + profile.ramp_s + SETUP_S) + 3 * START_S)
     who = counted(len(names), "client", "clients at once")
     title = f"{name}: reads of {profile.block_bytes} B from {who} beside {profile.op} ({profile.engine})"
-    return fio_step(
-        storage, names, places, title, seconds, execute, partial(render, job_name(name, ALONE), profile)
+
+    def commands() -> Iterator[str]:
+        sizes, nodes = _sizes(profile), tuple(names)
+        way = way_of(architecture, rack, ENGINES[profile.engine], nodes, sizes, 0.0, alone=False)
+        words = _words(way, profile, sizes, profile.runtime_s + profile.ramp_s, _interface(architecture))
+        yield way.commands(*words)[names[0]]
+
+    job_file = partial(render, job_name(name, ALONE), profile)
+    of_fio = fio_step(storage, names, places, title, seconds, execute, job_file)
+    return replace(of_fio, commands=(*of_fio.commands, *shown(commands)))
+
+
+def _sizes(profile: BesideProfile) -> CollectiveProfile:
+    """The collective's own profile."""
+    return CollectiveProfile(
+        engine=profile.engine, ops=(profile.op,), min_bytes=profile.message_bytes, max_bytes=profile.message_bytes,
+        iterations=1, warmup=profile.warmup, ranks_per_node=profile.ranks_per_node,
     )  # fmt: skip
+
+
+def _interface(architecture: Architecture) -> str:
+    return f"{architecture.fabric.interface_prefix}0" if architecture.fabric else "lo"
+
+
+def _words(
+    way: Way, profile: BesideProfile, sizes: CollectiveProfile, seconds: int, interface: str
+) -> tuple[str, dict[str, str], str]:
+    """Program, environment and interface of a collective that runs for so many seconds."""
+    sweep = Sweep(profile.message_bytes, profile.message_bytes)
+    program = way.engine.program(profile.op, sizes, sweep, way.python, seconds)
+    return program, way.engine.environment(interface), interface
 
 
 class _Both:
     def __init__(self, context: BenchContext, clients: StorageClients, profile: BesideProfile) -> None:
         self.context, self.clients, self.profile = context, clients, profile
         self.engine = ENGINES[profile.engine]
-        self.sizes = CollectiveProfile(
-            engine=profile.engine, ops=(profile.op,), min_bytes=profile.message_bytes, max_bytes=profile.message_bytes,
-            iterations=1, warmup=profile.warmup, ranks_per_node=profile.ranks_per_node,
-        )  # fmt: skip
-        fabric = context.session.architecture.fabric
-        self.interface = f"{fabric.interface_prefix}0" if fabric else "lo"
+        self.sizes, self.interface = _sizes(profile), _interface(context.session.architecture)
         self.read_s = profile.runtime_s + profile.ramp_s
 
     @property
@@ -122,7 +154,6 @@ class _Both:
 
     def _collective(self, launch: Launch, seconds: int) -> list[CommandResult]:
         """The collective for so many seconds; the answer with its figures first."""
-        size = self.profile.message_bytes
-        program = self.engine.program(self.profile.op, self.sizes, Sweep(size, size), launch.python, seconds)
         limit = 2 * START_S + seconds + MARGIN_S
-        return replace(launch, limit_s=limit).run(program, self.engine.environment(self.interface), self.interface)
+        words = _words(launch, self.profile, self.sizes, seconds, self.interface)
+        return replace(launch, limit_s=limit).run(*words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, READ, WRITE, job_name
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.whole_files import SLOWEST, TYPICAL, results
@@ -39,4 +39,5 @@ def step(name: str, storage: Storage, profile: CheckpointProfile, layout: Layout
     seconds = 2 * profile.runs * (SETUP_S + part / TYPICAL)
     who = counted(len(names) * profile.ranks, "rank", "ranks")
     title = f"{name}: checkpoint of {profile.model}, written and read back by {who}"
-    return fio_step(storage, names, places, title, seconds, execute, *job_files)
+    writes = Writes(profile.runs * part * len(names))
+    return fio_step(storage, names, places, title, seconds, execute, *job_files, writes=writes)

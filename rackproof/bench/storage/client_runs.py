@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step
+from rackproof.bench.step import NOTHING, BenchContext, Step, Writes
 from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, drop_and_state, folders_of, server_state, state_after
 from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.storage.layout import Layouts
@@ -34,11 +34,12 @@ def fio_step(
     seconds: float,
     execute: Callable[[BenchContext], Iterable[Measurement]],
     *job_files: JobFile,
+    writes: Writes = NOTHING,
 ) -> Step:
     """A step whose dry run shows its first client's runs."""
     folders = ":".join(folders_of(storage, names[0])) if names else ""
     commands = tuple(command_line(job_file(folders)) for job_file in job_files)
-    return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands)
+    return Step(places[0].step, title, seconds, tuple(places), execute, commands=commands, writes=writes)
 
 
 class Clients:

@@ -127,8 +127,13 @@ class _Client(StorageClients):
             self.lost.setdefault(self.node, f"{self.node}: {POINT} could not be unmounted")
 
     def _directories(self, node: str) -> tuple[str, ...]:
-        """Of this storage alone: another one may be another export at the same mount point."""
-        return tuple(f"{folder}-connections-{self.name}" for folder in folders_of(self.storage, node))
+        return connection_folders(self.storage, self.name, node)
+
+
+def connection_folders(storage: Storage, name: str, node: str) -> tuple[str, ...]:
+    """Folders of the step's files of a node, one per mount, beside those of other jobs. Of this storage alone: another
+    one may be another export at the same mount point."""
+    return tuple(f"{folder}-connections-{name}" for folder in folders_of(storage, node))
 
 
 def mount_command(storage: Storage, version: str, source: str, count: int) -> str:

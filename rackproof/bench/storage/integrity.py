@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import (
     CHECKED_BY_OTHER,
@@ -48,7 +48,8 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
     title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
     written = partial(render_whole, f"{name}{CHECKED_WRITE}", job, rw="write", options=_WRITE)
     read_back = partial(render_whole, f"{name}{CHECKED_BY_WRITER}", job, rw="read", options=VERIFY_READ)
-    return fio_step(storage, names, places, title, seconds, execute, written, read_back)
+    writes = Writes(job.file_bytes * len(names))
+    return fio_step(storage, names, places, title, seconds, execute, written, read_back, writes=writes)
 
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:

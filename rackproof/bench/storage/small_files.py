@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench import moment
-from rackproof.bench.step import BenchContext, Step, expected
+from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
 from rackproof.bench.storage.small_files_reader import (
@@ -94,6 +94,7 @@ def _step(
         run.execute(parts)
         yield from results(run, places)
 
+    creates = sum(part.action == "create" for part in parts)
     uses = sum(part.action != "prepare" for part in parts)
     each_s = SETUP_S + moment.TYPICAL_S + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
     who = counted(len(clients), "client", "clients at once")
@@ -104,7 +105,7 @@ def _step(
     ]
     return Step(
         places[0].step, f"{title}, by {who}", sizes.runs * uses * each_s, tuple(places), execute,
-        commands=tuple(commands),
+        commands=tuple(commands), writes=Writes(sizes.runs * creates * sizes.bytes * len(clients)),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason
 from rackproof.bench.storage import beside, checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.connections_reader import RDMA_GAIN, SPEEDUP
@@ -41,6 +41,9 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
             steps.append(connections.step(architecture, name, RDMA_GAIN, profile.transports, clients))
         if profile.every_job:
             steps += _of_fio(name, storage, profile, clients, arrivals)
+        if profile.beside_collectives and len(clients) > 1:
+            layout = layout_of(profile.every_job)
+            steps.append(beside.step(name, storage, profile.beside_collectives, layout, clients, architecture, rack))
         if profile.gds and profile.gds.reads(name):
             steps.append(gds.step(name, storage, profile.gds, clients))
         steps += small_files.steps(name, storage, profile, clients)
@@ -77,8 +80,6 @@ def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[
         yield integrity.step(name, storage, profile.integrity, layout, clients)
     if profile.knee:
         yield knee.step(name, storage, profile.knee, layout, clients, arrivals)
-    if profile.beside_collectives and len(clients) > 1:
-        yield beside.step(name, storage, profile.beside_collectives, layout, clients)
 
 
 def scale_points(clients: int) -> tuple[int, ...]:
@@ -134,7 +135,9 @@ def _step(
     who = counted(len(names), "client", "clients at once")
     kind = "shared read" if shared else "write and fsync" if synced else job.rw
     title = f"{name}: {kind} of {job.block_bytes} B from {who}"
-    return fio_step(storage, names, list(places.values()), title, seconds, execute, job_file)
+    timed_s = len(names) * job.runs * (job.runtime_s + job.ramp_s) if job.rw == "write" else 0
+    writes = Writes(timed_s=timed_s)
+    return fio_step(storage, names, list(places.values()), title, seconds, execute, job_file, writes=writes)
 
 
 def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:

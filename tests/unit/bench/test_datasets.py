@@ -23,7 +23,16 @@ from PIL import Image
 
 from rackproof.bench.ingest import photographs_node as photographs
 from rackproof.bench.ingest import records_node as records
-from rackproof.bench.ingest.datasets import DataSets, answer_of, command, folder_of, is_of_content, made_of, spec_of
+from rackproof.bench.ingest.datasets import (
+    DataSets,
+    answer_of,
+    command,
+    folder_of,
+    is_of_content,
+    made_of,
+    spec_of,
+    writing,
+)
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import Account
 from rackproof.core.architecture import DataSet
@@ -262,6 +271,10 @@ class TestKit:
         assert all("--no-new-privs" in text for _, text in asked)
         assert self.lines == ["photos: 0 of 6 shards there, 4.2e-05 GB to write"]
         assert DataSets.of(context).check("photos", self.DATASET, gpus) == []
+        shown = writing(virtual_rack().storage["nfs-tcp"], "photos", self.DATASET, len(gpus))
+        ran = [text for node, text in context.session.fleet.asked if node == "gpu-01"]  # type: ignore[attr-defined]
+        assert len(shown) == 2
+        assert all(any(text.endswith(command) for text in ran) for command in shown)
 
     def test_a_set_without_space_is_refused(self, context: BenchContext, tmp_path: Path) -> None:
         huge = self.DATASET.model_copy(update={"samples": 10**6, "mean_bytes": 10**9, "per_shard": 10**6})

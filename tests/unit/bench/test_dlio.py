@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -261,6 +262,12 @@ def test_several_clients_share_the_accelerators(tmp_path: Path, export: Path) ->
     assert "--host gpu-01:1,gpu-02:1" in train.command.replace('", "', " ")
     assert train.node == "gpu-01"
     assert sum("storage-state before" in answer.command for answer in made.answers) == 2
+    rack = lab_rack(2)
+    rack.node("gpu-01").data["ingest"] = {"dlio": str(made.bin)}
+    (step,) = ingest.plan(virtual_rack(), profile(TWO), rack)
+    asked = [answer.command for answer in made.answers]
+    assert [json.loads(shlex.split(command)[-1])["action"] for command in step.commands] == ["make", "train"]
+    assert all(any(text.endswith(command) for text in asked) for command in step.commands)
 
 
 @pytest.mark.parametrize(

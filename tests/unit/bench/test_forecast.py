@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rackproof.architectures import load
-from rackproof.bench.forecast import spaces, spaces_of, total_s
+from rackproof.bench.forecast import FIO, dlio_bytes, spaces, storage_lines, total_s
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step, expected
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.cli import runs
 from rackproof.cli.main import cli
+from rackproof.core.architecture import DlioRun, IngestProfile, Profile, Tree
 from rackproof.core.evidence import Scope
 from rackproof.core.fiojob import command_line
 from rackproof.remote.command import CommandResult
@@ -38,21 +40,132 @@ def test_no_client_needs_no_space() -> None:
 
 def test_a_checkpoint_that_is_left_on_a_resume_asks_for_its_space() -> None:
     in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
-    needed = list(spaces(in_depth, "depth", lab_rack()))
     steps = {step.id: step for step in plan_steps(in_depth, "depth", lab_rack())}
     left = [step for name, step in steps.items() if name.endswith("/checkpoint")]
     assert left
     for step in left:
-        assert [space.storage for space in spaces_of([step], needed)] == [step.expects[0].labels["storage"]]
-    assert spaces_of([], needed) == []
-    assert {space.storage for space in spaces_of(steps.values(), needed)} == {space.storage for space in needed}
+        (space,) = spaces(in_depth, "depth", lab_rack(), [step])
+        assert space.storage == step.expects[0].labels["storage"]
+        assert list(space.kinds) == [FIO]
+    assert list(spaces(in_depth, "depth", lab_rack(), [])) == []
+    assert list(spaces(in_depth, "depth", lab_rack(), steps.values())) == list(spaces(in_depth, "depth", lab_rack()))
 
 
 def test_a_storage_that_is_only_reached_needs_no_space() -> None:
-    needed = list(spaces(virtual_rack(), "lab", lab_rack()))
     places = (expected("link.tcp_bandwidth_to_storage", Scope.RACK, ["gpu-01"], {"storage": "nfs-tcp"}, "links"),)
     step = Step("links", "Reached", 1.0, places, lambda context: iter(()))
-    assert spaces_of([step], needed) == []
+    assert list(spaces(virtual_rack(), "lab", lab_rack(), [step])) == []
+
+
+LOADED = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-ingest.yaml")
+INGEST = LOADED.model
+PHOTOS, SMALL, TREES = int(64 * 16 * 30400 * 1.03), int(32 * 2 * 10400 * 1.03), 32 * 262144
+
+
+def test_data_sets_need_space_once_with_their_copies() -> None:
+    space = {space.storage: space for space in spaces(INGEST, "ingest", lab_rack())}["nfs-tcp"]
+    assert {files.name: files.bytes for files in space.sets} == {
+        "data set photos": PHOTOS, "data set small": SMALL, "trees": TREES,
+    }  # fmt: skip
+    assert (space.needed, space.bytes_each) == (PHOTOS + SMALL + TREES, 0)
+    ((photos, *_),) = [[files for files in space.sets if "photos" in files.name]]
+    assert photos.shards == 8 * 16
+    assert [photos.left(count) for count in (0, 64, 128, 999)] == [PHOTOS, PHOTOS - PHOTOS // 2, 0, 0]
+    both = INGEST.profiles["ingest"].model_copy(update={"storage": virtual_rack().profiles["lab"].storage})
+    beside = INGEST.model_copy(update={"profiles": {"both": both}})
+    together = {space.storage: space for space in spaces(beside, "both", lab_rack())}
+    assert together["nfs-tcp"].needed == 2 * 33554432 + PHOTOS + SMALL + TREES
+
+
+def test_only_the_data_sets_of_steps_that_are_left_need_space() -> None:
+    steps = {step.id: step for step in plan_steps(INGEST, "ingest", lab_rack())}
+    for name, sets in (
+        ("ingest/nfs-tcp/control/settling", ["data set small"]), ("ingest/nfs-tcp/cached/epochs", ["data set photos"]),
+        ("ingest/nfs-tcp/bring/protocol", ["trees"]),
+    ):  # fmt: skip
+        (space,) = spaces(INGEST, "ingest", lab_rack(), [steps[name]])
+        assert [files.name for files in space.sets] == sets
+    assert list(spaces(INGEST, "ingest", lab_rack(), [])) == []
+
+
+def test_a_data_set_on_own_drives_needs_space_on_each() -> None:
+    ingest = INGEST.profiles["ingest"].ingest
+    assert ingest is not None
+    photos = ingest.datasets["photos"].model_copy(update={"storage": "local"})
+    part = ingest.model_copy(update={"datasets": {**ingest.datasets, "photos": photos}})
+    local = INGEST.model_copy(update={"profiles": {"ingest": Profile(ingest=part)}})
+    own = {space.storage: space for space in spaces(local, "ingest", lab_rack())}["local"]
+    assert (own.needed, own.first_written, own.nodes) == (PHOTOS, 2 * PHOTOS, ("gpu-01", "gpu-02"))
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({}, None), ({"dataset.record_length": "4096"}, 24 * 4096), ({"dataset.record_length_bytes": "1e3"}, 24000),
+        ({"dataset.record_length": "10", "dataset.num_samples_per_file": "5"}, 1200),
+        ({"dataset.record_length": "x1"}, None), ({"dataset.record_length": "inf"}, None),
+    ],
+)  # fmt: skip
+def test_the_size_of_dlios_data_set_is_what_the_profile_says(options: dict[str, str], size: int | None) -> None:
+    run = DlioRun.model_validate(
+        {"workload": "unet3d", "config": "unet3d_h100", "storage": "nfs-tcp", "accelerators": 2, "batch": 2,
+         "files": 24, "limit_s": 60, "options": options}
+    )  # fmt: skip
+    assert dlio_bytes(run) == size
+    part = IngestProfile(dlio={"seg": run})
+    architecture = INGEST.model_copy(update={"profiles": {"ingest": Profile(ingest=part)}})
+    lines = list(storage_lines(architecture, "ingest", lab_rack(), plan_steps(architecture, "ingest", lab_rack())))
+    assert any("the size of DLIO's seg is unknown" in line for line in lines) == (size is None)
+
+
+def test_timed_writes_have_no_bound_and_the_line_tells_it() -> None:
+    lines = list(storage_lines(virtual_rack(), "lab", lab_rack(), plan_steps(virtual_rack(), "lab", lab_rack())))
+    job = virtual_rack().profiles["lab"].storage
+    assert job is not None
+    timed_s = 2 * (job.jobs["write"].runtime_s + job.jobs["write"].ramp_s) * job.jobs["write"].runs
+    written = [line for line in lines if line.startswith("nfs-tcp: writes")]
+    assert written == [
+        f"nfs-tcp: writes at least 101 MB; its timed writes have no known bound: {timed_s} s of all clients together,"
+        f" {timed_s} GB at 1 GB/s of each"
+    ]
+    (line,) = [line for line in storage_lines(INGEST, "ingest", lab_rack(), plan_steps(INGEST, "ingest", lab_rack()))
+               if line.startswith("nfs-tcp: writes")]  # fmt: skip
+    known = f"{(PHOTOS + SMALL + TREES) / 1e6:,.0f} MB"
+    assert line == f"nfs-tcp: writes {known}: files once, and jobs that write a known number of bytes"
+
+
+def test_jobs_of_a_known_size_are_counted_with_their_runs() -> None:
+    in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+    storage = in_depth.profiles["depth"].storage
+    assert storage is not None
+    assert storage.checkpoint is not None
+    assert storage.integrity is not None
+    writes = {step.id: step.writes for step in plan_steps(in_depth, "depth", lab_rack())}
+    part = storage.checkpoint.file_bytes * storage.checkpoint.ranks
+    assert writes["storage/nfs-tcp/checkpoint"].bytes == 2 * storage.checkpoint.runs * part
+    assert writes["storage/nfs-tcp/integrity"].bytes == 2 * storage.integrity.file_bytes
+
+
+def test_a_dry_run_of_ingest_shows_the_commands_of_every_step_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rack = lab_rack()
+    rack.node("gpu-01").data["ingest"] = {"hdfs_url": "http://mover:s3cretWord@isilon:8082/webhdfs/v1"}
+    ingest = INGEST.profiles["ingest"].ingest
+    assert ingest is not None
+    trees = {**ingest.trees, "moved": Tree(storage="nfs-tcp", protocol="hdfs", files=2)}
+    part = INGEST.profiles["ingest"].model_copy(update={"ingest": ingest.model_copy(update={"trees": trees})})
+    architecture = INGEST.model_copy(update={"profiles": {"ingest": part}})
+    steps = plan_steps(architecture, "ingest", rack)
+    lines = list(runs._forecast(rack, replace(LOADED, model=architecture), "ingest"))
+    text = "\n".join(lines)
+    assert all(step.commands for step in steps)
+    assert "hdfs" in text
+    assert "s3cretWord" not in text
+    for step in steps:
+        at = next(number for number, line in enumerate(lines) if f"  {step.id}  " in line)
+        shown = lines[at + 1 : at + 1 + len(step.commands)]
+        assert all(line.startswith(" " * 10) and ".py" in line for line in shown)
 
 
 def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -81,7 +194,7 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
     steps = {step.id: step for step in plan_steps(virtual_rack(), "lab", lab_rack())}
     in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
     for step in (*steps.values(), *plan_steps(in_depth, "depth", lab_rack())):
-        assert step.commands or step.id.startswith(("collectives/", "links/to-storage/")), step.id
+        assert step.commands or step.id.startswith("links/to-storage/"), step.id
         synced = {place.metric for place in step.expects} == {"storage.synced_write_iops"}
         assert any("--fsync=1" in command for command in step.commands) == synced, step.id
     storage, fabric = StorageNodes(virtual_rack()), FabricNodes()

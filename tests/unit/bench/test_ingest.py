@@ -94,6 +94,23 @@ class TestPlan:
         with pytest.raises(ValueError, match=why):
             IngestProfile.model_validate({"datasets": {"photos": SET}, "jobs": {"train": JOB.model_dump() | change}})
 
+    def test_a_data_set_is_written_by_the_first_step_that_reads_it(self) -> None:
+        job = IngestJob.model_validate(
+            {**JOB.model_dump(), "data": ("storage", "memory"), "runs": 2, "beside": "serve"}
+        )
+        serve = IngestJob.model_validate({**JOB.model_dump(), "kind": "inference", "engine": "torch", "slowdown": 1})
+        shown = {step.id.partition("/nfs-tcp/")[2]: step.commands for step in steps(profile(train=job, serve=serve))}
+        programs = {name: [command.split()[2].rpartition("/")[2] for command in own] for name, own in shown.items()}
+        assert programs == {
+            "train/storage-2": ["dataset_node.py", "ingest_node.py"], "train/memory-2": ["ingest_node.py"],
+            "train/beside": ["ingest_node.py", "ingest_node.py"], "serve/storage-2": ["ingest_node.py"],
+        }  # fmt: skip
+        assert [len(configs_of(command)) for command in shown["train/beside"]] == [1, 2]
+        (real,) = configs_of(shown["serve/storage-2"][0])
+        assert real["torch"] == {
+            "model": "resnet50", "kind": "inference", "precision": "amp", "node": 0, "nodes": 1,
+        }  # fmt: skip
+
     def test_a_batch_takes_the_models_time(self) -> None:
         assert JOB.step_s == pytest.approx(4 * 10 / 712.46, rel=1e-4)
 
@@ -559,6 +576,12 @@ class TestRunner:
             if node_programs.LATE not in (rate.reason or ""):
                 break
         assert rate.samples, rate.reason
+        *making, shown = step.commands
+        asked = [text for _, text in context.session.fleet.asked]  # type: ignore[attr-defined]
+        (ran,) = [own for text in asked for own in configs_of(text)][-1:]
+        (planned,) = configs_of(shown)
+        assert {key: value for key, value in ran.items() if not key.startswith("start_")} == planned
+        assert all(any(text.endswith(command) for text in asked) for command in making)
         assert 0 < rate.samples[0] <= 2 * 71.3
         size = measured["ingest.dataset_bytes_per_sample", Scope.RACK].samples[0]
         per_sample = measured["ingest.storage_bytes_per_sample", Scope.RACK].samples[0]

@@ -164,6 +164,25 @@ def test_a_tree_that_was_not_written_is_no_number(tmp_path: Path, export: Path) 
     assert result.reason == "tree_node.py: gpu-01: x: No space left on device"
 
 
+def test_a_dry_run_has_the_commands_of_the_run(tmp_path: Path, export: Path) -> None:
+    made = Clients(export)
+    with clients(tmp_path, made) as context:
+        (step,) = ingest.plan(virtual_rack(), profile(TREE), context.session.rack)
+        list(step.execute(context))
+        asked = [command for node, command in context.session.fleet.asked if node == "gpu-01"]  # type: ignore[attr-defined]
+    (seed,) = {command.partition("tree-")[2][:16] for command in asked if "tree_node.py write" in command}
+    assert len(step.commands) == 3
+    for command in step.commands:
+        assert any(text.endswith(command.replace("SEED", seed)) for text in asked), command
+    smb = Tree.model_validate({"storage": "nfs-tcp", "protocol": "smb", "files": 4})
+    (step,) = ingest.plan(virtual_rack(), profile(smb), lab_rack(2))
+    assert step.commands == ()  # the inventory does not describe the way
+    rack = lab_rack(2)
+    rack.node("gpu-01").data["ingest"] = {"smb_share": "no share"}
+    (step,) = ingest.plan(virtual_rack(), profile(smb), rack)
+    assert step.commands == ()  # the step says what is wrong with the inventory
+
+
 @pytest.mark.parametrize(("protocol", "key"), [("smb", "ingest.smb_share"), ("hdfs", "ingest.hdfs_url")])
 def test_a_protocol_that_the_inventory_does_not_describe_is_unmeasured(
     tmp_path: Path, export: Path, protocol: str, key: str

@@ -152,6 +152,10 @@ def nodes(**changes: Any) -> Both:
 def test_each_loses_what_it_has_less_beside_the_other(tmp_path: Path) -> None:
     made = measure(tmp_path, nodes())
     assert {m.reason for m in made.values()} == {None}
+    (step,) = plan_steps(BENCH.architecture, "depth", lab_rack(2))
+    asked = {str(record.body["command"]) for record in read_records(tmp_path) if record.kind is Kind.COMMAND}
+    assert len(step.commands) == 2
+    assert step.commands[1] in asked
     assert made[STORAGE_LOSS].samples == pytest.approx((25.0, 25.0), rel=0.02)
     assert made[COLLECTIVES_LOSS].samples == pytest.approx((50.0, 50.0), rel=0.02)
     for loss in made.values():

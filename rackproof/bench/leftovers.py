@@ -1,0 +1,44 @@
+"""Removes the files of the storage benchmarks after a stage that has ended with all of its steps.
+
+Nothing needs them then: every stage writes its files anew before it reads them. An interrupted run keeps them, and they
+count as room of the run that goes on. Data sets stay, which later runs find complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from rackproof.bench.containers.steps import user_of
+from rackproof.bench.forecast import CONTAINER, Space
+from rackproof.bench.space import FOLDERS
+from rackproof.bench.user import USER
+from rackproof.core.architecture import Storage
+from rackproof.core.fiojob import TEST_FILE
+from rackproof.core.rack import Node
+from rackproof.evidence.session import Session
+from rackproof.shell import script
+
+_LIMIT_S: Final = 300.0
+"""Time limit of the removal on one storage, in seconds; each of its parts has one of its own."""
+
+
+def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str], None]) -> None:
+    """Remove them on all clients that answer; a line for each that keeps some. Nothing of it is recorded."""
+    for space in spaces:
+        storage, answering = session.architecture.storage[space.storage], set(session.answering)
+        clients = [session.rack.node(name) for name in space.clients if name in answering]
+        for commands in zip(*(removals(space, storage, node) for node in clients), strict=True):
+            asked = dict(zip((node.name for node in clients), commands, strict=True))
+            for name, answer in session.fleet.run(asked, _LIMIT_S).items():
+                if not answer.ok:
+                    say(f"{name}: files of the benchmarks stay below {storage.mountpoints[0]}: {answer.why}")
+
+
+def removals(space: Space, storage: Storage, node: Node) -> Iterator[str]:
+    """A command for each user who has files: the account that measures, and the one of containers."""
+    for user, kinds in ((USER, space.kinds.keys() - {CONTAINER}), (user_of(node), space.kinds.keys() & {CONTAINER})):
+        folders = [folder for kind in sorted(kinds) for folder in FOLDERS[kind](space.storage, storage, node)]
+        if folders:
+            point = storage.mountpoints[0]
+            yield script(__name__, "leftovers", *folders, user=user, stem=TEST_FILE, mountpoint=point)

@@ -1,0 +1,114 @@
+"""Files of the storage benchmarks are removed after a whole stage, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rackproof.bench.forecast import CONTAINER, FIO, GDS, SMALL, Space
+from rackproof.bench.leftovers import removals, remove_files
+from rackproof.remote.command import CommandResult
+from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+
+SPACE = Space("local", ("gpu-01", "gpu-02"), {FIO: 1, GDS: 1, SMALL: 1, CONTAINER: 1}, shared=False)
+STAND_INS = {
+    "mountpoint": "exit ${NOT_MOUNTED:-0}", "id": f'[ "$1" = -u ] && echo {os.getuid()} || echo {os.getgid()}',
+    "setpriv": 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"',
+}  # fmt: skip
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Path:
+    """A directory in the mount's place, with programs that take it for one."""
+    (tmp_path / "bin").mkdir()
+    for name, text in STAND_INS.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "mount").mkdir()
+    return tmp_path / "mount"
+
+
+def remove(mount: Path, space: Space = SPACE, **environment: str) -> list[subprocess.CompletedProcess[str]]:
+    storage = virtual_rack().storage["local"].model_copy(update={"mountpoint": str(mount)})
+    path = f"{mount.parent / 'bin'}:{os.environ['PATH']}"
+    return [
+        subprocess.run(
+            ["sh", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PATH": path, **environment},
+        )
+        for command in removals(space, storage, lab_rack().node("gpu-01"))
+    ]
+
+
+def plant(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    return path
+
+
+def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
+    own = [
+        plant(mount / "rackproof-bench/gpu-01/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gdsio.3"),
+        plant(mount / "rackproof-user/gpu-01/rackproof.0"),
+    ]  # fmt: skip
+    (mount / "rackproof-bench/gpu-01-files").mkdir()
+    others = [
+        plant(mount / "rackproof-bench/gpu-02/rackproof.0"), plant(mount / "rackproof-user/gpu-01/thesis"),
+        plant(mount / "rackproof-data/photos-1/rackproof.000000.tar"), plant(mount / "rackproof.0"),
+    ]  # fmt: skip
+    assert [(done.returncode, done.stderr) for done in remove(mount)] == [(0, ""), (0, "")]
+    assert not any(path.exists() for path in own)
+    assert all(path.exists() for path in others)
+    assert sorted(path.name for path in (mount / "rackproof-bench").iterdir()) == ["gpu-02"]
+    assert {done.returncode for done in remove(mount)} == {0}  # once more, without folders
+
+
+@pytest.mark.parametrize("linked", ["rackproof-bench/gpu-01", "rackproof-bench"])
+def test_no_link_is_followed(mount: Path, linked: str) -> None:
+    target = plant(mount.parent / "elsewhere/gpu-01/rackproof.0").parent
+    place = mount / linked
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target if linked.endswith("gpu-01") else target.parent)
+    (done,) = remove(mount, SPACE._replace(kinds={FIO: 1}))
+    assert done.returncode == 1
+    assert "expected a directory of user" in done.stderr
+    assert (target / "rackproof.0").exists()
+
+
+def test_a_link_among_the_files_stays_with_its_target(mount: Path) -> None:
+    target, folder = plant(mount.parent / "elsewhere"), mount / "rackproof-bench/gpu-01"
+    folder.mkdir(parents=True)
+    (folder / "rackproof.0").symlink_to(target)
+    (done,) = remove(mount, SPACE._replace(kinds={FIO: 1}))
+    assert (done.returncode, target.exists(), (folder / "rackproof.0").is_symlink()) == (0, True, True)
+
+
+def test_nothing_is_removed_beside_a_mount_or_of_another_user(mount: Path) -> None:
+    own, space = plant(mount / "rackproof-bench/gpu-01/rackproof.0"), SPACE._replace(kinds={FIO: 1})
+    (done,) = remove(mount, space, NOT_MOUNTED="1")
+    assert (done.returncode, own.exists()) == (1, True)
+    (mount.parent / "bin/id").write_text("#!/bin/sh\necho 4711\n")
+    (done,) = remove(mount, space)
+    assert (done.returncode, own.exists()) == (1, True)
+    assert "directory of user 4711 (rackproof-bench)" in done.stderr
+
+
+def test_a_failure_is_a_line_and_a_lost_node_is_not_asked(tmp_path: Path) -> None:
+    def answer(node: str, command: str) -> CommandResult:
+        return reply(node, command, rc=1, err="rackproof-bench: Read-only file system\n")
+
+    lines: list[str] = []
+    with scripted(tmp_path, answer) as session:
+        remove_files(session, [SPACE._replace(kinds={FIO: 1})], lines.append)
+        assert lines == []  # no node has answered in this run
+        session.answered.add("gpu-01")
+        remove_files(session, [SPACE._replace(kinds={FIO: 1})], lines.append)
+    (line,) = lines
+    assert line.startswith("gpu-01: files of the benchmarks stay below /mnt/local: ")
+    assert "Read-only file system" in line
