@@ -42,6 +42,8 @@ _OF_LAW: Final = (
     " the measured rates' relative deviations from the law."
 )
 
+_RECORDED: Final = {"steps", "knee", "peak_rate"}
+"""Of a search; evidence without one of them is not drawn."""
 Steps = Sequence[Mapping[str, float]]
 Points = dict[str, list[tuple[float, float]]]
 
@@ -127,7 +129,8 @@ def _curves(certificate: Certificate, metric: str) -> Iterator[Curve]:
         if m.metric == metric and m.median is not None:
             name, block, curves = m.labels.get("storage", ""), m.labels.get("block_bytes", ""), m.conditions["curves"]
             for number, (sample, recorded) in enumerate(zip(m.samples, curves, strict=False), start=1):
-                yield Curve(name, number, len(curves), sample, recorded, block)
+                if recorded.keys() >= _RECORDED:
+                    yield Curve(name, number, len(curves), sample, recorded, block)
 
 
 def _latency_in_flight(curve: Curve) -> Iterator[LinePlot]:

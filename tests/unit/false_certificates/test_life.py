@@ -77,6 +77,10 @@ def test_the_deploy_declares_what_the_run_is_judged_against(world: World, extend
 
 
 def test_a_run_of_the_profile_smoke_is_never_a_certificate(world: World) -> None:
+    path = world.folder / "architectures/small.yaml"
+    small = yaml.safe_load(path.read_text())
+    small["profiles"]["lab"] = {"storage": {"jobs": {"read": JOB.model_dump(mode="json")}}}
+    path.write_text(yaml.safe_dump(small))
     result = world.run("certify", "a.py", "--quiet", "--profile", "smoke")
     assert result.exit_code == 2, result.output
     assert world.steps == ["storage/nfs/read", "storage/local/read"]
