@@ -541,6 +541,15 @@ class TestStage:
         assert bound_by(counters._replace(**changes)).stage == stage  # type: ignore[arg-type]
 
 
+def count_reads(nodes: StorageNodes, result: CommandResult) -> None:
+    """The mount counts what the jobs of a run have read."""
+    for line in result.stdout.decode().splitlines():
+        own = json.loads(line)
+        if "error" not in own:
+            read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
+            nodes.moved.setdefault((result.node, POINT), [0, 0])[0] += read
+
+
 class TestRunner:
     @pytest.fixture
     def context(self, tmp_path: Path) -> Iterator[BenchContext]:
@@ -555,11 +564,7 @@ class TestRunner:
             if result is None:
                 return nodes.answer(node, command)
             if configs_of(command):
-                for line in result.stdout.decode().splitlines():
-                    own = json.loads(line)
-                    if "error" not in own:
-                        read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
-                        nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
+                count_reads(nodes, result)
             return result
 
         with scripted(tmp_path / "run", answer, lab_rack(1)) as session:

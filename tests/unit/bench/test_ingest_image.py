@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -24,7 +23,7 @@ from rackproof.core.rack import Rack
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
-from tests.unit.bench.test_ingest import JOB, NODES, POINT, place, profile, steps
+from tests.unit.bench.test_ingest import JOB, NODES, POINT, count_reads, place, profile, steps
 from tests.unit.bench.test_real_accelerators import REAL, STAND_IN, ranks, run
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.shell import executable
@@ -152,11 +151,7 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         if result is None:
             return nodes.answer(node, command)
         if configs_of(command):
-            for line in result.stdout.decode().splitlines():
-                own = json.loads(line)
-                if "error" not in own:
-                    read = int(own["pipeline"]["bytes"]) + own["dataset"]["index_bytes"]
-                    nodes.moved.setdefault((node, POINT), [0, 0])[0] += read
+            count_reads(nodes, result)
         return replace(result, command=command)
 
     with scripted(tmp_path / "run", answer, rack(NAME)) as session:
