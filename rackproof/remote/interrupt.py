@@ -23,6 +23,8 @@ LIMIT_S = 6.0
 """Seconds from the first signal until the program stops waiting for an orderly end, and ends itself."""
 LAST_S = 9.0
 """Seconds from the first signal until ``os._exit``, which works even if a full pipe or a lock blocks the program."""
+WAKE_S = 0.2
+"""Seconds between two attempts to wake a main thread that has not begun to handle a signal."""
 CHILDREN_S = 1.0
 """What child processes have between SIGTERM and SIGKILL."""
 
@@ -34,6 +36,8 @@ _Process = tuple[int, str]
 """Process id and start time: an id alone may already be another process's."""
 _children: set[_Process] = set()
 _last_words: list[Callable[[], None]] = []
+_handled = threading.Event()
+"""The main thread has begun to handle the latest signal."""
 _told = threading.Lock()
 """Taken by the first thread that prints how to continue, the main one or the timer's; the other prints nothing."""
 
@@ -50,6 +54,7 @@ def handle_signals(last_words: Callable[[], None] = lambda: None) -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    _wake_main_thread()
 
 
 def status() -> int:
@@ -85,8 +90,35 @@ def end_now() -> None:
     os._exit(status())
 
 
+def _wake_main_thread() -> None:
+    """Have each signal handled at once, also where it arrives just before the main thread begins to wait.
+
+    Python runs a handler between two bytecodes: a system call that begins after the signal is not interrupted by it.
+    """
+    if signal.getsignal(signal.SIGURG) is _woken:
+        return
+    arrivals, sent = os.pipe()
+    os.set_blocking(sent, False)
+    signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
+    signal.signal(signal.SIGURG, _woken)
+    threading.Thread(target=_wake, args=(arrivals, threading.main_thread()), daemon=True).start()
+
+
+def _woken(number: int, frame: FrameType | None) -> None:
+    """Nothing to do: the system call is interrupted, and Python runs the handler that waits."""
+
+
+def _wake(arrivals: int, main: threading.Thread) -> None:
+    while numbers := os.read(arrivals, 1):
+        if numbers[0] in _SIGNALS:
+            while not _handled.wait(WAKE_S) and main.ident is not None:
+                signal.pthread_kill(main.ident, signal.SIGURG)
+            _handled.clear()
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     global _first
+    _handled.set()
     if _lost.is_set():
         _lost.clear()
         raise KeyboardInterrupt

@@ -34,6 +34,19 @@ except KeyboardInterrupt:
 """
 
 
+UNNOTICED = """
+import signal, threading, time
+from rackproof.remote.interrupt import handle_signals
+signal.signal({number}, signal.SIG_DFL)
+handle_signals()
+threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [{number}])
+print("ready", flush=True)
+time.sleep(300)
+"""
+"""Another thread gets the signal, so that no system call of the main thread is interrupted by it."""
+
+
 BLOCKED = """
 import os, signal, time
 from rackproof.remote import interrupt
@@ -70,6 +83,18 @@ def test_the_first_signal_ends_in_order_and_the_second_at_once(number: signal.Si
         process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "ended at once" in err) == ((7, False) if once else (128 + number, True))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_interrupts_no_wait_is_handled_at_once(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", UNNOTICED.format(number=number.value)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in err
 
 
 def test_an_output_that_nothing_reads_does_not_hold_the_program() -> None:
