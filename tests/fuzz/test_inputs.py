@@ -26,6 +26,8 @@ from tests.fuzz import inputs
 from tests.fuzz.conftest import Finished
 from tests.fuzz.inputs import FORGED, ROOT
 
+pytestmark = pytest.mark.few(16)
+
 FEW = 7
 """Every FEW-th input runs in `make test-unit`, all of them in `make test-long`."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

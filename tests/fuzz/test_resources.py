@@ -20,6 +20,8 @@ from tests.fuzz.conftest import Finished
 from tests.fuzz.test_inputs import CONTROL
 from tests.fuzz.test_signals import LIVE
 
+pytestmark = pytest.mark.few(2)
+
 MEMORY_KIB = 500 * 1024
 CPU_S = 30
 """Of processor time: the host may be busy."""

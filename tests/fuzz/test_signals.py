@@ -21,6 +21,8 @@ import pytest
 from tests.fuzz import servers
 from tests.fuzz.conftest import Finished
 
+pytestmark = pytest.mark.few(1)
+
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUSY_S = 120

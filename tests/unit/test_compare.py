@@ -23,6 +23,8 @@ from rackproof.errors import RunError
 from rackproof.report.comparison import lines, show, to_json
 from tests.unit.judging import GPU, NODES, architecture, bar, check, criterion, measurement, run_info, whole
 
+pytestmark = pytest.mark.few(17)
+
 READ = criterion(id="nfs.read")
 LATENCY = criterion(
     id="nfs.latency", metric="storage.random_read_latency", severity="advisory", bar=bar("le", 900, "us")

@@ -20,6 +20,8 @@ from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
 
+pytestmark = pytest.mark.few(12)
+
 CAUSES: dict[servers.Behaviour, str] = {
     servers.http: r"no ssh server answers: it sent 'HTTP/1.1 400 Bad Request' and closed the connection",
     servers.nonsense: r"no ssh server answers|Incompatible|closed the connection|\w{6}",

@@ -15,7 +15,7 @@ from rackproof.run.plan import plan_deploys
 from tests.unit.refusals import error_of
 from tests.unit.warm_python import cold_run
 
-pytestmark = pytest.mark.usefixtures("warm_python")
+pytestmark = [pytest.mark.few(16), pytest.mark.usefixtures("warm_python")]
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,6 +26,8 @@ from rackproof.remote.redaction import MARK, redact, redact_bytes, redacted
 from rackproof.run.deploy_outcome import Printed, outcome_of
 from tests.unit.secret_forms import FORMS
 
+pytestmark = pytest.mark.few(117)
+
 SAMPLES = os.environ.get("RACKPROOF_SAMPLES")
 NVME = "ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n"
 CEPHX = "AQ" + "Bvz1FnAAAAABAAj8dWYb2mP3TSKlK0VJkzXg=="

@@ -29,6 +29,8 @@ from rackproof.report.schema import Certificate
 from tests.unit.fakes import lab_rack
 from tests.unit.judging import info_of_nodes, whole
 
+pytestmark = pytest.mark.few(20)
+
 FOLDER = Path(__file__).parents[2] / "architectures"
 SEEDS = (
     "dell-isilon-f800-dgx1",

@@ -19,6 +19,8 @@ from rackproof.errors import ArchitectureError
 from rackproof.validation.checks import checks_in
 from tests.unit.refusals import error_of
 
+pytestmark = pytest.mark.few(25)
+
 FOLDER = Path(__file__).parents[3] / "architectures"
 TEXT = (FOLDER / "virtual-rack.yaml").read_text()
 FIRST_BAR = "pass: {op: ge, value: 20, warn: 40, unit: MB/s}"

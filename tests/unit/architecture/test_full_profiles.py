@@ -18,6 +18,8 @@ from rackproof.core.judging.conditions import condition_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Node, Rack
 
+pytestmark = pytest.mark.few(14)
+
 PUBLISHED = [
     item.id
     for item in architectures.available()

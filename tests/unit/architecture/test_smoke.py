@@ -17,6 +17,8 @@ from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError
 from tests.unit.fakes import lab_rack, virtual_rack
 
+pytestmark = pytest.mark.few(11)
+
 EVERY = [item.id for item in architectures.available()]
 PUBLISHED = [name for name in EVERY if "lab" not in architectures.load(name).model.profiles]
 

@@ -32,6 +32,8 @@ from tests.unit.bench.test_bench import LAB, lab_rack, measure
 from tests.unit.fabric import CUDA, DMABUF, FabricNodes
 from tests.unit.fakes import reply
 
+pytestmark = pytest.mark.few(9)
+
 RAILS = 3
 SECONDS = 2
 PCI = "".join(f"/sys/devices/pci0000:1{rail}/0000:1{rail}:01.0/0000:1{rail}:02.0\n0\n0-31\n" for rail in range(RAILS))

@@ -34,6 +34,8 @@ from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import Answer, lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import Document, StorageNodes
 
+pytestmark = pytest.mark.few(14)
+
 DATA = Path(__file__).parents[2] / "data" / "tools"
 LAB = virtual_rack().profiles["lab"]
 HOSTS = {"gpu-01": "10.77.0.21", "gpu-02": "10.77.0.22"}

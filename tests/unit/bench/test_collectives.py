@@ -31,6 +31,8 @@ from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, virtual_rack
 
+pytestmark = pytest.mark.few(23)
+
 GIB = 1 << 30
 SWEEP = {"min_bytes": 65536, "max_bytes": GIB, "factor": 128, "iterations": 3, "warmup": 1, "ranks_per_node": 1}
 PARTS = {

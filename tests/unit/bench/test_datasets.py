@@ -43,6 +43,8 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(15)
+
 PROGRAMS = sorted(node_programs.BENCH.glob("*_node.py"))
 SPEC: dict[str, Any] = {
     "format": "tfrecord", "samples": 10, "copies": 2, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,

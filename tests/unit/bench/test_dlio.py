@@ -30,6 +30,8 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(13)
+
 RECORDED = Path(__file__).parents[2] / "data/tools/dlio-2.0-summary.json"
 POINT = "/mnt/nfs-tcp"
 RUN = DlioRun.model_validate(

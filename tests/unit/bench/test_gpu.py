@@ -24,7 +24,7 @@ from tests.unit.false_certificates.racks import World
 from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
 from tests.unit.judging import GPU, NODES, bar, criterion, document
 
-pytestmark = pytest.mark.few(8)
+pytestmark = pytest.mark.few(2)
 
 PROFILE = {
     "copy_runs": 3, "runs": 2, "seconds": 5, "triad_bytes": 536870912, "sides": [256, 512],

@@ -35,6 +35,8 @@ from rackproof.parse.guest import parse_off, parse_side
 from tests.unit.bench.test_guests import DOMAIN
 from tests.unit.gpu_nodes import BUSES, uuid
 
+pytestmark = pytest.mark.few(8)
+
 VIRSH = """
 shift 2
 echo "virsh $*" >>asked

@@ -29,6 +29,8 @@ from tests.unit.fakes import FakeConnection, FakePipe, reply, virtual_rack
 from tests.unit.gpu_nodes import BUSES, BUSY, NAME, uuid
 from tests.unit.load_answers import Machine
 
+pytestmark = pytest.mark.few(11)
+
 GIB = 1 << 30
 DOMAIN = "ef70e4c2-15a7-4a0b-8ea4-9a3c3b0a0a01"
 DATA = {"guest": {"domain": "gpu-guest", "address": "192.168.122.5", "boot_s": 10, "shutdown_s": 3}}

@@ -29,6 +29,8 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(32)
+
 POINT = "/mnt/nfs-tcp"
 SET = DataSet(storage="nfs-tcp", format="tfrecord", samples=24, per_shard=4, mean_bytes=3000)
 JOB = IngestJob(

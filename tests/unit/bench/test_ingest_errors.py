@@ -21,6 +21,8 @@ from tests.unit.fakes import virtual_rack
 from tests.unit.own_root import in_own_root
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(3)
+
 
 def command(program: str, *words: str) -> str:
     return shlex.join([sys.executable, "-I", str(node_programs.BENCH / program), *words])

@@ -29,6 +29,8 @@ from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.shell import executable
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(5)
+
 ID, OTHER = "a1" * 32, "b2" * 32
 NAME = "registry.example/torch:2.9"
 ACCOUNT = Account(990, 991)

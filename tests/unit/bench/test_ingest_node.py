@@ -17,6 +17,8 @@ import pytest
 from rackproof.bench.ingest.series import PIPELINE
 from tests.unit.bench import node_programs
 
+pytestmark = pytest.mark.few(5)
+
 SPEC = {
     "format": "tfrecord", "samples": 24, "copies": 1, "per_shard": 4, "mean_bytes": 3000, "large": False, "seed": 7,
 }  # fmt: skip

@@ -30,6 +30,8 @@ from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.own_root import in_own_root
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(7)
+
 SIZES = JoinProfile(quiet_s=1)
 PROFILE = StorageProfile(jobs={}, storages=("nfs-tcp",), join=SIZES)
 DECLARED = "/mnt/nfs-tcp"

@@ -25,6 +25,8 @@ from rackproof.parse.mpi_probe import MARK, parse_mpi_probe
 from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.shell import script
 
+pytestmark = pytest.mark.few(8)
+
 V4, V5 = "mpirun (Open MPI) 4.1.4", "mpirun (Open MPI) 5.0.7"
 LIB4, LIB5 = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "Open MPI v5.0.7, package: Debian OpenMPI"
 RHEL = "/usr/lib64/openmpi/bin/mpirun"

@@ -24,6 +24,8 @@ from tests.unit.fabric import CUDA, DMABUF, NO_NUMA, PCI, FabricNodes
 from tests.unit.fakes import reply
 from tests.unit.judging import bar, criterion
 
+pytestmark = pytest.mark.few(14)
+
 METRIC = "link.rdma_write_bandwidth_gpu"
 BOUND = "numactl --cpunodebind=netdev:fabric0 --membind=netdev:fabric0 "
 

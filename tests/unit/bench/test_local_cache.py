@@ -26,6 +26,8 @@ from tests.unit.bench.test_ingest import JOB, NODES, POINT, SET, answers, place,
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(5)
+
 EPOCHS = IngestJob.model_validate({**JOB.model_dump(), "epochs": 2, "only_local_cache": True})
 Counters = tuple[int, int, int]
 """Requests that the server answered, that the cache answered, and sectors read from its drive."""

@@ -30,6 +30,8 @@ from tests.unit.judging import architecture as one_criterion
 from tests.unit.judging import criterion, measurement, verdicts, whole
 from tests.unit.load_answers import Machine
 
+pytestmark = pytest.mark.few(7)
+
 WRITE = f"{PERFTEST}/ib_write_bw"
 PATH = HPCX.split()[1]
 V5 = "default /usr/bin/mpirun\nmpirun /usr/bin/mpirun mpirun (Open MPI) 5.0.7\n"

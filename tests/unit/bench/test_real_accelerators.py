@@ -26,6 +26,8 @@ from tests.unit.bench.test_ingest_node import dataset, ran
 from tests.unit.fakes import reply, virtual_rack
 from tests.unit.gpu_nodes import BUSES, NAME, uuid
 
+pytestmark = pytest.mark.few(9)
+
 STAND_IN = Path(__file__).parents[2] / "data/stand_in_ranks"
 REAL = IngestJob(
     workload="resnet50", dataset="photos", engine="torch", model="resnet50", batch=4, accelerators=2, workers=2,

@@ -21,6 +21,8 @@ from tests.unit.bench.test_ingest import JOB, NODES, POINT, Change, answers, pla
 from tests.unit.fakes import lab_rack, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(5)
+
 SIZE = 100_000
 """Bytes of the data set, which the pipeline reads in four seconds, four times."""
 Given = Callable[[int], float]

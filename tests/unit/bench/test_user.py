@@ -22,6 +22,8 @@ from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.own_root import STRANGER, in_own_root
 from tests.unit.storage_nodes import StorageNodes
 
+pytestmark = pytest.mark.few(9)
+
 BENCH = Path(bench.__file__).parent
 PROGRAMS = sorted(BENCH.rglob("*_node.py"))
 OWN = 61500

@@ -12,6 +12,8 @@ from rackproof.architectures import available, load
 from rackproof.cli.main import cli
 from rackproof.core.metrics import METRICS, NOT_YET
 
+pytestmark = pytest.mark.few(3)
+
 ROOT = Path(__file__).parents[3]
 
 

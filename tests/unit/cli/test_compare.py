@@ -18,6 +18,8 @@ from rackproof.evidence.store import EVIDENCE, EvidenceStore
 from tests.unit.false_certificates.edited import Body, copy, edited, example
 from tests.unit.judging import GPU, NODES, bar, check, criterion, document, measurement, run_info, whole
 
+pytestmark = pytest.mark.few(3)
+
 TEXT = yaml.safe_dump(document(criterion()), sort_keys=False)
 
 

@@ -9,7 +9,7 @@ import pytest
 from rackproof.cli import main as entry
 from tests.unit.warm_python import cold_run
 
-pytestmark = pytest.mark.usefixtures("warm_python")
+pytestmark = [pytest.mark.few(6), pytest.mark.usefixtures("warm_python")]
 
 ROOT = Path(__file__).parents[3]
 INVENTORY = """

@@ -23,7 +23,7 @@ from tests.unit.judging import criterion, document
 from tests.unit.report.sample import passing, sample
 from tests.unit.report.test_claims import with_claims
 
-pytestmark = pytest.mark.few(9)
+pytestmark = pytest.mark.few(3)
 
 
 @pytest.fixture

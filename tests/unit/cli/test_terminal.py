@@ -18,6 +18,8 @@ from rackproof.cli.terminal import OutputError, guarded, say
 from rackproof.core.visible import SHOWN, shown
 from tests.unit.sources import nodes_of
 
+pytestmark = pytest.mark.few(2)
+
 ROOT = Path(__file__).parents[3]
 FORGED = "gpu-01\nrackproof: CERTIFIED\x1b[2K\x1b]0;title\x07\x9b1A\r\x00\x7f"
 

@@ -21,6 +21,8 @@ from rackproof.remote.recording_folder import write_recordings
 from rackproof.run import stages
 from tests.unit.fakes import FakeFleet, lab_rack, reply
 
+pytestmark = pytest.mark.few(6)
+
 CHECKS = """\
 from rackproof.validation import check, expect, read
 

@@ -17,6 +17,8 @@ from rackproof import configure
 from rackproof.configure.fact_prefetch import END
 from rackproof.configure.facts import Answer
 
+pytestmark = pytest.mark.few(80)
+
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"PackageStates": (["a"], "debian"), "GpuFacts": (["a"], "debian", True)}
 """Of facts whose parser reads what the command was asked for."""
 

@@ -25,6 +25,8 @@ from rackproof.configure.facts import Answer, complete
 from rackproof.core.plan import REPORTS, NodeReport
 from tests.unit.shell import sh
 
+pytestmark = pytest.mark.few(9)
+
 
 class Content(Answer[tuple[str, ...]]):
     """Lines of a file."""

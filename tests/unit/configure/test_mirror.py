@@ -24,6 +24,8 @@ from rackproof.errors import InventoryError
 from rackproof.remote.written import read_written
 from rackproof.version_sets import versions_of
 
+pytestmark = pytest.mark.few(9)
+
 PLANS = Path(__file__).parents[2] / "data" / "plans"
 RACKS = sorted(path.parent for path in PLANS.glob("*/rack.yaml"))
 _URL = re.compile(r"https?://[^\s'\"`)<>\\|;]+")

@@ -12,6 +12,8 @@ from tests.unit.configure.versions.programs import refusal, run_with
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
 from tests.unit.shell import executable
 
+pytestmark = pytest.mark.few(4)
+
 MIRROR = (
     "put them on the mirror (rackproof mirror list), declare versions that it has, or enable the repository that has"
     " them"

@@ -19,6 +19,8 @@ from rackproof.core.group_testing import Fault, FaultKind, Job, Places, chunks
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from schedule import KINDS, Outcome, Sick, SimulatedRack, fault_of, least_jobs, places_of, table
 
+pytestmark = pytest.mark.few(13)
+
 RACK = places_of(232, 8)
 SOLID = tuple(kind for kind in KINDS if kind != "intermittent")
 

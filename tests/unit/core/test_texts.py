@@ -22,6 +22,8 @@ from rackproof.core.rack import Node
 from rackproof.core.versions.models import VersionSet
 from rackproof.errors import InventoryError
 
+pytestmark = pytest.mark.few(9)
+
 ROOT = Path(__file__).parents[3]
 ROOTS: dict[str, type[BaseModel]] = {
     "architecture": Architecture,

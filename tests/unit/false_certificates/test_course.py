@@ -36,7 +36,7 @@ from tests.unit.false_certificates.edited import (
 )
 from tests.unit.false_certificates.racks import World
 
-pytestmark = pytest.mark.few(7)
+pytestmark = pytest.mark.few(2)
 
 Change = Callable[[Body], Body]
 

@@ -15,7 +15,7 @@ from rackproof.evidence.store import EVIDENCE
 from tests.unit.false_certificates.edited import write
 from tests.unit.false_certificates.racks import World
 
-pytestmark = pytest.mark.few(4)
+pytestmark = pytest.mark.few(1)
 
 
 def not_certified(world: World, words: str) -> Result:

@@ -17,6 +17,8 @@ from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome
 from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline
 
+pytestmark = pytest.mark.few(4)
+
 Evidence = tuple[Path, list[Record]]
 Edit = Callable[[Record], Body | None]
 

@@ -26,6 +26,8 @@ from tests.unit.false_certificates.edited import (
     write,
 )
 
+pytestmark = pytest.mark.few(1)
+
 DATA = {"companions", "conditions", "controller", "expected", "inventory_data", "labels", "node_data"}
 """Fields whose keys are data."""
 

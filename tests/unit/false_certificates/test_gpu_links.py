@@ -21,7 +21,7 @@ from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.test_links import Fabricated, Make, make
 from tests.unit.judging import GPU
 
-pytestmark = pytest.mark.few(7)
+pytestmark = pytest.mark.few(2)
 
 __all__ = ["make"]
 

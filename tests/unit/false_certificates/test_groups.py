@@ -36,7 +36,7 @@ from tests.unit.false_certificates.racks import World
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
 from tests.unit.judging import bar, criterion, document, info_of_nodes
 
-pytestmark = pytest.mark.few(12)
+pytestmark = pytest.mark.few(4)
 
 COUNT = 24
 NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]

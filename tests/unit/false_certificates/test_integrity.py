@@ -23,6 +23,8 @@ from tests.unit.fakes import Answer as Replies
 from tests.unit.fakes import reply
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
+pytestmark = pytest.mark.few(9)
+
 CLIENTS = ("gpu-01", "gpu-02", "gpu-03")
 FILE = WholeFile(block_bytes=1048576, iodepth=4, file_bytes=33554432)
 EILSEQ = 84

@@ -17,6 +17,8 @@ from tests.unit.fakes import virtual_rack
 from tests.unit.judging import bar, criterion
 from tests.unit.storage_nodes import Document, StorageNodes
 
+pytestmark = pytest.mark.few(6)
+
 KNEE = KneeProfile(block_bytes=4096, file_bytes=16777216, processes=4, most_outstanding=256, runtime_s=10)
 
 

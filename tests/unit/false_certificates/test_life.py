@@ -13,7 +13,7 @@ from rackproof.core.evidence import Kind
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB
 
-pytestmark = pytest.mark.few(14)
+pytestmark = pytest.mark.few(4)
 
 
 def interrupt() -> None:

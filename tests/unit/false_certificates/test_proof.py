@@ -35,7 +35,7 @@ from tests.unit.false_certificates.edited import (
     with_body,
 )
 
-pytestmark = pytest.mark.few(5)
+pytestmark = pytest.mark.few(2)
 
 
 @cache

@@ -21,6 +21,8 @@ from rackproof.remote.command import CommandResult
 from tests.unit.fakes import Answer, lab_rack, reply, scripted, virtual_rack
 from tests.unit.file_nodes import FILES_S, SHARDS, FileNodes
 
+pytestmark = pytest.mark.few(10)
+
 RACK = lab_rack(gpu=2)
 NODES = ("gpu-01", "gpu-02")
 SMALL = FilesProfile(file_bytes=113000, files=100, processes=2, runs=2)

@@ -26,6 +26,8 @@ from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
 
+pytestmark = pytest.mark.few(34)
+
 ARCHITECTURE = virtual_rack()
 BENCH = Bench(ARCHITECTURE, lab_rack(), "lab")
 ALONE = Bench(ARCHITECTURE, lab_rack(1), "lab")

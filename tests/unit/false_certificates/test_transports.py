@@ -17,6 +17,8 @@ from rackproof.parse import ParseError
 from tests.unit.storage_nodes import JOB, StorageNodes, recorded_run
 from tests.unit.transfer_answers import counters
 
+pytestmark = pytest.mark.few(16)
+
 WRITTEN = Path(__file__).parents[2] / "data/written/hgx-h200-roce/architecture.yaml"
 ARCHITECTURE = Architecture.model_validate(yaml.safe_load(WRITTEN.read_text()))
 CEPH = {"class": "parallel", "fstype": "ceph", "mountpoint": "/mnt/ceph", "source": "rackfs", "transport": "tcp"}

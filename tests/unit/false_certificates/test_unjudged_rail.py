@@ -25,6 +25,8 @@ from rackproof.errors import ArchitectureError
 from tests.unit.judging import architecture, criterion, document, measurement, verdicts, whole
 from tests.unit.refusals import error_of
 
+pytestmark = pytest.mark.few(11)
+
 VIRTUAL = load("virtual-rack").model
 LINKS = {"rdma_duration_s": 1, "latency_iterations": 5, "tcp_duration_s": 1}
 FABRIC = {"kind": "soft-roce", "mtu": 9000, "rails": 2}

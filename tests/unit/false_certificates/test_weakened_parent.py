@@ -26,6 +26,8 @@ from tests.unit.cli.test_judge import answer, here, judge, record
 from tests.unit.false_certificates.racks import World
 from tests.unit.refusals import error_of
 
+pytestmark = pytest.mark.few(18)
+
 __all__ = ["here"]
 
 H100 = load("nvidia-dgx-h100").model

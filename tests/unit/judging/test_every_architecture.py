@@ -39,6 +39,8 @@ from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict
 from tests.unit.judging import info_of_nodes
 
+pytestmark = pytest.mark.few(7)
+
 FOLDER = Path(__file__).parents[3] / "architectures"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PEERS, FEW = 9, 3

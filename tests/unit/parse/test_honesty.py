@@ -54,6 +54,8 @@ from rackproof.parse.text import whole_lines
 
 from . import TOOLS, tool_output
 
+pytestmark = pytest.mark.few(264)
+
 Parser = Callable[[str | bytes], Any]
 
 

@@ -15,6 +15,8 @@ import pytest
 from tests.unit import warm_python
 from tests.unit.plan.golden import DEPLOY, PLANS, ROOT
 
+pytestmark = pytest.mark.few(15)
+
 VIRTUAL = "@recording/tests/data/recordings/virtual-rack-deploy"
 INVENTORIES = (
     VIRTUAL,

@@ -17,6 +17,8 @@ import pytest
 from tests.unit.plan.golden import ROOT, racks
 from tests.unit.plan.taint import MARK, unquoted
 
+pytestmark = pytest.mark.few(4)
+
 SAMPLE = 1 if os.environ.get("RACKPROOF_EXPLORE") else 20
 QUOTED = shlex.quote(MARK)
 

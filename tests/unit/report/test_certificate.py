@@ -35,6 +35,8 @@ from .sample import (
     stages,
 )
 
+pytestmark = pytest.mark.few(8)
+
 
 def test_counts_add_up_to_the_verdicts() -> None:
     certificate, _ = sample()

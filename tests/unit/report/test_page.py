@@ -15,6 +15,8 @@ from rackproof.report.schema import Certificate
 from .browser import Page
 from .sample import GPUS, Raw, architecture, deploys, measurements, passing, rejudged, run_info, sample
 
+pytestmark = pytest.mark.few(10)
+
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7*7 }}{% raw %}\x1b[31m\x00\u202e"
 
 

@@ -15,6 +15,8 @@ from rackproof.selftest.written import racks_below
 from tests.unit.sampling import sample
 from tests.unit.validation.checking import DATA, ROOT
 
+pytestmark = pytest.mark.few(1)
+
 FEW = 8
 """Checks of the sample."""
 

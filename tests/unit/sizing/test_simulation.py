@@ -18,6 +18,8 @@ from rackproof.core.sizing.model import StageName, first_epoch
 from rackproof.core.sizing.planning import edge
 from tests.unit.sizing.cases import case
 
+pytestmark = pytest.mark.few(1)
+
 SEED = 20
 LOADERS_PER_GPU = 48
 PREFETCH = 16

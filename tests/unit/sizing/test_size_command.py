@@ -14,7 +14,7 @@ from rackproof.report.sizing import LATENCY, SCALE, pictures, render_page, stage
 from tests.unit.refusals import error_of
 from tests.unit.sizing.cases import F800_DGX1, architecture, case
 
-pytestmark = pytest.mark.few(7)
+pytestmark = pytest.mark.few(2)
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from rackproof.core.rack import Node
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 
+pytestmark = pytest.mark.few(10)
+
 CHECKS = """\
 import warnings
 

@@ -15,6 +15,8 @@ from tests.unit.configure.gpu.machines import machine, promised
 from tests.unit.configure.gpu.test_deploy import index
 from tests.unit.configure.versions import real_apt
 
+pytestmark = pytest.mark.few(7)
+
 
 @pytest.mark.skipif(not real_apt.AVAILABLE, reason="apt and dpkg are not here")
 @pytest.mark.parametrize("system", ["debian 12", "debian 13", "ubuntu 22.04", "ubuntu 24.04"])

@@ -21,6 +21,8 @@ from rackproof.parse.nvidia_driver import KernelModule
 from tests.unit.configure.gpu.machines import machine, promised
 from tests.unit.configure.gpu.node import FakeNode
 
+pytestmark = pytest.mark.few(10)
+
 VERSION = "580.126.20"
 UBUNTU, ROCKY, DEBIAN = (
     machine("ubuntu 24.04", "2335", switches=4),

@@ -28,7 +28,7 @@ from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import UBUNTU, VERSION
 from tests.unit.configure.loop import carried_out, left_alone
 
-pytestmark = pytest.mark.few(8)
+pytestmark = pytest.mark.few(2)
 
 Change = Callable[[GpuNode], object]
 

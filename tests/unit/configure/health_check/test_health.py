@@ -28,6 +28,8 @@ from tests.unit.configure.stub import StubHost, run
 from tests.unit.refusals import refuses
 from tests.unit.shell import executable, sh
 
+pytestmark = pytest.mark.few(23)
+
 PROGRAM = "/usr/local/sbin/rackproof-health"
 
 

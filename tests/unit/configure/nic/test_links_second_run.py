@@ -18,6 +18,8 @@ from tests.unit.configure.nic.test_operations import RAILS
 from tests.unit.configure.nic.test_second_run import SLOT
 from tests.unit.configure.nic.tree import UDEVADM_249, Tree
 
+pytestmark = pytest.mark.few(2)
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:

@@ -18,6 +18,8 @@ from tests.unit.configure.nic.second_run import node, shell, starts
 from tests.unit.configure.nic.test_port_script import LOSSLESS
 from tests.unit.configure.nic.tree import Tree
 
+pytestmark = pytest.mark.few(1)
+
 SLOTS = ("0000:29:00.0", "0000:29:00.1")
 FABRIC = Fabric(kind="roce", rails=1, mtu=9000, lossless=LOSSLESS)
 STORAGE = Nic(

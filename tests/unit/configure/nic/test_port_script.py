@@ -11,6 +11,8 @@ from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from tests.unit.configure.nic.tree import DCB, ETHTOOL, MLNX_QOS, SETPCI, Tree
 
+pytestmark = pytest.mark.few(3)
+
 LOSSLESS = Lossless(
     pfc_priority=3, ecn=True, trust="dscp", dscp_priority={26: 3, 48: 6}, tos=106, cnp_dscp=4, cnp_priority=5,
     global_pause="off", roce_mode="RoCE v2",

@@ -12,6 +12,8 @@ from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.errors import DeclarationError
 from tests.unit.shell import is_shell
 
+pytestmark = pytest.mark.few(9)
+
 ROCE = Fabric(
     kind="roce",
     mtu=9000,

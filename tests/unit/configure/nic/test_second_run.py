@@ -28,7 +28,7 @@ from tests.unit.configure.nic.test_port_script import NIC, wanted
 from tests.unit.configure.nic.tree import DCB, MLNX_QOS, UDEVADM_249, Tree
 from tests.unit.shell import executable
 
-pytestmark = pytest.mark.few(6)
+pytestmark = pytest.mark.few(2)
 
 SLOT = "0000:1a:00.0"
 

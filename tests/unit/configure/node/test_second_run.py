@@ -18,6 +18,8 @@ from tests.unit.configure.node.test_cmdline import WANT
 from tests.unit.configure.node.test_settings import ALL
 from tests.unit.shell import executable, sh
 
+pytestmark = pytest.mark.few(2)
+
 PATHS = (
     "/etc/", "/boot/", "/run/rackproof", "/proc/swaps", "/proc/modules", "/proc/cmdline", "/sys/kernel",
     "/var/lib/rackproof", "/lib/modules/", "/usr/local/sbin/",

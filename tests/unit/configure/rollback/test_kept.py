@@ -39,7 +39,7 @@ from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, wanted
 from tests.unit.configure.rollback.test_rollback import SYSTEMCTL, Node, needs_root
 from tests.unit.configure.stub import StubHost, at, run
 
-pytestmark = needs_root
+pytestmark = [pytest.mark.few(8), needs_root]
 K, OLD = "6.8.0-87-generic", "6.8.0-90-generic"
 KEY = b"-----BEGIN PGP PUBLIC KEY BLOCK-----\nnew\n"
 SHA = hashlib.sha256(KEY).hexdigest()

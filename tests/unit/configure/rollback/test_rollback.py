@@ -36,7 +36,7 @@ from tests.unit.shell import executable, sh
 OWNER, GROUP = Path("/").owner(), Path("/").group()
 MEMORY = "/dev/shm"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files their owner")
-pytestmark = needs_root
+pytestmark = [pytest.mark.few(11), needs_root]
 
 
 class Node:

@@ -21,6 +21,8 @@ from tests.unit.configure.slurm.test_conf import cluster, text
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.shell import executable, sh
 
+pytestmark = pytest.mark.few(10)
+
 SECRET = bytes(range(256)) * 4
 KEY = (hashlib.sha256(SECRET).hexdigest(), "400", "munge")
 

@@ -20,6 +20,8 @@ from rackproof.configure.storage_client.steps import Step, script_of
 from tests.unit.configure.storage_client.vendor import KERNEL, Bench, Vendor
 from tests.unit.configure.stub import StubHost
 
+pytestmark = pytest.mark.few(6)
+
 KEY = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 

@@ -31,6 +31,8 @@ from tests.unit.configure.storage_client.test_vendors import (
 )
 from tests.unit.configure.storage_client.vendor import KERNEL, Bench, Vendor
 
+pytestmark = pytest.mark.few(1)
+
 Change = Callable[[Bench], object]
 Case = tuple[Client, Sequence[tuple[Change, str]]]
 

@@ -22,6 +22,8 @@ from rackproof.core.architecture import Storage
 from rackproof.errors import DeclarationError
 from tests.unit.configure.storage_client.vendor import KERNEL, Bench, Vendor
 
+pytestmark = pytest.mark.few(28)
+
 SUM = "0" * 64
 
 

@@ -15,7 +15,7 @@ from rackproof.core.versions import LockedPackage
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
 from tests.unit.shell import executable
 
-pytestmark = pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")
+pytestmark = [pytest.mark.few(6), pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")]
 
 POLICY = Policy(lock_wait_s=0)
 
