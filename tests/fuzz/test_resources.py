@@ -22,7 +22,7 @@ from tests.fuzz.test_signals import LIVE
 
 MEMORY_KIB = 500 * 1024
 CPU_S = 30
-"""Of processor time: the host may be busy."""
+"""Limit of processor time: the host may be busy."""
 MIB = 1024 * 1024
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

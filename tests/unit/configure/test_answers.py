@@ -18,7 +18,7 @@ from rackproof.configure.fact_prefetch import END
 from rackproof.configure.facts import Answer
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"PackageStates": (["a"], "debian"), "GpuFacts": (["a"], "debian", True)}
-"""Of facts whose parser reads what the command was asked for."""
+"""Arguments of facts whose parser reads what the command was asked for."""
 
 
 def facts() -> Iterator[type[Answer[Any]]]:
