@@ -55,7 +55,7 @@ test-wheel: .venv/.ready ## the built wheel, installed in an environment of its 
 
 LAB_TESTS := pytest tests/lab -v --tb=short --show-capture=stdout --instafail --durations=25 --durations-min=10
 
-test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a stopped server, certify killed and resumed
+test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a stopped server, the wheel's certify killed and resumed
 	@$(RUN) $(LAB_TESTS) -m 'not long'
 
 test-long: setup ## every malformed input and signal; the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks

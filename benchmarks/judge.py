@@ -47,7 +47,7 @@ PAIR_METRICS = (
 PAIRS_UP_TO = 256
 """Nodes of the largest rack of which all pairs are measured; larger ones are tested in groups."""
 CHECKS, OUTPUTS, STEPS = 333, 160, 8
-"""Of a node of the virtual rack, and steps of storage."""
+"""Checks and outputs of a node of the virtual rack, and steps of storage."""
 
 LOADS = tuple(
     f"load.{what}"
@@ -207,7 +207,7 @@ def _record(kind: Kind, body: dict[str, object]) -> Record:
 
 
 def peak_mb() -> float:
-    """Of this process so far, in MB (10^6 B)."""
+    """Peak memory of this process so far, in MB (10^6 B)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 

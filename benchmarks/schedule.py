@@ -33,7 +33,7 @@ BUSY = 0.7
 BAR = 35
 """Most jobs with one fault."""
 SHARES = ((0.5, 0.65), (0.65, 0.8), (0.8, 0.95))
-"""Of intermittent nodes, one row of the table each."""
+"""Numbers of intermittent nodes, one row of the table each."""
 
 
 @dataclass

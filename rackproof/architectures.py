@@ -35,11 +35,11 @@ from rackproof.core.architecture.smoke import with_smoke
 from rackproof.core.architecture.weakening import key_path, reason_key, unused_reasons, weakenings
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Rack
+from rackproof.core.texts import SHA256
 from rackproof.errors import ArchitectureError
 from rackproof.read_file import DOCUMENT, read_bytes
 
 _SUFFIXES = (".yaml", ".yml")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 SUMS = "SHA256SUMS"
 """Beside the kit's files: their sha256, as sha256sum writes and checks them."""
 
@@ -151,7 +151,8 @@ def beside_rack(path: Path) -> LoadedArchitecture:
 
     Raises ArchitectureError.
     """
-    return load(path) if parent_of(_document(_text(path), str(path))) is not None else stored_file(path)
+    text = _text(path)
+    return stored(text, str(path)) if parent_of(_document(text, str(path))) is None else load(path)
 
 
 def of_run(ref: str) -> LoadedArchitecture:
@@ -160,7 +161,7 @@ def of_run(ref: str) -> LoadedArchitecture:
     A run may judge against a file of any name and place, and its user may edit it meanwhile. Raises ArchitectureError.
     """
     path = Path(ref)
-    if not _SHA256.fullmatch(path.name) or not _exists(path):
+    if not re.fullmatch(SHA256, path.name) or not _exists(path):
         return load(ref)
     loaded = stored_file(path)
     if loaded.sha256 != path.name:

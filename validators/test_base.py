@@ -46,7 +46,7 @@ THP = "cat /sys/kernel/mm/transparent_hugepage/enabled"
 MANAGER = "systemctl show --property=DefaultLimitMEMLOCK,NFailedUnits,SystemState"
 _ENABLED = ("alias", "enabled", "enabled-runtime", "generated", "indirect", "linked", "linked-runtime", "transient")
 _NOT_ENABLED = ("disabled", "masked", "masked-runtime", "not-found", "static")
-"""Of systemctl(1), ``is-enabled``; a unit without a file has the state of its loading."""
+"""States of systemctl(1), ``is-enabled``; a unit without a file has the state of its loading."""
 APT = "if command -v apt-config >/dev/null; then apt-config dump | grep '^APT::'; else echo no apt; fi"
 
 

@@ -6,6 +6,7 @@ import shlex
 
 from testinfra.host import Host
 
+from rackproof.configure.containers.inputs import FOLDER
 from rackproof.core.architecture import Architecture, Containers, Storage
 from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS, Answer
@@ -26,6 +27,7 @@ from rackproof.parse.containers import (
 from rackproof.parse.mounts import Mount, find_mount, parse_mountinfo
 from rackproof.parse.text import version_begins
 from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
+from rackproof.validation.mounts import MOUNTINFO
 
 LIMIT = "timeout -k 2 60"
 # Podman has no daemon: the first command starts everything, which is slow on an emulated node.
@@ -59,9 +61,7 @@ ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-co
 CONTAINER = (
     "timeout -k 5 100 runuser -u {user} -- /usr/local/bin/rackproof-container {image} -- sh -c '{inside}' 2>&1{status}"
 )
-HOST_MOUNTS = "cat /proc/self/mountinfo"
 DEVICES = "ls /dev/infiniband 2>/dev/null; true"
-USER_FOLDER = "rackproof-user"
 
 
 def containers_of(arch: Architecture) -> Containers:
@@ -245,7 +245,7 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     data = node.data.get("containers") or {}
     user, image = str(data.get("user", "rackproof")), data.get("image")
     paths = [path for name in containers_of(arch).bridge for path in arch.storage[name].mountpoints]
-    script = INSIDE.format(folders=" ".join(shlex.quote(f"{path}/{USER_FOLDER}") for path in paths))
+    script = INSIDE.format(folders=" ".join(shlex.quote(f"{path}/{FOLDER}") for path in paths))
     command = CONTAINER.format(
         user=shlex.quote(user),
         image=f"--image {shlex.quote(str(image))}" if image else "--host-root",
@@ -274,9 +274,9 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
     hint="Reproduce by hand: runuser -u rackproof -- rackproof-container --host-root -- sh; then mount, id, ls.",
 )
 def test_bridge(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    announce(host, HOST_MOUNTS)
+    announce(host, MOUNTINFO)
     seen, uid = inside(host, arch, node)
-    outside = parse_mountinfo(read(host, HOST_MOUNTS))
+    outside = parse_mountinfo(read(host, MOUNTINFO))
     problems = [
         f"{name}: expected no capability, actual {bits:#x}" for name, bits in sorted(seen.capabilities.items()) if bits
     ]
@@ -287,11 +287,11 @@ def test_bridge(host: Host, arch: Architecture, node: Node, item: str) -> None:
     storage = arch.storage[item]
     for path in storage.mountpoints:
         problems += bridge_problems(path, storage, find_mount(outside, path), find_mount(seen.mounts, path))
-        owner, usable = seen.folders.get(f"{path}/{USER_FOLDER}", (-1, False))
+        owner, usable = seen.folders.get(f"{path}/{FOLDER}", (-1, False))
         if owner != uid:
-            problems.append(f"{path}/{USER_FOLDER}: expected owner {uid} inside, actual {owner}")
+            problems.append(f"{path}/{FOLDER}: expected owner {uid} inside, actual {owner}")
         if not usable:
-            problems.append(f"{path}/{USER_FOLDER}: expected readable and writable inside, actual not")
+            problems.append(f"{path}/{FOLDER}: expected readable and writable inside, actual not")
     expect_all(problems)
 
 

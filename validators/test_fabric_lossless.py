@@ -14,9 +14,9 @@ from rackproof.parse.gids import GIDS, parse_gids
 from rackproof.parse.mlnx_qos import Qos, parse_mlnx_qos
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import traffic_class_of
-from rackproof.parse.sysfs import GREP_DONE, files_of, number_of, sysfs_command
+from rackproof.parse.sysfs import number_of, sysfs_command
 from rackproof.validation import Unmeasured, announce, answered, check, expect_all, read
-from rackproof.validation.nics import ports_on, wrong_gid
+from rackproof.validation.nics import ports_on, sysfs_files, wrong_gid
 
 CONGESTION = sysfs_command(
     "/sys/class/net",
@@ -82,11 +82,6 @@ def _qos_of(body: str) -> Qos:
     return dcb.parse_dcb(body) if body.startswith(f"{dcb.BEGINNING}\n") else parse_mlnx_qos(body)
 
 
-def files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
-    body = answered(host, command, "grep", good=GREP_DONE).body
-    return files_of(body) if body else {}
-
-
 @check(
     "fabric.pfc",
     reads="fabric.lossless.pfc_priority",
@@ -149,7 +144,7 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
 )
 def test_ecn(host: Host, arch: Architecture) -> None:
     lossless = promised(arch)
-    contents = files(host, CONGESTION)
+    contents = sysfs_files(host, CONGESTION)
     priorities = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
     expected = "1" if lossless.ecn else "0"
     values: dict[str, object] = {}
@@ -170,11 +165,11 @@ def _on(value: str | None) -> str:
 
 def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
     """``file`` is NVIDIA's driver packages' name, ``own`` the in-tree driver's, read when no rail has the first."""
-    contents = files(host, CONGESTION)
+    contents = sysfs_files(host, CONGESTION)
     values = {name: number_of(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:
         announce(host, RDMA_DEVICES, INTERFACES, CNP_DEBUG)
-        contents = files(host, CNP_DEBUG)
+        contents = sysfs_files(host, CNP_DEBUG)
         ports = fabric_ports(host, arch)
         values = {name: number_of(contents.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
     expect_rails(dict(values), expected)
@@ -208,7 +203,7 @@ def test_cnp_priority(host: Host, arch: Architecture) -> None:
 )
 def test_tos(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
-    contents = files(host, CONNECTIONS)
+    contents = sysfs_files(host, CONNECTIONS)
     ports = fabric_ports(host, arch)
     values = {
         f"{name} ({port.name})": number_of(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
@@ -225,7 +220,7 @@ def test_tos(host: Host, arch: Architecture) -> None:
 )
 def test_roce_mode(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, CONNECTIONS)
-    contents = files(host, CONNECTIONS)
+    contents = sysfs_files(host, CONNECTIONS)
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
         lines = contents.get(f"{port.device}/ports/{port.number}/default_roce_mode")
@@ -261,7 +256,7 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
 )
 def test_traffic_class(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, TRAFFIC_CLASS)
-    contents = files(host, TRAFFIC_CLASS)
+    contents = sysfs_files(host, TRAFFIC_CLASS)
     values: dict[str, object] = {}
     for name, port in fabric_ports(host, arch).items():
         lines = contents.get(f"{port.device}/tc/{port.number}/traffic_class")

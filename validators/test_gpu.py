@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
+from rackproof.core.gpu_generations import GPU_KINDS
 from rackproof.parse.answer import STATUS
 from rackproof.parse.nvidia_driver import (
-    GPU_CLASSES,
     parse_bound,
     parse_kernel_module,
     parse_nccl_conf,
@@ -76,7 +76,7 @@ def test_count(host: Host, arch: Architecture) -> None:
 def test_on_bus(host: Host, arch: Architecture) -> None:
     gpu = promised(arch)
     answer = answered(host, DEVICES, "lspci")
-    devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_CLASSES]
+    devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_KINDS]
     gone = [device.address for device in devices if not device.answers]
     if gone:
         raise AssertionError(f"expected every GPU to answer on the bus, actual gone: {', '.join(gone)}")

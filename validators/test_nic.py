@@ -20,7 +20,7 @@ from rackproof.parse.mlxconfig import parse_mlxconfig, same_value
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma import parse_ibv_devinfo
 from rackproof.parse.rdma_ports import PKEYS, parse_pkeys
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.sysfs import sysfs_command
 from rackproof.parse.text import version_numbers
 from rackproof.validation import Unmeasured, announce, answered, check, read
 from rackproof.validation.nics import (
@@ -28,6 +28,7 @@ from rackproof.validation.nics import (
     expect_ports,
     expected_ports_on,
     judge_ports,
+    sysfs_files,
     wrong_gid,
 )
 
@@ -256,7 +257,7 @@ def test_relaxed_ordering(host: Host, arch: Architecture, node: Node, item: str)
 def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, MODES)
     nic, matched = expected_ports_on(host, arch, node, item)
-    modes = files(host, MODES)
+    modes = sysfs_files(host, MODES)
     expect_ports(matched, nic.ipoib_mode, lambda port: _line(modes.get(f"{port.interface}/mode")))
 
 
@@ -269,7 +270,7 @@ def test_ipoib_mode(host: Host, arch: Architecture, node: Node, item: str) -> No
 def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, PKEYS)
     nic, matched = expected_ports_on(host, arch, node, item)
-    keys = parse_pkeys(files(host, PKEYS))
+    keys = parse_pkeys(sysfs_files(host, PKEYS))
     tables = {port: keys.get((port.device or "", port.number), frozenset()) for port in matched.ports}
     full = [pkey | FULL_MEMBER for pkey in nic.pkeys]
     words = " and ".join(f"0x{pkey:04x}" for pkey in full)
@@ -279,11 +280,6 @@ def test_pkeys(host: Host, arch: Architecture, node: Node, item: str) -> None:
         return None if not tables[port] else f"without {', '.join(missing)}" if missing else words
 
     expect_ports(matched, words, has)
-
-
-def files(host: Host, command: str) -> Mapping[str, tuple[str, ...]]:
-    body = answered(host, command, "grep", good=GREP_DONE).body
-    return files_of(body) if body else {}
 
 
 def _line(lines: tuple[str, ...] | None) -> str | None:

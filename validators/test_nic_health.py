@@ -17,12 +17,11 @@ from rackproof.parse.link_counters import BASELINE, parse_baseline
 from rackproof.parse.mlxlink import parse_mlxlink
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port
 from rackproof.parse.rdma_ports import COUNTERS, parse_rdma_counters
-from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.validation import Unmeasured, announce, answered, check, expect_all
 from rackproof.validation.bonds import Declared, bond_gaps, bond_problems
 from rackproof.validation.expected import hardware
 from rackproof.validation.kernel_messages import KERNEL_LOG, kernel_messages, quoted
-from rackproof.validation.nics import expected_ports_on, judge_ports
+from rackproof.validation.nics import expected_ports_on, judge_ports, sysfs_files
 
 KNOWN_DRIVERS = ("mlx5_core",)
 """Drivers whose messages in the kernel's log are known."""
@@ -68,8 +67,7 @@ def test_counters(host: Host, arch: Architecture, node: Node, item: str) -> None
 
 def rdma_counters(host: Host) -> dict[tuple[str, int], dict[str, int]]:
     """Counters of every RDMA port, by device and port."""
-    body = answered(host, COUNTERS, "grep", good=GREP_DONE).body
-    return parse_rdma_counters(files_of(body) if body else {})
+    return parse_rdma_counters(sysfs_files(host, COUNTERS))
 
 
 def _place(port: Port) -> tuple[str, int]:

@@ -8,11 +8,11 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.rack import Node, Rack
+from rackproof.parse.mounted import NFS_PORTS
 from rackproof.parse.mounts import find_mount, parse_mountinfo
 from rackproof.parse.nfs_server import EXPORTS, NFSD, Nfsd, parse_exports, parse_nfsd
 from rackproof.validation import Unmeasured, check, expect, read
 
-DEFAULT_PORT = {"tcp": 2049, "rdma": 20049}
 REQUIRED_OPTIONS = ("rw", "sync")
 
 
@@ -31,7 +31,7 @@ def paths(arch: Architecture, node: Node, rack: Rack) -> Iterable[str]:
 
 def port_of(storage: Storage) -> str:
     transport = storage.transport or "tcp"
-    return f"{transport} {storage.port or DEFAULT_PORT[transport]}"
+    return f"{transport} {storage.port or NFS_PORTS[transport]}"
 
 
 def running(host: Host) -> Nfsd:

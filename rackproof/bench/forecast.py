@@ -71,7 +71,7 @@ class Space(NamedTuple):
 
     @property
     def bytes_each(self) -> int:
-        """Of one client's own files."""
+        """Bytes of one client's own files."""
         return sum(self.kinds.values())
 
     @property
@@ -170,7 +170,7 @@ def _of_dataset(storage: Storage, name: str, dataset: DataSet, nodes: tuple[str,
 
 
 def dlio_bytes(run: DlioRun) -> int | None:
-    """Of DLIO's data set; None unless the profile says how large a sample is: DLIO's configuration is on the nodes."""
+    """Bytes of DLIO's data set; None unless the profile has the size of a sample: DLIO's configuration is on nodes."""
     try:
         mean = next(float(run.options[key]) for key in _RECORD if key in run.options)
         return int(run.files * int(run.options.get("dataset.num_samples_per_file", "1")) * mean)

@@ -69,7 +69,7 @@ def _mpirun(context: BenchContext, nodes: Sequence[str], with_mpi4py: bool) -> s
 
 
 def _launcher(session: Session, place: Measurement) -> str:
-    """Of collectives; those of a node by itself need none."""
+    """Launcher of a collective; one within a node needs none."""
     if place.scope is Scope.NODE and place.metric != METRIC:
         return "ssh"
     launcher = str(read_inputs(session.rack.node(_node(place.members[0])), CollectiveInputs).launcher)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, StringConstraints, model_validator
 
 from rackproof.configure.settings import Inputs
-from rackproof.core.texts import Environment, Line, Url
+from rackproof.core.texts import SHA256, Environment, Line, Url
 
 
 def _digest(value: str) -> str:
-    if len(value) != 64 or set(value.lower()) - set("0123456789abcdef"):
+    if not re.fullmatch(SHA256, value.lower()):
         raise ValueError("expected 64 hexadecimal digits: the sha256sum of the file from a source that you trust")
     return value.lower()
 

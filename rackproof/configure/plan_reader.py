@@ -19,9 +19,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rackproof.configure.pyinfra_state import cause, loaded, new_state, one_line, start
+from rackproof.parse.text import ANSI
 
 _PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Listener(logging.Handler):
@@ -52,7 +52,7 @@ class Listener(logging.Handler):
         return value
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = _ANSI.sub("", record.getMessage())
+        text = ANSI.sub("", record.getMessage())
         if prefix := _PREFIX.match(text):
             self.errors[prefix["node"]].append(text[prefix.end() :])
 

@@ -24,14 +24,14 @@ class Change(StrEnum):
     WORSE = "worse"
     BETTER = "better"
     SAME = "same"
-    """Of a number: both sides have one, and they are no further apart than noise."""
+    """Both runs have a number, and the two differ by no more than noise."""
     ONLY_A = "only in A"
     ONLY_B = "only in B"
     NOT_COMPARABLE = "not comparable"
     LOST = "lost"
-    """Of a verdict: INVALID or UNMEASURED in B, but not in A."""
+    """The verdict is INVALID or UNMEASURED in B, but not in A."""
     FOUND = "found"
-    """Of a verdict: INVALID or UNMEASURED in A, but not in B."""
+    """The verdict is INVALID or UNMEASURED in A, but not in B."""
 
 
 class Moved(Frozen):
@@ -109,7 +109,7 @@ class ValueChange(Moved):
     """
 
     id: str
-    """Of the verdict, with ``[item]``."""
+    """Id of the verdict, with ``[item]``."""
     subject: str
 
 
@@ -157,7 +157,7 @@ class Comparison(Frozen):
     numbers: tuple[NumberChange, ...]
     verdicts: tuple[VerdictChange, ...]
     values: tuple[ValueChange, ...] = ()
-    """Of criteria, curves and outliers with derived values."""
+    """Changes of criteria, curves and outliers with derived values."""
     warnings: tuple[str, ...] = ()
     """About the evidence itself."""
 

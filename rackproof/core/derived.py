@@ -37,7 +37,7 @@ class _Made(NamedTuple):
 
     A spread that grows from 1 % to 1.3 % of the median is 0.3 % worse, not a third."""
     samples: tuple[float, ...]
-    """Of the value itself; none where only its parts have samples."""
+    """Samples of the value itself; none where only its parts have samples."""
 
 
 def derived_ids(architecture: Architecture) -> Mapping[str, Criterion | Outlier | None]:

@@ -10,17 +10,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from rackproof.core.plan import Change
+from rackproof.core.texts import Sha256
 
 SCHEMA: Final = "rackproof.evidence/v2"
 """Format of the evidence. A record with another field, or with a field less, needs another number."""
 GENESIS: Final = "0" * 64
-
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Kind(StrEnum):

@@ -8,7 +8,7 @@ from typing import Final
 NOT_FOUND: Final = 127
 NOT_STARTED: Final = 126
 _TIMED_OUT: Final = (124, 137)
-"""Of ``timeout``: 137 when the program had to be killed; so does the kernel for lack of memory."""
+"""Exit statuses of ``timeout``: 137 when it had to kill the program; the kernel, short of memory, gives the same."""
 _SIGNALS: Final = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _LONGEST: Final = 160
 

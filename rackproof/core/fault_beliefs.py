@@ -180,7 +180,7 @@ class Links(NamedTuple):
     """Weights of links."""
 
     unit: float
-    """Of a pair that all failed jobs contain."""
+    """Weight of a pair that all failed jobs contain."""
     whole: Sequence[int]
     apart: Sequence[int]
     outside: Sequence[float]

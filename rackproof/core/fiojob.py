@@ -23,7 +23,7 @@ class Layout:
 
     @property
     def bytes(self) -> int:
-        """Of one client."""
+        """Bytes of one client."""
         return self.file_bytes * self.numjobs
 
 

@@ -18,7 +18,7 @@ METRIC: Final = "group.faults"
 FAULTS: Final = "faults"
 """Condition of such a number: what is named, in words."""
 _PATH: Final = ("link.loss", "link.round_trip")
-"""Of the ports and cables between two nodes, whatever the transport."""
+"""Metrics of the ports and cables between two nodes, whatever the transport."""
 TRANSPORTS: Final = {"mpi": "TCP", "nccl-tests": "RDMA", "torch": "RDMA"}
 """By engine: what its jobs prove. NCCL's jobs count over RDMA only, and into GPU memory where the architecture declares
 it; those of MPI are bound to an interface and run over TCP."""

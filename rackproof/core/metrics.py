@@ -9,12 +9,18 @@ from rackproof.core.evidence import Scope
 
 DAMAGE = "damage"
 """Condition of measurements of wrong content: its places."""
+JOB_METRICS = {
+    "read": ("storage.read_bandwidth",),
+    "write": ("storage.write_bandwidth",),
+    "randread": ("storage.random_read_iops", "storage.random_read_latency"),
+}
+"""Metrics of a storage job, by its ``rw``."""
 OPERATIONS = ("create", "stat", "read", "remove")
 """Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
 DRIVE = "drive"
 """Condition of measurements of one drive: model, serial number and place."""
 BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss")
-"""Of one step, which runs fio and a collective at once."""
+"""Metrics of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
 UNRECORDED = ("port_gbps", "ranks")
@@ -252,3 +258,8 @@ METRICS: dict[str, Metric] = {
                "share of the configurations tried in which the stage that the model names is the one that binds"),
     )
 }  # fmt: skip
+
+
+def benchmark_of(metric: str) -> str:
+    """Benchmark that produces the metric; empty for a metric that this kit does not know."""
+    return METRICS[metric].benchmark if metric in METRICS else ""

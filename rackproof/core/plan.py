@@ -140,7 +140,7 @@ class RackPlan(_Model):
     nodes: tuple[NodePlan, ...] = ()
     error: str | None = None
     problems: tuple[Problem, ...] = ()
-    """Of the whole rack, when they are the ``error``."""
+    """Problems of the whole rack, when they are the ``error``."""
 
     @property
     def incomplete(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, No
 from rackproof.errors import InventoryError
 
 MOST_NAMES = 100_000
-"""Of one node set."""
+"""Limit for one node set."""
 MOST_CHARACTERS = 64 * MOST_NAMES
 FORMER_KEYS: Final[Mapping[str, str]] = {"gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client"}
 """Former keys of a node's data, which older inventories and recordings have, with today's."""

@@ -31,7 +31,7 @@ class Outcome(StrEnum):
 
     CERTIFIED = "CERTIFIED"
     PASSED = "PASSED"
-    """Of a run of one stage, e.g. checks alone: everything passed; nothing is certified."""
+    """Everything passed in a run of one stage, e.g. checks alone; nothing is certified."""
     NOT_CERTIFIED = "NOT CERTIFIED"
     INCOMPLETE = "INCOMPLETE"
 

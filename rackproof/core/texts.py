@@ -86,7 +86,7 @@ Expression = Annotated[Line, AfterValidator(_expression)]
 """A regular expression on what a node answers; it reaches no node."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
-"""Of a package, role, partition, kernel module's alias, source, program …"""
+"""Name of a package, role, partition, kernel module's alias, source, program …"""
 Words = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*( [A-Za-z0-9+._-]+)*$")]
 """Several names with blanks between: ``compute and storage``."""
 Module = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$")]
@@ -98,7 +98,8 @@ Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._:~
 WantedVersion = Annotated[str, StringConstraints(pattern=r"^(>=)?[A-Za-z0-9][A-Za-z0-9+._:~^-]*$")]
 VersionPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9*?][A-Za-z0-9*?+._:~^-]*$")]
 """A version in which ``*`` matches anything."""
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+SHA256: Final = "[0-9a-f]{64}"
+Sha256 = Annotated[str, StringConstraints(pattern=f"^{SHA256}$")]
 UserName = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 Governor = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 SysctlKey = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+([./][A-Za-z0-9_*-]+)+$")]
@@ -118,7 +119,7 @@ Host = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9:][A-Za-z0-9:._-]*$
 """Name or address of a machine."""
 Url = Annotated[str, StringConstraints(pattern=r"^(https?|file)://[A-Za-z0-9._~:/?#@!&+,=%\[\]*-]+$")]
 ImageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")]
-"""Of a container image: ``registry/name:tag``."""
+"""Name of a container image: ``registry/name:tag``."""
 Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of an environment variable."""
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2})+$", to_lower=True)]

@@ -21,6 +21,7 @@ from rackproof.core.rack import Rack
 from rackproof.core.texts import file_name
 from rackproof.errors import ArchitectureError, EvidenceWriteError, RunError
 from rackproof.evidence.store import EVIDENCE, LINE, read_raw, read_records, utc_now
+from rackproof.kit import DATA, PACKAGE
 from rackproof.read_file import opened
 
 ANEW = "start a new run"
@@ -152,11 +153,11 @@ def run_info(
 
 @cache
 def kit_digest() -> str:
-    """sha256 of the kit's modules and scripts, with their names."""
-    package = Path(__file__).parents[1]
+    """sha256 of the kit's modules and scripts, with their names: the same for a checkout and for its wheel."""
     digest = hashlib.sha256()
-    for path in sorted(path for kind in ("*.py", "*.sh", "*.yaml") for path in package.rglob(kind)):
-        digest.update(f"{path.relative_to(package)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(path for kind in ("*.py", "*.sh", "*.yaml") for path in PACKAGE.rglob(kind)):
+        if not path.is_relative_to(PACKAGE / DATA):
+            digest.update(f"{path.relative_to(PACKAGE)}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

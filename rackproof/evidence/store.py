@@ -16,6 +16,7 @@ from typing import IO, Any, Final, NamedTuple
 from rackproof.atomic_write import replace_file
 from rackproof.core.bodies import fault, other_format
 from rackproof.core.evidence import GENESIS, CommandRecord, End, Frozen, Kind, Record, link_breaks, make_record
+from rackproof.core.texts import SHA256
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.read_file import MIB, opened, read_bytes
 from rackproof.remote.command import CommandResult
@@ -25,7 +26,6 @@ EVIDENCE = "evidence.jsonl"
 RAW = "raw"
 LINE: Final = 16 * MIB
 """Bytes of a record; outputs are files of their own."""
-_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def utc_now() -> str:
@@ -222,7 +222,7 @@ def _written_by(run: Mapping[str, Any]) -> str:
 
 def read_raw(folder: Path, name: str) -> bytes:
     """One stored output. Raises RunError when it is absent or does not match its name."""
-    if not _SHA256.fullmatch(name):  # never a path
+    if not re.fullmatch(SHA256, name):  # never a path
         raise RunError(f"{folder}: output {name[:12]!a} is missing (outputs have a sha256 for a name)")
     try:
         data = read_bytes(folder / RAW / name)

@@ -43,7 +43,7 @@ class Source:
     reach: int
     """Register of the last eight polls; 255 when all succeeded."""
     offset_s: float
-    """Of the last sample, adjusted for slews since; positive: the local clock is ahead of the source."""
+    """Offset of the last sample, adjusted for slews since; positive: the local clock is ahead of the source."""
 
 
 def parse_chrony_tracking(output: str | bytes) -> Tracking:

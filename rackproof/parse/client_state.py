@@ -40,9 +40,9 @@ class Tree:
 class ClientState:
     ram_bytes: int | None
     page_cache_bytes: int | None
-    """Of the whole node."""
+    """Page cache of the whole node."""
     cached_bytes: int | None
-    """Of the benchmark's files in the page cache; None where the node cannot tell."""
+    """Bytes of the benchmark's files in the page cache; None where the node cannot tell."""
     mounts: tuple[Mount, ...]
     nfs: tuple[NfsMount, ...]
     device: str | None
@@ -52,7 +52,7 @@ class ClientState:
     daemons: tuple[Dfuse, ...]
     files: tuple[TestFile, ...]
     transport: Answer | None = None
-    """Of a parallel file system; None where it was not asked. Likewise the next two: see ``client_transfer``."""
+    """State of a parallel file system's client; None where it was not asked. The next two likewise."""
     counters: Answer | None = None
     ports: Answer | None = None
     tree: Tree | None = None
@@ -60,7 +60,7 @@ class ClientState:
     cache_stats: Answer | None = None
     """/proc/fs/fscache/stats, of a storage with a local cache; None where it was not asked."""
     cache_drive_read_bytes: int | None = None
-    """Of the drive of the local cache."""
+    """Bytes read from the drive of the local cache."""
 
 
 def parse_client_state(output: str | bytes) -> ClientState:

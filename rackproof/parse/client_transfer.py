@@ -162,7 +162,7 @@ def _lustre(tool: str, lines: Iterable[str]) -> Moved:
 
 
 def _ceph(tool: str, answer: Answer, source: str) -> Moved:
-    """Of the one client of the mount's cluster. ``source`` is ``user@fsid.name=/``, or ``host:/`` of an old mount."""
+    """Bytes of the one client of the cluster. ``source``: ``user@fsid.name=/``, or ``host:/`` of an old mount."""
     if answer.status not in GREP_DONE:
         raise ParseError(tool, answer.failure)
     clients: dict[str, tuple[str, ...]] = {}

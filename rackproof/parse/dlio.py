@@ -24,13 +24,13 @@ class DlioSummary(NamedTuple):
     """Emulated ones, a process of MPI each."""
     hosts: int
     hostname: str
-    """Of the first process."""
+    """Host of the first process."""
     samples: int
-    """Of the data set."""
+    """Samples of the data set."""
     utilisation_pct: tuple[float, ...]
     """Computing time over total time, without the first steps and the last, of each epoch."""
     samples_per_s: tuple[float, ...]
-    """Of all accelerators, in each epoch."""
+    """Rate of all accelerators, in each epoch."""
     meets: bool
     """Whether the mean utilisation reaches what the workload asks for (``metric.au``)."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rackproof.core.programs import Installed, Program
+from rackproof.core.texts import SHA256
 from rackproof.parse.errors import ParseError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_sha256sum
@@ -16,7 +17,6 @@ MARK: Final = "rackproof programs 1"
 """First line of every answer, and part of the command."""
 _TOOL: Final = "programs.sh"
 _END: Final = "end of programs"
-_SHA256: Final = "[0-9a-f]{64}"
 _DOCUMENTS: Final = re.compile(r"/usr/share/(?:doc|man|info|locale|lintian|bash-completion)(?:/|$)|.*\.pyc$")
 """Files that minimal systems leave out, or that programs write themselves."""
 
@@ -32,7 +32,7 @@ def parse_programs_found(output: str | bytes) -> Installed:
             match = matched(_TOOL, r"image (\S+) (\S+)", line, "a container's image")
             images.setdefault(match[1], []).append(match[2])
         elif line.startswith("built "):
-            match = matched(_TOOL, rf"built (/\S+) ({_SHA256}) ({_SHA256})", line, "the digests of a built program")
+            match = matched(_TOOL, rf"built (/\S+) ({SHA256}) ({SHA256})", line, "the digests of a built program")
             built[match[1]] = match[2], match[3]
         else:
             match = matched(_TOOL, r"program (\S+)(?: (/\S+))?", line, "a program")

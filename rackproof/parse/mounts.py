@@ -88,7 +88,7 @@ class NfsMount:
 
     @property
     def protocol(self) -> str | None:
-        """Of all connections; None when they differ."""
+        """Protocol of all connections; None when they differ."""
         protocols = {transport.protocol for transport in self.transports}
         return protocols.pop() if len(protocols) == 1 else None
 

@@ -47,7 +47,7 @@ class MpiCollectives:
     """Calls before the timed ones."""
     engine: str = "mpi"
     backend: str | None = None
-    """Of the engine torch: ``nccl`` or ``gloo``."""
+    """Backend of the engine torch: ``nccl`` or ``gloo``."""
 
 
 def parse_mpi_collectives(output: str | bytes) -> MpiCollectives:

@@ -21,7 +21,7 @@ _PMIX: Final = re.compile(r"\bpmix(?:_v\d+)?\b")
 class Mpirun:
     path: str
     version: tuple[int, int, int] | None
-    """Of Open MPI; None for another MPI."""
+    """Version of Open MPI; None for another MPI."""
     text: str
     """First line of ``--version``."""
     default: bool
@@ -35,7 +35,7 @@ class MpiFound:
     library: str
     """What mpi4py says of its library, or why it says nothing."""
     library_version: tuple[int, int, int] | None
-    """Of Open MPI; None for another MPI, and without mpi4py."""
+    """Version of mpi4py's Open MPI; None for another MPI, and without mpi4py."""
     pmix: bool
     """Whether srun starts MPI by PMIx."""
 

@@ -47,7 +47,7 @@ class Network:
 @dataclass(frozen=True, slots=True)
 class NcclLog:
     hostname: str
-    """Of the kernel."""
+    """Host name by the kernel."""
     files: int
     """Logs: one for each process."""
     ranks: frozenset[int]

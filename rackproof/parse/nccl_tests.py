@@ -64,14 +64,8 @@ class Row:
 class Options:
     """What the test was told, as it prints it itself."""
 
-    min_bytes: int
-    max_bytes: int
-    step: int
-    by_factor: bool
-    """Whether sizes are multiplied by ``step``; otherwise it is added."""
     warmup: int
     iterations: int
-    checks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +113,8 @@ _AVERAGE: Final = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\S+)")
 _FAILURE: Final = re.compile(r"Test (?:NCCL |CUDA )?failure|Test failed", re.IGNORECASE)
 _OPTIONS: Final = re.compile(
-    r"# nThread \d+ nGpus \d+ minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
-    r" warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: \d+)? validation: (\d+)"
+    r"# nThread \d+ nGpus \d+ minBytes \d{1,18} maxBytes \d{1,18} step: \d{1,18}\((?:factor|bytes)\)"
+    r" warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: \d+)? validation: \d+"
 )
 _TIMING: Final = ("time", "algbw", "busbw")
 
@@ -149,7 +143,7 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
         hosts=tuple(dict.fromkeys(host for _, host in rank_hosts)),
         rank_hosts=rank_hosts,
         rank_groups=rank_groups,
-        options=next((_options(match) for line in lines if (match := _OPTIONS.match(line))), None),
+        options=next((Options(*map(int, match.groups())) for line in lines if (match := _OPTIONS.match(line))), None),
         rows=rows,
         average_busbw_gb_per_s=real(TOOL, "average bus bandwidth", average) if average else None,
         out_of_bounds=None,
@@ -171,11 +165,6 @@ def _in_first_group(rank_groups: tuple[tuple[int, int], ...], ranks: int | None)
 
 def _first(pattern: re.Pattern[str], lines: list[str]) -> str | None:
     return next((match[1] for line in lines if (match := pattern.match(line))), None)
-
-
-def _options(match: re.Match[str]) -> Options:
-    low, high, step, kind, warmup, iterations, checks = match.groups()
-    return Options(int(low), int(high), int(step), kind == "factor", int(warmup), int(iterations), int(checks) > 0)
 
 
 def _rows(lines: list[str], factor: float | None) -> tuple[Row, ...]:

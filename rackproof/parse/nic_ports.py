@@ -49,7 +49,7 @@ class Port:
     slot: str | None = None
     """PCI address."""
     driver: str | None = None
-    """Of the PCI device, ``mlx5_core``."""
+    """Driver of the PCI device, ``mlx5_core``."""
     virtual: bool = False
     """A virtual function, or no PCI device at all."""
     link_layer: str | None = None

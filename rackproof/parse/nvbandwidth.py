@@ -35,7 +35,7 @@ class NvBandwidth:
     statuses: Mapping[str, str]
     """``Passed``, ``Waived``, ``Not Found``, ``Error`` … by test."""
     matrices: Mapping[str, Matrix]
-    """Of the tests that passed."""
+    """Matrices of the tests that passed."""
     devices: tuple[Device, ...]
     """In the order of rows and columns; empty before version 0.6, which does not list them."""
     driver: str

@@ -15,8 +15,6 @@ _MODULE: Final = re.compile(
 )
 _FABRIC_MANAGER: Final = re.compile(rf"\s*Fabric Manager version is\s*:\s*({VERSION})\s*")
 
-GPU_CLASSES: Final = ("0300", "0302")
-"""VGA and 3D controllers."""
 SWITCH_CLASS: Final = "0680"
 """Other bridges: NVSwitches of the generations that are PCI devices (until Hopper)."""
 

@@ -62,7 +62,7 @@ class Gpu:
     inforom: str | None
     """Image version of the InfoROM; None also where it cannot be read."""
     part_number: str | None
-    """Of the board."""
+    """Part number of the board."""
     pci_id: str | None
     """PCI device id, four hexadecimal digits in lower case: ``2335``."""
     persistence: str | None
@@ -158,6 +158,8 @@ class ListedGpu:
     mig: tuple[MigDevice, ...]
 
 
+LISTED_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
+"""Index, name and UUID in a line of ``nvidia-smi -L``, and of what lists values by GPU."""
 _REASON: Final = re.compile(r"clocks_(?:throttle|event)_reason_(\w+)")
 
 
@@ -196,7 +198,7 @@ def parse_nvidia_smi_list(output: str | bytes) -> tuple[ListedGpu, ...]:
     """Read ``nvidia-smi -L``; an error line (a lost GPU, no GPU) raises ParseError with that line."""
     gpus: list[ListedGpu] = []
     for line in whole_lines(TOOL, output, closing=r".*\(UUID: \S+\)"):
-        if gpu := re.fullmatch(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*", line):
+        if gpu := LISTED_GPU.fullmatch(line):
             gpus.append(ListedGpu(int(gpu[1]), gpu[2], gpu[3], ()))
         elif gpus and (mig := re.fullmatch(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*", line)):
             owner = gpus[-1]

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, last_words, real, whole_lines
+from rackproof.parse.nvidia_smi import LISTED_GPU
+from rackproof.parse.text import ANSI, excerpt, last_words, real, whole_lines
 
 TOOL: Final = "nvidia-smi"
 
@@ -43,7 +44,6 @@ class GpuLinks:
     """The tool's message when it lists no links: the GPU has none, or all are inactive."""
 
 
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DEVICE: Final = re.compile(r"(?:GPU|NIC|mlx\d+_)\d+")
 _PATH: Final = re.compile(r"X|NV\d{1,3}|PIX|PXB|PSB|PHB|NODE|SYS|SOC|N/A")
 _AFFINITIES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
@@ -53,7 +53,7 @@ _LEGEND: Final = re.compile(r"\s+(NIC\d+): (\S+)\s*")
 
 def parse_topology(output: str | bytes) -> Topology:
     """Read the matrix of ``nvidia-smi topo -m``; every device in the header must have a row."""
-    lines = [_ANSI.sub("", line) for line in whole_lines(TOOL, output, closing=_LAST_OF_LEGEND)]
+    lines = [ANSI.sub("", line) for line in whole_lines(TOOL, output, closing=_LAST_OF_LEGEND)]
     devices: tuple[str, ...] = ()
     paths: dict[tuple[str, str], str] = {}
     rows: set[str] = set()
@@ -97,7 +97,6 @@ def _row(words: list[str], devices: tuple[str, ...], line: str) -> list[str]:
     return row
 
 
-_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
 _LINK: Final = re.compile(r"\s*Link (\d{1,3}): (?:(\S+) GB/s|<?(?i:inactive)>?)\s*")
 _NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are (?i:inactive)).*")
 
@@ -106,7 +105,7 @@ def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:
     """Read ``nvidia-smi nvlink -s``; a GPU without links must have a message that says so."""
     gpus: list[GpuLinks] = []
     for line in whole_lines(TOOL, output, closing=rf"{_LINK.pattern}|{_NOTE.pattern}"):
-        if gpu := _GPU.fullmatch(line):
+        if gpu := LISTED_GPU.fullmatch(line):
             gpus.append(GpuLinks(int(gpu[1]), gpu[2], gpu[3], (), None))
         elif not line.strip():
             continue

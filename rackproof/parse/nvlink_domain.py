@@ -13,7 +13,7 @@ from rackproof.parse.text import excerpt, integer, matched, text_of, whole_lines
 DOMAIN: Final = "timeout 60 nvidia-smi -q 2>/dev/null | grep -wE 'CliqueId|ClusterUUID' || [ $? -eq 1 ]"
 _TOOL: Final = "nvidia-smi"
 _NONE: Final = "00000000-0000-0000-0000-000000000000"
-"""Of GPUs whose NVLink ends in the node."""
+"""UUID of GPUs whose NVLink ends in the node."""
 _UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rackproof.parse.errors import ParseError
+from rackproof.parse.nvidia_smi import LISTED_GPU
 from rackproof.parse.text import excerpt, whole_lines
 
 TOOL: Final = "nvidia-smi"
@@ -56,7 +57,6 @@ class GpuLinkErrors:
     """Empty for a GPU without active NVLinks."""
 
 
-_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
 _COUNTER: Final = re.compile(r"\s*Link (\d{1,3}): ([A-Za-z][A-Za-z0-9 /-]*?)(?: \(.*\))?: (\S+)\s*")
 _SILENT: Final = re.compile(r".*(?:does not have or support Nvlink|all links are inActive).*")
 _INACTIVE: Final = re.compile(r"\s*Link (\d{1,3}): <?[Ii]nactive>?\s*")
@@ -68,7 +68,7 @@ def parse_nvlink_errors(output: str | bytes) -> tuple[GpuLinkErrors, ...]:
     counters: dict[int, dict[int, dict[str, int | None]]] = {}
     silent: set[int] = set()
     for line in whole_lines(TOOL, output, closing=rf"{_COUNTER.pattern}|{_SILENT.pattern}"):
-        if gpu := _GPU.fullmatch(line):
+        if gpu := LISTED_GPU.fullmatch(line):
             gpus.append((int(gpu[1]), gpu[2], gpu[3]))
             counters[len(gpus) - 1] = {}
         elif not line.strip():

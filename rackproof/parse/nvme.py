@@ -36,7 +36,7 @@ class SmartLog:
     """Lifetime counters of one drive."""
 
     name: str
-    """Of the controller: ``nvme0``."""
+    """Name of the controller: ``nvme0``."""
     critical_warning: int
     """Bit field; 0: no warning."""
     used_pct: int

@@ -28,7 +28,7 @@ Counters = Mapping[str, int]
 @dataclass(frozen=True, slots=True)
 class PortCounters:
     hostname: str
-    """Of the kernel, which may differ from the name in the inventory."""
+    """Host name by the kernel, which may differ from the name in the inventory."""
     netdevs: Mapping[str, Counters]
     """``statistics`` by interface."""
     rdma: Mapping[str, Counters]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rackproof.core.texts import SHA256
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, matched
 
 
 def parse_digests(lines: Iterable[str]) -> dict[str, str]:
     """``sha256sum -- PATHS 2>/dev/null``: hash of each file that exists."""
-    matches = (matched("sha256sum", "([0-9a-f]{64})  (.+)", line, "a hash and a path") for line in lines)
+    matches = (matched("sha256sum", f"({SHA256})  (.+)", line, "a hash and a path") for line in lines)
     return {match[2]: match[1] for match in matches}
 
 
@@ -19,7 +20,7 @@ def parse_sha256sum(lines: list[str], paths: tuple[str, ...]) -> dict[str, str]:
     """``sha256sum -- PATHS``: hash or error of each path."""
     hashes = {}
     for line in lines:
-        good = re.fullmatch(r"([0-9a-f]{64})  (.+)", line)
+        good = re.fullmatch(f"({SHA256})  (.+)", line)
         bad = re.fullmatch(r"sha256sum: (.+): (No such file or directory|Is a directory)", line)
         path = good[2] if good else bad[1].strip("'") if bad else ""
         if path not in paths or path in hashes:

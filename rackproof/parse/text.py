@@ -9,6 +9,8 @@ from typing import Final
 
 from rackproof.parse.errors import ParseError
 
+ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Colours and movements of the cursor on a terminal."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _REAL: Final = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
 

@@ -173,7 +173,7 @@ def script_or_program(command: str) -> str:
 
 
 def _first_program(words: Iterable[str]) -> str:
-    """Of a simple command, without keywords, assignments and wrappers; empty where there is none."""
+    """Program of a simple command, without keywords, assignments and wrappers; empty where there is none."""
     left = list(dropwhile(lambda word: word in _KEYWORDS or "=" in word, words))
     if left[:2] == ["sh", "-c"] and left[2:] and left[2].endswith('"$@"'):
         return _first_program(left[4:])

@@ -121,7 +121,7 @@ def public_data(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _SECRET_KEY = re.compile(r"(?i)(pass(word|wd|phrase)?|secret|token|credential|(api|private|access)_?key)s?$")
-"""Of a nested mapping; ``password_from`` names a variable, ``key`` a signing key and its digest."""
+"""Secret keys of a nested mapping; ``password_from`` names a variable, ``key`` a signing key and its digest."""
 
 
 def _without_secrets(value: Any) -> Any:

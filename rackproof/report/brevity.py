@@ -50,7 +50,7 @@ def brief_measurements(measurements: Sequence[MeasurementSummary]) -> list[Measu
 
 
 def _beyond(items: Sequence[T], kind: Callable[[T], Hashable], goodness: Callable[[T], float]) -> set[int]:
-    """Positions of the items beyond the ``DETAILED`` least good of each kind; None is no kind."""
+    """Positions of all items but the ``DETAILED`` worst of each kind; items whose kind is None are left out."""
     of_kind: dict[Hashable, list[int]] = {}
     for position, item in enumerate(items):
         if (key := kind(item)) is not None:

@@ -1,4 +1,4 @@
-"""The written form of a certificate: what many entries share stands once.
+"""The written form of a certificate: a value that many entries share is written once.
 
 A rack of 1,000 nodes has half a million verdicts. In the lists of ``TABLES`` an object stands for several entries:
 fields that they share, and under ``each`` a list with an item per entry for every other field. Names are node sets

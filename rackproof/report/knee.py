@@ -43,7 +43,7 @@ _OF_LAW: Final = (
 )
 
 _RECORDED: Final = {"steps", "knee", "peak_rate"}
-"""Of a search; evidence without one of them is not drawn."""
+"""Conditions of a search; evidence without one of them is not drawn."""
 Steps = Sequence[Mapping[str, float]]
 Points = dict[str, list[tuple[float, float]]]
 

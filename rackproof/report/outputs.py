@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rackproof.core.grouping import grouped
+from rackproof.core.texts import SHA256
 from rackproof.report.brevity import LISTED, by_need
 from rackproof.report.certificate import EMPTY_SHA256
 from rackproof.report.schema import Certificate, RawOutput
@@ -23,8 +24,6 @@ TITLE_LENGTH = 120
 """Maximum length of a command in a link's title: a table may have thousands of links."""
 COMMAND_LENGTH = 600
 """Maximum length of a command above its output; evidence.jsonl has the whole command."""
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def shortened(command: str, length: int) -> str:
 
 
 def _file(sha: str) -> str | None:
-    return f"raw/{sha}" if _SHA256.fullmatch(sha) else None
+    return f"raw/{sha}" if re.fullmatch(SHA256, sha) else None
 
 
 def _anchors(names: Iterable[str]) -> dict[str, str]:

@@ -228,7 +228,7 @@ class ClaimSummary(Model):
     figure: str | None
     document: str
     status: Status | None
-    """Of its required criteria and checks together; None if it is not judged."""
+    """Status of its required criteria and checks together; None if it is not judged."""
     not_checkable: str | None
     ways: tuple[ClaimWay, ...]
 

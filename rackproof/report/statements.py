@@ -14,7 +14,7 @@ from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo, RunInfo, Scope
 from rackproof.core.group_testing import METRIC, TRANSPORTS
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import benchmark_of
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict, name_of
@@ -168,7 +168,7 @@ def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
 def _untried(measurement: Measurement) -> str:
     """The metric or its family, if it was measured in a way that never ran on a GPU; else empty."""
     metric, conditions = measurement.metric, measurement.conditions
-    if {_benchmark(metric), measurement.labels.get("engine")} & UNTRIED:
+    if {benchmark_of(metric), measurement.labels.get("engine")} & UNTRIED:
         return f"{metric.partition('.')[0]}.*"
     of_gpus = metric.startswith(UNTRIED_METRICS) or conditions.get("backend") == "nccl"
     return metric if of_gpus or ", nccl, " in str(conditions.get("accelerator", "")) else ""
@@ -197,11 +197,6 @@ def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
         f"Links by group testing: {len(pairs)} of {pair_count} pairs were measured; for the others {how} cleared"
         f" {cleared} of {len(names)} nodes.",
     )
-
-
-def _benchmark(metric: str) -> str:
-    """Empty for a metric that this kit does not know."""
-    return METRICS[metric].benchmark if metric in METRICS else ""
 
 
 def validators_statements(run: RunInfo) -> tuple[str, ...]:

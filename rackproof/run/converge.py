@@ -27,8 +27,10 @@ from rackproof.core.plan import REPORTS
 from rackproof.core.rack import Rack, fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.evidence.store import EvidenceStore
+from rackproof.parse.text import ANSI
+from rackproof.remote.command import NOT_FINISHED
 from rackproof.remote.redaction import know, redact, secrets_of
-from rackproof.run.deploy_outcome import ANSI, GOES_ON, INTERRUPTED, TOO_LONG, Printed, outcome_of
+from rackproof.run.deploy_outcome import GOES_ON, INTERRUPTED, Printed, outcome_of
 
 DRY_TIMEOUT_S = 1800.0
 """Time limit of a plan, which only reads: a hanging node must not block it for hours."""
@@ -154,7 +156,7 @@ def _run(
     except KeyboardInterrupt:
         why = INTERRUPTED
     except subprocess.TimeoutExpired:
-        why = f"{TOO_LONG}{timeout_s:g} s"
+        why = f"{NOT_FINISHED}{timeout_s:g} s"
     if why:
         process.send_signal(signal.SIGINT)
         try:

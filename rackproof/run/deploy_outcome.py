@@ -15,16 +15,14 @@ from typing import Any
 from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, DeployRecord, NodeChanges, OperationChanges
 from rackproof.core.plan import Change, NodeReport
 from rackproof.core.rack import fold
-from rackproof.parse.text import excerpt
+from rackproof.parse.text import ANSI, excerpt
+from rackproof.remote.command import NOT_FINISHED
 from rackproof.remote.redaction import redact_bytes
 
 INTERRUPTED = "interrupted"
-TOO_LONG = "not finished within "
-"""Beginning of the reason if the time limit ended the deploy."""
 GOES_ON = " had begun and goes on there to its end"
 """End of a node's reason if its operation continues after an interrupt: killing dpkg would be worse."""
 
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\))?$")
 _HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
 _PROBLEM = re.compile(r"^(?:--> \w+ error in [^:]*|(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception))): (?P<text>.+)$")
@@ -67,7 +65,7 @@ def contradiction(record: DeployRecord, outputs: Sequence[bytes], expected: Sequ
     if len(outputs) != 3:
         return f"it names {len(outputs)} outputs; a deploy has three: stdout, stderr and reports"
     reason = record.reason or ""
-    stopped = reason if reason == INTERRUPTED or reason.startswith(TOO_LONG) else None
+    stopped = reason if reason == INTERRUPTED or reason.startswith(NOT_FINISHED) else None
     printed = Printed(
         record.inventory, record.deploy, record.dry, record.exit_status, stopped, record.elapsed_s, *outputs
     )

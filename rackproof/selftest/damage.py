@@ -104,7 +104,7 @@ _STATUS_FIRST = re.compile(r"(?i)(?:[\w./ -]+: )*exit status \d|not finished")
 _REFERENCE = re.compile(r"; see [a-z_]+\.[a-z_0-9]+$")
 """The check with the cause."""
 _SILENT = re.compile(r"2>&1|2>/dev/null|grep -s")
-"""Of commands without error output."""
+"""Redirections in commands without error output."""
 _CAUSE = "cannot open the frobnicator: Unknown error 999"
 _PERL = 'perl: warning: Setting locale failed.\nperl: warning: Falling back to the standard locale ("C").\n'
 _BANNER = "Authorised use only!\nAll activity is logged.\n"

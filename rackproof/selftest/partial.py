@@ -175,7 +175,7 @@ def document_of(text: str) -> Document:
 
 
 def sampled(document: Document) -> list[Place]:
-    """Of each class the first, the middle and the last place with a value; of an XML document the middle one."""
+    """The first, the middle and the last place of each class with a value; in an XML document the middle one."""
     classes = grouped((place.alike, place) for place in document.places() if not ABSENT.fullmatch(place.text))
     chosen: list[Place] = []
     for alike in classes.values():

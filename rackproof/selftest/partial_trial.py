@@ -33,7 +33,7 @@ class Accepted(Strict):
     """Partial answers with which checks pass rightly."""
 
     checks: tuple[str, ...] = ()
-    """Of an unknown word: empty, since any check that reads the answer may notice it."""
+    """Checks that pass. Empty for an unknown word: any check that reads the answer may notice it."""
     command: str = Field(min_length=1)
     """Part of the command."""
     place: str

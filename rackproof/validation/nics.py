@@ -13,8 +13,9 @@ from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.parse.gids import GidTable
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port, parse_ports
+from rackproof.parse.sysfs import GREP_DONE, files_of
 from rackproof.remote.recording import Unmeasured
-from rackproof.validation.checks import announce, expect_all, read, shown
+from rackproof.validation.checks import announce, answered, expect_all, read, shown
 from rackproof.validation.expected import hardware, nic_of
 
 
@@ -22,6 +23,12 @@ def ports_on(host: Host) -> tuple[Port, ...]:
     """Every port of the node."""
     announce(host, RDMA_DEVICES, INTERFACES)
     return parse_ports(read(host, RDMA_DEVICES), read(host, INTERFACES))
+
+
+def sysfs_files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
+    """Lines of the files that a ``sysfs_command`` prints, by path; empty where it matches no file."""
+    body = answered(host, command, "grep", good=GREP_DONE).body
+    return files_of(body) if body else {}
 
 
 def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, ExpectedPorts]:

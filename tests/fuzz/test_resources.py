@@ -24,7 +24,7 @@ pytestmark = pytest.mark.few(2)
 
 MEMORY_KIB = 500 * 1024
 CPU_S = 30
-"""Of processor time: the host may be busy."""
+"""Limit of processor time: the host may be busy."""
 MIB = 1024 * 1024
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -18,7 +18,7 @@ LIMIT_S = 480  # far above what a slow emulated rack needs (180), far below fore
 
 
 def test_plain_pytest_gives_the_same(converged: Rack, command: Command) -> None:
-    """Of one node and without its containers, which take minutes of an emulated processor.
+    """Checks one node, without its containers, which take minutes of an emulated processor.
 
     Its clock alone can only be compared with the host's, which the rack does not follow.
     """

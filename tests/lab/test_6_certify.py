@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -24,9 +22,11 @@ from rackproof.evidence.store import read_records
 from rackproof.lab.rack import Lab, UpOptions
 from rackproof.remote.fleet import Fleet
 from rackproof.report.document import plain
+from tests.conftest import Empty
 from tests.lab.conftest import INVENTORY, ROOT, Command
 
 ARCHITECTURE = ROOT / "architectures" / "virtual-rack.yaml"
+INSTALLED_INVENTORY = "rack.py"
 FILES = (
     "evidence.jsonl",
     "verdicts.json",
@@ -86,13 +86,23 @@ def repeated_steps(records: Sequence[Record]) -> list[str]:
     return repeated
 
 
-def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converged: Rack, tmp_path: Path) -> None:
-    """The whole path: killed without warning after its first measurements, then resumed."""
-    output = tmp_path / "reports"
-    arguments = [sys.executable, "-m", "rackproof", "certify", INVENTORY, "--output", str(output)]
-    process = subprocess.Popen(
-        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def inventory_text(rack: Rack) -> str:
+    """A Python inventory of the rack that reads no other file: with the data of its groups, and absolute paths."""
+    groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for node in rack.nodes:
+        (group,) = node.groups
+        groups.setdefault(group, []).append((node.name, dict(node.data)))
+    return "".join(f"{group} = {members!r}\n" for group, members in groups.items())
+
+
+def test_an_installed_wheels_certify_is_killed_continues_and_ends_with_a_certificate(
+    converged: Rack, empty: Empty
+) -> None:
+    """The whole path from an empty folder with an inventory: killed after its first measurements, then resumed."""
+    (empty.folder / INSTALLED_INVENTORY).write_text(inventory_text(converged))
+    output = empty.folder / "reports"
+    certify = ("rackproof", "certify", INSTALLED_INVENTORY)
+    process = empty.start(*certify)
     deadline = time.monotonic() + 1500
     steps_done: list[str] = []
     while len(steps_done) < 2 and time.monotonic() < deadline:
@@ -102,20 +112,12 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
         steps_done = (
             [r.body["step"] for r in read_records(evidence[0].parent) if r.kind is Kind.STEP] if evidence else []
         )
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     folder = the_run(output)
     before = read_records(folder)
 
-    resumed = subprocess.run(
-        [*arguments, "--resume", folder.name],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=2400,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    resumed = empty(*certify, "--resume", folder.name, timeout=2400)
     certificate = plain(json.loads((folder / "certificate.json").read_text()))
     open_verdicts = [v for v in certificate["verdicts"] if v["required"] and v["status"] not in ("PASS", "WARN")]
     # Of a host that other programs keep busy, numbers below their bar are invalid; nothing else may be wrong.
@@ -134,14 +136,7 @@ def test_a_certify_that_is_killed_continues_and_ends_with_a_certificate(converge
     assert certificate["simulated"]
     assert "simulated" in (folder / "certificate.html").read_text()
 
-    judged = subprocess.run(
-        [sys.executable, "-m", "rackproof", "judge", str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    judged = empty("rackproof", "judge", str(folder), timeout=300)
     assert judged.returncode == resumed.returncode
     assert plain(json.loads((folder / "certificate.json").read_text())) == certificate
 

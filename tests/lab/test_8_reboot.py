@@ -95,7 +95,7 @@ def test_after_a_reboot_of_every_node_all_mounts_are_back_and_nothing_changes(
 
 
 EARLY, LATE = "/etc/sysctl.d/60-rackproof.conf", "/etc/slurm/slurm.conf"
-"""Of the first files that a deploy writes and of the last."""
+"""The first files that a deploy writes, and the last."""
 TRAP = f"until [ -e {EARLY} ]; do sleep 0.2; done; sync; echo b >/proc/sysrq-trigger"
 
 

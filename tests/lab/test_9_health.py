@@ -27,7 +27,7 @@ NODE = "gpu-02"
 PROGRAM = "/usr/local/sbin/rackproof-health"
 WHEELS = "/var/tmp/wheels"
 GLIBC = ("2_17", "2_28", "2_34")
-"""Of wheels that a current distribution takes."""
+"""Versions of glibc of wheels that a current distribution takes."""
 INSTALL_S = 3600
 """An environment for Python and two dozen packages, on two emulated nodes at once."""
 NOTICED_S = 1200

@@ -48,9 +48,11 @@ class Bench:
             run_steps(session, self.steps() if steps is None else steps, set(), say, **more)
         return measurements(folder)
 
-    def faults(self, folder: Path, records: Sequence[Record] | None = None) -> dict[int, str]:
-        """What is wrong with a number of the evidence or of ``records``, by its place."""
+    def faults(self, folder: Path, records: Sequence[Record] | None = None, *, leave_out: str = "") -> dict[int, str]:
+        """Faults of numbers in the evidence or in ``records``, by place; without commands that have ``leave_out``."""
         records = read_records(folder) if records is None else records
+        if leave_out:
+            records = [record for record in records if leave_out not in str(record.body.get("command", ""))]
         return disproven(records, partial(read_raw, folder), self.architecture, self.profile, node_infos(self.rack))
 
 

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class OneReport:
-    """Of a test that passes, a worker of xdist sends the report of its call alone.
+    """For a test that passes, a worker of xdist sends only the report of its call.
 
     Those of set-up and tear-down, and notices of its begin and end, take a millisecond, and nothing shows them.
     """

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from rackproof.bench.collectives.command import Requested, launcher_of, leads, requested_by
+from rackproof.bench.links import placement
 from rackproof.core.collective import busbw_factor, least_received
 from rackproof.core.programs import packaged
 from rackproof.parse import mpi_probe, nccl_log
@@ -41,10 +42,10 @@ DMABUF = "using DMA-BUF for GPU buffer address at 0x7f3fa4000000 aligned at 0x7f
 PCI = (
     "/sys/devices/pci0000:15/0000:15:01.0/0000:18:00.0\n0\n0-31,64-95\n"
     "/sys/devices/pci0000:37/0000:37:01.0/0000:3a:00.0/0000:3b:02.0/0000:1b:00.0\n"
-    "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\n/usr/bin/numactl\nend\n"
+    "/sys/devices/pci0000:15/0000:15:01.0/0000:29:00.0\n/usr/bin/numactl\nno built perftest\nend\n"
 )
 """Adapter with its NUMA node, and GPUs of a node: the second GPU is behind the adapter's switch."""
-NO_NUMA = "none\n-1\n\nno numactl\nend\n"
+NO_NUMA = "none\n-1\n\nno numactl\nno built perftest\nend\n"
 
 
 @dataclass
@@ -74,7 +75,7 @@ class FabricNodes:
     one_way: bool = False
     """Whether the server of a test in both directions sends nothing."""
     retries: int = 0
-    """Of every RDMA test."""
+    """Retries of every RDMA test."""
     slow: dict[str, float] = field(default_factory=dict)
     """How many times longer collectives of MPI take, by port."""
     hostnames: dict[str, str] = field(default_factory=dict)
@@ -101,9 +102,8 @@ class FabricNodes:
         program = packaged(first_program(command))
         if command.startswith(BEGINS):
             return reply(node, command, self._counters(node, command))
-        if "/device/numa_node" in command:
-            asked = f"{'' if self.built else 'no '}built perftest\nend\n" if "built perftest" in command else "end\n"
-            return reply(node, command, self.pci.replace("end\n", asked))
+        if placement.is_question(command):
+            return reply(node, command, self.pci.replace("no built", "built") if self.built else self.pci)
         if program == "ping":
             return self._ping(node, command)
         if mpi_probe.MARK in command:

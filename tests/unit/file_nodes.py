@@ -9,7 +9,6 @@ from typing import Any
 
 from rackproof.bench.storage.program_runs import configs_of
 from rackproof.bench.storage.small_files_reader import MARK, PROGRAM
-from rackproof.core.architecture import Storage
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import reply
 from tests.unit.storage_nodes import StorageNodes
@@ -44,9 +43,6 @@ class FileNodes(StorageNodes):
         for config in configs_of(command, PROGRAM):
             return self._program(node, command, config)
         return super().answer(node, command)
-
-    def _storage(self, text: str) -> Storage:
-        return self.architecture.storage[self.name]
 
     def _program(self, node: str, command: str, config: dict[str, Any]) -> CommandResult:
         self.asked.append((node, config))

@@ -44,7 +44,7 @@ class StorageNodes:
     before: str = ""
     """Text that fio prints before its document, or on standard error where it runs without a server."""
     rc: int = 0
-    """Of fio."""
+    """Exit status of fio."""
     mountinfo: Callable[[str], str] = lambda text: text
     """Edits the mounts that a node shows."""
     mountinfo_after: Callable[[str], str] | None = None
@@ -72,6 +72,8 @@ class StorageNodes:
     """Sizes by node and path."""
     moved: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     """Bytes read and written, by node and mount point."""
+    name: str = ""
+    """The storage of all commands; empty: the one that a command names."""
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if asked := state_of(command):
@@ -93,7 +95,8 @@ class StorageNodes:
         return None
 
     def _storage(self, text: str) -> Storage:
-        """The storage that a command names."""
+        if self.name:
+            return self.architecture.storage[self.name]
         return next(s for s in self.architecture.storage.values() if f"{s.mountpoints[0]}/rackproof-" in text)
 
     def _server(self) -> str:

@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "remote": {"atomic_write", "core", "errors", "kit", "parse", "read_file", "shell"},
     "report": {"core", "errors"},
     "lab": {"atomic_write", "core", "errors"},
-    "evidence": {"architectures", "atomic_write", "core", "errors", "read_file", "remote"},
+    "evidence": {"architectures", "atomic_write", "core", "errors", "kit", "read_file", "remote"},
     "configure": {*("architectures", "core", "errors", "kit", "parse", "read_file", "remote", "shell", "version_sets")},
     "bench": {"configure", "core", "errors", "evidence", "parse", "remote", "shell"},
     "validation": {

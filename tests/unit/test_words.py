@@ -29,10 +29,11 @@ DIALECT = {
     r"does?[ _]no[ _]harm": "is ignored",
     r"(?:\bthat (?:is|are) none\b(?! of)|_that_(?:is|are)_none(?![a-z]))": "invalid",
     r"\bto be had\b": "available",
+    r"\"\"\"Of ": "name the thing before what it belongs to",
     r"[Ww]hat an? \w+ is that\b": "the name of the thing",
 }
 NAMES = {"Around", "Look", "Named", "Seen", "Wanted", "found", "said"}
-"""Of variables, fields, parameters, functions and classes."""
+"""Names of variables, fields, parameters, functions and classes."""
 VARIABLES = {*NAMES, "each"}
 """``each`` may be a field or a parameter: the rate of each link, an item for each port."""
 CANDIDATE = re.compile(rf"\b(?:{'|'.join(sorted(NAMES))})\b|\beach (?:in|=) ")
@@ -98,7 +99,7 @@ def test_the_rules_see_what_they_are_for() -> None:
     assert len(names) == 5
     examples = (
         *("test_nobody_asks", "It is said.", "as it shall be", "hangs for ever", "has a word for it", "does_no_harm"),
-        *("an_address_that_is_none", "not to be had", "What an adapter is that has no name"),
+        *("an_address_that_is_none", "not to be had", '"""Of a GPU."""', "What an adapter is that has no name"),
     )
     for text, pattern in zip(examples, DIALECT, strict=True):
         assert re.search(pattern, text), pattern

@@ -1,22 +1,20 @@
-"""The wheel, built and installed in an environment of its own, in an empty folder with nothing but an inventory."""
+"""The installed wheel without a rack, in an empty folder with nothing but an inventory; tests/lab has its certify."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from rackproof.evidence.folder import kit_digest
 from rackproof.kit import DATA, FOLDERS, LOCK
+from tests.conftest import ROOT, Empty
 
-ROOT = Path(__file__).parents[2]
 RECORDINGS = ROOT / "tests/data/recordings/virtual-rack"
 PLANS = ROOT / "tests/data/plans"
-TIMEOUT_S = 900
 INVENTORY = """\
 unreachable = {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "virtual": True, "architecture": "virtual-rack"}
 gpu = [
@@ -25,56 +23,6 @@ gpu = [
 ]
 storage = [("storage-01", {**unreachable, "fabric_addresses": ["10.77.0.11/24"]})]
 """
-
-
-def uv(*arguments: str) -> None:
-    program = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools/bin/uv")
-    subprocess.run([program, *arguments, "-q"], cwd=ROOT, check=True, timeout=TIMEOUT_S)
-
-
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    uv("build", "--wheel", "-o", str(folder))
-    (path,) = folder.glob("*.whl")
-    return path
-
-
-@pytest.fixture(scope="session")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``bin`` of an environment with the wheel and the locked versions of what it depends on."""
-    folder = tmp_path_factory.mktemp("environment")
-    uv("venv", str(folder / "venv"))
-    uv("export", "--frozen", "--no-dev", "--no-emit-project", "-o", str(folder / "requirements.txt"))
-    python = str(folder / "venv/bin/python")
-    uv("pip", "install", "--python", python, "-r", str(folder / "requirements.txt"))
-    uv("pip", "install", "--python", python, "--no-deps", str(wheel))
-    return folder / "venv/bin"
-
-
-class Empty:
-    """An empty folder, and the installed programs in it."""
-
-    def __init__(self, folder: Path, programs: Path) -> None:
-        self.folder = folder
-        self._programs = programs
-
-    def __call__(self, program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        path = f"{self._programs}:/usr/sbin:/usr/bin:/sbin:/bin"
-        return subprocess.run(
-            [self._programs / program, *arguments],
-            cwd=self.folder,
-            env={"PATH": path, "HOME": str(self.folder), "LANG": "C.UTF-8", **env},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-
-
-@pytest.fixture
-def empty(programs: Path, tmp_path: Path) -> Empty:
-    return Empty(tmp_path, programs)
 
 
 def test_the_wheel_has_every_file_of_the_package_and_of_its_data(wheel: Path) -> None:
@@ -92,6 +40,11 @@ def test_nothing_is_imported_from_the_checkout(empty: Empty) -> None:
     lines = empty("python", "-c", code).stdout.splitlines()
     assert lines
     assert not [line for line in lines if Path(line).is_relative_to(ROOT)]
+
+
+def test_wheel_and_checkout_are_one_build(empty: Empty) -> None:
+    code = "from rackproof.evidence.folder import kit_digest; print(kit_digest())"
+    assert empty("python", "-c", code).stdout.strip() == kit_digest()
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Requested:
     engine: str
     environment: Mapping[str, str]
     backend: str | None = None
-    """Of the engine torch."""
+    """Backend of the engine torch."""
     seconds: int = 0
     """Seconds for which calls are repeated, ``iterations`` is then 0; 0: ``iterations`` calls."""
 

@@ -158,13 +158,6 @@ def _hosts(command: str) -> tuple[str, ...]:
         return ()
 
 
-class Key(NamedTuple):
-    """What identifies a launch of a search."""
-
-    nodes: frozenset[str]
-    rails: frozenset[int]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One launch. ``rate``: GB/s of a node on a rail; None if the launch gave no proven figure."""
@@ -185,10 +178,10 @@ class Outcome:
         return not self.passed and self.rate is not None
 
 
-def key_of(command: str, architecture: Architecture) -> Key:
+def job_of(command: str, architecture: Architecture) -> Job:
     """Nodes and rails of a launch, from its command line. Raises ParseError."""
     requested = requested_by(command.partition(SETS)[0])
-    return Key(frozenset(requested.hosts), _rails(requested, architecture))
+    return Job(frozenset(requested.hosts), _rails(requested, architecture))
 
 
 def _rails(requested: Requested, architecture: Architecture) -> frozenset[int]:
@@ -268,23 +261,23 @@ def _carried(
 class Ledger:
     """Outcomes of launches, each of which answers one job of the search."""
 
-    outcomes: dict[Key, list[Outcome]] = field(default_factory=dict)
+    outcomes: dict[Job, list[Outcome]] = field(default_factory=dict)
 
     def add(self, answers: Iterable[CommandResult], architecture: Architecture, least: float) -> None:
         for answer, beside, _ in launches(answers):
             outcome = outcome_of(answer, beside, architecture, least)
-            self.outcomes.setdefault(key_of(answer.command, architecture), []).append(outcome)
+            self.outcomes.setdefault(job_of(answer.command, architecture), []).append(outcome)
 
-    def take(self, key: Key) -> Outcome | None:
-        waiting = self.outcomes.get(key)
+    def take(self, launch: Job) -> Outcome | None:
+        waiting = self.outcomes.get(launch)
         return waiting.pop(0) if waiting else None
 
 
-def parts_of(job: Job, one_rail: bool) -> list[Key]:
+def parts_of(job: Job, one_rail: bool) -> list[Job]:
     """Launches of a job, in order: one a rail for an engine that is bound to one."""
     if one_rail:
-        return [Key(job.nodes, frozenset({rail})) for rail in sorted(job.rails)]
-    return [Key(job.nodes, job.rails)]
+        return [Job(job.nodes, frozenset({rail})) for rail in sorted(job.rails)]
+    return [job]
 
 
 RunJobs = Callable[[Sequence[Job]], Sequence[Sequence[Outcome]]]
@@ -322,7 +315,7 @@ def search(plan: Plan, run: RunJobs, one_rail: bool) -> Searched:
     return Searched(plan, locate(plan.places, passed), tuple(tried))
 
 
-def take_all(ledger: Ledger, parts: Iterable[Key]) -> Iterator[Outcome]:
+def take_all(ledger: Ledger, parts: Iterable[Job]) -> Iterator[Outcome]:
     """Outcomes of a job's launches, up to the first one that is missing or does not pass."""
     for part in parts:
         outcome = ledger.take(part)

@@ -22,7 +22,6 @@ from rackproof.bench.collectives.group_reader import (
     PROVING,
     SETS,
     STEP,
-    Key,
     Ledger,
     Outcome,
     Plan,
@@ -50,7 +49,7 @@ from rackproof.remote.command import CommandResult
 JOB_S = 17.0
 """Estimate of one job: start of all processes, and the all-to-all."""
 USUAL_ROUNDS = 3
-"""Of a rack without faults, for the estimate."""
+"""Rounds of a rack without faults, for the estimate."""
 MARGIN_S = 120.0
 
 
@@ -135,7 +134,7 @@ class _Run:
             iterations=sizes.iterations, warmup=sizes.warmup, ranks_per_node=sizes.ranks_per_node,
         )  # fmt: skip
         self.answers: list[CommandResult] = []
-        """Of whole launches, in the order of the search on each node."""
+        """Answers of complete launches, in the order of the search on each node."""
         self.ledger = Ledger()
         self.rounds = 0
         """Rounds that this process ran."""
@@ -174,7 +173,7 @@ class _Run:
             self.context.say(f"group testing, round {self.rounds}: {failed} of {of} failed")
         return outcomes
 
-    def _job(self, parts: Sequence[Key]) -> list[CommandResult]:
+    def _job(self, parts: Sequence[Job]) -> list[CommandResult]:
         """Run the launches of one job until one fails. A lost node ends the job, which then has no output."""
         nodes = tuple(name for name in self.plan.places.names if name in parts[0].nodes)
         answers: list[CommandResult] = []

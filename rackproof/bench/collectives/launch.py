@@ -45,7 +45,7 @@ class Way:
     mpirun: str
     """``mpirun`` or its path; empty where it does not start the ranks."""
     backend: str
-    """Of the engine torch: ``nccl`` or ``gloo``; empty for others."""
+    """Backend of the engine torch: ``nccl`` or ``gloo``; empty for others."""
     alone: bool
     """Whether each node runs a collective of its own, all nodes at the same time."""
 
@@ -146,7 +146,7 @@ def inputs_of(rack: Rack, nodes: Sequence[str]) -> CollectiveInputs:
 
 
 def backend_of(architecture: Architecture, rack: Rack, nodes: Sequence[str]) -> str:
-    """Of torch.distributed: ``nccl`` where every node has real GPUs, else ``gloo`` on processors."""
+    """Backend of torch.distributed: ``nccl`` where every node has real GPUs, else ``gloo`` on processors."""
     gpu = architecture.gpu
     simulated = any(rack.node(node).simulated_gpus for node in nodes)
     return "nccl" if gpu is not None and gpu.count and not simulated else "gloo"

@@ -66,7 +66,7 @@ class Reported:
     groups: tuple[int, ...] = ()
     """Group of each rank; empty for an engine without groups."""
     backend: str | None = None
-    """Of the engine torch: ``nccl`` or ``gloo``."""
+    """Backend of the engine torch: ``nccl`` or ``gloo``."""
     engine: str = "nccl-tests"
 
 

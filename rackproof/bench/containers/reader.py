@@ -20,6 +20,7 @@ from rackproof.bench.storage.proof import (
     check_written,
 )
 from rackproof.bench.storage.runs import state_in
+from rackproof.configure.containers.bridge import PROGRAM
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError, fio
@@ -27,7 +28,6 @@ from rackproof.remote.command import CommandResult
 
 NAME = "containers-proven"
 """Recorded name of this reader."""
-PROGRAM = "/usr/local/bin/rackproof-container"
 HOST, INSIDE, RATIO = "container.host_read_bandwidth", "container.read_bandwidth", "container.read_over_host"
 JOB = "rackproof"
 LAYOUT = "rackproof-layout"

@@ -15,7 +15,6 @@ from rackproof.bench.containers.reader import (
     JOB,
     LAYOUT,
     NAME,
-    PROGRAM,
     RATIO,
     read_containers,
     result_of,
@@ -25,6 +24,8 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.commands import drop_and_state, empty_folders, state_after
 from rackproof.bench.storage.layout import FIRST_S, LIMIT_S, SLACK, too_slow
 from rackproof.bench.storage.proof import mount_fault
+from rackproof.configure.containers.bridge import PROGRAM
+from rackproof.configure.containers.inputs import FOLDER
 from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render, render_layout
@@ -33,7 +34,6 @@ from rackproof.parse import ParseError
 from rackproof.parse.fio import JobResult, complaints
 from rackproof.remote.command import CommandResult
 
-FOLDER = "rackproof-user"
 ENGINE = "posixaio"
 """fio's engine on both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids, so
 that fio 3.39 fails. Source: ``seccomp.json`` of containers-common."""

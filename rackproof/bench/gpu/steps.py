@@ -174,7 +174,7 @@ def _step(
 
 
 def _uuids(answer: CommandResult) -> tuple[str, ...]:
-    """Of the listed GPUs; empty where the list is unreadable, which the reader reports."""
+    """UUIDs of the listed GPUs; empty where the list is unreadable, which the reader reports."""
     try:
         return tuple(gpu.uuid for gpu in parse_gpu_list(answer.stdout)) if answer.ok else ()
     except ParseError:

@@ -24,7 +24,7 @@ class Leg(Protocol):
 
 
 def utilisation_of(legs: Sequence[Leg]) -> float:
-    """Of all accelerators over the timed part, percent."""
+    """Utilisation of all accelerators over the timed part, percent."""
     possible = sum(leg.part.window_s * float(leg.part.config["accelerators"]) for leg in legs)
     return 100 * sum(leg.part.busy_s for leg in legs) / possible
 

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from rackproof.bench.ingest.runs import TOOL, Run
 from rackproof.bench.storage.commands import BEFORE
+from rackproof.bench.storage.conditions import COLD, worst
+from rackproof.bench.storage.program_runs import ProgramRun
 from rackproof.bench.storage.proof import mounts_of, nfs_of
 from rackproof.bench.storage.runs import State
 from rackproof.bench.user import Account
@@ -19,8 +21,6 @@ CACHE_HITS: Final = "ingest.cache_hits"
 LOCAL_HITS: Final = "ingest.local_cache_hits"
 ASKED: Final = 10
 """Least number of reads of which a share is told."""
-_COLD: Final = 0.01
-"""Share of the files in the page cache below which it was empty."""
 
 
 def renewed(folders: Sequence[str], account: Account) -> str:
@@ -101,16 +101,19 @@ def cached_share(run: Run) -> float | None:
     return max(shares)
 
 
-def cache_state(runs: Sequence[Run], storage: Storage) -> str:
-    """``cold`` only if clients' caches were observed to be empty, and those of servers were dropped."""
+def cache_state(runs: Sequence[ProgramRun], shares: Sequence[float | None], storage: Storage) -> str:
+    """``cold`` only if clients' caches were observed to be empty, and those of servers were dropped.
+
+    ``shares``: share of the files that each run's clients had in their page caches at the start; None if unknown.
+    """
     if not all(run.dropped for run in runs):
         if all(run.pages_dropped for run in runs):
             return "page cache dropped, local cache as the epoch before left it"
         return "as the epoch before left it"
-    shares = [cached_share(run) for run in runs]
-    if any(share is None for share in shares):
+    share = worst(shares)
+    if share is None:
         return "unknown on clients"
-    if max(share or 0.0 for share in shares) >= _COLD:
+    if share >= COLD:
         return "warm on clients"
     servers = storage.class_ == "local" or all(run.servers_dropped for run in runs)
     return "cold" if servers else "cold on clients, unknown on servers"

@@ -40,12 +40,12 @@ class Made(NamedTuple):
 
     samples: int
     bytes: int
-    """Of all shards."""
+    """Bytes of all shards."""
     distinct: int
     """Samples that differ."""
     copies: int
     sha256: str
-    """Of the samples, whatever their format."""
+    """Digest of the samples, whatever their format."""
 
     def text(self, storage: str) -> str:
         """For people; names copies, because a storage that deduplicates holds them once."""
@@ -88,7 +88,7 @@ def writing(storage: Storage, name: str, dataset: DataSet, nodes: int) -> list[s
 
 
 def actions(dataset: DataSet) -> tuple[str, ...]:
-    """Of the program, which write the whole data set."""
+    """Actions of the program that together write the data set."""
     return ("distinct", "copies") if dataset.copies > 1 else ("distinct",)
 
 

@@ -12,12 +12,12 @@ from statistics import mean
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench.ingest import dlio_node
+from rackproof.bench.ingest.caches import cache_state
 from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.byte_counters import Counted, counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
-from rackproof.bench.storage.proof import check_mounts
+from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError
@@ -34,8 +34,6 @@ RATE: Final = "ingest.samples_rate"
 UTILISATION: Final = "ingest.accelerator_utilisation"
 PROFILED: Final = ("config", "accelerators", "clients", "batch", "files", "epochs", "options")
 """Keys of a run that are the profile's."""
-_COLD: Final = 0.01
-"""Share of the files in the page cache below which it was empty."""
 _SPREAD: Final = 1.5
 """Three standard deviations of a sample's size over its mean: that of unet3d is 0.47 (``record_length_stdev``)."""
 _NODE: Final[Any] = dlio_node
@@ -47,7 +45,7 @@ class _Trained(NamedTuple):
     version: str
     summary: DlioSummary
     steps: int
-    """Of an accelerator in an epoch."""
+    """Steps of one accelerator in an epoch."""
     moved: int
     """Bytes of all samples that the accelerators took."""
     counted: int | None
@@ -108,10 +106,7 @@ def _trained(run: ProgramRun, clients: Sequence[str], job: str, storage: Storage
         raise ParseError(TOOL, f"its epochs took {least_s:.0f} s, the whole run {document.number('wall_s'):.0f} s")
     if config.get("clients", 1) != len(clients):
         raise Mismatch(TOOL, f"expected {len(clients)} clients, actual {config.get('clients', 1)}")
-    states = {node: (run.state(node, BEFORE), run.state(node, AFTER)) for node in clients}
-    for before, after in states.values():
-        check_mounts(storage, before, BEFORE)
-        check_mounts(storage, after, AFTER)
+    states = {node: states_around(run, node, storage) for node in clients}
     if config["folder"] != folder_of(storage, job):
         raise Mismatch(TOOL, f"expected a data set in {folder_of(storage, job)}, actual {config['folder']}")
     trees = [before.client.tree for before, _ in states.values()]
@@ -177,10 +172,6 @@ def _conditions(trained: Sequence[_Trained], storage: Storage, name: str) -> dic
     last = trained[-1]
     versions = " and ".join(sorted({one.version for one in trained} - {""}))
     shares = [None if one.cached is None else one.cached / max(1, one.dataset) for one in trained]
-    cache = "unknown on clients" if None in shares else "warm on clients"
-    if all(share is not None and share < _COLD for share in shares):
-        servers = storage.class_ == "local" or all(one.run.servers_dropped for one in trained)
-        cache = "cold" if servers else "cold on clients, unknown on servers"
     accelerators = last.summary.accelerators
     return {
         "accelerator": f"emulated by {TOOL} {versions}".rstrip() + f" ({last.config['config']}); no MLPerf submission",
@@ -189,6 +180,6 @@ def _conditions(trained: Sequence[_Trained], storage: Storage, name: str) -> dic
         "gpus": accelerators,
         "nodes": last.config.get("clients", 1),
         "steps": min(one.steps for one in trained),
-        "cache": cache,
+        "cache": cache_state([one.run for one in trained], shares, storage),
         "dataset": f"{last.summary.samples} samples in {last.config['files']} files on {name}, made by {TOOL}",
     }

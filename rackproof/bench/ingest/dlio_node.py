@@ -19,7 +19,7 @@ import tempfile
 import time
 
 PREFIX = "rackproof."
-"""Of the data set's files: with it the client's state counts them."""
+"""Prefix of the data set's files, by which the client's state counts them."""
 MADE = "made.json"
 ANY_NUMBER = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -42,7 +42,7 @@ def program(config, name):
 
 
 def words(config, output):
-    """Of the command. Its own keys are the last ones, which count."""
+    """Words of the command. The kit's keys come last, because the last ones count."""
     makes = config["action"] == "make"
     own = {
         "dataset.data_folder": config["folder"], "dataset.num_files_train": config["files"],
@@ -122,7 +122,7 @@ def train(config, temporary):
 
 
 def version(config):
-    """Of the tool, as its own Python knows it; empty where it does not."""
+    """Version of the tool by its own Python; empty if that does not know it."""
     python = os.path.join(os.path.dirname(os.path.realpath(program(config, "dlio_benchmark"))), "python3")
     ask = "import importlib.metadata as m; print(m.version('dlio_benchmark'))"
     try:

@@ -13,13 +13,14 @@ from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Rack
+from rackproof.core.texts import SHA256
 from rackproof.parse import Mismatch, ParseError
 from rackproof.remote.command import MARK, CommandResult
 from rackproof.shell import script
 
 RUNTIMES: Final = ("docker", "podman")
 """Those that start a container for root, as another user, with the network of the node."""
-_ID: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_ID: Final = re.compile(f"(?:sha256:)?({SHA256})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def image_of(
 
 def check_image(node: str, asked: Mapping[str, str] | None, command: str) -> None:
     """The command ran in the image that its configuration names, or in none. Raises Mismatch."""
-    inside = re.search(r" image=([0-9a-f]{64}) .* in-image python3 -I ", command, re.DOTALL)
+    inside = re.search(f" image=({SHA256}) .* in-image python3 -I ", command, re.DOTALL)
     wanted, actual = (asked or {}).get("id"), inside[1] if inside else None
     if wanted != actual:
         names = [f"the image {id_[:12]}" if id_ else "no image" for id_ in (wanted, actual)]

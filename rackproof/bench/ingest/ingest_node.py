@@ -169,7 +169,7 @@ def counters(config):
 
 
 def _sum(folder, file, beside=""):
-    """Of a counter of all devices in a folder that have ``beside``; None without one."""
+    """Sum of a counter over the devices in a folder that have ``beside``; None without one."""
     numbers = []
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         if os.path.exists(f"{folder}/{name}/{beside}") and os.path.exists(f"{folder}/{name}/{file}"):

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of
 from rackproof.bench.storage.byte_counters import counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE
-from rackproof.bench.storage.proof import check_mounts
+from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Storage
 from rackproof.parse import Mismatch, ParseError
 
@@ -74,9 +73,7 @@ def checked_bytes(storage: Storage, run: Run, node: str, part: Part, *, cold: bo
     Mounts are the architecture's before and after. What a cold run read came from the storage: fewer bytes mean that a
     cache answered. An exact counter has the bytes of the samples, in a run that is not cold at most these.
     """
-    before, after = run.state(node, BEFORE), run.state(node, AFTER)
-    check_mounts(storage, before, BEFORE)
-    check_mounts(storage, after, AFTER)
+    before, after = states_around(run, node, storage)
     counted = counted_bytes(storage, before, after, writes=False)
     if cold:
         counted.check(int(part.pipeline("bytes")), TOOL)

@@ -277,7 +277,7 @@ def _conditions(
         "gpus": len(last) * int(config["accelerators"]),
         "nodes": len(last),
         "steps": steps,
-        "cache": cache_state(runs, architecture.storage[name]),
+        "cache": cache_state(runs, [cached_share(run) for run in runs], architecture.storage[name]),
         "bound_by": bound.stage,
         "bound_because": bound.because,
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "

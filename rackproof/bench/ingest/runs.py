@@ -39,7 +39,7 @@ class Part:
 
     @property
     def busy_s(self) -> float:
-        """Of all accelerators."""
+        """Busy time of all accelerators together."""
         return sum(_numbers(self.answer, "busy_s", int(self.config["accelerators"])))
 
     @property
@@ -109,7 +109,7 @@ class Run(ProgramRun):
     lists: dict[str, CommandResult] = field(default_factory=dict)
     """GPUs before the run."""
     samples: dict[str, CommandResult] = field(default_factory=dict)
-    """Of the GPUs during the run."""
+    """Samples of the GPUs during the run."""
 
 
 def part_of(run: Run, node: str, job: str) -> Part:

@@ -31,7 +31,7 @@ def reached(rows: Rows, column: int, count: float) -> float | None:
 
 
 def growth(rows: Rows, column: int) -> float:
-    """Of a counter over all readings. Raises ParseError for one that ran backwards."""
+    """Growth of a counter over all readings. Raises ParseError for one that ran backwards."""
     return sum(later - earlier for (_, earlier), (_, later) in _spans(rows, column))
 
 

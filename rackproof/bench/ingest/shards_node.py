@@ -12,5 +12,5 @@ def shards_of(spec):
 
 
 def bytes_of(spec):
-    """Of all shards, as declared."""
+    """Declared bytes of all shards."""
     return int(spec["samples"] * spec["copies"] * (spec["mean_bytes"] + RECORD) * SPARE)

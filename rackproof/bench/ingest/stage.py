@@ -20,7 +20,7 @@ class Counters(NamedTuple):
     """Sums over all nodes of one run, and the highest of a node where it says so."""
 
     utilisation: float
-    """Of the accelerators, 0 to 1."""
+    """Utilisation of the accelerators, 0 to 1."""
     first_share: float
     """Longest time to a worker's first batch, without the warm-up, over the timed part."""
     read_s: float

@@ -57,7 +57,6 @@ PRELOAD: Final = 64
 SHOWN_SHARDS: Final = 16
 """Shards of single files whose pages are looked for in the page cache."""
 _NODE: Final = ("cpu_time_per_sample", "cpu_utilisation")
-_BOTH: Final = ("samples_rate", "storage_bandwidth")
 
 Places = tuple[Measurement, ...]
 
@@ -71,7 +70,7 @@ class Start(NamedTuple):
     drop: bool
     """Whether caches are dropped before."""
     accelerators: int
-    """Of each node."""
+    """Accelerators of each node."""
     data: IngestData = IngestData.STORAGE
     apart: bool = False
     """Every node reads the whole data set instead of its share."""

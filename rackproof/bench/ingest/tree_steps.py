@@ -62,7 +62,7 @@ def step(name: str, tree: Tree, nodes: Sequence[str], architecture: Architecture
 
 
 def most_bytes(tree: Tree) -> int:
-    """Of a tree if all of its files were as large as the largest may be, in whole blocks."""
+    """Bytes of a tree whose files all have the largest size, in whole blocks."""
     return tree.files * max(1, -(-tree.max_bytes // _BLOCK)) * _BLOCK
 
 

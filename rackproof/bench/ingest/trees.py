@@ -23,6 +23,7 @@ from rackproof.bench.storage.runs import state_in
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.metrics import DAMAGE
+from rackproof.core.texts import SHA256
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.jsondoc import find_json
 from rackproof.remote.command import CommandResult
@@ -146,7 +147,7 @@ def _differing(call: _Call, written: Mapping[str, Any], storage: Storage) -> lis
     for folder, part in zip(spec["folders"], _parts(hashes, spec["files"]), strict=True):
         for number, (own, right) in enumerate(zip(part, expected, strict=True)):
             if own != right:
-                why = "other contents" if re.fullmatch("[0-9a-f]{64}", str(own)) else str(own)
+                why = "other contents" if re.fullmatch(SHA256, str(own)) else str(own)
                 differing.append((number, f"{folder}/{_TREE.path_of(number)}", why))
     wrong = {number for number, _, _ in differing}
     right_bytes = sum(_TREE.size_of(spec, number) for number in range(spec["files"]) if number not in wrong)

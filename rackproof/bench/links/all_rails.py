@@ -135,7 +135,7 @@ class _Volley:
         session, fabric = self.session, self.fabric
         ends = [self._ends(name) for name in pair]
         gpus = self.metric in OF_GPU
-        asked = session.run(dict.fromkeys(pair, placement_command(self.ports, gpus)), LIMIT_S)
+        asked = session.run(dict.fromkeys(pair, placement_command(self.ports)), LIMIT_S)
         placed = [placements(asked[name], self.ports, gpus) for name in pair]
         answers += asked.values()
         rails, priorities = range(fabric.rails), protected_priority(fabric) is not None

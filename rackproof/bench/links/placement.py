@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from rackproof.core.programs import PERFTEST
 from rackproof.parse import Mismatch, ParseError
 from rackproof.remote.command import CommandResult
+from rackproof.shell import script
 
 TOOL: Final = "PCI devices"
 LIMIT_S: Final = 20
@@ -21,16 +22,15 @@ LIMIT_S: Final = 20
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NUMA: Final = re.compile(r"-1|\d{1,4}")
 _PROCESSORS: Final = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
-_QUESTION: Final = "for p in "
 _NUMACTL: Final = re.compile(r"/\S*/numactl|no numactl")
-_BUILT: Final = "built perftest"
-_ASK_BUILT: Final = f"test -d {PERFTEST} && echo {_BUILT} || echo no {_BUILT}; "
+_BUILT: Final = re.compile("(?:no )?built perftest")
+_PORTS: Final = re.compile(r"set -- (.+)", re.MULTILINE)
 _LINES: Final = 3
 """Number of lines for each adapter in the answer to ``placement_command``."""
 
 
 class Placement(NamedTuple):
-    """Of one network interface."""
+    """Place of one network interface in its node."""
 
     port: str
     numa: int
@@ -42,7 +42,7 @@ class Placement(NamedTuple):
     numactl: bool = True
     """Whether numactl is installed on the node."""
     built: bool = False
-    """Whether the node has perftest with CUDA from the deploy; known only with a GPU."""
+    """Whether the node has perftest with CUDA from the deploy."""
 
     def bound(self, command: str) -> str:
         """The command with its process and its memory on the interface's NUMA node.
@@ -65,17 +65,8 @@ class Placement(NamedTuple):
         return {"numa_node": self.numa, "bound": bound}
 
 
-def placement_command(ports: Sequence[str], gpus: bool = False) -> str:
-    """Command that prints PCI path, NUMA node and its processors of network interfaces, the paths of NVIDIA's GPUs, and
-    where numactl is; ``gpus``: and whether perftest was built with CUDA."""
-    names = " ".join(map(shlex.quote, ports))
-    return (
-        f"{_QUESTION}{names}; do readlink -e /sys/class/net/$p/device || echo none; "
-        "cat /sys/class/net/$p/device/numa_node 2>/dev/null || echo -1; "
-        "cat /sys/class/net/$p/device/local_cpulist 2>/dev/null || echo; done; for d in /sys/bus/pci/devices/*; do "
-        'case "$(cat "$d/vendor"):$(cat "$d/class")" in 0x10de:0x030[02]*) readlink -e "$d";; esac; done; '
-        f"command -v numactl || echo no numactl; {_ASK_BUILT if gpus else ''}echo end"
-    )
+def placement_command(ports: Sequence[str]) -> str:
+    return script(__name__, "placement", *ports, perftest=PERFTEST)
 
 
 def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[Placement]:
@@ -86,13 +77,12 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
     if not answer.ok:
         raise ParseError(TOOL, f"{answer.node}: {answer.why}")
     lines = answer.text.splitlines()
-    built = lines.pop(-2) if _ASK_BUILT in answer.command and len(lines) > 1 else f"no {_BUILT}"
     most = _LINES * len(ports)
-    whole = lines[-1:] == ["end"] and len(lines) >= most + 2 and _NUMACTL.fullmatch(lines[-2])
-    if not whole or built not in (_BUILT, f"no {_BUILT}"):
+    whole = lines[-1:] == ["end"] and len(lines) >= most + 3
+    if not (whole and _NUMACTL.fullmatch(lines[-3]) and _BUILT.fullmatch(lines[-2])):
         raise ParseError(TOOL, f"{answer.node}: the answer is cut off")
     own, numa, processors = (lines[first:most:_LINES] for first in range(_LINES))
-    known, numactl = lines[most:-2], lines[-2] != "no numactl"
+    known, numactl, built = lines[most:-3], lines[-3] != "no numactl", not lines[-2].startswith("no ")
     if strange := [text for text in numa if not _NUMA.fullmatch(text)]:
         raise ParseError(TOOL, f"{answer.node}: no NUMA node: {strange[0][:40]!r}")
     for port, where, listed in zip(ports, numa, processors, strict=True):
@@ -100,20 +90,20 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
             raise ParseError(TOOL, f"{answer.node}: no processors of {port}: {listed[:40]!r}")
     nearest = _nearest(answer.node, dict(zip(ports, own, strict=True)), known) if gpus else {}
     return [
-        Placement(port, int(where), nearest.get(port), listed, numactl, built == _BUILT)
+        Placement(port, int(where), nearest.get(port), listed, numactl, built)
         for port, where, listed in zip(ports, numa, processors, strict=True)
     ]
 
 
 def is_question(command: str) -> bool:
     """Whether a command is that of ``placement_command``, to which a node gives the same answer at all times."""
-    ports = _ports(command)
-    return command in (placement_command(ports), placement_command(ports, gpus=True))
+    return command == placement_command(_ports(command))
 
 
 def _ports(command: str) -> list[str]:
+    match = _PORTS.search(command)
     try:
-        return shlex.split(command.removeprefix(_QUESTION).partition(";")[0])
+        return shlex.split(match[1]) if match else []
     except ValueError:  # quotes that are not closed
         return []
 

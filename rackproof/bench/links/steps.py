@@ -107,7 +107,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
 
 
 def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tuple[str, ...]:
-    """Of server and client; none without their addresses."""
+    """Commands of server and client; none without their addresses."""
     server, client = (end_of(node, fabric, rail) for node in pair)
     if server is None or client is None:
         return ()
@@ -117,7 +117,7 @@ def _commands(fabric: Fabric, tool: Tool, rail: int, pair: Sequence[Node]) -> tu
 
 
 def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rail: int) -> list[Tool]:
-    """Of every rail, then those whose metric an entry asks for."""
+    """Tools for every rail, then those whose metric an entry asks for."""
     device = f"{fabric.rdma_prefix}{rail}"
     rdma = f"-d {shlex.quote(device)} -F -p {RDMA_PORT}{traffic_class(fabric)}"
     bandwidth = f"ib_write_bw {rdma} -s {profile.rdma_block_bytes} -D {profile.rdma_duration_s}"
@@ -193,7 +193,7 @@ def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
 def placed(session: Session, ends: Iterable[End], gpus: bool = False) -> dict[str, End | str]:
     """The ends with where their adapters are, or the reason why that is unknown, by node."""
     by_node = {end.node: end for end in ends}
-    asked = session.run({name: placement_command([end.placement.port], gpus) for name, end in by_node.items()}, LIMIT_S)
+    asked = session.run({name: placement_command([end.placement.port]) for name, end in by_node.items()}, LIMIT_S)
     answers: dict[str, End | str] = {}
     for name, end in by_node.items():
         try:

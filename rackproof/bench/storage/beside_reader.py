@@ -209,7 +209,7 @@ def _collectives(
 
 
 def _asked(answer: CommandResult) -> dict[str, Any]:
-    """Of the profile, as the command line has it."""
+    """What the profile asks for, as the command line has it."""
     asked = requested_by(answer.command)
     return {
         "engine": asked.engine, "op": asked.op, "message_bytes": asked.sizes[0], "warmup": asked.warmup,

@@ -30,7 +30,7 @@ clients mostly ran one after another."""
 
 
 def job_name(storage: str, model: str, way: str) -> str:
-    """Of the job that writes or reads."""
+    """Name of the job that writes or reads."""
     return f"{storage}-checkpoint-{model}-{way}"
 
 

@@ -22,7 +22,7 @@ SERVER_CACHE = ("ceph",)
 """File systems whose servers have their own cache besides the page cache, which the kit drops: BlueStore."""
 _SHOWN = 20
 """Maximum number of runs whose bytes are listed: a search for the knee has a hundred."""
-_COLD = 0.01
+COLD = 0.01
 _BYPASSED = 0.10
 """Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
 
@@ -88,7 +88,7 @@ def start_share(before: State, dataset: int) -> float | None:
     cached, page_cache = before.client.cached_bytes, before.client.page_cache_bytes
     if cached is not None:
         return cached / dataset
-    if page_cache is not None and page_cache < _COLD * dataset:
+    if page_cache is not None and page_cache < COLD * dataset:
         return page_cache / dataset
     return None
 
@@ -137,7 +137,7 @@ def cache_conditions(
 def _client(start: float | None, during: str) -> str:
     if start is None:
         at_start = "not observed at the start"
-    elif start < _COLD:
+    elif start < COLD:
         at_start = "empty at the start"
     else:
         at_start = f"{100 * start:.0f} % of the files cached at the start"
@@ -154,7 +154,7 @@ def _servers(dropped: bool, storage: Storage) -> str:
 
 def _cache(storage: Storage, start: float | None, servers: str) -> str:
     """``cold`` only if the clients' caches were observed to be empty and the servers' were dropped."""
-    if start is None or start >= _COLD:
+    if start is None or start >= COLD:
         return "unknown on clients" if start is None else "warm on clients"
     return "cold" if servers in ("none", "dropped before") else "cold on clients, unknown on servers"
 

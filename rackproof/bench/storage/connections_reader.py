@@ -29,7 +29,7 @@ RDMA_GAIN: Final = "storage.rdma_over_tcp"
 OF_OWN_MOUNTS: Final = (SPEEDUP, RDMA_GAIN)
 POINT: Final = "/run/rackproof-own-mount"
 VERSIONS: Final = ("4.2", "4.1", "3")
-"""Of NFS, in the order in which they are tried. Linux gives several connections to these."""
+"""Versions of NFS, in the order in which they are tried. Linux gives several connections to these."""
 _IDLE, _SENDS = 4, 5
 """Places of a connection's counters in ``xprt:`` (Linux, ``xs_tcp_print_stats`` and ``xprt_rdma_print_stats``)."""
 _COUNT: Final = re.compile(r"-(\d{1,3})$", re.ASCII)
@@ -46,7 +46,7 @@ class Leg:
     storage: Storage
     """As declared, but for its transport and port."""
     count: int
-    """Of connections."""
+    """Number of connections."""
     companion: str
 
     @property

@@ -99,7 +99,7 @@ def failures(answer: CommandResult, clients: Mapping[str, str]) -> dict[str, str
 
 
 _OTHER_VERSION = "client/server version mismatch"
-"""Of fio's launcher, which does not name the client."""
+"""Message of fio's launcher, which does not name the client."""
 
 
 def _without_result(messages: Sequence[fio.Message], node: str, nodes: Sequence[str]) -> str:

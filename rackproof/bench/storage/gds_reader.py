@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.byte_counters import counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE, folders_of
+from rackproof.bench.storage.commands import BEFORE, folders_of
 from rackproof.bench.storage.conditions import cache_conditions, mounts_text
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
-from rackproof.bench.storage.proof import check_mounts
+from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
@@ -76,9 +76,7 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
             raise ParseError(PROGRAM, f"{node}: caches were not dropped before it, or it read another folder")
         if str(config["block_bytes"]) != measurement.labels["block_bytes"]:
             raise ParseError(PROGRAM, f"{node}: expected blocks of {measurement.labels['block_bytes']} B")
-        before, after = run.state(node, BEFORE), run.state(node, AFTER)
-        check_mounts(storage, before, BEFORE)
-        check_mounts(storage, after, AFTER)
+        before, after = states_around(run, node, storage)
         results = results_of(run, node, "read")
         if short := [result.seconds for result in results if result.seconds < _SHORTEST * config["seconds"]]:
             raise ParseError("gdsio", f"expected a run of {config['seconds']} s, actual {short[0]:g} s")

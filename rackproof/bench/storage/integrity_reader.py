@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackproof.bench.reading import Reading
-from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.commands import BEFORE
 from rackproof.bench.storage.conditions import cached_at_start, conditions_of
 from rackproof.bench.storage.fio_launch import (
     CACHED,
@@ -23,7 +23,7 @@ from rackproof.bench.storage.fio_launch import (
     Launch,
     found_damage,
 )
-from rackproof.bench.storage.proof import check_mounts, check_options
+from rackproof.bench.storage.proof import check_options, states_around
 from rackproof.bench.storage.result import messages_of, whole
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
@@ -119,8 +119,7 @@ def _damage(write: Run, read: Run, node: str, storage: Storage) -> list[tuple[fi
         return []
     if entry is None:
         raise ParseError("fio", f"no result of {node}")
-    for when in (BEFORE, AFTER):
-        check_mounts(storage, read.state(node, when), when)
+    states_around(read, node, storage)
     check_options(entry, requested)
     who = f"written by {writer}, read by {node}"
     return [(place, f"{place.path}, offset {place.offset}, {who}") for place in named] or [

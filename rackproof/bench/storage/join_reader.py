@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage import join_node
-from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
-from rackproof.bench.storage.proof import check_mounts
+from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError
@@ -44,8 +43,7 @@ def read_join(answers: Sequence[CommandResult], measurement: Measurement, storag
     config, document = run.document(node, run.jobs[0])
     if config["action"] != "join" or len(runs) != 2:
         raise ParseError(PROGRAM, f"{node}: expected one join, actual {len(runs) - 1}")
-    for when in (BEFORE, AFTER):
-        check_mounts(storage, run.state(node, when), when)
+    states_around(run, node, storage)
     _check_mount(config, document, storage)
     expected = hashlib.shake_256(config["seed"].encode()).digest(_NODE.FILE_BYTES)
     if document.string("sha256") != hashlib.sha256(expected).hexdigest():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
-from rackproof.bench.storage.runs import State, state_in
+from rackproof.bench.storage.runs import StatesAround
 from rackproof.parse import ParseError
 from rackproof.parse.jsondoc import Json
 from rackproof.remote.command import CommandResult
@@ -19,7 +19,7 @@ Run = TypeVar("Run", bound="ProgramRun")
 
 
 @dataclass
-class ProgramRun:
+class ProgramRun(StatesAround):
     """One run of ``program``, a file name, with a configuration for each ``job``; it marks its documents with
     ``mark``."""
 
@@ -72,13 +72,6 @@ class ProgramRun:
             others = [str(document["error"]) for document in every if document.get("error")]
             raise ParseError(self.program, f"{node}: {'; '.join(others) or answer.why}")
         return configs[0], Json(self.program, f"{node}: ", documents[0])
-
-    def state(self, node: str, when: str) -> State:
-        """Raises ParseError if it is unknown."""
-        answer = (self.before if when == BEFORE else self.after).get(node)
-        if answer is None:
-            raise ParseError("client state", f"{node} was not asked {when} the run")
-        return state_in(answer, when)
 
     def _documents(self, answer: CommandResult) -> list[dict[str, Any]]:
         """Whole lines of the program. Raises ParseError for a cut one."""

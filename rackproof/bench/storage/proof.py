@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackproof.bench.storage.commands import BEFORE
+from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
-from rackproof.bench.storage.runs import Run, State, state_in
+from rackproof.bench.storage.runs import Run, State, StatesAround, state_in
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import TEST_FILE
 from rackproof.parse import ParseError, client_transfer, fio, mounted
@@ -105,6 +105,14 @@ def check_files(state: State, requested: Mapping[str, str]) -> None:
             raise ParseError("stat", f"{path}: expected {size} B, actual {f'{file.size} B' if file else 'no file'}")
         if file.allocated < size * _ALLOCATED:
             raise ParseError("stat", f"{path}: expected {size} B written, actual {file.allocated} B allocated")
+
+
+def states_around(run: StatesAround, node: str, storage: Storage) -> tuple[State, State]:
+    """States of a client before and after a run, whose mounts are the architecture's. Raises ParseError."""
+    before, after = run.state(node, BEFORE), run.state(node, AFTER)
+    check_mounts(storage, before, BEFORE)
+    check_mounts(storage, after, AFTER)
+    return before, after
 
 
 def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]:

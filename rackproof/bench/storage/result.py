@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.bench.storage.byte_counters import counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import cached_at_start
 from rackproof.bench.storage.fio_launch import CACHED, ONCE, RAM, reads_once
-from rackproof.bench.storage.proof import check_files, check_layout, check_mounts, check_options, check_result
+from rackproof.bench.storage.proof import check_files, check_layout, check_options, check_result, states_around
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.parse import ParseError, fio
@@ -33,9 +32,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
     if entry.error:
         raise ParseError("fio", f"error {entry.error} on {node}")
     requested = launch.jobs[node]
-    before, after = run.state(node, BEFORE), run.state(node, AFTER)
-    check_mounts(storage, before, BEFORE)
-    check_mounts(storage, after, AFTER)
+    before, after = states_around(run, node, storage)
     check_options(entry, requested)
     moved = check_result(entry, requested)
     check_layout(run, node, requested)

@@ -23,8 +23,22 @@ class State:
     addresses: tuple[str, ...]
 
 
+class StatesAround:
+    """What clients tell of their state before and after a run."""
+
+    before: Mapping[str, CommandResult]
+    after: dict[str, CommandResult]
+
+    def state(self, node: str, when: str) -> State:
+        """State of a node. Raises ParseError if it is unknown."""
+        answer = (self.before if when == BEFORE else self.after).get(node)
+        if answer is None:
+            raise ParseError("client state", f"{node} was not asked {when} the run")
+        return state_in(answer, when)
+
+
 @dataclass
-class Run:
+class Run(StatesAround):
     """One measured run of fio."""
 
     launch: Launch
@@ -74,13 +88,6 @@ class Run:
         return next(
             ((owner, self.layouts[owner, directory]) for owner in owners if (owner, directory) in self.layouts), None
         )
-
-    def state(self, node: str, when: str) -> State:
-        """State of a node. Raises ParseError if it is unknown."""
-        answer = (self.before if when == BEFORE else self.after).get(node)
-        if answer is None:
-            raise ParseError("client state", f"{node} was not asked {when} the run")
-        return state_in(answer, when)
 
 
 def state_in(answer: CommandResult, when: str) -> State:

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, counted_requests
 from rackproof.bench.storage.checkpoint_reader import MOST_LAG
-from rackproof.bench.storage.commands import AFTER, BEFORE, folders_of
+from rackproof.bench.storage.commands import BEFORE, folders_of
 from rackproof.bench.storage.conditions import cache_conditions, mounts_text, start_share, worst
 from rackproof.bench.storage.fio_launch import CACHED, RAM
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
-from rackproof.bench.storage.proof import check_mounts
+from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import FromMemory, Mismatch, ParseError
@@ -142,9 +142,7 @@ def _part(run: ProgramRun, node: str, job: str, storage: Storage) -> _Part:
     config, document = run.document(node, job)
     if tuple(config["folders"]) != trees_of(storage, node):
         raise ParseError(PROGRAM, f"{node}: expected files in {', '.join(trees_of(storage, node))}")
-    before, after = run.state(node, BEFORE), run.state(node, AFTER)
-    check_mounts(storage, before, BEFORE)
-    check_mounts(storage, after, AFTER)
+    before, after = states_around(run, node, storage)
     each, reads, moves = int(config["files"]), config["action"] == "read", config["action"] in ("read", "create")
     size = each * int(config["file_bytes"])
     used = 1 if config["shards"] else each

@@ -22,6 +22,7 @@ from rackproof.core.architecture import Architecture, FioJob, Storage, StoragePr
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, layout_of, render
+from rackproof.core.metrics import JOB_METRICS
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 
@@ -57,11 +58,11 @@ def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[
     for rw in ORDER:
         if rw in profile.jobs:
             job, scaled = profile.jobs[rw], rw in profile.scale_out
-            places = _places(name, job, _METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
+            places = _places(name, job, JOB_METRICS[rw], clients, f"storage/{name}/{rw}", scaled=scaled)
             yield _step(storage, job, layout, clients, places)
             for count in scale_points(len(clients)) if scaled else ():
                 id_ = f"storage/{name}/{rw}-{count}-of-{len(clients)}-clients"
-                places = _places(name, job, _METRICS[rw], clients[:count], id_, scaled=True)
+                places = _places(name, job, JOB_METRICS[rw], clients[:count], id_, scaled=True)
                 of_rack = {key: place for key, place in places.items() if place.scope is Scope.RACK}
                 yield _step(storage, job, layout, clients[:count], of_rack)
     for job in profile.random_reads:
@@ -85,13 +86,6 @@ def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[
 def scale_points(clients: int) -> tuple[int, ...]:
     """1, 2, 4 … below the number of clients."""
     return tuple(1 << power for power in range((clients - 1).bit_length()))
-
-
-_METRICS = {
-    "read": ("storage.read_bandwidth",),
-    "write": ("storage.write_bandwidth",),
-    "randread": ("storage.random_read_iops", "storage.random_read_latency"),
-}
 
 
 def _places(

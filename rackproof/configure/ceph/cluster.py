@@ -29,7 +29,7 @@ class CephPlan:
 
     node: str
     address: str
-    """Of the monitor, on rail 0, without prefix length."""
+    """Address of the monitor on rail 0, without prefix length."""
     network: str
     drive: str
     cluster: Ceph

@@ -10,6 +10,8 @@ from rackproof.configure.inputs import Download, Repository
 from rackproof.configure.settings import Inputs
 from rackproof.core.texts import ImageName, Path
 
+FOLDER = "rackproof-user"
+"""Folder of the unprivileged user in the root of every shared storage."""
 Registry = Annotated[str, StringConstraints(pattern=r"^(https?://)?[A-Za-z0-9][A-Za-z0-9.:_/-]*$")]
 
 

@@ -8,8 +8,7 @@ from pyinfra.context import host
 
 from rackproof.configure import facts
 from rackproof.configure.containers import bridge, daemon
-from rackproof.configure.containers.inputs import ContainerInputs
-from rackproof.configure.containers.user import FOLDER
+from rackproof.configure.containers.inputs import FOLDER, ContainerInputs
 from rackproof.configure.files import Entry, RemoteDirectory, RemoteFile
 from rackproof.configure.gpu import runtimes
 from rackproof.configure.gpu.inputs import GpuInputs

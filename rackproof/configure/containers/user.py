@@ -14,8 +14,6 @@ from rackproof.errors import Refused
 from rackproof.parse.sections import sections_of
 
 HOME = "/var/lib/rackproof/home"
-FOLDER = "rackproof-user"
-"""The user's folder in the root of every shared storage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Choice:
     flavour: Flavour
     precompiled: bool
     generations: tuple[str, ...]
-    """Of the node's GPUs."""
+    """Generations of the node's GPUs."""
     switches: int
     """NVSwitches that are PCI devices."""
     fabric_manager: bool

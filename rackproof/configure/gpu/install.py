@@ -29,7 +29,7 @@ class WantedDriver:
     packages: tuple[Package, ...]
     stream: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    """Of the module nvidia: ``NVreg_…``: value."""
+    """Options of the module nvidia: ``NVreg_…``: value."""
     stamp: str = ""
     hold: bool = False
     modules: tuple[str, ...] = ()

@@ -28,8 +28,6 @@ from rackproof.errors import DeclarationError
 
 INSTALL_TIMEOUT_S = 3600
 """Seconds for one operation: CUDA over a slow mirror, DKMS builds and initramfs images for several kernels."""
-BLACKLIST = ("nouveau", "nova_core")
-"""The kernel's own drivers for the same devices; nova_core exists from kernel 6.15 on."""
 RDMA_FILE_SYSTEMS = frozenset({"IBM Spectrum Scale", "WekaFS", "Userspace RDMA"})
 """File systems to which cuFile opens RDMA connections of its own: it needs this node's addresses."""
 
@@ -185,7 +183,7 @@ def files(site: Site, plan: Plan) -> tuple[Entry, ...]:
     entries: list[Entry] = [
         rendered(
             "/etc/modprobe.d/rackproof-nvidia.conf",
-            blacklist=BLACKLIST,
+            blacklist=install.OTHERS,
             options=plan.options,
             p2pdma=plan.machine.arch == "x86_64" and storage.by_p2pdma(declared, stack),
         ),

@@ -16,9 +16,9 @@ from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Gpu
 from rackproof.core.topology import NAMES
+from rackproof.parse.identity import SIMULATED_GPUS
 
 RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
-PROGRAM = "/usr/local/bin/nvidia-smi"
 DEVICE = "/dev/rackproof-gpu"
 """Prefix of the devices, followed by the number of the GPU; nothing answers at them."""
 
@@ -120,7 +120,7 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
     ]
     return (
         *answers,
-        rendered(PROGRAM, mode="755", recordings=RECORDINGS),
+        rendered(SIMULATED_GPUS, mode="755", recordings=RECORDINGS),
         rendered(DEVICES, restart=(DEVICES_UNIT,), device=DEVICE, count=declared.count),
     )
 

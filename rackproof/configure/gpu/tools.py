@@ -79,7 +79,7 @@ class Built(NamedTuple):
     """What a node has of a tool."""
 
     sha256: str
-    """Of the archive with its sources."""
+    """Digest of the archive with its sources."""
     programs: frozenset[str]
     """Names of the programs that are as they were built."""
 

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from rackproof.configure.inputs import Download
 from rackproof.configure.network import ETHERNET_MAC_LENGTH
 from rackproof.configure.settings import Inputs
-from rackproof.core.texts import Interface, Line, Mac, OwnInterface, PathId, RdmaName, Sha256, Url, Version, Words
+from rackproof.core.texts import Interface, Line, Mac, OwnInterface, PathId, RdmaName, Version, Words
 
 PciIds = Annotated[str, StringConstraints(pattern=r"^15b3:[0-9a-f]{4}$")]
 Psid = Annotated[str, StringConstraints(pattern=r"^[A-Z0-9_]{6,16}$")]
@@ -18,15 +19,11 @@ Pkey = Annotated[int, Field(ge=1, le=0x7FFF)]
 EightNumbers = Annotated[tuple[int, ...], Field(min_length=8, max_length=8)]
 
 
-class Image(Inputs):
-    """Firmware of one kind of board."""
+class Image(Download):
+    """Firmware of one kind of board: the ``.bin`` file for exactly its PSID (not a zip)."""
 
     version: Version
     """As ``flint query`` prints it: ``28.43.2566``."""
-    url: Url
-    """Of the ``.bin`` file for exactly this PSID (not a zip)."""
-    sha256: Sha256
-    """Of that file; nothing else is written to a board."""
 
 
 class Partition(Inputs):
@@ -188,8 +185,8 @@ class NicInputs(Inputs):
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
     """Bytes, of the rails. Default: the architecture's ``nics.*.max_read_request``."""
     ipoib_mode: Literal["datagram", "connected"] = "datagram"
-    """Of InfiniBand rails, where the architecture has no value. Default: datagram, the only one that ConnectX-4 and
-    later have with the distribution's driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and
+    """IPoIB mode of InfiniBand rails, where the architecture has none. Default: datagram, the only one that ConnectX-4
+    and later have with the distribution's driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and
     ``ipoib_enhanced=0``."""
     subnet_manager: bool = False
     """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager would take the fabric

@@ -163,7 +163,7 @@ class Upper:
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of a bond, named as the kernel's driver does."""
     parent: str | None = None
-    """Of a VLAN."""
+    """Interface that carries a VLAN."""
 
 
 def uppers(stack: NicInputs) -> tuple[Upper, ...]:

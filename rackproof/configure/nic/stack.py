@@ -44,7 +44,7 @@ class Module:
     installed: str | None
     """``srcversion`` of the file that would be loaded."""
     path: str
-    """Of that file; empty where there is none."""
+    """Path of that file; empty where there is none."""
 
     @property
     def vendor(self) -> bool:

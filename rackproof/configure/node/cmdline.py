@@ -70,7 +70,7 @@ def missing(wanted: WantedArguments, arguments: Sequence[str]) -> tuple[str, ...
 
 
 def _in(wanted: str, arguments: Sequence[str]) -> bool:
-    """Of a repeated name the kernel takes the last value, unless it takes all."""
+    """Whether the kernel uses ``wanted``: of a repeated name the last value, unless it uses all."""
     values = [argument.partition("=")[1:] for argument in arguments if name_of(argument) == name_of(wanted)]
     expected = wanted.partition("=")[1:]
     return expected in values if name_of(wanted) in _REPEATED else values[-1:] == [expected]

@@ -118,7 +118,7 @@ CGROUP_V2_SINCE: Final = "22.05"
 V1_ONLY: Final = {("ubuntu", "22.04"): "21.08.5"}
 """Slurm of supported releases whose Slurm is older; they all boot with control groups v2 only."""
 V1_ARGUMENT: Final = "systemd.unified_cgroup_hierarchy=0"
-"""Of the kernel's command line: systemd mounts v1 (systemd(1))."""
+"""Kernel argument with which systemd mounts v1 (systemd(1))."""
 
 
 def cgroup_problem(machine: Machine, locked: Mapping[str, str], arguments: Collection[str]) -> str | None:

@@ -9,11 +9,9 @@ from rackproof.configure.package_transaction.transaction import Package, Policy,
 from rackproof.configure.versions.state import PackageState, is_held, is_installed
 from rackproof.core.plan import Change
 from rackproof.core.versions import LockedPackage
+from rackproof.core.versions.tables import PINNING
 from rackproof.errors import Refused
 from rackproof.parse.packages import held_packages
-
-FIRST: Final = "nvidia-driver-pinning"
-"""Prefix of packages that are installed first: they pin the driver branch for the dependencies of the others."""
 
 BOOT_KERNEL: Final = 10
 """Divisor of ``free_mib`` for /boot when a kernel is installed."""
@@ -46,7 +44,7 @@ def plan_install(
                 " make room (apt-get clean, dnf clean all, old kernels), or lower versions.free_mib"
             )
     exact = {package: Package(package.name, package.version) for package in missing}
-    first = tuple(package for package in exact.values() if package.name.startswith(FIRST))
+    first = tuple(package for package in exact.values() if package.name.startswith(PINNING))
     rest = tuple(package for package in exact.values() if package not in first)
     script = transaction_script(Transaction(family, rest, first=first, room_mib=room, policy=policy))
     return script, [Change(what=p.name, why=f"{_actual(p, state, family)} -> {p.version}") for p in missing]

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import urlsplit
 
-from rackproof.configure import inputs
 from rackproof.configure.files import RemoteFile
+from rackproof.configure.inputs import Repository
 from rackproof.core.machine import Machine
-from rackproof.core.versions import DISTRIBUTION, Platform, Repository, SigningKey
+from rackproof.core.versions import DISTRIBUTION, LockedRepository, Platform, SigningKey
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_digests
@@ -68,7 +68,7 @@ def mirrored(url: str, mirrors: Mapping[str, str]) -> str:
     return url
 
 
-def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
+def keys(repositories: Mapping[str, LockedRepository], mirrors: Mapping[str, str]) -> tuple[Key, ...]:
     """Every signing key, in the order of the set. Raises DeclarationError for a key without a digest, which only drafts
     have."""
     signing_keys = []
@@ -87,7 +87,7 @@ def keys(repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> 
     return tuple(signing_keys)
 
 
-def key_path(name: str, repository: Repository) -> str:
+def key_path(name: str, repository: LockedRepository) -> str:
     if repository.kind == "dnf":
         return f"{RPM_KEYS}/RPM-GPG-KEY-rackproof-{name}"
     return f"{APT_KEYRINGS}/rackproof-{name}.{_suffix(repository.key)}"
@@ -100,7 +100,7 @@ def _suffix(key: SigningKey) -> str:
 
 def files(
     platform: Platform,
-    repositories: Mapping[str, Repository],
+    repositories: Mapping[str, LockedRepository],
     machine: Machine,
     mirrors: Mapping[str, str],
     proxy: str | None = None,
@@ -119,7 +119,7 @@ def files(
     return tuple(entries)
 
 
-def _apt_file(name: str, repository: Repository, machine: Machine, mirrors: Mapping[str, str]) -> RemoteFile:
+def _apt_file(name: str, repository: LockedRepository, machine: Machine, mirrors: Mapping[str, str]) -> RemoteFile:
     architectures = repository.architectures or (machine.package_arch,)
     return apt_file(
         name, mirrored(repository.url, mirrors), " ".join(repository.suites), repository.components,
@@ -127,7 +127,7 @@ def _apt_file(name: str, repository: Repository, machine: Machine, mirrors: Mapp
     )  # fmt: skip
 
 
-def _dnf_file(name: str, repository: Repository, mirrors: Mapping[str, str], proxy: str | None) -> RemoteFile:
+def _dnf_file(name: str, repository: LockedRepository, mirrors: Mapping[str, str], proxy: str | None) -> RemoteFile:
     more = [
         *([f"priority={repository.priority}"] if repository.priority is not None else []),
         *([f"excludepkgs={' '.join(repository.exclude)}"] if repository.exclude else []),
@@ -162,12 +162,12 @@ def dnf_file(name: str, title: str, url: str, key: str, *more: str) -> RemoteFil
     return RemoteFile(f"/etc/yum.repos.d/rackproof-{name}.repo", "\n".join(lines) + "\n")
 
 
-def declared_key(name: str, source: inputs.Repository, family: str) -> Key:
+def declared_key(name: str, source: Repository, family: str) -> Key:
     """The key of a repository that the inventory declares."""
     return Key(name, f"{_DECLARED[family]}/rackproof-{name}.asc", source.key.url, source.key.sha256)
 
 
-def declared_file(name: str, title: str, source: inputs.Repository, family: str, *more: str) -> RemoteFile:
+def declared_file(name: str, title: str, source: Repository, family: str, *more: str) -> RemoteFile:
     """The file of such a repository. ``more``: further lines of a file of dnf."""
     key = declared_key(name, source, family).path
     if family == "rhel":
@@ -176,7 +176,7 @@ def declared_file(name: str, title: str, source: inputs.Repository, family: str,
 
 
 def preferences(
-    platform: Platform, repositories: Mapping[str, Repository], machine: Machine, mirrors: Mapping[str, str]
+    platform: Platform, repositories: Mapping[str, LockedRepository], machine: Machine, mirrors: Mapping[str, str]
 ) -> str:
     """apt's pins: excluded packages, one source for the GPU driver, locked versions, and the repositories' priorities.
 
@@ -216,7 +216,7 @@ def preferences(
     )
 
 
-def _pin(name: str, repositories: Mapping[str, Repository], mirrors: Mapping[str, str]) -> str:
+def _pin(name: str, repositories: Mapping[str, LockedRepository], mirrors: Mapping[str, str]) -> str:
     repository = repositories[name]
     if repository.label:
         return f"release l={repository.label}"

@@ -13,7 +13,7 @@ from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
 from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
+from rackproof.core.metrics import BESIDE_LOSSES, JOB_METRICS, METRICS, OPERATIONS, benchmark_of
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
@@ -24,11 +24,6 @@ Entries = list[tuple[KeyPath, Asks]]
 SHOWN: Final = 4
 """Maximum number of values in a message."""
 
-_OF_JOBS: Final = {
-    "read": ("storage.read_bandwidth",),
-    "write": ("storage.write_bandwidth",),
-    "randread": ("storage.random_read_iops", "storage.random_read_latency"),
-}
 _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
@@ -120,7 +115,7 @@ def _wanted(architecture: Architecture, metric: str) -> bool:
 def _of_storage(profile: StorageProfile) -> Iterator[str]:
     """Metrics of storages that a profile measures."""
     for job in profile.jobs:
-        yield from _OF_JOBS[job]
+        yield from JOB_METRICS[job]
     for part, metrics in _OF_PARTS.items():
         if getattr(profile, part):
             yield from metrics
@@ -194,7 +189,7 @@ def _parts(architecture: Architecture, entries: Entries) -> Iterator[Problem]:
             measured.setdefault((METRICS[metric].benchmark, label), {}).update(dict.fromkeys(values))
     for (benchmark, label), names in measured.items():
         values = tuple(names)
-        about = [(path, asks) for path, asks in entries if _benchmark(asks.metric) == benchmark]
+        about = [(path, asks) for path, asks in entries if benchmark_of(asks.metric) == benchmark]
         judged = {value for _, asks in about for value in _values(asks, label, values)}
         judged |= {of.where.get(label, "") for _, asks in about if (of := _reference(asks)) is not None}
         if about and (missing := [value for value in values if value not in judged]):
@@ -213,10 +208,6 @@ def _reference(asks: Asks) -> Reference | None:
 
 def _has_label(metric: str, label: str) -> bool:
     return metric in METRICS and label in METRICS[metric].labels
-
-
-def _benchmark(metric: str) -> str:
-    return METRICS[metric].benchmark if metric in METRICS else ""
 
 
 def _roles(architecture: Architecture, entries: Entries) -> Iterator[Problem]:

@@ -255,7 +255,7 @@ class Curve(JudgedEntry):
     efficiency_min: float | None = Field(default=None, gt=0)
     """Ratio, at every point but the baseline."""
     r2_min: float | None = Field(default=None, gt=0, le=1)
-    """Of the least-squares line through the points; needs three of them."""
+    """Least R² of the least-squares line through the points; needs three of them."""
     no_negative_step: bool = False
     """No point may be below the one before it."""
     members: Name = "gpu"

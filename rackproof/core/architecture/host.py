@@ -51,9 +51,9 @@ class Memory(Model):
     dimm_speed_mts: int | None = Field(default=None, gt=0)
     """Actual MT/s of every module, not its rating."""
     corrected_errors_max: int | None = Field(default=None, ge=0)
-    """Of one memory controller since its driver was loaded."""
+    """Errors of one memory controller since its driver was loaded."""
     uncorrected_errors_max: int | None = Field(default=None, ge=0)
-    """Of one memory controller since its driver was loaded."""
+    """Errors of one memory controller since its driver was loaded."""
     source: Name
     claim: Claims = ()
 

@@ -60,8 +60,8 @@ class IngestJob(Model):
     """``torch``: the GPUs themselves, PyTorch with ``model`` of torchvision under torchrun: training with
     DistributedDataParallel, or forward passes only. Processors stand in where a node has no GPU."""
     precision: Literal["fp32", "amp", "fp16"] = "amp"
-    """Of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16; ``fp16``: the same with float16, for
-    GPUs that compute bfloat16 slowly, such as the V100."""
+    """Precision of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16; ``fp16``: the same with
+    float16, for GPUs that compute bfloat16 slowly, such as the V100."""
     accelerator: Identifier = "own"
     """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
@@ -79,7 +79,7 @@ class IngestJob(Model):
     """Height and width of a decoded sample, pixels."""
     data: tuple[IngestData, ...] = (IngestData.STORAGE,)
     seconds: int = Field(ge=2)
-    """Of the timed part of one run."""
+    """Duration of the timed part of one run."""
     warmup_s: int = Field(default=2, ge=0)
     start_s: int = Field(default=300, ge=1)
     """Longest time in seconds until the processes of all nodes are ready, for ``memory`` with their samples in memory;
@@ -164,7 +164,7 @@ class Tree(Model):
     """The storage whose mount writes, another one of the same files; none: ``storage`` itself."""
     files: int = Field(default=64, ge=1, le=4096)
     max_bytes: int = Field(default=1048576, ge=0, le=67108864)
-    """Of the largest file; sizes also are 0, 1 and around blocks."""
+    """Size of the largest file; other files have 0 and 1 B, and sizes around blocks."""
 
     @property
     def writer(self) -> str | None:
@@ -179,7 +179,7 @@ class Tree(Model):
 
 
 DlioKey = Annotated[str, StringConstraints(pattern=r"^(dataset|reader|train|model|framework)(\.[a-z_]+)?$")]
-"""Of a workload's configuration."""
+"""A key of a workload's configuration."""
 DlioValue = Annotated[Value, BeforeValidator(lambda value: str(value) if type(value) in (int, float) else value)]
 
 
@@ -193,13 +193,13 @@ class DlioRun(Model):
     storage: Identifier
     """Where DLIO makes its data set, once, and reads it."""
     accelerators: int = Field(ge=1, le=1024)
-    """Of all clients together, each a process of MPI."""
+    """Accelerators of all clients together, each a process of MPI."""
     clients: int = Field(default=1, ge=1, le=1024, exclude_if=lambda value: value == 1)
     """Nodes of the group, in its order, that share the accelerators."""
     batch: int = Field(ge=1)
     """Samples of one step of one accelerator."""
     files: int = Field(ge=1)
-    """Of the data set. One that fits into the nodes' memory proves nothing with more than one epoch."""
+    """Files of the data set. One that fits into the nodes' memory proves nothing with more than one epoch."""
     epochs: int = Field(default=1, ge=1)
     options: dict[DlioKey, DlioValue] = Field(default_factory=dict)
     """Other keys of the configuration: ``dataset.record_length: 1048576``."""

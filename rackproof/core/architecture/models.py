@@ -49,12 +49,12 @@ class Override(Model):
     low: float | None = None
     high: float | None = None
     warn: float | None = None
-    """Of a criterion's bar, in the bar's own unit."""
+    """Warning level of a criterion, in the bar's own unit."""
     efficiency_min: float | None = Field(default=None, gt=0)
     r2_min: float | None = Field(default=None, gt=0, le=1)
-    """Of a curve."""
+    """Threshold of a curve."""
     rel_pct: float | None = Field(default=None, gt=0, lt=100)
-    """Of an outlier."""
+    """Threshold of an outlier."""
     reason: Sentence
     by: Prose | None = None
 
@@ -93,7 +93,7 @@ class Architecture(Model):
     profiles: dict[Identifier, Profile] = Field(default_factory=dict)
     claims: dict[ClaimId, Claim] = Field(default_factory=dict)
     scale: Scale | None = None
-    """Of a small rack that is certified against the claims of a larger system."""
+    """Set for a small rack that is certified against the claims of a larger system."""
     workloads: dict[Identifier, Workload] = Field(default_factory=dict)
     sizing: Sizing | None = None
     level: Identifier | None = None

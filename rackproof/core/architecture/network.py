@@ -83,7 +83,7 @@ class Nic(Model):
     relaxed_ordering: bool | None = None
     """Whether PCIe relaxed ordering is enabled."""
     ipoib_mode: Literal["datagram", "connected"] | None = None
-    """Of the ports' IPoIB interfaces."""
+    """Mode of the ports' IPoIB interfaces."""
     pkeys: tuple[int, ...] = ()
     """Partition keys (15 bits) that the subnet manager assigned, besides the default one."""
     firmware: WantedVersion | None = None
@@ -132,9 +132,9 @@ class Pcie(Model):
     full_links: Literal[True] | None = None
     """Every link runs at the highest speed and width that both ends support."""
     correctable_errors_max: int | None = Field(default=None, ge=0)
-    """Of one device since boot."""
+    """Errors of one device since boot."""
     uncorrectable_errors_max: int | None = Field(default=None, ge=0)
-    """Of one device since boot, fatal or not."""
+    """Errors of one device since boot, fatal or not."""
     messages_max: int | None = Field(default=None, ge=0)
     """PCIe error messages in the kernel log since boot; firmware-first platforms report only there."""
     source: Name
@@ -149,7 +149,7 @@ class Lossless(Model):
     ecn: bool | None = None
     """ECN reaction and notification point, for ``pfc_priority`` where given."""
     gid_index: int | None = Field(default=None, ge=0)
-    """Of the RoCE v2 address."""
+    """Index of the RoCE v2 address."""
     trust: Literal["dscp", "pcp"] | None = None
     """Trust mode: how the priority of an incoming packet is determined."""
     dscp_priority: dict[int, int] | None = Field(default=None, min_length=1)
@@ -159,7 +159,7 @@ class Lossless(Model):
     traffic_class: int | None = Field(default=None, ge=0, le=255)
     """Forced on all queue pairs by the driver."""
     cnp_dscp: int | None = Field(default=None, ge=0, le=63)
-    """Of congestion notifications."""
+    """DSCP of congestion notifications."""
     cnp_priority: int | None = Field(default=None, ge=0, le=7)
     global_pause: OnOff | None = None
     """Global pause frames, both directions; off where PFC is used."""

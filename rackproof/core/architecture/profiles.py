@@ -85,12 +85,12 @@ class GdsProfile(Model):
 
     block_bytes: int = Field(default=1048576, gt=0, multiple_of=4096)
     threads: int = Field(default=8, ge=1)
-    """Of each GPU, each with a file of its own."""
+    """Threads of each GPU, each with its own file."""
     file_bytes: int = Field(gt=0, multiple_of=4096)
     runtime_s: int = Field(ge=5)
     runs: int = Field(default=1, ge=1)
     storages: tuple[Identifier, ...] | None = None
-    """Of those that the profile measures; None: all of them."""
+    """A part of the storages that the profile measures; None: all of them."""
 
     def reads(self, storage: str) -> bool:
         """Whether GPUs read this storage."""
@@ -108,7 +108,7 @@ class KneeProfile(Model):
     most_outstanding: int = Field(default=1024, ge=16)
     """Largest number of requests in flight of one client."""
     runtime_s: int = Field(ge=1)
-    """Of each load; at least 500 requests must end in it. Runs at low rates last up to ten times as long for them."""
+    """Duration of each load; at least 500 requests must end in it. Runs at low rates last up to ten times as long."""
     ramp_s: int = Field(default=0, ge=0)
     runs: int = Field(default=1, ge=1)
     """Number of searches."""
@@ -149,7 +149,7 @@ class CheckpointProfile(WholeFile):
     model: Name
     """What the checkpoint is of; a label of the numbers."""
     ranks: int = Field(default=1, ge=1)
-    """Of each client."""
+    """Ranks of each client."""
     runs: int = Field(default=1, ge=1)
 
     @property
@@ -162,9 +162,9 @@ class FilesProfile(Model):
 
     file_bytes: int = Field(ge=8)
     files: int = Field(ge=1)
-    """Of each process."""
+    """Files of each process."""
     processes: int = Field(default=1, ge=1)
-    """Of each client."""
+    """Processes of each client."""
     start_s: int = Field(default=300, ge=1)
     """Longest time in seconds until the processes of all clients are ready; then all start together. Later the run
     fails."""
@@ -172,7 +172,7 @@ class FilesProfile(Model):
 
     @property
     def bytes(self) -> int:
-        """Of one client, in blocks of 4 KiB."""
+        """Bytes of one client, in blocks of 4 KiB."""
         return -(-self.file_bytes // 4096) * 4096 * self.files * self.processes
 
 
@@ -180,7 +180,7 @@ class JoinProfile(Model):
     """Every client mounts a storage again and reads from it; counted is what its own drives get until then."""
 
     least_bytes: int = Field(default=1048576, ge=65536, le=1073741824)
-    """Less on a node's drives is taken for other programs' writes: logs, journals."""
+    """Fewer bytes on a node's drives count as writes of other programs: logs, journals."""
     quiet_s: int = Field(default=5, ge=1)
     """Seconds in which other programs' writes are counted."""
 
@@ -263,7 +263,7 @@ class StorageProfile(Model):
 
     @property
     def tree_bytes(self) -> int:
-        """Of one client's small files; those of one step are removed before the next."""
+        """Bytes of one client's small files; those of one step are removed before the next."""
         return max((part.bytes for part in (self.small_files, self.metadata) if part is not None), default=0)
 
 
@@ -272,7 +272,7 @@ class GroupTests(Model):
 
     engine: Literal["nccl-tests", "torch", "mpi"]
     bytes: int = Field(gt=0)
-    """Of every process."""
+    """Bytes that every process sends."""
     iterations: int = Field(ge=1)
     warmup: int = Field(ge=0)
     ranks_per_node: int = Field(default=1, ge=1)
@@ -389,14 +389,14 @@ class GpuProfile(Model):
     runs: int = Field(ge=1)
     """Repetitions of the memory's triad and of the fastest matrix product; each gives one sample."""
     seconds: int = Field(ge=1)
-    """Of one repetition."""
+    """Duration of one repetition."""
     triad_bytes: int = Field(default=2147483648, ge=536870912)
-    """Of each of the three arrays: four times the L2 cache of any GPU, or more."""
+    """Size of each of the three arrays: four times the L2 cache of any GPU, or more."""
     precisions: tuple[Literal["bf16", "fp16", "tf32", "fp64"], ...] = Field(default=("bf16",), min_length=1)
     sides: tuple[Annotated[int, Field(ge=256, le=32768)], ...] = Field(
         default=(2048, 4096, 6144, 8192, 13312, 16384), min_length=1
     )
-    """Of the matrices: every combination of rows, columns and inner side is tried."""
+    """Sides of the matrices: every combination of rows, columns and inner side is tried."""
     diagnoses: dict[DiagnosticTest, Annotated[int, Field(ge=1)]] = Field(
         default_factory=dict, exclude_if=lambda value: not value
     )
@@ -413,7 +413,7 @@ class DriveProfile(Model):
     block_bytes: int = Field(default=1048576, gt=0, multiple_of=4096)
     iodepth: int = Field(default=32, ge=1)
     runtime_s: int = Field(ge=1)
-    """Of one drive."""
+    """Duration for one drive."""
     runs: int = Field(default=1, ge=1)
 
 
@@ -433,7 +433,7 @@ class OsdProfile(Model):
     use: Name = "ceph"
     """Use of ``expect.drives`` of the drives that carry OSDs."""
     bytes: int = Field(default=1073741824, gt=0)
-    """Of one run of one OSD, which removes them afterwards."""
+    """Bytes that one OSD writes in one run, and removes afterwards."""
     block_bytes: int = Field(default=4194304, ge=4096, le=LARGEST_BLOCK, multiple_of=4096)
     runs: int = Field(default=1, ge=1)
 

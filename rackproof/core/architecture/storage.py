@@ -23,7 +23,8 @@ TELL_TARGETS: Final = ("lustre", "beegfs")
 _SHOWN: Final = ("noatime", "relatime", "nodiratime", "nodev", "noexec", "nosuid", "sync")
 """Options that the kernel shows unchanged for any mount."""
 _SHOWN_NFS: Final = ("vers", "proto", "hard", "soft", "nolock", "rsize", "wsize", "fsc", "sec")
-"""Of an NFS mount. ``nconnect`` is not among them: only the mount that opened the connections shows it."""
+"""Options that the kernel shows of an NFS mount, without ``nconnect``: only the mount that opened the connections has
+it."""
 _KERNEL_CLIENTS: Final = ("ceph", "lustre")
 """Parallel file systems whose mounts show options in the kernel's form."""
 NFS_SYNONYMS: Final = {"nfsvers": "vers", "tcp": "proto=tcp", "rdma": "proto=rdma", "udp": "proto=udp"}
@@ -79,7 +80,7 @@ class Storage(Model):
     min_free_gb: float = 0.0
     """GB (10^9 B)."""
     max_used_pct: float | None = Field(default=None, gt=0, lt=100)
-    """Of the blocks; most file systems slow down long before they are full."""
+    """Share of the blocks; most file systems slow down long before they are full."""
     min_free_inodes: int | None = Field(default=None, ge=1)
     """Free inodes."""
     mounts_per_client: int | None = Field(default=None, ge=1)

@@ -72,17 +72,17 @@ class StorageUnit(Model):
     title: Sentence
     count: int = Field(default=1, ge=1)
     read: Bandwidth
-    """Of one unit, as specified."""
+    """Read rate of one unit, as specified."""
     read_measured: Bandwidth | None = None
-    """Of one unit, where a measurement differs."""
+    """Read rate of one unit, where a measurement differs."""
     write: Bandwidth | None = None
     read_iops: Rate | None = None
     opens: Rate | None = None
     """Files/s that one unit opens; used only where samples are files."""
     unloaded_latency: Time | None = None
-    """Of one read on an idle storage."""
+    """Latency of one read on an idle storage."""
     loaded_latency: Time | None = None
-    """Of one read at the planned load; null: estimated from the unloaded one."""
+    """Latency of one read at the planned load; null: estimated from the unloaded one."""
     cache: Size | None = None
     """Bytes of one unit's read cache."""
     capacity: Size | None = None

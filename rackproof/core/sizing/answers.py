@@ -33,7 +33,7 @@ class Memo:
     """A capacity plan: inputs, model and answers."""
 
     title: str
-    """Of the architecture."""
+    """Title of the architecture."""
     view: View
     answers: tuple[Answer, ...]
     pointers: tuple[Answer, ...]

@@ -19,7 +19,7 @@ class LatencyPoint:
     load: float
     """Share of the maximum read rate."""
     times: float
-    """Of the unloaded latency."""
+    """Latency as a multiple of the unloaded one."""
     latency_s: float | None
     outstanding: float | None
     """Reads in flight at this load, by Little's law."""

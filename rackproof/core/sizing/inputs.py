@@ -66,7 +66,7 @@ class Inputs:
         return key if len(self.tenants) == 1 else f"{tenant.name}.{key}"
 
     def value(self, name: str) -> float | None:
-        """Of the input ``name``, in its SI unit. Raises SizingError for an unknown name."""
+        """Value of the input ``name``, in its SI unit. Raises SizingError for an unknown name."""
         tenants, key = self._place(name)
         if not tenants:
             value: Any = self.system

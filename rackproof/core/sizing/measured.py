@@ -62,11 +62,11 @@ class _Rates(NamedTuple):
     storage: str
     clients: int
     read: float
-    """Of the rack."""
+    """Read rate of the rack."""
     link: float | None
-    """Of one port of a node."""
+    """Rate of one port of a node."""
     ports: float | None
-    """Of all ports of the storage together."""
+    """Rate of all ports of the storage together."""
 
 
 def predicted_and_measured(architecture: Architecture, measurements: Sequence[Measurement]) -> PredictedAndMeasured:

@@ -33,7 +33,7 @@ class Demand:
     bytes_per_s: float | None
     """Into the GPUs."""
     node_bytes_per_s: float | None
-    """Of one node."""
+    """Bytes per second of one node."""
     cores_per_node: float | None
     """Cores of one node kept busy."""
 
@@ -49,7 +49,7 @@ class Network:
     fits_first: bool | None
     fits_later: bool | None
     job_s: float | None
-    """Of the longest training job with this network, all epochs."""
+    """Duration of the longest training job with this network, all epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class Edge:
 
     requests_per_s: float | None
     utilisation: float | None
-    """Of the storage's read rate."""
+    """Share of the storage's read rate."""
     service_per_s: float | None
     """Maximum reads/s of the storage."""
     latency_s: float | None
-    """Of one read at this load."""
+    """Latency of one read at this load."""
     latency_assumed: bool
     """The latency under load is the architecture's; otherwise it is M/M/1 from the unloaded one."""
     outstanding: float | None
@@ -129,7 +129,7 @@ class Job:
     """Every epoch after it."""
     total_s: float | None
     first_share: float | None
-    """Of the whole job."""
+    """Share of the whole job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ def networks(inputs: Inputs, phases: tuple[Phase, Phase | None], timed: bool = T
 
 
 def _job_time(inputs: Inputs) -> float | None:
-    """Of the longest job, in seconds."""
+    """Duration of the longest job, in seconds."""
     later = later_epochs(inputs)
     times = [job.total_s for job in jobs(inputs, (first_epoch(inputs), later if isinstance(later, Phase) else None))]
     return max((t for t in times if t is not None), default=None)

@@ -150,7 +150,7 @@ class Tenant:
     title: str
     kind: WorkloadKind
     share: float
-    """Of the nodes."""
+    """Share of the nodes."""
     sample_size: float | None
     rate_per_gpu: float | None
     batch_per_gpu: float | None

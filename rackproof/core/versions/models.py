@@ -28,17 +28,22 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-class SigningKey(Model):
-    """Key that signs a repository's lists. A null digest makes the set a draft, which cannot be locked."""
+class LockedFile(Model):
+    """A file outside of repositories: an installer, firmware, a key, a vendor's package."""
 
     url: Url
     sha256: Sha256 | None = None
-    """sha256 of the file at the URL."""
+    """Null makes the set a draft, which cannot be locked."""
+
+
+class SigningKey(LockedFile):
+    """Key that signs a repository's lists."""
+
     fingerprint: Fingerprint | None = None
     """Informational, to compare with the vendor's page."""
 
 
-class Repository(Model):
+class LockedRepository(Model):
     """A source of packages other than the distribution itself."""
 
     kind: Literal["apt", "dnf"]
@@ -61,7 +66,7 @@ class Repository(Model):
     """Patterns of packages that must not come from here: ``mft*`` of CUDA's, which must match DOCA."""
 
     @model_validator(mode="after")
-    def _spelled_for_its_kind(self) -> Repository:
+    def _spelled_for_its_kind(self) -> LockedRepository:
         if self.kind == "apt" and not self.suites:
             raise ValueError("an apt repository needs suites; a flat one has the suite /")
         if self.kind == "apt" and any(suite.endswith("/") for suite in self.suites) and self.components:
@@ -71,16 +76,8 @@ class Repository(Model):
         return self
 
 
-class Download(Model):
-    """A file outside of repositories: an installer, firmware, a vendor's package."""
-
-    url: Url
-    sha256: Sha256 | None = None
-    """Null makes the set a draft."""
-
-
-class PlacedFile(Download):
-    """A download that is placed on nodes unchanged: a licence, a blob that a service reads."""
+class PlacedFile(LockedFile):
+    """A file that is placed on nodes unchanged: a licence, a blob that a service reads."""
 
     path: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9@+_=:,.-]+)+$")]
     """Path on the node."""
@@ -149,7 +146,7 @@ class Firmware(Model):
     """``ConnectX-7``: for adapters of every PSID that is not listed."""
     version: Version
     """As ``flint query`` prints it; adapters are compared with it at the end of a deploy."""
-    file: Download | None = None
+    file: LockedFile | None = None
     """Written to adapters of this ``psid`` with another version; without it, firmware is only compared."""
 
     @model_validator(mode="after")
@@ -229,7 +226,7 @@ SINGLE: Final = (
 class Platform(Model):
     """One operating system: its repositories and its components."""
 
-    repositories: dict[RepositoryName, Repository] = Field(default_factory=dict)
+    repositories: dict[RepositoryName, LockedRepository] = Field(default_factory=dict)
     components: Components
 
     @model_validator(mode="after")

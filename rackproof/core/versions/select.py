@@ -8,7 +8,7 @@ from typing import Final
 
 from rackproof.core.gpu_generations import NVIDIA, NVLINK5_GPUS, gpus
 from rackproof.core.machine import Machine
-from rackproof.core.versions.models import DISTRIBUTION, Component, Platform, Repository, VersionSet
+from rackproof.core.versions.models import DISTRIBUTION, Component, Platform, VersionSet
 from rackproof.errors import VersionSetError
 
 STAGES: Final[dict[str, tuple[str, ...]]] = {
@@ -126,12 +126,3 @@ def stage_dkms(
     """DKMS modules that the components of a stage build."""
     chosen = stage_components(platform_of(versions, machine), stage, machine, groups)
     return tuple(dict.fromkeys(name for _, component in chosen for name in component.dkms))
-
-
-def stage_repositories(
-    versions: VersionSet, machine: Machine, stage: str = "all", groups: Collection[str] | None = None
-) -> dict[str, Repository]:
-    """Repositories that a stage's packages come from, by name."""
-    platform = platform_of(versions, machine)
-    used = {component.repository for _, component in stage_components(platform, stage, machine, groups)}
-    return {name: repository for name, repository in platform.repositories.items() if name in used}

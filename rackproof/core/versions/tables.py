@@ -40,6 +40,7 @@ DOCA_OFED_SOURCE: Final = "NVIDIA DOCA-Host release notes; azhpc-images versions
 
 NVLSM_SOURCE: Final = "NVIDIA Fabric Manager user guide, NVLSM of fourth generation NVSwitch"
 PINNING: Final = "nvidia-driver-pinning"
+"""Prefix of packages that are installed first: they pin the driver branch for the dependencies of the others."""
 
 WEKA_OFED_LAST: Final = (24, 4)
 WEKA_SOURCE: Final = "weka/tools install/scripts.d (2026-07-01)"

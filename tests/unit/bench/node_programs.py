@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ import pytest
 from rackproof.bench import moment
 from rackproof.bench.storage import program_runs
 from rackproof.bench.user import HOME
+from rackproof.core.evidence import Measurement
 from rackproof.remote.command import CommandResult
 from tests.unit import warm_python
 
 LEADS_S = (0.8, 3, 10, 30)
 """From the readiness of programs to their start; a machine that is too busy for one gets the next."""
-LATE = "after the common start"
+LATE = " the common start"
 _PLACE = tempfile.TemporaryDirectory(prefix="rackproof-node-programs-")
 BENCH = Path(_PLACE.name)
 """All programs in one folder, as on nodes."""
@@ -75,6 +76,15 @@ def leads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for lead_s in LEADS_S:
         monkeypatch.setattr(moment, "LEAD_S", lead_s)
         yield
+
+
+def punctual(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Iterable[Measurement]]) -> list[Measurement]:
+    """Measurements of a run in which no program began late; of the last one on a machine that is too busy."""
+    for _ in leads(monkeypatch):
+        measured = list(run())
+        if not any(LATE in (one.reason or "") for one in measured):
+            break
+    return measured
 
 
 def started(program: str, config: dict[str, Any]) -> dict[str, Any]:

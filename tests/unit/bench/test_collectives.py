@@ -189,10 +189,6 @@ def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_pa
     assert not made[f"wrong_values {8 << 20} rack"].samples, "none is wrong, over another path"
 
 
-def split_off(program: str, text: str) -> str:
-    return text.replace("Group  1", "Group  0")
-
-
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [

@@ -22,7 +22,7 @@ from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.reading import Reading
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import SETUP
-from rackproof.core.architecture import DlioRun, IngestProfile, Profile, Storage
+from rackproof.core.architecture import DlioRun, IngestProfile, Profile
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -85,11 +85,6 @@ done
 Change = Callable[[dict[str, Any]], object]
 
 
-class Mounts(StorageNodes):
-    def _storage(self, text: str) -> Storage:
-        return self.architecture.storage["nfs-tcp"]
-
-
 class Clients:
     """A client of an export, whose program runs; ``share`` of the bytes come from the server."""
 
@@ -98,7 +93,7 @@ class Clients:
         self.bin = folder.parent / "bin"
         self.clients = {"gpu-01": 1.0}
         """Share of the samples that each of them reads."""
-        self.nodes = Mounts(virtual_rack())
+        self.nodes = StorageNodes(virtual_rack(), name="nfs-tcp")
         self.answers: list[CommandResult] = []
 
     def install(self) -> Clients:

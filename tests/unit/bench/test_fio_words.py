@@ -84,7 +84,7 @@ FULL = "fio: io_u error on file /mnt/x/rackproof.0: No space left on device: wri
 
 
 def alone(out: str, rc: int = 0, err: str = "") -> dict[str, str]:
-    """Of one client, which runs fio without its server: no line names a host."""
+    """One client runs fio without its server: no line names a host."""
     answer = CommandResult("gpu-01", ALONE, rc, out.encode(), err.encode())
     (launch,) = launches([answer])
     assert launch.clients == addresses_of(["gpu-01"]) == {"": "gpu-01"}

@@ -169,11 +169,9 @@ def test_a_leg_and_what_it_is_compared_with_run_in_the_image(
     step, beside = (next(s for s in steps(profile(train=job, emulated=emulated), 1) if part in s.id)
                     for part in ("/train/", "beside"))  # fmt: skip
     monkeypatch.setattr("rackproof.bench.ingest.real.STEPS", 1)  # on a busy machine a rank makes few
-    for _ in node_programs.leads(monkeypatch):
-        measured = {(m.metric, m.scope): m for m in step.execute(context)}
-        rate = measured["ingest.samples_rate", Scope.RACK]
-        if node_programs.LATE not in (rate.reason or ""):
-            break
+    run = node_programs.punctual(monkeypatch, lambda: step.execute(context))
+    measured = {(m.metric, m.scope): m for m in run}
+    rate = measured["ingest.samples_rate", Scope.RACK]
     assert rate.samples, rate.reason
     assert f"of the image {NAME}" in rate.conditions["programs"]
     started = [command for _, command in context.session.fleet.asked if configs_of(command)]  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from rackproof.bench.step import BenchContext
 from rackproof.bench.storage import join_node, steps
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import read_join
-from rackproof.core.architecture import JoinProfile, Profile, Storage, StorageProfile
+from rackproof.core.architecture import JoinProfile, Profile, StorageProfile
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
@@ -38,11 +38,6 @@ DECLARED = "/mnt/nfs-tcp"
 NODE: Any = join_node
 
 
-class Mounts(StorageNodes):
-    def _storage(self, text: str) -> Storage:
-        return self.architecture.storage["nfs-tcp"]
-
-
 class Clients:
     """Clients whose programs run in this process: a mount is a link to the export, drives are a folder.
 
@@ -52,7 +47,7 @@ class Clients:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, stages: int = 0, writes: int = 0) -> None:
         self.export, self.drive, self.own = folder / "export", folder / "drive", folder / "own"
         self.stages, self.writes = stages, writes
-        self.nodes, self.answers = Mounts(virtual_rack()), list[CommandResult]()
+        self.nodes, self.answers = StorageNodes(virtual_rack(), name="nfs-tcp"), list[CommandResult]()
         self.kind = "nfs4"
         for part in (self.export, self.drive):
             part.mkdir()

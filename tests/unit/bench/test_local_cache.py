@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rackproof.bench.storage.commands import DROP, state_of
 from rackproof.bench.user import Account
 from rackproof.core.architecture import Architecture, IngestJob, IngestProfile, Profile
 from rackproof.core.architecture.consistency import problems
-from rackproof.core.evidence import Scope
+from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
@@ -194,11 +195,11 @@ def test_two_epochs_from_the_files_to_their_hits(tmp_path: Path, monkeypatch: py
 
     with scripted(tmp_path / "run", answer, lab_rack(1), cached_rack()) as session:
         (step,) = ingest.plan(cached_rack(), profile(train=EPOCHS), lab_rack(1))
-        for _ in node_programs.leads(monkeypatch):
+
+        def run() -> Iterable[Measurement]:
             order.clear()
-            measured = {one.labels["epoch"]: one for one in step.execute(BenchContext(session, lambda line: None))
-                        if one.metric == LOCAL_HITS}  # fmt: skip
-            if node_programs.LATE not in (measured["1"].reason or ""):
-                break
+            return step.execute(BenchContext(session, lambda line: None))
+
+        measured = {m.labels["epoch"]: m for m in node_programs.punctual(monkeypatch, run) if m.metric == LOCAL_HITS}
     assert order == ["renewed", "dropped on storage-01", "epoch 1", "dropped on gpu-01", "epoch 2"]
     assert [(one.samples, one.reason) for one in measured.values()] == [((0.0,), None), ((100.0,), None)]

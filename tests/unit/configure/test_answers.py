@@ -20,7 +20,7 @@ from rackproof.configure.facts import Answer
 pytestmark = pytest.mark.few(80)
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"PackageStates": (["a"], "debian"), "GpuFacts": (["a"], "debian", True)}
-"""Of facts whose parser reads what the command was asked for."""
+"""Arguments of facts whose parser reads what the command was asked for."""
 
 
 def facts() -> Iterator[type[Answer[Any]]]:

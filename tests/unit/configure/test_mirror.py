@@ -51,7 +51,7 @@ def listed(folder: Path, machines: bool = True) -> tuple[MirrorItem, ...]:
 
 
 def items(rack: Rack, architecture: Architecture, **inputs: object) -> list[MirrorItem]:
-    """Of its first node, which says something else."""
+    """Items of the rack's first node with these inputs."""
     node = replace(rack.nodes[0], data={**rack.nodes[0].data, **inputs})
     return list(mirror.items_of(architecture, node, None, replace(rack, nodes=(node, *rack.nodes[1:]))))
 

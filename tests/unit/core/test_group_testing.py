@@ -114,7 +114,7 @@ def test_a_search_of_a_hidden_fault_that_does_not_show_again_ends() -> None:
 
 
 def beliefs(*jobs: tuple[str, bool], load: float = 0.0) -> Beliefs:
-    """Of nodes a to h."""
+    """Beliefs about nodes a to h."""
     made = Beliefs(8)
     for nodes, ok in jobs:
         made.add(sum(1 << "abcdefgh".index(name) for name in nodes), ok, load)

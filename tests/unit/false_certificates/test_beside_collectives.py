@@ -36,7 +36,7 @@ SIZES = BesideProfile(
 )
 BENCH = of_storage(beside_collectives=SIZES)
 SETUP_S = 2.0
-"""Of fio, before it starts its clients and after their end."""
+"""Seconds of fio before it starts its clients and after their end."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Both(StorageNodes):
 
     now: float = 1_795_314_000.0
     start_s: float = 4.0
-    """Of the ranks."""
+    """Start of the ranks, seconds."""
     late_s: float = 0.0
     """More time to start beside reads."""
     stops_s: float = 0.0

@@ -13,9 +13,8 @@ from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM
 from rackproof.bench.storage.program_runs import configs_of
-from rackproof.core.architecture import Architecture, GdsProfile, Profile, Storage, StorageProfile
+from rackproof.core.architecture import Architecture, GdsProfile, Profile, StorageProfile
 from rackproof.core.evidence import Measurement
-from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
 from tests.unit.fakes import lab_rack, reply, virtual_rack
@@ -43,14 +42,12 @@ class GdsNodes(StorageNodes):
     row: dict[str, Any] = field(default_factory=dict)
     rc_of_program: int = 0
     runs: int = 0
+    name: str = "nfs-rdma"
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         for config in configs_of(command, PROGRAM):
             return self._program(node, command, config)
         return super().answer(node, command)
-
-    def _storage(self, text: str) -> Storage:
-        return self.architecture.storage["nfs-rdma"]
 
     def _program(self, node: str, command: str, config: dict[str, Any]) -> CommandResult:
         self.runs += 1
@@ -76,9 +73,8 @@ def measure(folder: Path, nodes: GdsNodes, answer: Any = None) -> dict[str, Meas
     return {m.subject: m for m in Bench(nodes.architecture, RACK).measure(folder, answer or nodes.answer)}
 
 
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
-    records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
-    return set(Bench(architecture, RACK).faults(folder, records).values())
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "") -> set[str]:
+    return set(Bench(architecture, RACK).faults(folder, leave_out=leave_out).values())
 
 
 def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ GROUPS = {
 }  # fmt: skip
 LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "groups": GROUPS}
 PAIR = "link.tcp_bandwidth"
-"""Of the transport that jobs of ``mpi`` use."""
+"""Metric of the transport that jobs of ``mpi`` use."""
 RDMA = "link.rdma_write_bandwidth"
 
 

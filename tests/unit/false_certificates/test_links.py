@@ -52,7 +52,7 @@ ON_DEMAND = [
     criterion(id="both", metric="link.rdma_write_bandwidth_both", **bar("ge", 0.01, "Gb/s"), where={"rail": [0]}),
     criterion(id="read-latency", metric="link.rdma_read_latency", **bar("le", 100, "us"), where={"rail": [0]}),
 ]
-"""Of metrics that are measured where a criterion asks."""
+"""Criteria of metrics that are measured only where a criterion asks."""
 
 
 def text(rails: int, engine: str, *further: dict[str, Any]) -> str:
@@ -241,7 +241,7 @@ def twice(tool: str) -> Callable[[str, str], str]:
 
 
 Edit = tuple[Callable[[str, str], str], str]
-"""Of a tool's outputs, and why they then give no number."""
+"""An edit of a tool's outputs, and why they then give no number."""
 
 
 def of_collective(change: Callable[[dict[str, Any]], object]) -> Callable[[str, str], str]:

@@ -19,7 +19,7 @@ from tests.unit.storage_nodes import JOB, StorageNodes
 
 BENCH = of_storage(jobs={"read": JOB})
 READ = 2 * 286 * 1048576
-"""Of two clients."""
+"""Bytes that two clients read."""
 
 
 def measure(folder: Path, job: FioJob = JOB, **nodes: Any) -> list[Measurement]:

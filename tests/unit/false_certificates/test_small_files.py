@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,13 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.reread import disproven
-from rackproof.bench.runner import run_steps
 from rackproof.core.architecture import Architecture, FilesProfile, Profile, StorageProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.metrics import OPERATIONS
-from rackproof.evidence.folder import node_infos
-from rackproof.evidence.store import read_raw, read_records
+from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import Answer, lab_rack, reply, scripted, virtual_rack
+from tests.unit.benchmarked import Bench
+from tests.unit.fakes import Answer, lab_rack, reply, virtual_rack
 from tests.unit.file_nodes import FILES_S, SHARDS, FileNodes
 
 pytestmark = pytest.mark.few(10)
@@ -42,15 +39,12 @@ def measure(
     folder: Path, answer: Answer, architecture: Architecture = ARCHITECTURE
 ) -> dict[tuple[str, ...], Measurement]:
     """By metric, or the operation, and subject."""
-    with scripted(folder, answer, RACK, architecture) as session:
-        run_steps(session, plan_steps(architecture, "depth", RACK), set(), lambda text: None)
-    bodies = [record.body for record in read_records(folder) if record.kind is Kind.MEASUREMENT]
-    return {(m.labels.get("op", m.metric), m.subject): m for m in map(Measurement.model_validate, bodies)}
+    measured = Bench(architecture, RACK).measure(folder, answer)
+    return {(m.labels.get("op", m.metric), m.subject): m for m in measured}
 
 
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "-none-") -> set[str]:
-    records = [record for record in read_records(folder) if leave_out not in str(record.body.get("command", ""))]
-    return set(disproven(records, partial(read_raw, folder), architecture, "depth", node_infos(RACK)).values())
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "") -> set[str]:
+    return set(Bench(architecture, RACK).faults(folder, leave_out=leave_out).values())
 
 
 def test_small_files_and_shards_have_the_same_bytes(tmp_path: Path) -> None:

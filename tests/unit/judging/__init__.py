@@ -130,7 +130,7 @@ def measurement(
     companions: dict[str, tuple[float, ...]] | None = None,
     **labels: str,
 ) -> Measurement:
-    """Of a node where ``members`` is a name, of a pair where it is two, of a device where it has a slash.
+    """A measurement of a node where ``members`` is a name, of a pair where it is two, of a device where it has a slash.
 
     Reading ``nfs`` unless told otherwise.
     """

@@ -13,7 +13,7 @@ from tests.unit.judging import architecture, bar, criterion, judged, measurement
 
 
 def blames(nodes: str, failed: str, unknown: str = "", warned: str = "") -> dict[str, str | None]:
-    """Of pairs named by two letters; those that are not named otherwise pass."""
+    """Blamed parts, from pairs named by two letters; those that are not named pass."""
     named = {
         **dict.fromkeys(failed.split(), Status.FAIL),
         **dict.fromkeys(unknown.split(), Status.UNMEASURED),

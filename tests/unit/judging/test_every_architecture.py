@@ -130,7 +130,7 @@ def on_the_bar(made: Architecture, bar: Bar, metric: str, factor: float) -> floa
 
 
 def use_of(where: Mapping[str, Any]) -> str:
-    """Of drives, where one is asked for."""
+    """Use of the drives, where one is asked for."""
     use = where.get("use", "")
     return use if isinstance(use, str) else ""
 

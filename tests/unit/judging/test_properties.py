@@ -125,7 +125,7 @@ def evidence(drawn: dict[tuple[str, str], list[float] | None]) -> list[Measureme
 
 @given(drawn=members, data=st.data())
 def test_removing_evidence_makes_nothing_pass(drawn: dict[tuple[str, str], list[float] | None], data: Any) -> None:
-    """Of evidence that answers each question once; a measurement that was repeated hides the ones before it."""
+    """Evidence that answers each question once; a measurement that was repeated hides the ones before it."""
     whole = evidence(drawn)
     kept = [taken for taken in whole if data.draw(st.booleans())]
     before, after = judged(CRITERIA, *whole, run=RACK), judged(CRITERIA, *kept, run=RACK)

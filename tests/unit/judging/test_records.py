@@ -31,7 +31,7 @@ MADE = architecture(criterion())
 
 
 def status_of(*answers: Any, before: Sequence[Any] = ()) -> Status:
-    """Of ``base.x`` on gpu-01, after a validation that ends."""
+    """Verdicts on ``base.x`` on gpu-01, after a validation that ends."""
     result = judge_records(MADE, recorded(run_info(), *before, BEGIN, *CHECKED, *answers, END))
     return verdicts(result, "base.x")["gpu-01"].status
 

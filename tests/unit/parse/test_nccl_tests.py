@@ -160,5 +160,5 @@ def test_a_warning_of_nccl_is_no_failure() -> None:
 
 def test_what_the_test_was_told_and_where_its_ranks_ran() -> None:
     result = parse_nccl_tests(ALLTOALL, "alltoall")
-    assert result.options == Options(1048576, 1048576, 2, True, 1, 20, True)
+    assert result.options == Options(warmup=1, iterations=20)
     assert result.rank_hosts == ((0, "gpu-01"), (1, "gpu-02"))

@@ -21,7 +21,7 @@ import yaml
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.versions import repositories
 from rackproof.core.plan import NodePlan, PlannedOperation, RackPlan
-from rackproof.core.versions import platform_of, stage_repositories
+from rackproof.core.versions import platform_of, stage_packages
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.remote.written import read_written
 from rackproof.run.plan import plan_deploys
@@ -116,8 +116,10 @@ def file_answers(folder: Path) -> str:
     answer = read_written(folder).answers["gpu-01"].run(f"{MACHINE_COMMAND}; echo rackproof-end", 1)
     machine = parse_machine(answer.stdout.decode().splitlines()[:-1])
     versions = load_versions(folder / "versions.lock.yaml")
-    used = stage_repositories(versions, machine)
-    entries = repositories.files(platform_of(versions, machine), used, machine, {})
+    platform = platform_of(versions, machine)
+    names = {package.repository for package in stage_packages(versions, machine, "all")}
+    used = {name: repository for name, repository in platform.repositories.items() if name in names}
+    entries = repositories.files(platform, used, machine, {})
     return yaml.safe_dump([{"match": entries[-1].path, "stdout": "\n".join(file_states(entries)) + "\n"}])
 
 

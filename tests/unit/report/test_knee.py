@@ -57,7 +57,7 @@ def judged(*numbers: Measurement) -> Certificate:
 
 
 def cells(certificate: Certificate) -> list[list[tuple[str, str]]]:
-    """Of each search: its cells of both tables."""
+    """Cells of each search in both tables."""
     tables = load_tables(certificate)
     assert all(len(row.cells) == len(table.columns) for table in tables for row in table.rows)
     assert all(column.unit for table in tables for column in table.columns)

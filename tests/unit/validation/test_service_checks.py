@@ -56,7 +56,7 @@ def rack() -> Subject:
 def result(
     arch: Architecture, check: str, item: str = "", answers: Mapping[str, str] = MappingProxyType({})
 ) -> CheckResult:
-    """Of gpu-01 of the written rack, with other answers to commands that contain a key."""
+    """Results of gpu-01 of the written rack, with other answers to commands that contain a key."""
 
     def edit(answer: CommandResult) -> CommandResult:
         for part, text in {**ANSWERS, **answers}.items():

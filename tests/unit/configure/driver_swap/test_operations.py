@@ -21,7 +21,7 @@ from rackproof.configure.site import Site
 from rackproof.configure.versions.facts import PackageStates
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
-from rackproof.core.versions.models import Component, Components, Driver, Platform, Repository
+from rackproof.core.versions.models import Component, Components, Driver, LockedRepository, Platform
 from tests.unit.configure.gpu.test_install import EMPTY
 from tests.unit.configure.nic.test_stack import state as stack_state
 from tests.unit.configure.preflight import cases
@@ -145,7 +145,7 @@ LOCKED = {
 THERE = {"doca-ofed": ("3.2.1-1",), "nvidia-utils-580": ("580.126.20-1",), "libnccl2": ("1",)}
 SET = Platform(
     repositories={
-        "cuda": Repository.model_validate(
+        "cuda": LockedRepository.model_validate(
             {"kind": "apt", "url": "https://x.example/cuda", "suites": ["/"], "key": {"url": "https://x.example/key"}}
         )
     },

@@ -25,7 +25,7 @@ from rackproof.core.architecture import Containers
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Rack
-from rackproof.core.versions.models import Component, Components, Driver, Kernel, Platform, Repository
+from rackproof.core.versions.models import Component, Components, Driver, Kernel, LockedRepository, Platform
 from rackproof.core.versions.select import LockedPackage
 from rackproof.errors import InventoryError
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
@@ -266,7 +266,7 @@ def test_apt_takes_no_part_of_the_driver_from_the_vendor_beside_the_distribution
 def test_a_locked_kernel_that_does_not_run_yet_needs_no_headers_of_the_one_that_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    repository = Repository.model_validate(
+    repository = LockedRepository.model_validate(
         {"kind": "apt", "url": "https://x.example/cuda", "suites": ["/"], "key": {"url": "https://x.example/key"}}
     )
     for release, waited_for in (("6.8.0-87-generic", "6.8.0-87-generic"), ("6.8.0-51-generic", None)):
@@ -376,7 +376,7 @@ def test_a_version_set_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> No
         "fabric_manager": Component(version="580.126.20", repository="cuda"),
         "nvlsm": Component(version="2025.10", repository="cuda"),
     }
-    repository = Repository.model_validate(
+    repository = LockedRepository.model_validate(
         {"kind": "apt", "url": "https://x.example/cuda", "suites": ["/"], "key": {"url": "https://x.example/key"}}
     )
     platform = Platform(repositories={"cuda": repository}, components=Components(**parts))  # type: ignore[arg-type]

@@ -269,7 +269,7 @@ containerEdits:
 kind: nvidia.com/gpu
 """
 CRI = '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.'
-"""Of containerd 1.7; 2.x has other words and other quotes, see ``NEWER``."""
+"""Table of containerd 1.7; 2.x has other words and other quotes, see ``NEWER``."""
 NEWER = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes."
 
 

@@ -9,13 +9,13 @@ from rackproof.configure.nic.firmware import stricter
 from rackproof.configure.nic.inputs import Image, NicInputs
 from rackproof.configure.nic.locked_firmware import Locked, locked_version
 from rackproof.core.rack import Node
-from rackproof.core.versions.models import Components, Download, Firmware
+from rackproof.core.versions.models import Components, Firmware, LockedFile
 from rackproof.errors import DeclarationError
 
 PSID = "MT_0000000838"
 OF_MODEL = Firmware(model="connectx7", version="28.45.1200")
 OF_PSID = Firmware(
-    psid=PSID, version="28.43.2566", file=Download(url="https://vendor.example/fw/a.bin", sha256="a" * 64)
+    psid=PSID, version="28.43.2566", file=LockedFile(url="https://vendor.example/fw/a.bin", sha256="a" * 64)
 )
 
 

@@ -33,7 +33,7 @@ def home() -> Iterator[Path]:
 
 
 def _accounts(*command: str) -> None:
-    """Of several processes of tests one at a time: useradd does not wait for its lock."""
+    """One test process at a time: useradd does not wait for its lock."""
     with open("/run/lock/rackproof-tests", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(command, check=True, capture_output=True)
