@@ -66,7 +66,8 @@ def healthy(place: Measurement) -> float:
     numbers = {
         "samples_rate": rate, "storage_bandwidth": rate * size / 1e6, "accelerator_utilisation": 97.0,
         "storage_bytes_per_sample": size / (2 if labels.get("epoch") == "2" else 1), "dataset_bytes_per_sample": size,
-        "dataset_over_caches": 0.1, "bytes_read_over_dataset": 0.5, "cpu_time_per_sample": 900.0 if workload == LARGE else 90.0,
+        "dataset_over_caches": 0.1, "bytes_read_over_dataset": 0.5,
+        "cpu_time_per_sample": 900.0 if workload == LARGE else 90.0,
         "cpu_utilisation": 60.0, "cache_settling_ratio": 1.0,
         "cache_hits": 50.0 if labels.get("epoch") == "2" else 0.0, "placement_spread": 0.03,
         "accelerator_utilisation_loss": 6.0, "latency_p99": 900.0 if labels.get("beside") == "training" else 500.0,

@@ -1,7 +1,7 @@
 """The model's prediction beside each run of the input pipeline whose storage no benchmark of its own has read.
 
-The model gets what the run has: the rate of the storage where a leg only read it, and the processor time of a sample. All
-else is declared, and the sentence says which. What a run took is no rate of its storage: it would predict itself.
+The model gets what the run has: the rate of the storage where a leg only read it, and the processor time of a sample.
+All else is declared, and the sentence says which. What a run took is no rate of its storage: it would predict itself.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def beside_runs(architecture: Architecture, measurements: Sequence[Measurement])
 
     Raises SizingError.
     """
-    found = [m for m in measurements if m.samples and not m.simulated]
-    runs = {name: run for name in architecture.workloads if (run := _run_of(name, found)) is not None}
+    measured = [m for m in measurements if m.samples and not m.simulated]
+    runs = {name: run for name in architecture.workloads if (run := _run_of(name, measured)) is not None}
     for name in architecture.workloads if runs else ():
         if (run := runs.get(name)) is None:
             yield f"{name}: no prediction stands beside it: no run of it from a storage was measured"
         elif _job_of(run).get("arrivals"):
             yield f"{name}: no prediction stands beside it: its requests arrive at a rate of their own"
         else:
-            yield _beside(architecture, name, run, found)
+            yield _beside(architecture, name, run, measured)
 
 
 def _run_of(name: str, measurements: Sequence[Measurement]) -> Measurement | None:

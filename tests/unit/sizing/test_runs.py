@@ -106,8 +106,8 @@ def test_inference_is_compared_unless_its_requests_arrive_by_themselves() -> Non
     serve = number("inference.samples_rate", 300_000, "1/s", workload="googlenet-serving")
     assert compared(serve).measured == 300_000
     late = serve.model_copy(update={"conditions": serve.conditions | {"job": {"arrivals": 2.5}}})
-    found = predicted_and_measured(rack(), [late])
-    assert found.comparisons == ()
-    assert found.lines[2] == (
+    outcome = predicted_and_measured(rack(), [late])
+    assert outcome.comparisons == ()
+    assert outcome.lines[2] == (
         "googlenet-serving: no prediction stands beside it: its requests arrive at a rate of their own"
     )
