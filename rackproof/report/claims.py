@@ -13,7 +13,7 @@ from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, name_of
 from rackproof.core.wording import counted
 from rackproof.report.quantities import quantity
-from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary
+from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary, LeftOutSummary
 from rackproof.report.statements import subject_text
 
 
@@ -27,6 +27,21 @@ def claim_by_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> t
         _summary(architecture, scale, id_, [entry for entry in entries if id_ in entry.claim], verdicts)
         for id_ in architecture.claims
     )
+
+
+def of_no_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> tuple[ClaimWay, ...]:
+    """Scaled criteria and curves that are about none of the claims."""
+    scale = architecture.scale
+    if scale is None:
+        return ()
+    entries = [entry for _, entry in each_entry(architecture) if entry.scaled is not None and not entry.claim]
+    return tuple(_way(scale, entry, verdicts) for entry in entries)
+
+
+def left_out(architecture: Architecture) -> tuple[LeftOutSummary, ...]:
+    """What the file says that it does not measure of the published system."""
+    parts = architecture.scale.left_out if architecture.scale else ()
+    return tuple(LeftOutSummary(**part.model_dump()) for part in parts)
 
 
 def _summary(

@@ -47,12 +47,11 @@ def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
 def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     all_findings = findings(certificate.verdicts)
 
+    ways = [*(way for claim in certificate.claims for way in claim.ways), *certificate.of_no_claim]
     of_nodes = verdict_tables.checks_by_node(certificate)
     return {
         "c": certificate,
-        "claim_factors": {
-            factor.name: factor for claim in certificate.claims for way in claim.ways for factor in way.scaled
-        }.values(),
+        "claim_factors": {factor.name: factor for way in ways for factor in way.scaled}.values(),
         "Status": Status,
         "elapsed": quantities.between(certificate.started, certificate.finished),
         "seal": plots.rosette(certificate.evidence.chain_head),

@@ -233,6 +233,14 @@ class ClaimSummary(Model):
     ways: tuple[ClaimWay, ...]
 
 
+class LeftOutSummary(Model):
+    """Criteria of the published system that have no form on this rack."""
+
+    of: tuple[str, ...]
+    claims: tuple[str, ...]
+    reason: str
+
+
 class Certificate(Model):
     """All data of page, JUnit, metrics and terminal."""
 
@@ -269,6 +277,9 @@ class Certificate(Model):
     """The published architecture whose claims are scaled to this rack."""
     claims: tuple[ClaimSummary, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Claim by claim; empty where the architecture scales no other."""
+    of_no_claim: tuple[ClaimWay, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Criteria of the published system that are about none of its claims."""
+    left_out: tuple[LeftOutSummary, ...] = Field(default=(), exclude_if=lambda value: not value)
     sizing: SizingSummary | None = None
     """None if nothing was measured."""
     notes: tuple[str, ...]

@@ -33,6 +33,7 @@ from rackproof.remote.command import CommandResult
 
 NAME: Final = "ingest-proven"
 """Recorded name of this reader."""
+LOSS: Final = "mixed.accelerator_utilisation_loss"
 REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
 _JOB: Final = ("batch", "accelerators", "workers", "crop", "seconds", "warmup_s", "step_s", "slots", "arrivals")
@@ -166,8 +167,8 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
             raise ParseError(TOOL, f"no run of {job}")
         if measurement.metric == "ingest.placement_spread":
             samples = _spreads([(len(run.nodes), _rate(own)) for run, own in proven])
-        elif measurement.metric == "mixed.accelerator_utilisation_loss":
-            samples = _losses([(len(run.jobs) > 1, utilisation_of(own)) for run, own in proven])
+        elif measurement.metric == LOSS:
+            samples = _losses(_alone_and_beside(proven))
         elif measurement.metric == "ingest.bytes_read_over_dataset":
             size = proven[0][1][0].part.answer.child("dataset").number("bytes", minimum=1.0)
             samples = [sum(one.part.pipeline("bytes") for _, own in proven for one in own) / size]
@@ -185,7 +186,12 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         if measurement.metric == UTILISATION:
             used += tuple(run.samples[measurement.members[0].partition("/")[0]] for run, _ in proven)
         own_runs, every = [run for run, _ in proven], [own for _, own in proven]
-        return Reading(tuple(samples), used, _conditions(every, own_runs, storage, architecture))
+        conditions = _conditions(every, own_runs, storage, architecture)
+        if measurement.metric == LOSS:
+            alone, beside = _alone_and_beside(proven)
+            other = next(run.jobs[1] for run in own_runs if len(run.jobs) > 1)
+            conditions |= {"beside": other, "utilisation_pct": {"alone": alone, "beside": beside}}
+        return Reading(tuple(samples), used, conditions)
 
     return read
 
@@ -336,13 +342,19 @@ def _spreads(rates: Sequence[tuple[int, float]]) -> list[float]:
     return [(max(own) - min(own)) / median(own) for own in zip(*by_count.values(), strict=True)]
 
 
-def _losses(utilisations: Sequence[tuple[bool, float]]) -> list[float]:
-    """Points lost beside the other job, one per repetition."""
-    alone = [value for beside, value in utilisations if not beside]
-    together = [value for beside, value in utilisations if beside]
+def _alone_and_beside(proven: Sequence[tuple[Run, list[Figures]]]) -> tuple[list[float], list[float]]:
+    """Utilisation in the runs alone and in those beside the other job, percent."""
+    alone, together = (
+        [utilisation_of(own) for run, own in proven if (len(run.jobs) > 1) is beside] for beside in (False, True)
+    )
     if not alone or len(alone) != len(together):
         raise ParseError(TOOL, f"{len(alone)} runs alone, {len(together)} beside the other job")
-    return [max(0.0, before - after) for before, after in zip(alone, together, strict=True)]
+    return alone, together
+
+
+def _losses(utilisations: tuple[Sequence[float], Sequence[float]]) -> list[float]:
+    """Points lost beside the other job, one per repetition; a gain is no loss."""
+    return [max(0.0, before - after) for before, after in zip(*utilisations, strict=True)]
 
 
 def _of_dataset(

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from rackproof.bench.ingest.runs import TOOL, Part
 from rackproof.core.architecture import Architecture
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
 from rackproof.core.sizing.model import RUN_STAGES, first_epoch
+from rackproof.core.sizing.runs import CONTAINED
 from rackproof.errors import SizingError
 from rackproof.parse import ParseError
-
-_UNKNOWN: Final = (
-    *("port_rate", "connection_rate", "connection_slots", "unit.ports", "unit.port_rate", "unit.read_iops"),
-    *("unit.opens", "unit.unloaded_latency", "unit.loaded_latency"),
-)
-"""Inputs that are contained in the measured bandwidth."""
 
 
 class Leg(Protocol):
@@ -59,7 +54,7 @@ def predicted(
         "unit.count": 1.0,
         "unit.read": sum(map(_readable, undecoded)) if undecoded else None,
         **{f"ceilings.{name}": 1.0 for name in ("gpu", "cpu", "network", "storage")},
-        **dict.fromkeys(_UNKNOWN),
+        **dict.fromkeys(CONTAINED),
     }
     try:
         inputs: Inputs = inputs_of(architecture, [Choice(workload)])

@@ -141,8 +141,10 @@ class IngestJob(Model):
             raise ValueError(
                 f"no rate of {self.model} on {self.accelerator}: give rate with its source; known: {known}"
             )
-        if not self.data and not (self.settle or self.predict or self.placement):
-            raise ValueError("data is empty: name where the samples come from, or set settle, predict or placement")
+        if not self.data and not (self.settle or self.predict or self.placement or self.beside):
+            raise ValueError(
+                "data is empty: name where the samples come from, or set settle, predict, placement or beside"
+            )
         if self.settle and self.epochs:
             raise ValueError("settle needs seconds, epochs have none: give them to another job")
         if self.only_local_cache and self.epochs < 2:

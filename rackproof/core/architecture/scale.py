@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rackproof.core.architecture.base import Identifier, Model, Sentence
+from rackproof.core.architecture.base import Claims, Identifier, Model, Sentence
 from rackproof.core.texts import Line
 
 
@@ -28,12 +28,25 @@ class Factor(Model):
         return self.here / self.published
 
 
+class LeftOut(Model):
+    """Entries of the published architecture that the file has no form of."""
+
+    of: Annotated[tuple[Identifier, ...], Field(min_length=1)]
+    """Ids of its criteria, curves and outliers."""
+    claims: Claims = ()
+    """Claims that they are about."""
+    reason: Sentence
+    """Why they are not measured here."""
+
+
 class Scale(Model):
     """Which published system the claims of a file are about, and how much smaller the rack is."""
 
     of: Identifier
     """Id of the published architecture."""
     factors: Annotated[dict[Identifier, Factor], Field(min_length=1)]
+    left_out: tuple[LeftOut, ...] = ()
+    """Every entry of the published architecture that no entry of this file scales."""
 
 
 class Scaled(Model):
@@ -51,7 +64,7 @@ class Scaled(Model):
     by: tuple[Identifier, ...] = ()
     """Keys of ``scale.factors``; none: the bar is as published."""
     note: Sentence | None = None
-    """What else differs from the published entry: its metric, a larger tolerance."""
+    """What else differs from the published entry: its metric, a larger tolerance, fewer workloads."""
 
     def times(self, scale: Scale) -> float:
         """The product of its factors. Raises KeyError for an unknown one."""

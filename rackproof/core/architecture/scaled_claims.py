@@ -1,4 +1,5 @@
-"""Files that scale a published architecture: every changed bar follows from the published one and declared factors."""
+"""Files that scale a published architecture: every changed bar follows from the published one and declared factors, and
+every entry of the published architecture is scaled, or left out with a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 from math import isclose
 from typing import Final
 
-from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Entry
+from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Entry, QuantityFamily
 from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
@@ -29,8 +30,6 @@ def scale_problems(architecture: Architecture) -> Iterator[Problem]:
             if entry.claim:
                 yield Problem(base, "names a claim of a larger system: say under scaled from which bar it follows")
             continue
-        if not entry.claim:
-            yield Problem((*base, "scaled"), "names no claim")
         used.update(entry.scaled.by)
         yield from _scaled(base, scale, entry, entry.scaled)
     for name in scale.factors if scale else ():
@@ -46,7 +45,7 @@ def _scaled(base: KeyPath, scale: Scale, entry: Entry, scaled: Scaled) -> Iterat
     if own is None:
         yield Problem(
             (*base, "scaled"),
-            "only one bar without alternatives, or a curve's efficiency, can be scaled",
+            "only one bar without levels, or a curve's efficiency, can be scaled",
         )
         return
     times = scaled.times(scale)
@@ -74,7 +73,7 @@ def _own(entry: Entry) -> tuple[dict[str, float | None] | None, str, float]:
     """Bar by key, its unit and its tolerance; None where it is not one bar."""
     if isinstance(entry, Curve) and entry.efficiency_min is not None:
         return {"value": entry.efficiency_min}, "ratio", 0.0
-    if not isinstance(entry, Criterion) or entry.any_of or entry.pass_.levels:
+    if not isinstance(entry, Criterion) or entry.pass_.levels:
         return None, "", 0.0
     bar = entry.pass_
     return {"value": bar.value, "low": bar.low, "high": bar.high}, bar.unit, bar.tolerance_pct
@@ -98,6 +97,44 @@ def against_published(published: Architecture, architecture: Architecture) -> It
     for path, entry in each_entry(architecture):
         if entry.scaled is not None:
             yield from _same_bar(published, theirs_by_id, (*path, "scaled"), entry, entry.scaled)
+            yield from _same_claims(published, architecture, theirs_by_id, (*path, "claim"), entry)
+    yield from _left_out(published, architecture, theirs_by_id)
+
+
+def _same_claims(
+    published: Architecture, architecture: Architecture, entries: dict[str, Entry], base: KeyPath, entry: Entry
+) -> Iterator[Problem]:
+    theirs = entries.get(entry.scaled.of) if entry.scaled else None
+    if theirs is None:
+        return
+    judged = {id_ for id_, claim in architecture.claims.items() if not claim.not_checkable}
+    if set(entry.claim) & judged != set(theirs.claim) & judged:
+        about = ", ".join(theirs.claim) or "no claim"
+        yield Problem(base, f"{theirs.id} of {published.metadata.id} is about {about}")
+
+
+def _left_out(published: Architecture, architecture: Architecture, entries: dict[str, Entry]) -> Iterator[Problem]:
+    """Entries of the published architecture that are neither scaled nor left out, or both."""
+    scale, name = architecture.scale, published.metadata.id
+    if scale is None:
+        return
+    scaled = {entry.scaled.of: entry.id for _, entry in each_entry(architecture) if entry.scaled is not None}
+    left: set[str] = set()
+    for index, part in enumerate(scale.left_out):
+        base: KeyPath = ("scale", "left_out", index)
+        yield from each_known((*base, "of"), part.of, entries, f"entry of {name}")
+        for place, id_ in enumerate(part.of):
+            if id_ in left:
+                yield Problem((*base, "of", place), f"{id_} is left out twice")
+            if id_ in scaled:
+                yield Problem((*base, "of", place), f"{id_} is scaled: see {scaled[id_]}")
+            left.add(id_)
+        about = {claim for id_ in part.of if id_ in entries for claim in entries[id_].claim}
+        if set(part.claims) != about:
+            yield Problem((*base, "claims"), f"they are about {', '.join(sorted(about)) or 'no claim'} in {name}")
+    for id_, entry in entries.items():
+        if id_ not in left and id_ not in scaled:
+            yield Problem(("scale", "left_out"), f"{name} has also {id_}, {entry.title}: scale it, or say why not")
 
 
 def _same_bar(
@@ -108,8 +145,6 @@ def _same_bar(
         yield from known((*base, "of"), scaled.of, entries, f"entry of {name}")
         return
     theirs = entries[scaled.of]
-    if not set(entry.claim) & set(theirs.claim):
-        yield Problem((*base, "of"), f"{scaled.of} of {name} is about {', '.join(theirs.claim) or 'no claim'}")
     if isinstance(theirs, Curve):
         expected: tuple[object, ...] = (theirs.efficiency_min, None, None, "ratio", 0.0)
     elif isinstance(theirs, Criterion):
@@ -118,6 +153,7 @@ def _same_bar(
         expected = (value, bar.low, bar.high, bar.unit, bar.tolerance_pct)
         if isinstance(entry, Criterion) and entry.pass_.op != bar.op:
             yield Problem((*base, "of"), f"{scaled.of} of {name} has '{bar.op}', this entry has '{entry.pass_.op}'")
+        yield from _alternatives(base[:-1], name, theirs, entry)
     else:
         yield Problem((*base, "of"), "an outlier has no bar to scale")
         return
@@ -125,3 +161,19 @@ def _same_bar(
     for key, ours, of_them in zip(("value", "low", "high", "unit", "tolerance_pct"), actual, expected, strict=True):
         if ours != of_them:
             yield Problem((*base, key), f"{scaled.of} of {name} has {of_them}, here {ours}")
+    there, here = (_items(one) for one in (theirs, entry))
+    if here < there and scaled.note is None:
+        yield Problem((*base, "note"), f"{scaled.of} of {name} judges {there} of them, this entry {here}: say why")
+
+
+def _items(entry: Entry) -> int:
+    """How many verdicts of a member an entry gives: one for each combination of listed labels."""
+    return len(list(entry.variants())) if isinstance(entry, QuantityFamily) else 1
+
+
+def _alternatives(base: KeyPath, name: str, theirs: Criterion, entry: Entry) -> Iterator[Problem]:
+    """Alternatives are not scaled: each must be one of the published entry."""
+    allowed = [(one.metric, one.pass_) for one in theirs.any_of]
+    for index, one in enumerate(entry.any_of if isinstance(entry, Criterion) else ()):
+        if (one.metric, one.pass_) not in allowed:
+            yield Problem((*base, "any_of", index), f"{theirs.id} of {name} has no such alternative")

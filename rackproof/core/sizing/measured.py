@@ -2,7 +2,8 @@
 
 There are two comparisons. The storage benchmark reads at the maximum rate, so network, connections or storage limit it.
 A workload's rate follows from the model twice: with the architecture's figures, and with measured links and storage.
-Simulated measurements are ignored.
+Without a benchmark of the storage, the prediction stands beside the runs themselves (``runs.py``). Simulated
+measurements are ignored.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import NamedTuple
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.sizing import words
+from rackproof.core.sizing.comparison import Comparison
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
 from rackproof.core.sizing.model import RUN_STAGES, TITLES, Phase, StageName, first_epoch, product
+from rackproof.core.sizing.runs import beside_runs
 from rackproof.core.sizing.view import title_of
 from rackproof.core.units import convert
 from rackproof.errors import SizingError
@@ -26,28 +29,6 @@ AT_LIMIT = 0.8
 _READ = "storage.read_bandwidth"
 _TO_STORAGE = "link.tcp_bandwidth_to_storage"
 _LINKS = {"tcp": "link.tcp_bandwidth", "rdma": "link.rdma_write_bandwidth"}
-
-
-class Comparison(NamedTuple):
-    """One prediction and its measurement."""
-
-    subject: str
-    """``read of nfs-tcp``, or a workload."""
-    unit: str
-    """``B/s`` or ``samples/s``."""
-    predicted: float | None
-    predicted_stage: str | None
-    measured: float | None
-    measured_stage: str | None
-    directly: bool = True
-    """False: the workload was not run; this is the model's answer with measured links and storage."""
-
-    @property
-    def agrees(self) -> bool | None:
-        """Whether the bottleneck is the predicted one; None where either is unknown."""
-        if self.predicted_stage is None or self.measured_stage is None:
-            return None
-        return self.predicted_stage == self.measured_stage
 
 
 class PredictedAndMeasured(NamedTuple):
@@ -75,7 +56,7 @@ def predicted_and_measured(architecture: Architecture, measurements: Sequence[Me
         return PredictedAndMeasured()
     asked = {m.labels.get("storage") for m in measurements if m.metric == _READ}
     if not asked or architecture.sizing.storage not in (None, *asked):
-        return PredictedAndMeasured()  # the profile has no benchmark of what feeds the workloads
+        return _beside_runs(architecture, measurements)  # the profile has no benchmark of what feeds the workloads
     figures = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
     if isinstance(figures, str):
         return _nothing(figures)
@@ -89,7 +70,17 @@ def predicted_and_measured(architecture: Architecture, measurements: Sequence[Me
             comparisons.append(_workload(name, declared, _as_measured(declared, figures, reading), measurements))
     except SizingError as error:
         return _nothing(str(error))
-    return PredictedAndMeasured(lines=tuple(_line(c) for c in comparisons), comparisons=tuple(comparisons))
+    return PredictedAndMeasured(lines=tuple(c.line for c in comparisons), comparisons=tuple(comparisons))
+
+
+def _beside_runs(architecture: Architecture, measurements: Sequence[Measurement]) -> PredictedAndMeasured:
+    try:
+        every = list(beside_runs(architecture, measurements))
+    except SizingError as error:
+        return _nothing(str(error))
+    comparisons = tuple(one for one in every if isinstance(one, Comparison))
+    lines = tuple(one.line if isinstance(one, Comparison) else one for one in every)
+    return PredictedAndMeasured(lines=lines, comparisons=comparisons)
 
 
 def _nothing(reason: str) -> PredictedAndMeasured:
@@ -210,18 +201,3 @@ def _workload(name: str, declared: Inputs, actual: Inputs, measurements: Sequenc
 
 def _stage(phase: Phase) -> str | None:
     return title_of(phase.binding[0]) if phase.binding else None
-
-
-def _line(c: Comparison) -> str:
-    def described(value: float | None, stage: str | None) -> str:
-        if value is None:
-            return "unknown"
-        rate = words.bandwidth(value) if c.unit == "B/s" else f"{words.number(value)} {c.unit}"
-        return f"{rate}, set by {stage or 'an unknown stage'}"
-
-    verdict = {True: "bottleneck as predicted", False: "another bottleneck", None: "nothing to compare"}[c.agrees]
-    if c.predicted and c.measured is not None:
-        verdict += f", {words.percent(c.measured / c.predicted)} of the rate"
-    how = "measured" if c.directly else "with links and storage as measured"
-    predicted, measured = described(c.predicted, c.predicted_stage), described(c.measured, c.measured_stage)
-    return f"{c.subject}: predicted {predicted}; {how} {measured} ({verdict})"

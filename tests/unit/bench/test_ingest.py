@@ -349,6 +349,12 @@ class TestReader:
 
         alone, together = answers(nodes=nodes), beside(answers(slower, nodes=nodes))
         assert value("mixed.accelerator_utilisation_loss", [*alone, *together]) == pytest.approx(10.0)
+        loss = read_ingest([*alone, *together], virtual_rack())(place("mixed.accelerator_utilisation_loss"))
+        before, after = (loss.conditions["utilisation_pct"][when] for when in ("alone", "beside"))
+        assert before[0] - after[0] == pytest.approx(10.0)
+        assert loss.conditions["beside"] == "serve"
+        gained = read_ingest([*beside(answers(nodes=nodes)), *answers(slower, nodes=nodes)], virtual_rack())
+        assert gained(place("mixed.accelerator_utilisation_loss")).samples == (0.0,)
         with pytest.raises(ParseError, match="1 runs alone, 0 beside"):
             value("mixed.accelerator_utilisation_loss", alone)
 

@@ -49,7 +49,7 @@ def test_a_rack_as_it_was_sold_has_the_predicted_bottlenecks() -> None:
     assert not any(w.directly for w in workloads)
     assert comparison.lines[0] == (
         "read of isilon by 9 nodes: predicted 30 GB/s, set by storage bandwidth; "
-        "measured 29.5 GB/s, set by storage bandwidth (bottleneck as predicted, 98.3 % of the rate)"
+        "measured 29.5 GB/s, set by storage bandwidth (bottleneck as predicted, 98.3 % of the rate, an error of 1.67 %)"
     )
 
 
