@@ -28,7 +28,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended
 from rackproof.report.brevity import DETAILED, LISTED, brief_measurements, brief_verdicts, by_need, listed
-from rackproof.report.claims import claim_by_claim
+from rackproof.report.claims import claim_by_claim, throttles_of
 from rackproof.report.document import plain, written
 from rackproof.report.schema import (
     ArchitectureSummary,
@@ -151,6 +151,7 @@ def build_certificate(
         ),
         scaled_from=architecture.scale.of if architecture.scale else None,
         claims=claim_by_claim(architecture, verdicts),
+        throttles=throttles_of(architecture, run.nodes, measurements),
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(

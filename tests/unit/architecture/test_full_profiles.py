@@ -105,7 +105,6 @@ def changed(name: str, id_: str, **changes: object) -> Criterion:
     ("name", "id_", "where"),
     [
         ("hitachi-v225g", "framework.memory", {"workload": "encoded", "data": "framework-memory"}),
-        ("hitachi-v225g", "framework.memory", {"workload": "encoded", "port_gbps": "10"}),
         ("dell-scaling-little", "records.bytes", {"workload": "resnet50", "format": "protobuf-lzo"}),
         ("dell-scaling-little", "records.bytes", {"workload": "resnet50", "format": ("files", "protobuf-lzo")}),
         ("dell-scaling-little", "mixed.inference", {"workload": "inference", "beside": "backup"}),
