@@ -61,10 +61,11 @@ class Throttles:
     def bring_about(self, port_gbps: int | None) -> str:
         """Set the limits of the next step, and read them back. Returns why they are not in force; empty if they are."""
         architecture = self._session.architecture
-        limits = {node: limits_of(architecture, node.groups, port_gbps) for node in self._session.rack.nodes}
-        self._wanted = {node.name: own for node, own in limits.items() if any(own)}
+        nodes = self._session.rack.nodes
+        limits = [(node, limits_of(architecture, node.groups, port_gbps)) for node in nodes]
+        self._wanted = {node.name: own for node, own in limits if any(own)}
         lines = {}
-        for node, own in limits.items():
+        for node, own in limits:
             if any(own):
                 if not node.virtual:
                     return f"{node.name} is no virtual machine, and {architecture.metadata.id} limits ports or drives"
