@@ -78,9 +78,7 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     began = time.monotonic()
     session.step = step.id
     throttles = Throttles.of(context)
-    measurements, reason = (
-        _attempt(context, step) if not (why := throttles.bring_about(step.port_gbps)) else ({}, why)
-    )
+    measurements, reason = _attempt(context, step) if not (why := throttles.bring_about(step.port_gbps)) else ({}, why)
     if measurements and (why := throttles.read()):
         measurements, reason = {}, why
     guard.observe()

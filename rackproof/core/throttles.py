@@ -59,9 +59,7 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
         if scale is None:
             continue
         if isinstance(throttle, ThrottledDrive):
-            if throttle.storage in architecture.storage and _has_drive(
-                architecture.storage[throttle.storage], groups
-            ):
+            if throttle.storage in architecture.storage and _has_drive(architecture.storage[throttle.storage], groups):
                 key, value = limit_of(scale, throttle)
                 own = drives.setdefault(throttle.storage, {})
                 own[key] = min(value, own.get(key, value))

@@ -65,9 +65,7 @@ def _drive(name: str, lines: Iterator[str], threads: Iterable[str]) -> dict[str,
         actual, _, words = next(lines, "").partition(" ")
         if actual != unit:
             raise ParseError(TOOL, f"{name}: the limits of {unit} are missing")
-        by_unit[unit] = {
-            {"rbps": BPS, "riops": IOPS}[match[1]]: float(match[2]) for match in _LIMIT.finditer(words)
-        }
+        by_unit[unit] = {{"rbps": BPS, "riops": IOPS}[match[1]]: float(match[2]) for match in _LIMIT.finditer(words)}
     first = by_unit[_UNITS[0]]
     bound = [by_unit[unit] for unit in _UNITS] + ([by_unit[NFSD]] if threads else [])
     outside = [thread for thread in threads if not thread.endswith(f":/{NFSD}")]

@@ -13,6 +13,10 @@ case $virtual:$vendor in
   *) refuse "limits are for virtual machines of QEMU, this is $vendor ($virtual)" ;;
 esac
 
+queue() { # DEVICE BITS_PER_S
+  tc qdisc add dev "$1" root handle 7270: tbf rate "${2}bit" burst $((32768 + $2 / 800)) limit 1000000
+}
+
 port() { # INTERFACE BITS_PER_S
   case $(readlink -f "/sys/class/net/$1/device/driver") in
     */virtio_net) ;;
@@ -23,26 +27,22 @@ port() { # INTERFACE BITS_PER_S
     *) refuse "$1 has a queue that someone else has set: $(tc qdisc show dev "$1" root | head -n 1)" ;;
   esac
   modprobe ifb numifbs=0 && modprobe sch_tbf && modprobe cls_matchall && modprobe act_mirred || exit 1
-  queue="root handle 7270: tbf rate ${2}bit burst $((32768 + $2 / 800)) limit 1000000"
   read -r mtu <"/sys/class/net/$1/mtu"
-  # Words of the queue are separate arguments.
-  # shellcheck disable=SC2086
-  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up &&
-    tc qdisc add dev "rp-$1" $queue && tc qdisc add dev "$1" handle ffff: ingress &&
+  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up && queue "rp-$1" "$2" &&
+    tc qdisc add dev "$1" handle ffff: ingress &&
     tc filter add dev "$1" parent ffff: protocol all matchall action mirred egress redirect dev "rp-$1" &&
-    tc qdisc add dev "$1" $queue || exit 1
+    queue "$1" "$2" || exit 1
 }
 
-drive() { # DEVICE BYTES_PER_S READS_PER_S UNIT…
-  device=$(readlink -f "$1") bytes=$2 reads=$3
-  shift 3
+drive() { # DEVICE BYTES_PER_S READS_PER_S
+  device=$(readlink -f "$1")
   read -r model <"/sys/class/block/${device##*/}/device/model" || model=unknown
   case $model in QEMU*) ;; *) refuse "$device is no emulated drive: $model" ;; esac
-  for unit; do
+  for unit in $units; do
     echo "$unit" >>/run/rackproof-throttled
     systemctl start "$unit" || exit 1
-    [ "$bytes" = 0 ] || systemctl set-property --runtime "$unit" "IOReadBandwidthMax=$device $bytes" || exit 1
-    [ "$reads" = 0 ] || systemctl set-property --runtime "$unit" "IOReadIOPSMax=$device $reads" || exit 1
+    [ "$2" = 0 ] || systemctl set-property --runtime "$unit" "IOReadBandwidthMax=$device $2" || exit 1
+    [ "$3" = 0 ] || systemctl set-property --runtime "$unit" "IOReadIOPSMax=$device $3" || exit 1
     [ "$unit" != rackproof.slice ] || for thread in $(pgrep -x nfsd); do
       echo "$thread" >/sys/fs/cgroup/rackproof.slice/cgroup.procs || exit 1
     done
@@ -57,11 +57,10 @@ while read -r line; do
   case " $line " in *" nfsd "*) units="$units rackproof.slice" ;; esac
   for word in $line; do
     kind=${word%%:*} rest=${word#*:}
+    most=${rest%:*} last=${rest##*:}
     case $kind in
-      port) port "${rest%:*}" "${rest##*:}" ;;
-      # The device's path has colons at most at its end's left.
-      # shellcheck disable=SC2086
-      drive) bytes=${rest%:*} && drive "${bytes%:*}" "${bytes##*:}" "${rest##*:}" $units ;;
+      port) port "$most" "$last" ;;
+      drive) drive "${most%:*}" "${most##*:}" "$last" ;;
     esac
   done
   echo rackproof-throttles

@@ -94,7 +94,9 @@ def test_limits_are_set_read_back_recorded_and_removed(tmp_path: Path, monkeypat
     with stage(tmp_path, monkeypatch) as (session, kernels):
         run_steps(session, [step(10), step(100), step(100)], (), lambda line: None)
         cleared = [node for node, command in session.fleet.asked if command == held._CLEAR]
-    assert kernels.told == [(node, f"port:fabric0:{rate}") for rate in (2470000, 24700000) for node in ("gpu-01", "gpu-02")]
+    assert kernels.told == [
+        (node, f"port:fabric0:{rate}") for rate in (2470000, 24700000) for node in ("gpu-01", "gpu-02")
+    ]
     assert [m.conditions[CONDITION]["gpu-02"] for m in numbers(tmp_path)] == [
         {"fabric0": {"bits_per_s": rate}} for rate in (2470000.0, 24700000.0, 24700000.0)
     ]
@@ -137,7 +139,11 @@ def test_hardware_is_never_told_of_a_limit(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_program_of_a_node_refuses_a_machine_that_is_not_qemus(tmp_path: Path) -> None:
-    for name, text in (("systemd-detect-virt", "echo none; exit 1"), ("tc", "echo called >&2"), ("ip", "echo called >&2")):
+    for name, text in (
+        ("systemd-detect-virt", "echo none; exit 1"),
+        ("tc", "echo called >&2"),
+        ("ip", "echo called >&2"),
+    ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(

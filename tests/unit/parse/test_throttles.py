@@ -7,9 +7,7 @@ import pytest
 from rackproof.parse import ParseError
 from rackproof.parse.throttles import parse_throttles
 
-QUEUE = (
-    '[{"kind":"tbf","handle":"7270:","root":true,"refcnt":2,"options":{"rate":2000000,"burst":52768,"lat":473616}}]'
-)
+QUEUE = '[{"kind":"tbf","handle":"7270:","root":true,"refcnt":2,"options":{"rate":2000000,"burst":52768,"lat":473616}}]'
 PORT = f"port fabric0\n{QUEUE}\n\n{QUEUE}\n\n1\n"
 DRIVE = (
     "drive nfs-tcp\nuser.slice rbps=1000000 wbps=max riops=50 wiops=max\n"
