@@ -20,6 +20,8 @@ from rackproof.bench.readers import reader_of
 from rackproof.bench.reading import Read, Reading, outputs_of
 from rackproof.bench.reread_load import read_load
 from rackproof.bench.storage.runs import is_layout
+from rackproof.bench.throttles.held import is_state
+from rackproof.bench.throttles.proof import proven
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
 from rackproof.core.metrics import METRICS
@@ -46,6 +48,7 @@ def disproven(
 
     ``architecture`` and ``profile`` are the run's.
     """
+    nodes = tuple(nodes)
     load = read_load(records, lambda command: answer_of(command, output), architecture, nodes)
     faults = load.faults
     owners: dict[str, tuple[int, int]] = {}
@@ -60,11 +63,12 @@ def disproven(
                     answers = [answer_of(command, output) for command in commands]
                 name, reader = reader_of(measurement.metric)
                 if reader is not None and name not in reads:
-                    reads[name] = reader(answers, architecture)
+                    reads[name] = reader([a for a in answers if not is_state(a.command)], architecture)
                 fault = _identity_fault(measurement, name, step)
                 if fault is None:
                     reading = reads[name](measurement)
-                    observed = _observed(reading, measurement, load.conditions.get(seq, {}))
+                    limits = proven(architecture, nodes, measurement, answers)
+                    observed = _observed(reading, measurement, load.conditions.get(seq, {}) | limits)
                     fault = (
                         difference(measurement, observed)
                         or _used_twice(reading, owners, number)

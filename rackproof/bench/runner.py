@@ -15,6 +15,7 @@ from rackproof.bench.firewall import SWEEP
 from rackproof.bench.guard import Guard
 from rackproof.bench.programs import check_programs
 from rackproof.bench.step import BenchContext, Step, unmeasured
+from rackproof.bench.throttles.held import Throttles
 from rackproof.bench.user import TIDY
 from rackproof.bench.waiting import wait_for_processors
 from rackproof.core.evidence import Kind, Measurement, Quantity
@@ -46,8 +47,10 @@ def run_steps(
         context = BenchContext(session, say)
         stack.callback(_tidy, context)
         guard = Guard(session)
+        stack.callback(Throttles.of(context).end)
         todo = [step for step in steps if step.id not in done]
         if todo:
+            Throttles.of(context).begin()
             for fault in check_programs(context, todo):
                 say(fault)
             guard.observe()
@@ -74,7 +77,10 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     session, say = context.session, context.say
     began = time.monotonic()
     session.step = step.id
-    measurements, reason = _attempt(context, step)
+    throttles = Throttles.of(context)
+    measurements, reason = _attempt(context, step) if not (why := throttles.bring_about(step.port_gbps)) else ({}, why)
+    if measurements and (why := throttles.read()):
+        measurements, reason = {}, why
     guard.observe()
     missing: list[str] = []
     for place in step.expects:
@@ -83,10 +89,10 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
         )
         if not measurement.samples:
             missing.append(measurement.reason or "no reason")
-        session.measured(guard.beside(measurement))
+        session.measured(throttles.beside(guard.beside(measurement)))
     planned = {place.quantity for place in step.expects}
     for measurement in (m for k, m in measurements.items() if k not in planned):  # e.g. a sum over fewer nodes
-        session.measured(guard.beside(measurement))
+        session.measured(throttles.beside(guard.beside(measurement)))
     faults = guard.record(step.id)
     status = "done" if not missing else "failed" if len(missing) == len(step.expects) else "partial"
     elapsed_s = round(time.monotonic() - began, 3)

@@ -51,6 +51,8 @@ class Step:
     commands: tuple[str, ...] = ()
     """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
     writes: Writes = NOTHING
+    port_gbps: int | None = None
+    """Rate of the ports that a scaled architecture sets to several, in Gb/s of the published system."""
 
     @property
     def nodes(self) -> set[str]:

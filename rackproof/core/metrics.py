@@ -23,7 +23,7 @@ BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_bes
 """Metrics of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
-UNRECORDED = ("port_gbps", "ranks")
+UNRECORDED = ("ranks",)
 """Labels that no benchmark of the kit records so far."""
 
 
@@ -213,10 +213,12 @@ METRICS: dict[str, Metric] = {
         Metric("ingest.cache_settling_ratio", "ratio", _UP, _NODE, ("workload",), "ingest",
                "time until a data set smaller than memory causes no more reads, over what its size and rate predict"),
         Metric("ingest.cache_hits", "percent", _UP, _NODE, _INGEST, "ingest",
-               "bytes of an epoch that came from the node's own caches"),
+               "bytes of an epoch that came from the node's own caches",
+               not_yet_with=("port_gbps",)),
         Metric("ingest.local_cache_hits", "percent", _UP, _NODE, _INGEST, "ingest",
                "reads of an epoch that a cache on a local drive (FS-Cache) answered, of those that the page cache did"
-               " not, by the kernel's counters; at most the share of bytes that did not come from the storage"),
+               " not, by the kernel's counters; at most the share of bytes that did not come from the storage",
+               not_yet_with=("port_gbps",)),
         Metric("ingest.dataset_over_caches", "ratio", _UP, _RACK, ("workload",), "ingest",
                "bytes of the data set over memory of all clients and cache of the storage"),
         Metric("ingest.bytes_read_over_dataset", "ratio", _DOWN, _RACK, ("workload",), "ingest",

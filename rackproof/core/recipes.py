@@ -90,9 +90,13 @@ RECIPES: dict[str, Recipe] = {
         Recipe("train-epochs",
                "train-ingest for two epochs or more, no cache cleared between them (only_local_cache: page caches), "
                "bytes of each epoch by NIC and mount counters, reads of a local cache by the kernel's; before the "
-               "first epoch chmod changes the times by which FS-Cache knows a file; once more with the port shaped to "
-               "each rate (tc) or the data in each format named",
+               "first epoch chmod changes the times by which FS-Cache knows a file; once more with the data in each "
+               "format named",
                "Cluster Considerations (Hitachi Vantara)", "ingest"),
+        Recipe("train-ports",
+               "train-ingest from the storage, cold, once for each rate of the clients' ports: a token bucket (tc tbf) "
+               "for each direction, on virtual machines only, read back from the kernel after the run",
+               "Cluster Considerations (Hitachi Vantara); tc-tbf(8)", "ingest"),
         Recipe("dataset-files", "bytes of all files of the data set and samples, as its index counts them; every read "
                "compares size and time of a file with the index", "ai-benchmark-util", "ingest"),
         Recipe("protocol-ingest",

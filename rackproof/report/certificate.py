@@ -28,7 +28,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended
 from rackproof.report.brevity import DETAILED, LISTED, brief_measurements, brief_verdicts, by_need, listed
-from rackproof.report.claims import claim_by_claim, left_out, of_no_claim
+from rackproof.report.claims import claim_by_claim, left_out, of_no_claim, throttles_of
 from rackproof.report.document import plain, written
 from rackproof.report.schema import (
     ArchitectureSummary,
@@ -153,6 +153,7 @@ def build_certificate(
         claims=claim_by_claim(architecture, verdicts),
         of_no_claim=of_no_claim(architecture, verdicts),
         left_out=left_out(architecture),
+        throttles=throttles_of(architecture, run.nodes, measurements),
         sizing=sizing,
         notes=tuple(remarks),
         evidence=EvidenceSummary(

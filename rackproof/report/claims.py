@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rackproof.core.architecture import Architecture, Bar, Criterion, Scale, Scaled
+from rackproof.core.architecture import Architecture, Bar, Criterion, Scale, Scaled, ShapedLink
 from rackproof.core.architecture.criterion import Entry
 from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.overrides import bar_words, threshold_words
+from rackproof.core.architecture.scale import READS
+from rackproof.core.evidence import Measurement, NodeInfo
 from rackproof.core.grouping import grouped
+from rackproof.core.rack import fold
 from rackproof.core.status import Status
+from rackproof.core.throttles import BITS, BPS, CONDITION, IOPS, words_of
 from rackproof.core.verdict import Verdict, name_of
 from rackproof.core.wording import counted
 from rackproof.report.quantities import quantity
-from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary, LeftOutSummary
+from rackproof.report.schema import ClaimSummary, ClaimWay, FactorSummary, LeftOutSummary, ThrottleSummary
 from rackproof.report.statements import subject_text
 
 
@@ -42,6 +46,38 @@ def left_out(architecture: Architecture) -> tuple[LeftOutSummary, ...]:
     """What the file says that it does not measure of the published system."""
     parts = architecture.scale.left_out if architecture.scale else ()
     return tuple(LeftOutSummary(**part.model_dump()) for part in parts)
+
+
+def throttles_of(
+    architecture: Architecture, nodes: Sequence[NodeInfo], measurements: Sequence[Measurement]
+) -> tuple[ThrottleSummary, ...]:
+    """Limits of ports and drives that the file declares, and what the kernels answered."""
+    scale, fabric = architecture.scale, architecture.fabric
+    groups = {node.name: node.groups for node in nodes}
+    limited = [m.conditions[CONDITION] for m in measurements if m.samples and CONDITION in m.conditions]
+    summaries = []
+    for title, throttle, here, unit in words_of(scale) if scale else ():
+        role, name, key = None, f"{fabric.interface_prefix if fabric else ''}", BITS
+        if isinstance(throttle, ShapedLink):
+            role, name = throttle.role, f"{name}{throttle.rail}"
+        else:
+            name, key = throttle.storage, IOPS if unit == READS else BPS
+        actual = grouped(
+            (own[name][key], node)
+            for by_node in limited
+            for node, own in by_node.items()
+            if key in own.get(name, {}) and (role is None or role in groups.get(node, ()))
+        )
+        times = 1.0 if key == IOPS else 1e-6
+        texts = [f"{quantity(value * times, unit)} on {fold(names)}" for value, names in sorted(actual.items())]
+        summaries.append(
+            ThrottleSummary(
+                title=title, published=throttle.published, unit=throttle.unit, here=here, here_unit=unit,
+                by=throttle.by, reason=throttle.reason,
+                in_force="; ".join(texts) or "nothing was measured under it",
+            )
+        )  # fmt: skip
+    return tuple(summaries)
 
 
 def _summary(

@@ -203,6 +203,22 @@ class FactorSummary(Model):
     reason: str
 
 
+class ThrottleSummary(Model):
+    """A port or drive that was limited while the rack was measured."""
+
+    title: str
+    published: float
+    unit: str
+    """Unit of ``published``."""
+    here: float
+    here_unit: str
+    by: tuple[str, ...]
+    """Names of its factors."""
+    reason: str
+    in_force: str
+    """As the nodes' kernels answered during the measurements."""
+
+
 class ClaimWay(Model):
     """One criterion, curve or check that is about a claim."""
 
@@ -280,6 +296,8 @@ class Certificate(Model):
     of_no_claim: tuple[ClaimWay, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Criteria of the published system that are about none of its claims."""
     left_out: tuple[LeftOutSummary, ...] = Field(default=(), exclude_if=lambda value: not value)
+    throttles: tuple[ThrottleSummary, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Limits of ports and drives, a declared part of the rack."""
     sizing: SizingSummary | None = None
     """None if nothing was measured."""
     notes: tuple[str, ...]

@@ -45,8 +45,8 @@ SEEDS = (
 every_seed = pytest.mark.parametrize("seed", SEEDS)
 
 LARGE = "inception4-large"
-BYTES = {LARGE: 133260.0, "encoded": 30664.0}
-RATE = {"inception4-large": 1.0, "encoded": 25.0, "decoding": 25.0, "googlenet": 8.0}
+BYTES = {LARGE: 133260.0, "encoded": 30664.0, "ports": 30664.0}
+RATE = {LARGE: 1.0, "encoded": 25.0, "decoding": 25.0, "googlenet": 8.0, "ports": 5.3}
 """Samples a second of a node where not 7.9."""
 
 Throttle = Callable[[Measurement], float | None]
@@ -64,7 +64,8 @@ def healthy(place: Measurement) -> float:
     nodes = sum(member.startswith("gpu") for member in place.members)
     workload = labels.get("workload", "")
     size = BYTES.get(workload, 10281.0) * (0.95 if labels.get("format") == "tfrecord-gz" else 1.0)
-    rate = nodes * RATE.get(workload, 7.9) * int(labels.get("gpus", "2")) / (2 * int(labels.get("nodes", "1")))
+    rate = 3.2 if labels.get("storage") == "local" else RATE.get(workload, 7.9)
+    rate *= nodes * int(labels.get("gpus", "2")) / (2 * int(labels.get("nodes", "1")))
     numbers = {
         "samples_rate": rate, "storage_bandwidth": rate * size / 1e6, "accelerator_utilisation": 97.0,
         "storage_bytes_per_sample": size / (2 if labels.get("epoch") == "2" else 1), "dataset_bytes_per_sample": size,
@@ -74,7 +75,7 @@ def healthy(place: Measurement) -> float:
         "cache_hits": 50.0 if labels.get("epoch") == "2" else 0.0, "placement_spread": 0.03,
         "accelerator_utilisation_loss": 6.0, "latency_p99": 900.0 if labels.get("beside") == "training" else 500.0,
         "throughput_over_predicted": 0.9, "bottleneck_agreement": 1.0,
-        "rdma_write_bandwidth": 0.012, "tcp_bandwidth": 0.12, "tcp_bandwidth_to_storage": 0.08,
+        "rdma_write_bandwidth": 0.0196, "tcp_bandwidth": 0.0196, "tcp_bandwidth_to_storage": 0.0078,
         "rdma_write_latency": 5.0, "tcp_retransmitted": 0.5,
         "rdma_retries": 10.0, "loss": 0.0, "round_trip": 2.0,
         "read_bandwidth": 0.009 * nodes, "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
@@ -215,6 +216,8 @@ def both(*throttles: Throttle) -> Throttle:
         ("hitachi-v225g", "C7", slower("storage.metadata_rate", 0.05)),
         ("hitachi-v225g", "C7", slower("ingest.samples_rate", 30.0, data="synthetic")),
         ("hitachi-v225g", "C10", slower("ingest.samples_rate", 0.7, data="memory")),
+        ("hitachi-v225g", "C3", slower("ingest.samples_rate", 0.7, port_gbps="10")),
+        ("hitachi-v225g", "C3 C5", slower("ingest.storage_bandwidth", 1.8, port_gbps="10")),
         ("hitachi-v225g", "C5", slower("sizing.bottleneck_agreement", 0.5)),
         ("dell-scaling-little", "B1 B2", slower("storage.random_read_iops", 0.05)),
         ("dell-scaling-little", "B3", slower("storage.random_read_bandwidth", 0.1)),
@@ -229,7 +232,7 @@ def both(*throttles: Throttle) -> Throttle:
         ("weka-inference-nvme-dram", "A9 A10 A11",
          slower("inference.samples_rate", 0.5, storage="cephfs", data="storage")),
         ("weka-inference-nvme-dram", "A9", slower("inference.samples_rate", 0.5)),
-        ("weka-inference-nvme-dram", "A9 A10", slower("inference.samples_rate", 2.0, storage="local")),
+        ("weka-inference-nvme-dram", "A9 A10", slower("inference.samples_rate", 3.0, storage="local")),
         ("weka-inference-nvme-dram", "A11", slower("inference.samples_rate", 2.0, data="memory")),
         ("weka-inference-nvme-dram", "A12", slower("storage.read_bandwidth", 0.05)),
     ],

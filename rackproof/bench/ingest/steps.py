@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,7 @@ from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
+from rackproof.core.throttles import LABEL
 from rackproof.core.wording import counted
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
@@ -118,6 +120,9 @@ class _Job:
             if data is IngestData.STORAGE and job.epochs:
                 yield self._epochs()
                 continue
+            if data is IngestData.STORAGE and job.port_gbps:
+                yield from map(self._port, job.port_gbps)
+                continue
             for count in counts:
                 yield self._leg(data, count, last=count == counts[-1])
         placed = [count for count in job.placement if count <= largest]
@@ -150,6 +155,14 @@ class _Job:
             places += [self._place(leg, UTILISATION, [gpu], own, Scope.GPU) for gpu in gpus]
         runs = [Start(count, (self.name,), True, self.job.accelerators, data)] * self.job.runs
         return self._step(leg, f"{data.value}, {counted(count, 'node', 'nodes')}", runs, tuple(places))
+
+    def _port(self, gbps: int) -> Step:
+        """From the storage, through ports of one of several rates."""
+        leg, every = f"port-{gbps}", self.nodes
+        labels = {**self._labels(IngestData.STORAGE.value, len(every)), LABEL: str(gbps)}
+        runs = [Start(len(every), (self.name,), True, self.job.accelerators)] * self.job.runs
+        places = tuple(self._places(leg, IngestData.STORAGE.value, every, labels=labels))
+        return replace(self._step(leg, f"storage, port {gbps} Gb/s in scale", runs, places), port_gbps=gbps)
 
     def _epochs(self) -> Step:
         places: list[Measurement] = []
@@ -199,14 +212,16 @@ class _Job:
             "format": self.dataset.format,
         }  # fmt: skip
 
-    def _places(self, leg: str, data: str, nodes: Sequence[str], epoch: str = "1") -> Iterator[Measurement]:
-        labels = self._labels(data, len(nodes), epoch)
+    def _places(
+        self, leg: str, data: str, nodes: Sequence[str], epoch: str = "1", labels: Mapping[str, str] | None = None
+    ) -> Iterator[Measurement]:
+        labels = labels or self._labels(data, len(nodes), epoch)
         reads = data in ("storage", "undecoded")
         if not self.training:
             yield self._place(leg, "inference.samples_rate", nodes, labels)
             for node in nodes:
                 yield self._place(leg, "inference.samples_rate", [node], labels, Scope.NODE)
-            if reads:
+            if reads and LABEL not in labels:
                 alone = {"workload": self.job.workload, "beside": "nothing"}
                 yield self._place(leg, "inference.latency_p99", nodes, alone)
             return

@@ -52,7 +52,7 @@ from rackproof.core.architecture.profiles import (
     TransportsProfile,
     WholeFile,
 )
-from rackproof.core.architecture.scale import Scale, Scaled
+from rackproof.core.architecture.scale import Scale, Scaled, ShapedLink, ThrottledDrive
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
 from rackproof.core.architecture.system import System
@@ -113,6 +113,7 @@ __all__ = [
     "Scaled",
     "Scratch",
     "Severity",
+    "ShapedLink",
     "Slurm",
     "Source",
     "SourceStatus",
@@ -120,6 +121,7 @@ __all__ = [
     "Storage",
     "StorageProfile",
     "System",
+    "ThrottledDrive",
     "TransportsProfile",
     "Tree",
     "User",

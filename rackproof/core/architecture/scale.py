@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from rackproof.core.architecture.base import Claims, Identifier, Model, Sentence
-from rackproof.core.texts import Line
+from rackproof.core.texts import Line, Name
+
+RATE: Final = "b/s"
+READS: Final = "1/s"
+"""Units to which limits are converted."""
 
 
 class Factor(Model):
@@ -39,6 +44,37 @@ class LeftOut(Model):
     """Why they are not measured here."""
 
 
+class Throttle(Model):
+    """A limit that a virtual rack has while it is measured, so that the stage binds that bound the published system."""
+
+    published: float = Field(gt=0)
+    """Rate of the published system, in ``unit``."""
+    unit: Line
+    by: Annotated[tuple[Identifier, ...], Field(min_length=1)]
+    """Keys of ``scale.factors``, which make the limit here of it."""
+    reason: Sentence
+
+    def times(self, scale: Scale) -> float:
+        """The product of its factors. Raises KeyError for an unknown one."""
+        return prod(scale.factors[name].times for name in self.by)
+
+
+class ShapedLink(Throttle):
+    """The port of every node of a role sends and receives at most at this rate."""
+
+    role: Name
+    rail: int = Field(default=0, ge=0)
+    series: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Ingest jobs with ``port_gbps`` give it several rates, one after the other."""
+
+
+class ThrottledDrive(Throttle):
+    """The drive behind a storage gives at most so many bytes or reads a second, as its unit says."""
+
+    storage: Identifier
+    """Local: the drive of each client is limited; otherwise that of each server."""
+
+
 class Scale(Model):
     """Which published system the claims of a file are about, and how much smaller the rack is."""
 
@@ -47,6 +83,17 @@ class Scale(Model):
     factors: Annotated[dict[Identifier, Factor], Field(min_length=1)]
     left_out: tuple[LeftOut, ...] = ()
     """Every entry of the published architecture that no entry of this file scales."""
+    links: dict[Identifier, ShapedLink] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    drives: dict[Identifier, ThrottledDrive] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Both are in force while the rack is measured, and only on virtual machines."""
+
+
+def throttles(scale: Scale) -> Iterator[tuple[tuple[str, str, str], ShapedLink | ThrottledDrive]]:
+    """Every link and drive with its key in the file."""
+    for name, link in scale.links.items():
+        yield ("scale", "links", name), link
+    for name, drive in scale.drives.items():
+        yield ("scale", "drives", name), drive
 
 
 class Scaled(Model):

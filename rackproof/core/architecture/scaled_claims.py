@@ -11,7 +11,7 @@ from rackproof.core.architecture.criterion import Bar, Criterion, Curve, Entry, 
 from rackproof.core.architecture.entries import each_entry
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, each_known, known
-from rackproof.core.architecture.scale import Scale, Scaled
+from rackproof.core.architecture.scale import RATE, READS, Scale, Scaled, ShapedLink, throttles
 from rackproof.core.units import UnitError, convert
 
 EXACT: Final = 0.01
@@ -32,9 +32,43 @@ def scale_problems(architecture: Architecture) -> Iterator[Problem]:
             continue
         used.update(entry.scaled.by)
         yield from _scaled(base, scale, entry, entry.scaled)
+    for _, throttle in throttles(scale) if scale else ():
+        used.update(throttle.by)
     for name in scale.factors if scale else ():
         if name not in used:
-            yield Problem(("scale", "factors", name), "scales nothing: no criterion or curve names it")
+            yield Problem(("scale", "factors", name), "scales nothing: no criterion, curve, link or drive names it")
+    yield from _throttles(architecture)
+
+
+def _throttles(architecture: Architecture) -> Iterator[Problem]:
+    """Links and drives that the rack does not have, limits without a meaning, and jobs that need a link."""
+    scale = architecture.scale
+    for base, throttle in throttles(scale) if scale else ():
+        if scale is not None and not scale.factors.keys() >= set(throttle.by):
+            yield from each_known((*base, "by"), throttle.by, scale.factors, "factor")
+        units = (RATE,) if isinstance(throttle, ShapedLink) else (RATE, READS)
+        if not any(_converts(throttle.unit, unit) for unit in units):
+            yield Problem((*base, "unit"), f"{throttle.unit} is no unit of a rate")
+        if isinstance(throttle, ShapedLink):
+            yield from known((*base, "role"), throttle.role, architecture.roles, "role")
+            if throttle.rail >= architecture.rails:
+                yield Problem((*base, "rail"), f"expected less than {architecture.rails}, actual {throttle.rail}")
+        else:
+            yield from known((*base, "storage"), throttle.storage, architecture.storage, "storage")
+    series = scale is not None and any(link.series for link in scale.links.values())
+    for name, profile in architecture.profiles.items():
+        for job, made in profile.ingest.jobs.items() if profile.ingest else ():
+            if made.port_gbps and not series:
+                path = ("profiles", name, "ingest", "jobs", job, "port_gbps")
+                yield Problem(path, "no link of scale.links has series: true: ports of hardware are not shaped")
+
+
+def _converts(unit: str, other: str) -> bool:
+    try:
+        convert(1.0, unit, other)
+    except UnitError:
+        return False
+    return True
 
 
 def _scaled(base: KeyPath, scale: Scale, entry: Entry, scaled: Scaled) -> Iterator[Problem]:

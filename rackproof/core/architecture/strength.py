@@ -142,7 +142,7 @@ _SUPERSET = """
     storage.*.{client_roles,options,options_required,options_forbidden}
     slurm.{roles,partitions}  containers.{roles,mounts,bridge}
     {criteria,curves,outliers}.*.{gates,claim}  curves.*.points
-    profiles.*.links.to_storage  profiles.*.ingest.jobs.*.{data,nodes}
+    profiles.*.links.to_storage  profiles.*.ingest.jobs.*.{data,nodes,port_gbps}
     profiles.*.collectives.{ops,algorithms,node.ops,node.algorithms,rails.ops}
     {roles.*,gpu,fabric,storage.*,slurm,containers,workloads.*}.claim
     roles.*.expect.{cpu,memory,drives.*,pcie,scratch,nics.*}.claim

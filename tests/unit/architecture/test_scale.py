@@ -68,7 +68,9 @@ def test_a_scaled_criterion_without_its_factors_is_refused(
 
 def test_a_factor_that_scales_nothing_is_refused() -> None:
     more = FACTORS | {"colour": FACTORS["nodes"]}
-    assert wrong(here(scale={"of": "small", "factors": more})) == ["scales nothing: no criterion or curve names it"]
+    assert wrong(here(scale={"of": "small", "factors": more})) == [
+        "scales nothing: no criterion, curve, link or drive names it"
+    ]
 
 
 def test_a_curve_is_scaled_by_its_efficiency() -> None:
@@ -171,3 +173,35 @@ def test_the_level_that_must_be_reached_is_the_published_bar() -> None:
     levels = {"value": None, "levels": {"low": 12, "high": 20}}
     assert list(against_published(published(level="high", **levels), here())) == []
     assert list(against_published(published(level="low", **levels), here()))
+
+
+FABRIC = {"kind": "roce", "mtu": 9000}
+LINK = {"published": 40, "unit": "Gb/s", "by": ["nodes"], "reason": "As published.", "role": "gpu"}
+DRIVE = {"published": 40, "unit": "GB/s", "by": ["nodes"], "reason": "As published.", "storage": "nfs"}
+
+
+@pytest.mark.parametrize(
+    ("links", "drives", "why"),
+    [
+        (LINK, DRIVE, ""),
+        (LINK, DRIVE | {"unit": "IOPS"}, ""),
+        (LINK | {"unit": "IOPS"}, DRIVE, "IOPS is no unit of a rate"),
+        (LINK, DRIVE | {"unit": "ms"}, "ms is no unit of a rate"),
+        (LINK | {"role": "gpus"}, DRIVE, "unknown role 'gpus'"),
+        (LINK | {"rail": 8}, DRIVE, "expected less than"),
+        (LINK | {"by": ["node"]}, DRIVE, "unknown factor 'node'"),
+        (LINK, DRIVE | {"storage": "nsf"}, "unknown storage 'nsf'"),
+    ],
+)
+def test_a_limit_of_what_is_not_there_is_refused(links: dict[str, Any], drives: dict[str, Any], why: str) -> None:
+    scale = {"of": "small", "factors": FACTORS, "links": {"port": links}, "drives": {"drive": drives}}
+    file = here(scale=scale, fabric=FABRIC)
+    messages = wrong(file)
+    assert messages == [] if not why else any(why in message for message in messages), messages
+
+
+def test_a_factor_of_a_limit_alone_is_used() -> None:
+    more = FACTORS | {"port": FACTORS["nodes"]}
+    scale = {"of": "small", "factors": more}
+    assert any("scales nothing" in message for message in wrong(here(scale=scale)))
+    assert wrong(here(scale=scale | {"links": {"port": LINK | {"by": ["port"]}}}, fabric=FABRIC)) == []

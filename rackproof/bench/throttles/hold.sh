@@ -1,0 +1,67 @@
+# shellcheck shell=sh
+# Keeps limits of the ports and drives of a virtual machine while its input is open. Each line of input replaces them:
+# port:INTERFACE:BITS_PER_S, drive:DEVICE:BYTES_PER_S:READS_PER_S (0: none) and nfsd (its threads read, too), with
+# blanks between. Refuses hardware. After clear.sh.
+refuse() {
+  echo "$*" >&2
+  exit 1
+}
+virtual=$(systemd-detect-virt --vm) || virtual=none
+read -r vendor </sys/class/dmi/id/sys_vendor || vendor=unknown
+case $virtual:$vendor in
+  kvm:QEMU | qemu:QEMU) ;;
+  *) refuse "limits are for virtual machines of QEMU, this is $vendor ($virtual)" ;;
+esac
+
+queue() { # DEVICE BITS_PER_S
+  tc qdisc add dev "$1" root handle 7270: tbf rate "${2}bit" burst $((32768 + $2 / 800)) limit 1000000
+}
+
+port() { # INTERFACE BITS_PER_S
+  case $(readlink -f "/sys/class/net/$1/device/driver") in
+    */virtio_net) ;;
+    *) refuse "$1 is no emulated port" ;;
+  esac
+  case $(tc qdisc show dev "$1" root) in
+    *" 0: root"* | *noqueue*) ;;
+    *) refuse "$1 has a queue that someone else has set: $(tc qdisc show dev "$1" root | head -n 1)" ;;
+  esac
+  modprobe ifb numifbs=0 && modprobe sch_tbf && modprobe cls_matchall && modprobe act_mirred || exit 1
+  read -r mtu <"/sys/class/net/$1/mtu"
+  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up && queue "rp-$1" "$2" &&
+    tc qdisc add dev "$1" handle ffff: ingress &&
+    tc filter add dev "$1" parent ffff: protocol all matchall action mirred egress redirect dev "rp-$1" &&
+    queue "$1" "$2" || exit 1
+}
+
+drive() { # DEVICE BYTES_PER_S READS_PER_S
+  device=$(readlink -f "$1")
+  read -r model <"/sys/class/block/${device##*/}/device/model" || model=unknown
+  case $model in QEMU*) ;; *) refuse "$device is no emulated drive: $model" ;; esac
+  for unit in $units; do
+    echo "$unit" >>/run/rackproof-throttled
+    systemctl start "$unit" || exit 1
+    [ "$2" = 0 ] || systemctl set-property --runtime "$unit" "IOReadBandwidthMax=$device $2" || exit 1
+    [ "$3" = 0 ] || systemctl set-property --runtime "$unit" "IOReadIOPSMax=$device $3" || exit 1
+    [ "$unit" != rackproof.slice ] || for thread in $(pgrep -x nfsd); do
+      echo "$thread" >/sys/fs/cgroup/rackproof.slice/cgroup.procs || exit 1
+    done
+  done
+}
+
+trap 'trap "" HUP INT TERM; unthrottle' EXIT
+trap 'exit 1' HUP INT TERM
+while read -r line; do
+  unthrottle
+  units="user.slice system.slice"
+  case " $line " in *" nfsd "*) units="$units rackproof.slice" ;; esac
+  for word in $line; do
+    kind=${word%%:*} rest=${word#*:}
+    most=${rest%:*} last=${rest##*:}
+    case $kind in
+      port) port "$most" "$last" ;;
+      drive) drive "${most%:*}" "${most##*:}" "$last" ;;
+    esac
+  done
+  echo rackproof-throttles
+done

@@ -1,0 +1,104 @@
+"""Limits of ports and drives that a scaled architecture declares, as they are in force on one node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from math import isclose
+from typing import Any, Final, NamedTuple
+
+from rackproof.core.architecture import Architecture, Scale, ShapedLink, Storage, ThrottledDrive
+from rackproof.core.architecture.scale import RATE, READS, throttles
+from rackproof.core.units import UnitError, convert
+
+CONDITION: Final = "throttled"
+"""Condition of a measurement: the limits of each node, as they were read back."""
+LABEL: Final = "port_gbps"
+"""Label of a measurement whose step gives the ports another rate, in Gb/s of the published system."""
+EXACT: Final = 0.01
+"""How far a limit that was read back may be off: kernels round."""
+BITS, BPS, IOPS = "bits_per_s", "bytes_per_s", "reads_per_s"
+
+
+class NodeLimits(NamedTuple):
+    """Limits of one node; empty where it has none."""
+
+    ports: Mapping[str, float] = {}
+    """bit/s by interface."""
+    drives: Mapping[str, Mapping[str, float]] = {}
+    """By name of the storage: ``BPS``, ``IOPS`` or both."""
+
+    def plain(self) -> dict[str, Any]:
+        """As a condition of a measurement."""
+        return {name: {BITS: rate} for name, rate in self.ports.items()} | {
+            name: dict(limits) for name, limits in self.drives.items()
+        }
+
+    def unlike(self, actual: NodeLimits) -> str:
+        """The first difference; empty without any."""
+        expected, there = self.plain(), actual.plain()
+        for name in sorted(expected.keys() | there.keys()):
+            ours, theirs = expected.get(name, {}), there.get(name, {})
+            for key in sorted(ours.keys() | theirs.keys()):
+                want, have = ours.get(key), theirs.get(key)
+                if want is None or have is None or not isclose(want, have, rel_tol=EXACT):
+                    return f"{name}: expected {_text(want)} {key}, actual {_text(have)}"
+        return ""
+
+
+def _text(value: float | None) -> str:
+    return "no limit of" if value is None else f"{value:.0f}"
+
+
+def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: float | None = None) -> NodeLimits:
+    """What a node of these groups has, the least where several are declared. ``port_gbps``: of the links with
+    ``series``, instead of their published rate."""
+    ports: dict[str, float] = {}
+    drives: dict[str, dict[str, float]] = {}
+    scale, fabric = architecture.scale, architecture.fabric
+    for _, throttle in throttles(scale) if scale else ():
+        if scale is None:
+            continue
+        if isinstance(throttle, ThrottledDrive):
+            if throttle.storage in architecture.storage and _has_drive(architecture.storage[throttle.storage], groups):
+                key, value = limit_of(scale, throttle)
+                own = drives.setdefault(throttle.storage, {})
+                own[key] = min(value, own.get(key, value))
+        elif throttle.role in groups and fabric is not None:
+            name = f"{fabric.interface_prefix}{throttle.rail}"
+            rate = link_rate(scale, throttle, port_gbps if throttle.series else None)
+            ports[name] = min(rate, ports.get(name, rate))
+    return NodeLimits(ports, drives)
+
+
+def _has_drive(storage: Storage, groups: Collection[str]) -> bool:
+    if storage.class_ == "local":
+        return bool(set(storage.client_roles) & set(groups))
+    return storage.server_role is not None and storage.server_role in groups
+
+
+def link_rate(scale: Scale, link: ShapedLink, port_gbps: float | None = None) -> float:
+    """bit/s here."""
+    published = convert(link.published, link.unit, RATE) if port_gbps is None else convert(port_gbps, "Gb/s", RATE)
+    return published * link.times(scale)
+
+
+def limit_of(scale: Scale, drive: ThrottledDrive) -> tuple[str, float]:
+    """``BPS`` or ``IOPS``, and the limit here."""
+    try:
+        return BPS, convert(drive.published, drive.unit, RATE) / 8 * drive.times(scale)
+    except UnitError:
+        return IOPS, convert(drive.published, drive.unit, READS) * drive.times(scale)
+
+
+def words_of(scale: Scale) -> Iterator[tuple[str, ShapedLink | ThrottledDrive, float, str]]:
+    """Every throttle for people: what it limits, itself, its value here, and the unit of that."""
+    for _, throttle in throttles(scale):
+        if isinstance(throttle, ShapedLink):
+            yield (
+                f"Port of every {throttle.role} node, rail {throttle.rail}, both directions",
+                throttle, link_rate(scale, throttle) / 1e6, "Mb/s",
+            )  # fmt: skip
+        else:
+            key, value = limit_of(scale, throttle)
+            what = f"Drive behind {throttle.storage}, reads"
+            yield (what, throttle, value / 1e6, "MB/s") if key == BPS else (what, throttle, value, READS)
