@@ -68,7 +68,7 @@ def disproven(
                 if fault is None:
                     reading = reads[name](measurement)
                     limits = proven(architecture, nodes, measurement, answers)
-                    observed = _observed(reading, measurement, load.conditions.get(seq, {}) | limits)
+                    observed = _observed(reading, measurement, {**load.conditions.get(seq, {}), **limits})
                     fault = (
                         difference(measurement, observed)
                         or _used_twice(reading, owners, number)

@@ -17,7 +17,8 @@ import yaml
 from rackproof.core.rack import Rack
 from tests.lab.conftest import INVENTORY, ROOT, Command
 
-RUN_S = 1500
+RUN_S = 3600
+"""With the deploy of the packages that the virtual rack alone does not have."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +99,16 @@ def test_a_throttled_stage_fails_its_claim_and_no_other(
     path, output = tmp_path / "throttled.yaml", tmp_path / "reports"
     path.write_text(yaml.safe_dump(document(negative)))
     arguments = ("--architecture", str(path), "--profile", "throttled", "--output", str(output), "--quiet")
-    result = command("rackproof", "bench", INVENTORY, *arguments, timeout=RUN_S)
+    result = command("rackproof", "certify", INVENTORY, *arguments, timeout=RUN_S)
     print(result.stdout, result.stderr)
     (folder,) = (entry for entry in output.iterdir() if entry.is_dir())
-    result = command("rackproof", "judge", str(folder))
-    print(result.stdout, result.stderr)
     certificate = json.loads((folder / "certificate.json").read_text())
     status = {claim["id"]: claim["status"] for claim in certificate["claims"]}
     measured = {id_ for id_, one in status.items() if one not in (None, "UNMEASURED")}
     for limit in certificate["throttles"]:
         print(limit["title"], limit["here"], limit["here_unit"], "in force:", limit["in_force"])
-        assert limit["in_force"]
+        assert " on " in limit["in_force"]
     print(status)
     assert {id_ for id_ in measured if status[id_] not in ("PASS", "WARN")} == negative.fail
+    assert {status[id_] for id_ in negative.fail} == {"FAIL"}, "the host was too busy to blame the throttle"
     assert negative.hold <= measured

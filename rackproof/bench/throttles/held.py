@@ -77,9 +77,9 @@ class Throttles:
         def give(connection: Connection) -> str | None:
             return self._give(connection, lines[connection.node.name])
 
-        for node, why in self._session.fleet.each(changed, give, "the limits of ports and drives").items():
-            if why is not None:
-                return f"{node}: limits of ports and drives: {why}"
+        for name, refused in self._session.fleet.each(changed, give, "the limits of ports and drives").items():
+            if refused is not None:
+                return f"{name}: limits of ports and drives: {refused}"
         return self.read() if changed else ""
 
     def _line(self, node: Node, limits: NodeLimits) -> str:
@@ -121,10 +121,10 @@ class Throttles:
             drives = {storage: self._device(node, storage) for storage in limits.drives}
             commands[name] = state_command(limits.ports, drives, self._nfsd(limits))
         for name, answer in self._session.run(commands, _READY_S).items():
-            limits, why = read_back(answer)
-            if limits is None or (why := self._wanted[name].unlike(limits)):
+            actual, why = read_back(answer)
+            if actual is None or (why := self._wanted[name].unlike(actual)):
                 return f"{name}: limits of ports and drives: {why}"
-            self._actual[name] = limits.plain()
+            self._actual[name] = actual.plain()
         return ""
 
     def beside(self, measurement: Measurement) -> Measurement:

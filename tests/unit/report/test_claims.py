@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rackproof.bench.step import expected
 from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import NodeInfo, Scope
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.report.certificate import document_of
-from rackproof.report.claims import claim_by_claim, measured_here
+from rackproof.report.claims import claim_by_claim, measured_here, throttles_of
 from rackproof.report.document import to_json
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate, ClaimSummary, ClaimWay
 from rackproof.report.terminal import summary
-from tests.unit.architecture.test_scale import here, published
+from tests.unit.architecture.test_scale import FABRIC, FACTORS, LINK, here, published
 from tests.unit.report.sample import sample
 
 
@@ -143,3 +145,31 @@ def test_a_table_shows_numbers_failed_checks_and_how_many_passed() -> None:
         ((number, good, bad), "7, bar ≥ 5; Check mount.b: 1 of 2 passed; x"),
     ):
         assert measured_here(claim.model_copy(update={"ways": ways})) == text
+
+
+@pytest.mark.parametrize(
+    ("samples", "in_force"), [((5.0,), "20 Mb/s on gpu-01; 40 Mb/s on gpu-02"), ((), "nothing was measured under it")]
+)
+def test_limits_stand_with_what_the_kernels_answered(
+    samples: tuple[float, ...], in_force: str
+) -> None:
+    file = here(scale={"of": "small", "factors": FACTORS, "links": {"port": LINK}}, fabric=FABRIC)
+    nodes = [NodeInfo(name=name, groups=("gpu",), virtual=True) for name in ("gpu-01", "gpu-02")]
+    nodes.append(NodeInfo(name="storage-01", groups=("storage",), virtual=True))
+    rates = {"gpu-01": 20e6, "gpu-02": 40e6, "storage-01": 80e6}
+    place = expected("storage.read_bandwidth", Scope.RACK, ["gpu-01"], {}, "storage/nfs/read")
+    conditions = {"throttled": {name: {"fabric0": {"bits_per_s": rate}} for name, rate in rates.items()}}
+    number = place.model_copy(update={"samples": samples, "conditions": conditions})
+    (limit,) = throttles_of(file, nodes, [number])
+    assert (limit.title, limit.published, limit.unit) == ("Port of every gpu node, rail 0, both directions", 40, "Gb/s")
+    assert (limit.here, limit.here_unit, limit.by) == (20_000, "Mb/s", ("nodes",))
+    assert limit.in_force.replace("\u00a0", " ") == in_force
+    certificate, _ = sample()
+    page = render_page(certificate.model_copy(update={"claims": claim_by_claim(file, []), "throttles": (limit,)}), {})
+    section = page[page.index("Ports and drives that were limited") :]
+    assert "As published." in section
+    assert limit.in_force.split(" on ")[-1] in section
+
+
+def test_a_file_without_limits_lists_none() -> None:
+    assert throttles_of(here(), [], []) == ()
