@@ -67,11 +67,12 @@ class Fleet:
         finally:  # after an interrupt a connection may still be on its way
             pool.shutdown(wait=not STOPPING.is_set(), cancel_futures=True)
 
-    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """Run one command per node, all nodes in parallel."""
+    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
+        """Run one command per node, all nodes in parallel. ``hold``: each ends with its connection."""
         programs = ", ".join(dict.fromkeys(script_or_program(command) for command in commands.values()))
+        more = {"hold": True} if hold else {}
         return self.each(
-            commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), programs
+            commands, lambda connection: connection.run(commands[connection.node.name], timeout_s, **more), programs
         )
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:

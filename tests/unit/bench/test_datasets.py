@@ -164,6 +164,36 @@ class TestProgram:
         assert answer["error"].startswith("one of its processes died")
         assert not [pid for pid in own if Path(f"/proc/{pid}/environ").exists()]
 
+    @pytest.mark.parametrize(("hangs", "limit_s"), [(True, 2.0), (False, 2.0)])
+    def test_a_file_system_that_takes_no_byte_any_longer_ends_the_program(
+        self, tmp_path: Path, hangs: bool, limit_s: float
+    ) -> None:
+        """Its processes wait in ``fsync``, as if in the kernel; while bytes move, a longer command is no fault."""
+        text = spec(tmp_path / "photos")
+        assert "error" not in ask("state", text)
+        program = f"""
+import os, sys, time
+sys.path.insert(0, {str(node_programs.BENCH)!r})
+import dataset_node as own
+own.STALL_S, own.POLL_S = {limit_s}, 0.1
+real = own.Hashing.write
+def write(self, data):
+    time.sleep({limit_s / 4})
+    return real(self, data)
+own.Hashing.write = write
+own.os.fsync = lambda file: time.sleep(60) if {hangs} else None
+sys.exit(own.main(["distinct", {text!r}, "0", "1", "1"]))
+"""
+        began = time.monotonic()
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+        answer = json.loads(ended.stdout)
+        if hangs:
+            assert answer["error"] == "no byte was read or written for 2 s: its file system hangs"
+            assert ended.returncode == 1
+        else:
+            assert "error" not in answer
+            assert time.monotonic() - began > limit_s
+
     @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
     def test_no_program_waits_for_a_process_that_was_killed(self, program: Path) -> None:
         """As ``multiprocessing.Pool`` does. Forked processes have the default action for SIGTERM: one that waits for a
