@@ -87,14 +87,18 @@ def wanted(stack: GpuInputs) -> tuple[Tool, ...]:
     """Tools with declared sources, an MPI before those that are built with it."""
     declared = stack.tools
     mpi = declared.openmpi.sha256 if declared.openmpi else ""
-    entries = (
+    entries: tuple[tuple[str, Download | None, tuple[str, ...], bool, bool, str], ...] = (
         ("openmpi", declared.openmpi, ("bin/mpirun", "bin/mpicc"), False, True, ""),
         ("mpi4py", declared.mpi4py, (), False, True, mpi),
         ("nvbandwidth", declared.nvbandwidth, ("./nvbandwidth",), True, False, ""),
         ("nccl_tests", declared.nccl_tests, tuple(f"build/{op}_perf" for op in OPS), True, False, mpi),
         ("perftest", declared.perftest, _PERFTEST, False, False, ""),
     )
-    return tuple(Tool(name, source, *rest) for name, source, *rest in entries if source)
+    return tuple(
+        Tool(name, source, programs, linked, libraries, with_mpi)
+        for name, source, programs, linked, libraries, with_mpi in entries
+        if source
+    )
 
 
 def build_packages(stack: GpuInputs, family: str) -> tuple[str, ...]:
