@@ -11,6 +11,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Deploys and tests start many Python processes: without bytecode each of them compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 INVENTORY ?= inventories/lab.py
+export RACKPROOF_SAMPLES ?= $(realpath ../shared/samples)
 
 .PHONY: help setup system lint test test-unit test-exhaustive test-wheel test-lab test-long golden certify certify-seeds lab-up lab-down clean
 

@@ -38,8 +38,8 @@ def location(host: Host, arch: Architecture, node: Node, name: str) -> str | Non
     path = parse_programs(read(host, where(names)), names)[name]
     if path is not None or name not in OFF_PATH:
         return path
-    elsewhere = OFF_PATH[name]
-    return parse_programs(read(host, f'echo "{name} $(command -v {elsewhere})"'), (name,))[name]
+    elsewhere = " || ".join(f"command -v {path}" for path in OFF_PATH[name])
+    return parse_programs(read(host, f'echo "{name} $({elsewhere})"'), (name,))[name]
 
 
 @check(
@@ -68,7 +68,7 @@ def test_starts(host: Host, arch: Architecture, node: Node, item: str) -> None:
     path = location(host, arch, node, item)
     if path is None:
         raise Unmeasured(f"{item} is not installed; see tools.present")
-    if path == OFF_PATH.get(item):
+    if path in OFF_PATH.get(item, ()):
         start = f"{path} --version 2>&1{STATUS}"
     answer = parse_answer(item, read(host, start))
     # perftest programs print their version and exit with 1.

@@ -8,6 +8,7 @@ from itertools import product
 from rackproof.bench.step import Step
 from rackproof.core.architecture import Alternative, Architecture, Profile
 from rackproof.core.architecture.coverage import Where, entries_of, members_of, quantities_of
+from rackproof.core.architecture.group_tests import unasked
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.judging.select import quantity
 from rackproof.core.rack import Rack, fold
@@ -28,11 +29,13 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
     profile = architecture.profiles[profile_name]
     lines = [f"profile {profile_name}: {line}" for line in _parts(architecture, profile, rack, steps)]
     places = [place for step in steps for place in step.expects]
+    links = profile.links
+    needless = unasked(links, len(rack.group(links.members)) if links else 0)
     missing: dict[str, tuple[list[str], list[str]]] = {}
     for path, asks in entries_of(architecture):
         names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
         entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
-        for metric, scope, where in quantities_of(asks):
+        for metric, scope, where in (one for one in quantities_of(asks) if one[0] not in needless):
             for labels in _labels(where):
                 if not any(_answers(place, metric, scope, labels, names) for place in places):
                     quantities, entries = missing.setdefault(metric, ([], []))

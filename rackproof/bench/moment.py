@@ -60,7 +60,7 @@ class CommonStart:
 
         def run(connection: Connection) -> CommandResult:
             name = connection.node.name
-            ended[name] = connection.run(commands[name], self.limit_s + limit_s)
+            ended[name] = connection.run(commands[name], self.limit_s + limit_s, hold=True)
             return ended[name]
 
         programs = ", ".join(dict.fromkeys(script_or_program(command) for command in commands.values()))

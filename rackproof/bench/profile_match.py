@@ -91,7 +91,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
         expected, actual = _of_link(measurement.metric, profile.links), _options(str(actual["command"]))
     elif part == "group" and profile.links is not None:
         groups = profile.links.groups
-        expected = {"groups": "none"} if groups is None else groups.model_dump(mode="json", exclude={"engine"})
+        other = {"engine", "from_nodes"}
+        expected = {"groups": "none"} if groups is None else groups.model_dump(mode="json", exclude=other)
         if groups is not None and measurement.labels.get("engine") != groups.engine:
             return f"expected engine {groups.engine}, actual {measurement.labels.get('engine')}"
     elif part in ("collective", "guest") and profile.collectives is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from rackproof.bench.reading import Read, outputs_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, NodeUnreachable
 from rackproof.evidence.session import Session
 from rackproof.parse import FromMemory, ParseError
 
@@ -49,7 +49,7 @@ class Step:
     digest: str = ""
     """sha256 of the step's parameters: see ``plan_steps``."""
     commands: tuple[str, ...] = ()
-    """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
+    """Programs that it starts on its first node or pair, for a dry run, as far as nodes' answers do not decide them."""
     writes: Writes = NOTHING
     port_gbps: int | None = None
     """Rate of the ports that a scaled architecture sets to several, in Gb/s of the published system."""
@@ -64,7 +64,7 @@ def shown(commands: Callable[[], Iterable[str]]) -> tuple[str, ...]:
     """Commands for a dry run; none where the inventory lacks or contradicts what they need, which the step reports."""
     try:
         return tuple(dict.fromkeys(commands()))
-    except (InventoryError, ParseError):
+    except (InventoryError, NodeUnreachable, ParseError):
         return ()
 
 

@@ -94,7 +94,7 @@ def _programs_command(programs: Sequence[str], family: str) -> str:
     names = " ".join(shlex.quote(name) for name in programs)
     there = f'for p in {names}; do command -v -- "$p" >/dev/null && echo "$p"; done'
     elsewhere = {name: OFF_PATH[name] for name in programs if name in OFF_PATH} if family == "rhel" else {}
-    return there + "".join(f"; [ ! -x {path} ] || echo {name}" for name, path in elsewhere.items())
+    return there + "".join(f"; [ ! -x {path} ] || echo {name}" for name, paths in elsewhere.items() for path in paths)
 
 
 MachineFacts = answer("MachineFacts", MACHINE_COMMAND, parse_machine)

@@ -17,6 +17,8 @@ TOOLS: Final = "/opt/rackproof/tools"
 """Folder of the programs that the deploy builds on a node."""
 PERFTEST: Final = f"{TOOLS}/perftest/bin"
 """perftest with CUDA. Packages have programs of these names, so they are started, and checked, by their paths."""
+MPI: Final = f"{TOOLS}/openmpi"
+"""Open MPI, where the inventory has an archive of it."""
 PROTECTS: Final = "A program that is not what its package installed measures whatever it likes."
 HINT: Final = (
     "Install its package again, or let the deploy build it again; remove other programs of this name from the PATH of"
@@ -77,8 +79,9 @@ PACKAGED: Final = frozenset(
 and nvbandwidth exist as sources only (their READMEs)."""
 
 
-OFF_PATH: Final[Mapping[str, str]] = {"mpirun": "/usr/lib64/openmpi/bin/mpirun"}
-"""Programs that a distribution's package installs outside PATH: RHEL's openmpi leaves it to environment modules."""
+OFF_PATH: Final[Mapping[str, tuple[str, ...]]] = {"mpirun": (f"{MPI}/bin/mpirun", "/usr/lib64/openmpi/bin/mpirun")}
+"""Programs outside PATH: those that the deploy builds beside packaged namesakes, and RHEL's openmpi, which leaves it to
+environment modules."""
 
 
 def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun") -> tuple[str, ...]:

@@ -139,6 +139,10 @@ RECIPES: dict[str, Recipe] = {
                "nccl-tests src/common.cu", "collectives"),
         Recipe("mpi-collectives", "the same operations with MPI on processors, one rank a node",
                "nccl-tests definitions", "collectives"),
+        Recipe("group-testing",
+               "sets of nodes run one all-to-all each, in parallel (alltoall_perf -b <bytes> -e <bytes> -n <n>, "
+               "NCCL_MNNVL_ENABLE=0): what reaches the least rate of every node on each rail clears its nodes, the "
+               "nodes of what fails are searched with cleared partners", "our proposal", "links"),
         Recipe("ping-pairs",
                "ping -n -q -c 200 -i 0.005 -W 2 -I <port of the rail> between every pair of nodes, each node in one "
                "pair at a time: packets without an answer, and the fastest round trip", "our proposal", "links"),

@@ -35,9 +35,10 @@ class Session:
     """Nodes that stopped answering since."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """Run one command a node, all nodes in parallel; results are recorded in the order of ``commands``."""
-        results = self.fleet.run(commands, timeout_s)
+    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
+        """Run one command a node, all nodes in parallel; results are recorded in the order of ``commands``. ``hold``:
+        as for ``run_on``."""
+        results = self.fleet.run(commands, timeout_s, hold=hold)
         return {node: self.record(result) for node, result in results.items()}
 
     def run_on(
@@ -50,7 +51,8 @@ class Session:
         *,
         hold: bool = False,
     ) -> CommandResult:
-        """``user``: prefix that runs the command as another user. ``hold``: it ends with the connection."""
+        """``user``: prefix that runs the command as another user. ``hold``: it ends with the connection, so that a
+        killed controller leaves no load on the node."""
         return self.record(self.fleet[node].run(command, timeout_s, stdin, user, hold=hold))
 
     @contextmanager

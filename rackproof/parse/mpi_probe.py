@@ -31,7 +31,7 @@ class Mpirun:
 @dataclass(frozen=True, slots=True)
 class MpiFound:
     launchers: tuple[Mpirun, ...]
-    """The declared one first, then the one on the PATH, then those in known folders."""
+    """The declared one first, then the built one, the one on the PATH, and those in known folders."""
     library: str
     """What mpi4py says of its library, or why it says nothing."""
     library_version: tuple[int, int, int] | None

@@ -67,12 +67,15 @@ class Fleet:
         finally:  # after an interrupt a connection may still be on its way
             pool.shutdown(wait=not STOPPING.is_set(), cancel_futures=True)
 
-    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        """Run one command per node, all nodes in parallel."""
+    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
+        """Run one command per node, all nodes in parallel. ``hold``: each ends with its connection."""
         programs = ", ".join(dict.fromkeys(script_or_program(command) for command in commands.values()))
-        return self.each(
-            commands, lambda connection: connection.run(commands[connection.node.name], timeout_s), programs
-        )
+
+        def run(connection: Connection) -> CommandResult:
+            command = commands[connection.node.name]
+            return connection.run(command, timeout_s, hold=True) if hold else connection.run(command, timeout_s)
+
+        return self.each(commands, run, programs)
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         """By node: None if it answers, else the reason why not."""

@@ -96,6 +96,7 @@ class FakeConnection:
         assert not absent, f"{name} has not got {absent}"
         self.fleet.asked.append((name, command))
         self.fleet.users.append((name, command, user))
+        self.fleet.held |= {command} if hold else set()
         if name in self.fleet.dead:
             return reply(name, command, rc=None, error="connection lost")
         answer = self.fleet.answer(name, command) or load_answer(self.fleet.machines, name, command)
@@ -133,6 +134,8 @@ class FakeFleet:
     asked: list[tuple[str, str]] = field(default_factory=list)
     users: list[tuple[str, str, str]] = field(default_factory=list)
     """Node, command and its prefix for another user."""
+    held: set[str] = field(default_factory=set)
+    """Commands that end with their connection."""
     machines: dict[str, Machine] = field(default_factory=dict)
     """Which answer ``guard.sh``."""
     files: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -153,8 +156,8 @@ class FakeFleet:
     ) -> dict[str, Any]:
         return {name: action(self[name]) for name in nodes}
 
-    def run(self, commands: Mapping[str, str], timeout_s: float) -> dict[str, CommandResult]:
-        return {name: self[name].run(command, timeout_s) for name, command in commands.items()}
+    def run(self, commands: Mapping[str, str], timeout_s: float, *, hold: bool = False) -> dict[str, CommandResult]:
+        return {name: self[name].run(command, timeout_s, hold=hold) for name, command in commands.items()}
 
     def reachable(self, nodes: Iterable[str]) -> dict[str, str | None]:
         return {name: "connection lost" if name in self.dead else None for name in nodes}

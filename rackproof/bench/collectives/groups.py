@@ -32,9 +32,9 @@ from rackproof.bench.collectives.group_reader import (
     take_all,
 )
 from rackproof.bench.collectives.group_resume import Interrupted
-from rackproof.bench.collectives.launch import Launch, launch_of
+from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.reread import answer_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, CollectiveProfile, GroupTests, LinkProfile
 from rackproof.core.evidence import Measurement, Scope
@@ -50,12 +50,14 @@ JOB_S = 17.0
 """Estimate of one job: start of all processes, and the all-to-all."""
 USUAL_ROUNDS = 3
 """Rounds of a rack without faults, for the estimate."""
-MARGIN_S = 120.0
+LIMIT_S = 2 * JOB_S + 120.0
+"""Time limit of a job."""
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
     """One step over all nodes of the group, where the profile asks for group testing."""
-    sizes, names = profile.groups, [node.name for node in rack.group(group)]
+    names = [node.name for node in rack.group(group)]
+    sizes = profile.grouped(len(names))
     if sizes is None or architecture.fabric is None or len(names) < 2:
         return []
     id_ = f"{STEP}/{sizes.engine}/{OP}"
@@ -64,7 +66,47 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     def execute(context: BenchContext) -> Iterator[Measurement]:
         yield from _execute(context, architecture, sizes, places)
 
-    return [Step(id_, f"group testing of {len(names)} nodes ({sizes.engine})", USUAL_ROUNDS * JOB_S, places, execute)]
+    title = f"group testing of {len(names)} nodes ({sizes.engine})"
+    commands = shown(lambda: _first(architecture, sizes, rack, tuple(names)))
+    return [Step(id_, title, USUAL_ROUNDS * JOB_S, places, execute, commands=commands)]
+
+
+def _first(architecture: Architecture, sizes: GroupTests, rack: Rack, names: tuple[str, ...]) -> Iterator[str]:
+    """Commands of the first job, which all nodes run; what follows depends on its outcome. Raises ParseError,
+    InventoryError."""
+    engine, profile = ENGINES[sizes.engine], profile_of(sizes)
+    way = way_of(architecture, rack, engine, names, profile, LIMIT_S, alone=False)
+    own = Plan(places_of(rack, names, architecture.rails), sizes.least_gb_per_s)
+    for part in parts_of(Job(frozenset(names), frozenset(range(architecture.rails))), engine.one_rail):
+        commands = way.commands(*words(way, architecture, profile, part.rails))
+        yield f"{commands[names[0]]}{own.comment}"
+
+
+def profile_of(sizes: GroupTests) -> CollectiveProfile:
+    """Sizes of one job."""
+    return CollectiveProfile(
+        engine=sizes.engine, ops=(OP,), min_bytes=sizes.bytes, max_bytes=sizes.bytes,
+        iterations=sizes.iterations, warmup=sizes.warmup, ranks_per_node=sizes.ranks_per_node,
+    )  # fmt: skip
+
+
+def words(
+    way: Way, architecture: Architecture, profile: CollectiveProfile, rails: frozenset[int]
+) -> tuple[str, dict[str, str], str]:
+    """Program, environment and interface of a job on some rails. Raises ParseError."""
+    fabric, engine = architecture.fabric, way.engine
+    if fabric is None:
+        raise ParseError("group testing", "the architecture has no fabric")
+    interface = f"{fabric.interface_prefix}{min(rails)}"
+    environment = engine.environment(interface)
+    program = engine.program(OP, profile, Sweep(profile.min_bytes, profile.max_bytes), way.python)
+    if not engine.one_rail:
+        # between nodes nothing may go over NVLink
+        environment["NCCL_MNNVL_ENABLE"] = "0"
+        if len(rails) < fabric.rails:
+            environment[ADAPTERS] = "=" + ",".join(f"{fabric.rdma_prefix}{rail}" for rail in sorted(rails))
+        program += "" if engine.source else " -g 1"
+    return program, environment, interface
 
 
 def places_of(rack: Rack, names: Sequence[str], rails: int) -> Places:
@@ -94,9 +136,7 @@ def _execute(
     own = Plan(places_of(session.rack, searched, fabric.rails), sizes.least_gb_per_s)
     run = _Run(context, architecture, sizes, own)
     try:
-        run.launch = launch_of(
-            context, run.engine, searched, run.profile, 2 * JOB_S + MARGIN_S, alone=False, connected=False
-        )
+        run.launch = launch_of(context, run.engine, searched, run.profile, LIMIT_S, alone=False, connected=False)
         if run.launch.backend not in PROVING:
             raise ParseError("torch", OVER_GLOO)
     except ParseError as error:
@@ -128,11 +168,7 @@ class _Run:
     def __init__(self, context: BenchContext, architecture: Architecture, sizes: GroupTests, plan: Plan) -> None:
         self.context, self.architecture, self.plan = context, architecture, plan
         self.engine: Engine = ENGINES[sizes.engine]
-        self.sweep = Sweep(sizes.bytes, sizes.bytes)
-        self.profile = CollectiveProfile(
-            engine=sizes.engine, ops=(OP,), min_bytes=sizes.bytes, max_bytes=sizes.bytes,
-            iterations=sizes.iterations, warmup=sizes.warmup, ranks_per_node=sizes.ranks_per_node,
-        )  # fmt: skip
+        self.profile = profile_of(sizes)
         self.answers: list[CommandResult] = []
         """Answers of complete launches, in the order of the search on each node."""
         self.ledger = Ledger()
@@ -184,25 +220,10 @@ class _Run:
                 launch = self.launch.among(context, nodes)
                 answers += launch.read()
                 for part in parts:
-                    ran = self._start(launch, part.rails)
+                    ran = launch.run(*words(launch, self.architecture, self.profile, part.rails), self.plan.comment)
                     answers += [*ran, *launch.read()]
                     if not all(answer.ok for answer in ran):
                         break
             except (RemoteError, ParseError) as error:
                 self.context.say(f"group testing of {len(nodes)} nodes: {error}")
         return answers
-
-    def _start(self, launch: Launch, rails: frozenset[int]) -> list[CommandResult]:
-        fabric = self.architecture.fabric
-        if fabric is None:
-            raise ParseError("group testing", "the architecture has no fabric")
-        interface = f"{fabric.interface_prefix}{min(rails)}"
-        environment = self.engine.environment(interface)
-        program = self.engine.program(OP, self.profile, self.sweep, launch.python)
-        if not self.engine.one_rail:
-            # between nodes nothing may go over NVLink
-            environment["NCCL_MNNVL_ENABLE"] = "0"
-            if len(rails) < fabric.rails:
-                environment[ADAPTERS] = "=" + ",".join(f"{fabric.rdma_prefix}{rail}" for rail in sorted(rails))
-            program += "" if self.engine.source else " -g 1"
-        return launch.run(program, environment, interface, self.plan.comment)

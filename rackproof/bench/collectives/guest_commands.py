@@ -56,13 +56,18 @@ def _off(guest: GuestInputs, gpus: int) -> str:
     return script(__name__, "guest_off", domain=guest.domain or "", down_s=guest.shutdown_s, gpus=gpus, kept=KEPT)
 
 
+def start_command(guest: GuestInputs) -> str:
+    """Starts the domain."""
+    return f"virsh -c qemu:///system start {shlex.quote(guest.domain or '')}"
+
+
 def keeper_command(guest: GuestInputs, gpus: int) -> str:
     """Starts the domain and keeps it while its input is open.
 
     Nothing that ends a command of this program reaches it: it has no mark, and a session of its own, so that a clean
     shutdown may take its time after the end of the program or its connection.
     """
-    start = script(__name__, "guest_keeper", domain=guest.domain or "", start_s=guest.boot_s, kept=KEPT)
+    start = script(__name__, "guest_keeper", start=start_command(guest), start_s=guest.boot_s, kept=KEPT)
     text = f"{_off(guest, gpus)}\n{start}"
     return f"exec env -u {MARK} setsid -f -w sh -c {shlex.quote(text)}"
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Starts the domain, which takes the GPUs from the node, and shuts it down when its input ends. After guest_off.sh.
-# start_s: time for the start. The others: as there.
-: "${domain?}" "${start_s?}" "${kept?}"
+# start: command, start_s: its time. The others: as there.
+: "${start?}" "${start_s?}" "${kept?}"
 for unit in nvidia-persistenced rackproof-gpu nvidia-dcgm dcgm-exporter; do
   ! systemctl is-active --quiet "$unit" || echo "$unit" >>"$kept"
 done
@@ -14,7 +14,7 @@ users=$(find /proc/[0-9]*/fd -maxdepth 1 -type l -lname '*/dev/nvidia[0-9]*' 2>/
 if [ -n "$users" ]; then
   echo "programs have its GPUs open:$users" >&2
   back >/dev/null 2>&1
-elif complaint=$(timeout -k 5 "$start_s" virsh -c qemu:///system start "$domain" 2>&1); then
+elif complaint=$(timeout -k 5 "$start_s" sh -c "$start" 2>&1); then
   echo rackproof-guest
   cat >/dev/null
   off >/dev/null 2>&1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
+from typing import TypeVar
 
 from rackproof.bench.collectives.command import sizes as stepped
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep
@@ -19,6 +20,7 @@ from rackproof.bench.collectives.guest_commands import (
     keeper_command,
     off_command,
     side_command,
+    start_command,
     wait_command,
 )
 from rackproof.bench.collectives.guest_reader import (
@@ -31,12 +33,12 @@ from rackproof.bench.collectives.guest_reader import (
     read_guests,
     side_of,
 )
-from rackproof.bench.collectives.launch import READING_S, Launch, launch_of
+from rackproof.bench.collectives.launch import READING_S, Launch, Way, launch_of, way_of
 from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.collectives.steps import MARGIN_S, PER_SIZE_S, START_S, Part, program_of
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.user import HOME, SETUP, USER, Account, BenchUsers, account_of
 from rackproof.configure.collectives.inputs import GuestInputs
 from rackproof.configure.settings import read_inputs
@@ -69,10 +71,13 @@ def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, gro
         return []
     guests = {node.name: read_inputs(node, GuestInputs) for node in nodes}
     sweep = Sweep(part.min_bytes, part.max_bytes)
-    return [_step(Part(op, Scope.NODE, tuple(guests), sweep, (INTERFACE,)), profile, guests) for op in part.ops]
+    parts = [Part(op, Scope.NODE, tuple(guests), sweep, (INTERFACE,)) for op in part.ops]
+    return [_step(architecture, rack, one, profile, guests) for one in parts]
 
 
-def _step(part: Part, profile: CollectiveProfile, guests: Mapping[str, GuestInputs]) -> Step:
+def _step(
+    architecture: Architecture, rack: Rack, part: Part, profile: CollectiveProfile, guests: Mapping[str, GuestInputs]
+) -> Step:
     engine = ENGINES[profile.engine]
     id_ = f"collectives/{engine.name}/guest/{part.op}"
     steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
@@ -87,8 +92,33 @@ def _step(part: Part, profile: CollectiveProfile, guests: Mapping[str, GuestInpu
     def execute(context: BenchContext) -> Iterator[Measurement]:
         return _GuestStep(context, id_, engine, part, profile, guests, seconds * 2 + MARGIN_S).execute(places)
 
+    def commands() -> Iterator[str]:
+        """Commands of the first node with a guest: the same program before and after the start of its domain."""
+        node = next((name for name, guest in guests.items() if guest.domain), None)
+        if node is not None and architecture.gpu is not None:
+            way = way_of(architecture, rack, engine, part.nodes, profile, seconds * 2 + MARGIN_S, alone=True)
+            yield _program(_on_gpus(way), part, profile, node, architecture.gpu.count)
+            yield start_command(guests[node])
+
     title = f"{part.op} on each of {len(part.nodes)} nodes and in its guest ({engine.name})"
-    return Step(id_, title, 2 * (seconds * profile.runs + BOOT_S), places, execute)
+    return Step(
+        id_, title, 2 * (seconds * profile.runs + BOOT_S), places, execute, commands=shown(commands)
+    )  # fmt: skip
+
+
+AnyWay = TypeVar("AnyWay", bound=Way)
+
+
+def _on_gpus(way: AnyWay) -> AnyWay:
+    """A guest has GPUs whatever the architecture says of its node."""
+    return replace(way, backend="nccl" if way.engine.name == "torch" else "")
+
+
+def _program(way: Way, part: Part, profile: CollectiveProfile, node: str, gpus: int) -> str:
+    """Command that starts one rank for each GPU of the node; the same in its guest. Raises ParseError."""
+    own = replace(way, nodes=(node,), ranks_per_node=gpus)
+    environment = part.environment(own.engine, INTERFACE, gpus)
+    return own.of_node(program_of(own, own.engine, part, profile), environment, node)
 
 
 class _GuestStep:
@@ -144,7 +174,7 @@ class _GuestStep:
         if not self._left:
             return
         launch = launch_of(self.context, self.engine, self._left, self.profile, self.limit_s, alone=True)
-        launch = replace(launch, backend="nccl" if self.engine.name == "torch" else "")
+        launch = _on_gpus(launch)
         users = BenchUsers.of(self.context)
         self.hosts = self._sides(self._ask_host, self._check_host)
         with sampled_links(self.session, self.id, self._left, self.limit_s * self.profile.runs, self.context.say):
@@ -161,10 +191,7 @@ class _GuestStep:
         self._sides(self._ask_guest, self._check_guest)
 
     def _program(self, launch: Launch, node: str) -> str:
-        """Command that starts one rank for each GPU of the node; the same in its guest."""
-        own = replace(launch, nodes=(node,), ranks_per_node=len(self.hosts[node].gpus))
-        environment = self.part.environment(self.engine, INTERFACE, own.ranks_per_node)
-        return own.of_node(program_of(own, self.engine, self.part, self.profile), environment, node)
+        return _program(launch, self.part, self.profile, node, len(self.hosts[node].gpus))
 
     def _runs(
         self,
@@ -271,7 +298,7 @@ class _GuestStep:
 
         def run(connection: Connection) -> CommandResult:
             node = connection.node.name
-            return connection.run(commands[node], limit_s, user=user(node))
+            return connection.run(commands[node], limit_s, user=user(node), hold=True)
 
         results = self.session.fleet.each(commands, run, what)
         answers = {node: self.session.record(result) for node, result in results.items()}

@@ -18,6 +18,7 @@ from rackproof.bench.user import USER, BenchUsers
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
+from rackproof.core.programs import MPI
 from rackproof.core.rack import Rack
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
@@ -114,11 +115,11 @@ class Launch(Way):
         commands = {node: f"{command}{comment}" for node, command in plain.items()}
         if not self.alone and self.inputs.launcher != "ssh":
             first = self.nodes[0]
-            return [session.run_on(first, commands[first], self.limit_s, user=users[first].prefix)]
+            return [session.run_on(first, commands[first], self.limit_s, user=users[first].prefix, hold=True)]
 
         def start(connection: Connection) -> CommandResult:
             name = connection.node.name
-            return connection.run(commands[name], self.limit_s, user=users[name].prefix)
+            return connection.run(commands[name], self.limit_s, user=users[name].prefix, hold=True)
 
         results = session.fleet.each(self.nodes, start, self.engine.name)
         return [session.record(result) for result in results.values()]
@@ -251,7 +252,7 @@ def mpirun_of(context: BenchContext, nodes: Sequence[str], with_mpi4py: bool) ->
 def _probed(context: BenchContext, nodes: Sequence[str], inputs: CollectiveInputs) -> dict[str, MpiFound]:
     """The MPIs of the nodes, asked once in a stage. Raises ParseError."""
     known: dict[str, MpiFound] = context.shared.setdefault("mpi", {})
-    command = script(__name__, _PROBE, declared=inputs.mpirun or "")
+    command = script(__name__, _PROBE, declared=inputs.mpirun or "", built=f"{MPI}/bin/mpirun")
     missing = [node for node in nodes if node not in known]
     for node, answer in context.session.run(dict.fromkeys(missing, command), PROBING_S).items() if missing else ():
         if not answer.ok:

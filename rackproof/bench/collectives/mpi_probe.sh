@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # MPIs of a node: launchers with their versions, the library of mpi4py, and the kinds of MPI that srun starts.
-: "${declared?}"
+: "${declared?}" "${built?}"
 echo 'rackproof mpi 1'
 default=$(command -v mpirun)
 seen=
-for path in "$declared" "$default" /usr/lib64/openmpi/bin/mpirun /usr/mpi/gcc/openmpi-*/bin/mpirun \
+for path in "$declared" "$built" "$default" /usr/lib64/openmpi/bin/mpirun /usr/mpi/gcc/openmpi-*/bin/mpirun \
   /opt/hpcx*/ompi/bin/mpirun /opt/nvidia/hpcx*/ompi/bin/mpirun; do
   if [ -x "$path" ] && [ "${seen#* "$path" }" = "$seen" ]; then
     seen="$seen $path "

@@ -186,6 +186,6 @@ class _ContainerStep:
             for node in self.nodes
             if node.name in (names if only is None else names & set(only))
         }
-        answers = self.session.run(asked, limit_s)
+        answers = self.session.run(asked, limit_s, hold=True)
         self.answers += answers.values()
         return answers

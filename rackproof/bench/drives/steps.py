@@ -131,7 +131,7 @@ class _Reads(_Drives):
                 try:
                     for listed in drives * profile.runs:
                         limit = profile.runtime_s + MARGIN_S
-                        answers.append(context.session.run_on(node, read_command(listed, profile), limit))
+                        answers.append(context.session.run_on(node, read_command(listed, profile), limit, hold=True))
                 except RemoteError as error:
                     lost[node] = str(error)
 
@@ -179,7 +179,7 @@ class _Osds(_Drives):
                     try:
                         for where, command in ((node, state), (cluster, bench), (node, state)):
                             seconds = limit + profile.bytes / SLOWEST if command == bench else 0.0
-                            answers.append(context.session.run_on(where, command, seconds + MARGIN_S))
+                            answers.append(context.session.run_on(where, command, seconds + MARGIN_S, hold=True))
                     except RemoteError as error:
                         lost[node] = str(error)
             yield from self.results(answers, lost, places)

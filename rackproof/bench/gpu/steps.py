@@ -151,7 +151,7 @@ def _step(
                 if loads:
                     users.put([name], "rackproof.bench.gpu", (PAYLOAD,))
                 for command in commands(node, uuids[name]):
-                    answers[name].append(session.run_on(name, command, limit, user=prefix))
+                    answers[name].append(session.run_on(name, command, limit, user=prefix, hold=True))
                     if not answers[name][-1].ok:
                         break
             except RemoteError as error:

@@ -23,7 +23,9 @@ import shutil
 import signal
 import sys
 import tarfile
+import time
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import TimeoutError as Unfinished
 from concurrent.futures.process import BrokenProcessPool
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
@@ -37,8 +39,19 @@ CHUNK = 1 << 20
 SUFFIX = {"files": "", "tfrecord": ".tfrecord", "tfrecord-gz": ".tfrecord.gz", "tar": ".tar", "tar-gz": ".tar.gz"}
 
 
+STALL_S = 600.0
+"""Without a byte read or written for so long the file system hangs; one shard may take as long to reach its drives."""
+POLL_S = 5.0
+MOVED = multiprocessing.RawValue("Q")
+"""Bytes that all processes have read or written, for whether it grows: without a lock, a few may be missing."""
+
+
 class Fault(Exception):
     """One line for the user."""
+
+
+class Stalled(Fault):
+    """Nothing moves; processes may be in the kernel, where no signal ends them."""
 
 
 class Hashing:
@@ -51,6 +64,7 @@ class Hashing:
         self.file.write(data)
         self.sha256.update(data)
         self.bytes += len(data)
+        MOVED.value += len(data)
         return len(data)
 
     def flush(self):
@@ -270,6 +284,7 @@ def check(spec, shard):
                 while data := file.read(CHUNK):
                     digest.update(data)
                     count += len(data)
+                    MOVED.value += len(data)
     except (OSError, ValueError) as error:
         return f"{name_of(spec, shard)}: {_reason(error)}", 0
     if count != entry["bytes"]:
@@ -294,6 +309,31 @@ def _guarded(job):
         return None, f"{name_of(spec, shard)}: {_reason(error)}"
 
 
+def _as_worker():
+    """In a process of the pool, first: it ends by SIGTERM, and the command's outputs end without it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for output in (1, 2):
+        os.dup2(nowhere, output)
+
+
+def _results(futures):
+    """Results in order. Raises Stalled when no byte has moved for a while."""
+    moved, since = MOVED.value, time.monotonic()
+    for future in futures:
+        while True:
+            try:
+                result = future.result(POLL_S)
+                break
+            except Unfinished:
+                if MOVED.value == moved and time.monotonic() - since > STALL_S:
+                    raise Stalled(f"no byte was read or written for {STALL_S:.0f} s: its file system hangs") from None
+                if MOVED.value != moved:
+                    moved, since = MOVED.value, time.monotonic()
+        since = time.monotonic()
+        yield result
+
+
 def work(action, spec, share, shares, processes):
     """One node's share of a command."""
     distinct, every = shards_of(spec)
@@ -305,12 +345,12 @@ def work(action, spec, share, shares, processes):
         return answer
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     processes = min(processes or len(os.sched_getaffinity(0)), len(todo))
-    fork, default = multiprocessing.get_context("fork"), (signal.SIGTERM, signal.SIG_DFL)
     # multiprocessing.Pool waits forever for a process that was killed, and ends its own by SIGTERM: one that waits for
     # a lock then may miss a handler of Python's.
-    pool = ProcessPoolExecutor(processes, fork, signal.signal, default)
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _as_worker)
+    wait = True
     try:
-        for result, error in pool.map(_guarded, [(action, spec, shard) for shard in todo]):
+        for result, error in _results([pool.submit(_guarded, (action, spec, shard)) for shard in todo]):
             if error is not None:
                 raise Fault(error)
             answer["done"] += 1
@@ -319,8 +359,13 @@ def work(action, spec, share, shares, processes):
                 answer["faults"] += [result[0]] if result[0] else []
     except BrokenProcessPool:
         raise Fault("one of its processes died; see the kernel's messages for a lack of memory") from None
+    except Stalled:
+        wait = False
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait, cancel_futures=True)
     return answer
 
 
@@ -333,7 +378,9 @@ def main(words):
         else:
             answer = work(action, spec, *map(int, words[2:5]))
     except (OSError, Fault) as error:
-        print(json.dumps({MARK: 1, "action": action, "error": _reason(error)}))
+        print(json.dumps({MARK: 1, "action": action, "error": _reason(error)}), flush=True)
+        if isinstance(error, Stalled):
+            os._exit(1)  # waits for no process of the pool
         return 1
     print(json.dumps({MARK: 1, "action": action} | answer))
     return 0

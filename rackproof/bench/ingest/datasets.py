@@ -218,7 +218,7 @@ class DataSets:
         return {answer.node: answer_of(answer) for answer in answers}
 
     def _answers(self, commands: Mapping[str, str], limit_s: float, plain: bool = False) -> list[CommandResult]:
-        answers = list(self._session.run(commands, limit_s).values())
+        answers = list(self._session.run(commands, limit_s, hold=True).values())
         if failed := [f"{answer.node}: {answer.why}" for answer in answers if plain and not answer.ok]:
             raise DataSetError("; ".join(failed))
         return answers

@@ -162,6 +162,6 @@ class _DlioRun:
         return answers
 
     def _ask(self, command: str, limit_s: float) -> CommandResult:
-        answer = self.session.run({self.node: command}, limit_s)[self.node]
+        answer = self.session.run_on(self.node, command, limit_s, hold=True)
         self.answers.append(answer)
         return answer

@@ -20,6 +20,8 @@ from rackproof.shell import script
 
 RUNTIMES: Final = ("docker", "podman")
 """Those that start a container for root, as another user, with the network of the node."""
+LABEL: Final = "rackproof-bench"
+"""Label of containers that a step starts."""
 _ID: Final = re.compile(f"(?:sha256:)?({SHA256})")
 
 
@@ -35,9 +37,17 @@ class Image:
         """Prefix of a command of root's that runs in a container as ``account``, ``limit_s`` seconds at most."""
         text = script(
             __name__, "in_image", engine=self.engine, image=self.id, user=f"{account.uid}:{account.gid}", account=USER,
-            home=HOME, mark=MARK, limit_s=f"{limit_s:g}", mountpoints=" ".join(mountpoints), gpus=int(gpus),
+            home=HOME, mark=MARK, label=LABEL, limit_s=f"{limit_s:g}", mountpoints=" ".join(mountpoints),
+            gpus=int(gpus),
         )  # fmt: skip
         return f"sh -c {shlex.quote(text)} in-image "
+
+    @property
+    def sweep(self) -> str:
+        """Command that removes containers of the kit: a killed client may leave one that it had created, and not yet
+        started, which no limit ends."""
+        left = f"left=$(timeout 60 {self.engine} ps -a -q --filter label={LABEL})"
+        return f'{left} && {{ [ -z "$left" ] || timeout 60 {self.engine} rm -f $left >/dev/null; }}'
 
     @property
     def config(self) -> dict[str, str]:

@@ -45,6 +45,7 @@ PROGRAM: Final = "ingest_node.py"
 RANKS: Final = "train_node.py"
 """Started by ``real_node.py`` for accelerators that are real."""
 LIST_S: Final = 90.0
+SWEEP_S: Final = 140.0
 MARGIN_S: Final = 120.0
 """Seconds for the end of workers."""
 PASS_S: Final = 3600.0
@@ -362,6 +363,9 @@ class _IngestStep:
             self.session.architecture, self.session.rack, self.nodes,
             lambda command: self._ask(dict.fromkeys(self.nodes, command), LIST_S),
         )  # fmt: skip
+        if self.image is not None:
+            self._sweep(self.image)
+            self.context.stack.callback(self._sweep, self.image)
         for node in self.nodes:
             python, folder = inputs.python or "python3", torch_folder(self.session.rack.node(node))
             if self.image is not None:
@@ -370,6 +374,14 @@ class _IngestStep:
                 "backend": backend, "python": python, "folder": "" if folder == "-" else folder,
                 "master": f"{address}:{inputs.port}", "interface": interface, "gpus": gpus[node],
             }  # fmt: skip
+
+    def _sweep(self, image: Image) -> None:
+        """Remove containers that a killed client has left: of an earlier run, and at the end of this step. Nothing of
+        it is recorded."""
+        answering = [node for node in self.nodes if node in self.session.answering]
+        for node, answer in self.session.fleet.run(dict.fromkeys(answering, image.sweep), SWEEP_S).items():
+            if not answer.ok:
+                self.context.say(f"{node}: containers of an earlier run stay: {answer.why}")
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""

@@ -165,7 +165,7 @@ class _TreeRun:
         return f"{mounted(storage.mountpoints)}; {program}" if storage is not None else program
 
     def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
-        answers = self.session.run(commands, limit_s)
+        answers = self.session.run(commands, limit_s, hold=True)
         self.answers += answers.values()
         return answers
 

@@ -179,7 +179,7 @@ class _Volley:
             def send(rail: int) -> CommandResult:
                 command = f"{self._command(rail, placed[1][rail])} {shlex.quote(servers[rail].address)}"
                 user = self.users[peer].prefix
-                return self.session.run_on(peer, timed(command, f"{TO}{name}"), limit, user=user)
+                return self.session.run_on(peer, timed(command, f"{TO}{name}"), limit, user=user, hold=True)
 
             answers = list(pool.map(send, range(len(clients))))
             deadline = time.monotonic() + END_S

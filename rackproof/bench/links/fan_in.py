@@ -22,7 +22,7 @@ from rackproof.bench.links.steps import READING_S, START_S, TCP_PORT, End, end_o
 from rackproof.bench.port_proof import reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.storage.commands import AFTER, folders_of, state_after
 from rackproof.bench.storage.runs import state_in
 from rackproof.bench.user import BenchUsers
@@ -60,19 +60,61 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
         storage = architecture.storage[name]
         clients = [node.name for role in storage.client_roles for node in rack.group(role)]
         if architecture.fabric is not None and clients:
-            steps.append(_step(architecture.fabric, name, storage, profile, clients))
+            steps.append(_step(architecture.fabric, name, storage, profile, clients, rack))
     return steps
 
 
-def _step(fabric: Fabric, name: str, storage: Storage, profile: LinkProfile, clients: list[str]) -> Step:
+def _step(fabric: Fabric, name: str, storage: Storage, profile: LinkProfile, clients: list[str], rack: Rack) -> Step:
     id_ = f"links/to-storage/{name}"
     place = expected(TO_STORAGE, Scope.RACK, clients, {"storage": name}, id_)
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         yield _FanIn(context, fabric, storage, profile).measure(place)
 
+    def commands() -> Iterator[str]:
+        """Commands of the first client to the address that its mount most likely uses: mounts decide."""
+        servers, addresses = servers_of(rack, storage, fabric)
+        if servers and addresses:
+            one = stream_of(rack, fabric, servers, clients[0], addresses[0], TCP_PORT)
+            yield iperf3_server(one.server, one.port)
+            yield sending(one, fabric, profile)
+
     title = f"tcp to the servers of {name} from {counted(len(clients), 'client', 'clients at once')}"
-    return Step(id_, title, profile.runs * (profile.tcp_duration_s + START_S), (place,), execute)
+    estimate = profile.runs * (profile.tcp_duration_s + START_S)
+    return Step(id_, title, estimate, (place,), execute, commands=shown(commands))
+
+
+def servers_of(rack: Rack, storage: Storage, fabric: Fabric) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """Nodes that serve a storage, and their addresses that its mounts may use."""
+    role = storage.server_role
+    servers = rack.group(role) if role and storage.managed else ()
+    if storage.class_ != "nfs":  # every server has a part of the data, at its first address of each rail
+        every = [node.fabric_address(rail) for node in servers for rail in range(fabric.rails)]
+        return servers, tuple(address for address in every if address is not None)
+    return servers, rack.storage_addresses(storage.servers, role, storage.managed)
+
+
+def stream_of(rack: Rack, fabric: Fabric, servers: Sequence[Node], client: str, address: str, port: int) -> Stream:
+    """Raises NodeUnreachable where the inventory has no way from the client to the address."""
+    server = next((node for node in servers if address in node.server_addresses), None)
+    if server is None:
+        raise NodeUnreachable(client, f"its data goes to {address}, no server's address in the inventory")
+    own, other = rail_to(rack.node(client), address), rail_of(server, address)
+    ends = end_of(rack.node(client), fabric, own), end_of(server, fabric, other)
+    if ends[0] is None or ends[1] is None:
+        raise NodeUnreachable(client, f"no rail of it is in the network of {address}")
+    return Stream(replace(ends[1], address=address), other, ends[0], own, port)
+
+
+def sending(stream: Stream, fabric: Fabric, profile: LinkProfile) -> str:
+    """Command of the client."""
+    prefix = fabric.interface_prefix
+    options = (
+        f"-c {shlex.quote(stream.server.address)} {stream.client.bound} -p {stream.port}"
+        f" -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
+    )
+    ports = f"{prefix}{stream.client_rail}", stream.server.node, f"{prefix}{stream.server_rail}"
+    return client_command(options, *ports)
 
 
 class _FanIn:
@@ -82,13 +124,7 @@ class _FanIn:
         self.context, self.session = context, context.session
         self.fabric, self.storage, self.profile = fabric, storage, profile
         self.users = BenchUsers.of(context)
-        rack, role = self.session.rack, storage.server_role
-        self.servers = rack.group(role) if role and storage.managed else ()
-        self.addresses = rack.storage_addresses(storage.servers, role, storage.managed)
-        if storage.class_ != "nfs":  # every server has a part of the data, at its first address of each rail
-            rails = range(fabric.rails)
-            every = [node.fabric_address(rail) for node in self.servers for rail in rails]
-            self.addresses = tuple(address for address in every if address is not None)
+        self.servers, self.addresses = servers_of(self.session.rack, storage, fabric)
         self.answers: list[CommandResult] = []
 
     def measure(self, place: Measurement) -> Measurement:
@@ -142,19 +178,11 @@ class _FanIn:
 
     def _streams(self, states: Mapping[str, CommandResult]) -> list[Stream]:
         """One for each client and address; the port is the client's number. Raises NodeUnreachable without a way."""
-        rack, streams = self.session.rack, []
-        for number, (name, answer) in enumerate(states.items()):
-            for address in targets_in(self.storage, state_in(answer, AFTER)):
-                server = next((node for node in self.servers if address in node.server_addresses), None)
-                if server is None:
-                    raise NodeUnreachable(name, f"its data goes to {address}, no server's address in the inventory")
-                own = rail_to(rack.node(name), address)
-                other = rail_of(server, address)
-                ends = end_of(rack.node(name), self.fabric, own), end_of(server, self.fabric, other)
-                if ends[0] is None or ends[1] is None:
-                    raise NodeUnreachable(name, f"no rail of it is in the network of {address}")
-                streams.append(Stream(replace(ends[1], address=address), other, ends[0], own, TCP_PORT + number))
-        return streams
+        return [
+            stream_of(self.session.rack, self.fabric, self.servers, name, address, TCP_PORT + number)
+            for number, (name, answer) in enumerate(states.items())
+            for address in targets_in(self.storage, state_in(answer, AFTER))
+        ]
 
     def _once(self, streams: Sequence[Stream]) -> None:
         """Start all servers, then all clients at once."""
@@ -170,15 +198,9 @@ class _FanIn:
             list(pool.map(lambda one: wait_listening(*one), listening))
 
             def send(stream: Stream) -> CommandResult:
-                prefix = self.fabric.interface_prefix
-                options = (
-                    f"-c {shlex.quote(stream.server.address)} {stream.client.bound} -p {stream.port}"
-                    f" -t {profile.tcp_duration_s} -P {profile.tcp_streams} -J"
-                )
-                ports = f"{prefix}{stream.client_rail}", stream.server.node, f"{prefix}{stream.server_rail}"
-                command = client_command(options, *ports)
                 node = stream.client.node
-                return self.session.run_on(node, command, limit, user=self.users[node].prefix)
+                command = sending(stream, self.fabric, profile)
+                return self.session.run_on(node, command, limit, user=self.users[node].prefix, hold=True)
 
             self.answers += pool.map(send, streams)
 

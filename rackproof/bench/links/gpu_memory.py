@@ -47,7 +47,8 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     if fabric is None:
         return []
     names = [node.name for node in rack.group(group)]
-    schedules = {Scope.NIC: sends(names), Scope.PAIR: rounds(names) if profile.all_pairs else each_once(names)}
+    pairs_of = rounds if profile.all_pairs(len(names)) else each_once
+    schedules = {Scope.NIC: sends(names), Scope.PAIR: pairs_of(names)}
     return [
         _step(architecture, fabric, profile, metric, scope, rail, number, pairs)
         for metric in (GPU_BANDWIDTH, GPU_BOTH)

@@ -95,10 +95,11 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
         return []
     steps: list[Step] = []
     names = [node.name for node in rack.group(group)]
-    schedule = rounds(names) if profile.all_pairs else each_once(names)
+    all_pairs = profile.all_pairs(len(names))
+    schedule = rounds(names) if all_pairs else each_once(names)
     chosen = {pair for pairs in schedule for pair in pairs}
     for rail in range(fabric.rails):
-        steps += _loss_step(fabric, rail, rack, set() if profile.all_pairs else set(names), chosen)
+        steps += _loss_step(fabric, rail, rack, set() if all_pairs else set(names), chosen)
         for number, pairs in enumerate(schedule, 1):
             for tool in _tools(architecture, fabric, profile, rail):
                 step = _step(fabric, tool, rail, number, pairs, profile.runs)
@@ -325,7 +326,8 @@ def _once(context: BenchContext, tool: Tool, server: End, client: End) -> Comman
     account = users[server.node]
     with session.serving(server.node, tool.server(server), limit + 30, account.prefix) as process:
         wait_listening(session.fleet[server.node], process, at_port(tool.port, account))
-        return session.run_on(client.node, tool.client(server, client), limit, user=users[client.node].prefix)
+        user = users[client.node].prefix
+        return session.run_on(client.node, tool.client(server, client), limit, user=user, hold=True)
 
 
 def _loss_step(fabric: Fabric, rail: int, rack: Rack, group: set[str], chosen: set[tuple[str, str]]) -> Iterator[Step]:

@@ -93,7 +93,7 @@ class Clients:
         }
 
     def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
-        answers = self.session.run(commands, limit_s)
+        answers = self.session.run(commands, limit_s, hold=True)
         self.own += answers.values()
         return answers
 

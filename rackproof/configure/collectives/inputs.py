@@ -23,8 +23,9 @@ class CollectiveInputs(Inputs):
     or one command a node over ssh, which the engine ``torch`` alone can use between nodes. Default: ``mpirun``,
     because nccl-tests needs an MPI between nodes."""
     mpirun: Path | None = None
-    """Absolute path of Open MPI's ``mpirun``, the same on all nodes. Default: the first of the one on the PATH,
-    ``/usr/lib64/openmpi`` (RHEL), ``/usr/mpi/gcc`` (DOCA-OFED) and HPC-X in ``/opt`` that suits the engine."""
+    """Absolute path of Open MPI's ``mpirun``, the same on all nodes. Default: the first of the one that
+    the deploy built (``gpu.tools.openmpi``), the one on the PATH, ``/usr/lib64/openmpi`` (RHEL), ``/usr/mpi/gcc``
+    (DOCA-OFED) and HPC-X in ``/opt`` that suits the engine."""
     python: Path | None = None
     """Absolute path of the Python that has torch. Default: ``python3`` on the PATH."""
     port: int = Field(default=29500, ge=1024, le=65535)

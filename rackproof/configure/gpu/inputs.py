@@ -35,9 +35,17 @@ class Imex(Inputs):
 
 
 class GpuTools(Inputs):
-    """Programs that measure GPUs and that no distribution has, built on GPU nodes from archives (``.tar.gz``). Needs
-    CUDA's toolkit on the node (``gpu.cuda``). What cannot be built is reported, and the deploy goes on."""
+    """Programs that measure GPUs and that no distribution has, and another MPI than the distribution's, built on GPU
+    nodes from archives (``.tar.gz``). All but ``openmpi`` and ``mpi4py`` need CUDA's toolkit on the node
+    (``gpu.cuda``). What cannot be built is reported, and the deploy goes on."""
 
+    openmpi: Download | None = None
+    """A release of Open MPI (4.1 or newer, with its ``configure``), built in /opt/rackproof/tools/openmpi and not put
+    on the PATH. ``nccl_tests`` and ``mpi4py`` are built with it, and built again when it changes; collectives start
+    with its mpirun wherever all nodes have it. Default: the distribution's Open MPI."""
+    mpi4py: Download | None = None
+    """Sources of mpi4py, built with ``openmpi``, which it requires, for the distribution's python3; mpi4py 4 needs
+    Cython 3, which Debian 12, Ubuntu 22.04 and RHEL 9 lack: 3.1 there. Default: the distribution's mpi4py."""
     nvbandwidth: Download | None = None
     """Sources of NVIDIA's nvbandwidth, linked as ``/usr/local/bin/nvbandwidth``."""
     nccl_tests: Download | None = None
@@ -45,6 +53,12 @@ class GpuTools(Inputs):
     perftest: Download | None = None
     """Sources of perftest, built with CUDA in /opt/rackproof/tools/perftest/bin: the distribution's package, which has
     the same names, cannot reach GPU memory. Benchmarks with GPU memory start these programs."""
+
+    @model_validator(mode="after")
+    def _with_its_mpi(self) -> GpuTools:
+        if self.mpi4py and not self.openmpi:
+            raise ValueError("mpi4py needs openmpi: the distribution's package is built against the distribution's MPI")
+        return self
 
 
 class GpuInputs(Inputs):

@@ -10,13 +10,20 @@ from rackproof.core.architecture.criterion import Bar, Criterion, LinkShare, Ref
 from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.plausibility import carried
 from rackproof.core.architecture.problem import KeyPath, Problem
-from rackproof.core.architecture.profiles import GroupTests
+from rackproof.core.architecture.profiles import GroupTests, LinkProfile
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
 
 LEAST_SHARE: Final = 0.5
 """Least rate of group testing over the bar of a pair: a link that has lost half of its lanes must not pass a job."""
+
+
+def unasked(links: LinkProfile | None, nodes: int) -> frozenset[str]:
+    """Metrics whose criteria a rack of so many nodes does not have: it is too small for group testing, and every pair
+    must have a number instead."""
+    small = links is not None and links.groups is not None and links.grouped(nodes) is None
+    return frozenset([group_testing.METRIC] if small else [])
 
 
 def group_problems(architecture: Architecture, path: KeyPath, sizes: GroupTests) -> Iterator[Problem]:

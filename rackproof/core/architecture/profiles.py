@@ -278,6 +278,8 @@ class GroupTests(Model):
     ranks_per_node: int = Field(default=1, ge=1)
     least_gb_per_s: float = Field(gt=0, le=100_000)
     """What every node sends to others on each rail, at least, GB/s; a set with less fails."""
+    from_nodes: int = Field(default=2, ge=2, exclude_if=lambda value: value == 2)
+    """Smaller racks are measured in all pairs, and have no ``group.faults``."""
 
 
 class LinkProfile(Model):
@@ -292,13 +294,18 @@ class LinkProfile(Model):
     to_storage: tuple[Identifier, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Storages to whose servers all clients send at once, for ``link.tcp_bandwidth_to_storage``."""
     groups: GroupTests | None = Field(default=None, exclude_if=lambda value: value is None)
-    """None: all pairs are measured. Otherwise every node with one other; group testing stands for the other pairs."""
+    """None: all pairs are measured. Otherwise, on racks that are large enough for it, every node with one other; group
+    testing stands for the other pairs."""
     every_pair: bool = Field(default=True, exclude_if=lambda value: value)
     """False: every node is measured with one other, and nothing stands for the other pairs."""
 
-    @property
-    def all_pairs(self) -> bool:
-        return self.every_pair and self.groups is None
+    def grouped(self, nodes: int) -> GroupTests | None:
+        """Group testing, where so many nodes are enough for it."""
+        return self.groups if self.groups is not None and nodes >= self.groups.from_nodes else None
+
+    def all_pairs(self, nodes: int) -> bool:
+        """Whether all pairs of so many nodes are measured."""
+        return self.every_pair and self.grouped(nodes) is None
 
 
 Algorithm = Literal["Ring", "Tree", "NVLS"]

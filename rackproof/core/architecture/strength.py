@@ -113,6 +113,7 @@ _AT_LEAST = """
     {criteria,curves,outliers}.*.{min_samples,conditions.*_min}  curves.*.{efficiency_min,r2_min}
     profiles.*.{storage.jobs.*,containers.job}.{file_bytes,runtime_s,ramp_s,runs}
     profiles.*.links.{rdma_duration_s,latency_iterations,tcp_duration_s,runs}
+    profiles.*.links.groups.{bytes,iterations,warmup,least_gb_per_s,from_nodes}
     profiles.*.collectives.{max_bytes,iterations,warmup,runs,node.max_bytes,rails.max_bytes,guest.max_bytes}
     profiles.*.drives.{runtime_s,runs}  profiles.*.osds.{bytes,runs}
     profiles.*.ingest.datasets.*.{samples,copies,mean_bytes}

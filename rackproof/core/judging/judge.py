@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from rackproof.core.architecture import Alternative, Architecture, Criterion, Reference
 from rackproof.core.architecture.coverage import entries_of
+from rackproof.core.architecture.group_tests import unasked
 from rackproof.core.bodies import fault
 from rackproof.core.course import BENCH
 from rackproof.core.evidence import CheckResult, Frozen, Kind, Measurement, Record, RunInfo
@@ -177,13 +178,15 @@ def _judge(
 ) -> Judgement:
     members = Members(architecture, run.nodes)
     links = profile.links if (profile := architecture.profiles.get(run.profile)) else None
-    groups = links.groups if links is not None else None
+    count = len(members.group(links.members)) if links is not None else 0
+    groups = links.grouped(count) if links is not None else None
     numbers = Numbers(index, members, engine=groups.engine if groups is not None else None)
     verdicts: list[Verdict] = list(judge_checks(architecture, run.nodes, members.groups, checks, scope))
     verdicts.extend(of_run)
     if scope is not None and BENCH in scope.stages:
         verdicts.extend(judge_parts(architecture, run.profile, index.metrics))
-    for criterion in architecture.criteria:
+    needless = unasked(links, count)
+    for criterion in (one for one in architecture.criteria if one.metric not in needless):
         verdicts.extend(judge_criterion(architecture, criterion, numbers))
     for curve in architecture.curves:
         verdicts.extend(judge_curve(architecture, curve, numbers))

@@ -44,6 +44,10 @@ GAPS: Final[dict[str, dict[str, str]]] = {
 """Advisory entries that the profile leaves out, each with the reason; all others are measured."""
 
 
+NIGHT_H: Final = 4
+"""Most hours of GPUs, links and collectives of 32 nodes; storage and ingest come on top."""
+
+
 @cache
 def model_of(name: str) -> Architecture:
     return architectures.load(name).model
@@ -162,3 +166,23 @@ def test_a_run_reads_no_record_twice(name: str) -> None:
         taken = nodes * rate * job.batch * (job.seconds + job.warmup_s)
         local = model.storage[dataset.storage].class_ == "local"
         assert taken / (nodes if local else 1) <= dataset.samples * dataset.copies, job.workload
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name.startswith(("nvidia-", "hgx-"))])
+def test_a_rack_of_32_nodes_is_measured_in_a_night(name: str) -> None:
+    """All pairs of 32 nodes take 27 hours with eight rails, and those of 8 nodes take one night."""
+    model = model_of(name)
+    fabric = model.model_copy(update={"profiles": {"full": model.profiles["full"].model_copy(
+        update={"storage": None, "ingest": None, "drives": None, "osds": None, "containers": None}
+    )}})  # fmt: skip
+    hours, grouped = {}, {}
+    for count in (8, 32):
+        rails = range(model.rails)
+        data = [{"fabric_addresses": [f"10.{rail}.0.{number}/24" for rail in rails]} for number in range(1, count + 1)]
+        rack = Rack("x", tuple(Node(f"gpu-{number}", ("gpu",), own) for number, own in enumerate(data)))
+        steps = plan_steps(fabric, "full", rack)
+        hours[count] = sum(step.estimate_s for step in steps) / 3600
+        grouped[count] = sum(step.expects[0].metric == "group.faults" for step in steps)
+    assert grouped == {8: 0, 32: 1}
+    assert hours[32] < NIGHT_H
+    assert hours[8] < 2 * NIGHT_H

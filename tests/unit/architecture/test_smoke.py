@@ -80,7 +80,7 @@ def test_every_node_is_measured_with_one_other() -> None:
     }
     assert len(pairs) == 3
     assert {name for pair in pairs for name in pair} == {f"gpu-{k:02}" for k in range(1, 7)}
-    assert LinkProfile(rdma_duration_s=1, latency_iterations=5, tcp_duration_s=1).all_pairs
+    assert LinkProfile(rdma_duration_s=1, latency_iterations=5, tcp_duration_s=1).all_pairs(2)
 
 
 def test_a_site_may_have_its_own() -> None:

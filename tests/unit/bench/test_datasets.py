@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -165,6 +167,47 @@ class TestProgram:
             answer = json.loads(running.communicate(timeout=120)[0])
         assert answer["error"].startswith("one of its processes died")
         assert not [pid for pid in own if Path(f"/proc/{pid}/environ").exists()]
+
+    def test_a_file_system_that_takes_no_byte_any_longer_ends_the_program(self, tmp_path: Path) -> None:
+        """Its process waits in ``fsync``, as if in the kernel."""
+        text = spec(tmp_path / "photos")
+        assert "error" not in ask("state", text)
+        program = f"""
+import sys, time
+sys.path.insert(0, {str(node_programs.BENCH)!r})
+import dataset_node as own
+own.STALL_S, own.POLL_S = 2.0, 0.1
+own.os.fsync = lambda file: time.sleep(60)
+sys.exit(own.main(["distinct", {text!r}, "0", "1", "1"]))
+"""
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+        assert json.loads(ended.stdout)["error"] == "no byte was read or written for 2 s: its file system hangs"
+        assert ended.returncode == 1
+
+    @pytest.mark.parametrize(("moves", "hangs"), [(1, False), (0, True)])
+    def test_a_shard_that_takes_longer_is_waited_for_while_bytes_move(
+        self, monkeypatch: pytest.MonkeyPatch, moves: int, hangs: bool
+    ) -> None:
+        monkeypatch.syspath_prepend(str(node_programs.BENCH))
+        own, now = importlib.import_module("dataset_node"), [0.0]
+        monkeypatch.setattr(own, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+        class Slow:
+            """Ready after three times the limit."""
+
+            def result(self, seconds: float) -> str:
+                now[0] += seconds
+                own.MOVED.value += moves
+                if now[0] < 3 * own.STALL_S:
+                    raise own.Unfinished
+                return "ready"
+
+        if hangs:
+            with pytest.raises(own.Stalled, match="no byte was read or written for 600 s"):
+                list(own._results([Slow()]))
+            assert own.STALL_S < now[0] < own.STALL_S + 3 * own.POLL_S
+        else:
+            assert list(own._results([Slow()])) == ["ready"]
 
     @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
     def test_no_program_waits_for_a_process_that_was_killed(self, program: Path) -> None:

@@ -154,6 +154,11 @@ def test_both_sides_are_measured_and_every_number_is_read_again(tmp_path: Path, 
         conditions = measurement.conditions
         assert (conditions["gpus"], conditions["ranks"], conditions["virtualisation"]) == (2, 2, "kvm")
         assert (conditions["domain_ended_by"], conditions["nccl"]) == ("shutdown", "2.26.2")
+    (step,) = bench(engine).steps("collectives/")
+    program, start = step.commands
+    assert program in commands(tmp_path)
+    assert {inside_of(command) for command in commands(tmp_path)} >= {program}
+    assert start == "virsh -c qemu:///system start gpu-guest"
     records = read_records(tmp_path)
     samples = {r.seq for r in records if r.kind is Kind.MEASUREMENT}
     assert not {seq for seq in bench(engine).faults(tmp_path) if seq in samples}

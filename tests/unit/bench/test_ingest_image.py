@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.ingest.image import Image, check_image, image_of
+from rackproof.bench.ingest.image import LABEL, Image, check_image, image_of
 from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.runs import configs_of
 from rackproof.bench.step import BenchContext
@@ -26,7 +26,7 @@ from tests.unit.bench import node_programs
 from tests.unit.bench.test_ingest import JOB, NODES, POINT, count_reads, place, profile, steps
 from tests.unit.bench.test_real_accelerators import REAL, STAND_IN, ranks, run
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
-from tests.unit.shell import executable
+from tests.unit.shell import executable, sh
 from tests.unit.storage_nodes import StorageNodes
 
 pytestmark = pytest.mark.few(5)
@@ -65,9 +65,36 @@ def test_the_container_is_the_nodes_but_for_its_programs(tmp_path: Path, engine:
     assert options[options.index("--user") + 1] == "990:991"
     volumes = {words[place + 1] for place, word in enumerate(words) if word == "--volume"}
     assert volumes == {f"{HOME}:{HOME}", "/mnt/a:/mnt/a:rslave", "/mnt/b:/mnt/b:rslave"}
+    assert options[options.index("--label") + 1] == LABEL
     assert {"--rm", "--pull=never", "--network=host", "--cap-drop=all", "RACKPROOF_COMMAND"} <= set(options)
     asked = {"docker": ["--gpus", "all"], "podman": ["--device", "nvidia.com/gpu=all"]}[engine]
     assert (asked[1] in options) == gpus
+
+
+LISTING = """case $* in
+"ps -a -q --filter label=rackproof-bench") LIST ;;
+"rm -f "*) echo "$*" >>FOLDER/asked; exit RC ;;
+*) exit 9 ;;
+esac"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "rc", "removed", "status"),
+    [
+        ("echo a1; echo b2", 0, "rm -f a1 b2\n", 0),
+        (":", 0, "", 0),
+        ("echo a1", 1, "rm -f a1\n", 1),
+        ("echo 'Cannot connect to the Docker daemon' >&2; exit 1", 0, "", 1),
+    ],
+)
+def test_containers_that_a_killed_client_left_are_removed(
+    tmp_path: Path, listed: str, rc: int, removed: str, status: int
+) -> None:
+    text = LISTING.replace("LIST", listed).replace("FOLDER", str(tmp_path)).replace("RC", str(rc))
+    executable(tmp_path / "programs/docker", text)
+    ended = sh(Image("docker", NAME, ID).sweep, programs=tmp_path / "programs")
+    assert ended.returncode == status
+    assert removed == ((tmp_path / "asked").read_text() if (tmp_path / "asked").exists() else "")
 
 
 def ask(answers: Mapping[str, CommandResult]) -> Any:

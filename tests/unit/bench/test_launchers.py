@@ -24,12 +24,14 @@ from rackproof.parse.mpi_collectives import parse_mpi_collectives
 from rackproof.parse.mpi_probe import MARK, parse_mpi_probe
 from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.shell import script
+from tests.unit.shell import executable
 
 pytestmark = pytest.mark.few(8)
 
 V4, V5 = "mpirun (Open MPI) 4.1.4", "mpirun (Open MPI) 5.0.7"
 LIB4, LIB5 = "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "Open MPI v5.0.7, package: Debian OpenMPI"
 RHEL = "/usr/lib64/openmpi/bin/mpirun"
+BUILT = "mpirun /opt/rackproof/tools/openmpi/bin/mpirun mpirun (Open MPI) 4.1.8\n"
 HPCX = "mpirun /opt/hpcx/ompi/bin/mpirun mpirun (Open MPI) 4.1.7rc1\n"
 
 
@@ -52,6 +54,10 @@ def default(version: str, path: str = "/usr/bin/mpirun") -> tuple[str, str]:
         (*[answer(HPCX.strip(), mpi4py="")] * 2, False, "/opt/hpcx/ompi/bin/mpirun"),
         (*[answer(*default("Intel(R) MPI Library for Linux* OS, Version 2021.9"), HPCX.strip())] * 2, False,
          "/opt/hpcx/ompi/bin/mpirun"),
+        # the one that the deploy built comes first, unless mpi4py is built against another one
+        (*[answer(BUILT.strip(), *default(V5), mpi4py=LIB5)] * 2, True, "mpirun"),
+        (*[answer(BUILT.strip(), *default(V5), mpi4py=LIB5)] * 2, False, "/opt/rackproof/tools/openmpi/bin/mpirun"),
+        (answer(BUILT.strip(), *default(V5)), answer(*default(V5)), False, "mpirun"),
         # on one PATH only
         (answer(*default(V5)), answer(f"mpirun /usr/bin/mpirun {V5}"), True, "/usr/bin/mpirun"),
     ],
@@ -152,19 +158,24 @@ def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
     assert (empty.files, empty.networks) == (0, {})
 
 
-def test_the_probe_says_what_is_there(tmp_path: Path) -> None:
-    program = tmp_path / "mpirun"
-    program.write_text(f"#!/bin/sh\necho\necho '{V4}'\n")
-    program.chmod(0o755)
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_probe_says_what_is_there(declared: bool, tmp_path: Path) -> None:
+    program, built = tmp_path / "mpirun", tmp_path / "built/mpirun"
+    executable(program, f"echo\necho '{V4}'")
+    executable(built, f"echo '{V5}'")
     (tmp_path / "python3").symlink_to(sys.executable)
-    command = script("rackproof.bench.collectives.x", "mpi_probe", declared=str(program))
+    command = script(
+        "rackproof.bench.collectives.x", "mpi_probe", declared=str(program) if declared else "", built=str(built)
+    )
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
     )
     probed = parse_mpi_probe(done.stdout)
-    assert (probed.launchers[0].path, probed.launchers[0].version) == (str(program), (4, 1, 4))
     assert [one.path for one in probed.launchers].count(str(program)) == 1
-    assert probed.launchers[0].default
+    own = probed.launchers[0 if declared else 1]
+    assert (own.path, own.version, own.default) == (str(program), (4, 1, 4), True)
+    other = probed.launchers[1 if declared else 0]
+    assert (other.path, other.version, other.default) == (str(built), (5, 0, 7), False)
 
 
 @pytest.mark.parametrize(("parser", "text"), [(parse_mpi_probe, answer(*default(V5)))])

@@ -71,6 +71,24 @@ def test_the_date_of_a_certified_run_is_told_and_its_json_is_that_of_certify(her
     assert json.loads(again.output)["folder"] == str(runs()[0])
 
 
+def test_a_finished_smoke_run_is_not_continued_and_an_interrupted_one_is(here: World) -> None:
+    text = yaml.safe_dump(document(criterion(), profiles={"full": {}, "smoke": {}}), sort_keys=False)
+    (here.folder / "architectures/small.yaml").write_text(text)
+    smoke = ("certify", "a.py", "--architecture", "small", "--continue", "--profile", "smoke", "--quiet")
+    assert call(*smoke).exit_code == 2
+    apart(1)
+    again = call(*smoke)
+    assert again.exit_code == 2
+    assert f"a new run begins: {runs()[0]} is a finished run of smoke" in again.output.replace("\n", " ")
+    assert len(runs()) == 2
+    apart(2)
+    evidence = runs()[-1] / "evidence.jsonl"
+    evidence.write_text("".join(evidence.read_text().splitlines(keepends=True)[:-1]))  # killed before its end
+    (runs()[-1] / "certificate.json").unlink()
+    assert "a new run begins" not in call(*smoke).output
+    assert len(runs()) == 2
+
+
 def test_two_ways_to_name_the_run_are_refused(here: World) -> None:
     both = call("certify", "a.py", "--architecture", "small", "--continue", "--resume", "latest")
     assert both.exit_code != 0

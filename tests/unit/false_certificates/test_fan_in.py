@@ -68,6 +68,10 @@ def test_all_clients_send_to_the_address_of_their_mount_at_once(tmp_path: Path, 
         "iperf3 -c 10.77.0.11 -B 10.77.0.22 -p 15202",
     ]
     assert BENCH.faults(tmp_path) == {}
+    (step,) = BENCH.steps(f"links/to-storage/{storage}")
+    server, client = step.commands
+    assert client == nodes.asked[0]
+    assert server in {record.body["command"] for record in read_records(tmp_path) if record.kind is Kind.COMMAND}
 
 
 def test_a_later_start_lowers_the_figure_and_a_much_later_one_is_measured_again(tmp_path: Path) -> None:

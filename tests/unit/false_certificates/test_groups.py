@@ -12,6 +12,7 @@ import yaml
 
 from rackproof.bench.collectives.group_reader import OVER_GLOO
 from rackproof.bench.collectives.groups import places_of
+from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.cli import proof, runs
@@ -117,6 +118,16 @@ def test_a_healthy_rack_is_cleared_in_three_rounds(tmp_path: Path, engine: str) 
         assert one.conditions["method"] == "group testing"
         assert one.companions["least_rate_gb_per_s"][0] >= 0.2
     assert faults(tmp_path, engine=engine) == []
+
+
+@pytest.mark.parametrize(("engine", "launcher"), [("mpi", None), ("nccl-tests", "srun"), ("torch", "ssh")])
+def test_a_dry_run_shows_the_first_job(tmp_path: Path, engine: str, launcher: str | None) -> None:
+    rack = rack_of(8, launcher=launcher)
+    measure(tmp_path, nodes_of(rack), rack, engine=engine)
+    (step,) = Bench(architecture(engine), rack, "lab").steps("links/groups")
+    ran = [str(r.body["command"]) for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
+    jobs = [command for command in ran if "  # sets of nodes" in command]
+    assert list(step.commands) == jobs[: 2 if engine == "mpi" else 1], "on each of two rails by itself, or at once"
 
 
 def torch_rack(count: int = COUNT, launcher: str = "ssh") -> Rack:
@@ -450,6 +461,40 @@ def test_a_node_that_was_measured_with_no_other_is_a_gap(healthy_links: tuple[Me
     assert "gpu-03" in gaps
     everyone = [m for m in measured if m.metric != PAIR]
     assert set(statuses(verdicts(everyone, rack_of(COUNT)), "pairs").values()) == {Status.UNMEASURED}
+
+
+# racks that are too small for it
+
+
+def from_nodes(count: int) -> Architecture:
+    made = architecture()
+    groups = GROUPS | {"from_nodes": count}
+    lab = Profile(links=LinkProfile.model_validate(LINKS | {"groups": groups}))
+    return made.model_copy(update={"profiles": {"lab": lab}})
+
+
+def test_all_pairs_of_a_small_rack_are_measured_and_demanded(healthy_links: tuple[Measurement, ...]) -> None:
+    small, large = from_nodes(COUNT + 1), from_nodes(COUNT)
+    steps = Bench(small, rack_of(COUNT), "lab").steps("links/")
+    assert not [step for step in steps if METRIC in {place.metric for place in step.expects}]
+    pairs = {place.members for step in steps for place in step.expects if place.metric == PAIR}
+    assert len(pairs) == COUNT * (COUNT - 1) // 2
+    made = verdicts(healthy_links, rack_of(COUNT), small)
+    assert set(statuses(made, "pairs").values()) == {Status.UNMEASURED}, "group testing stands for no pair"
+    assert not statuses(made, "groups")
+    pair = next(m for m in healthy_links if m.metric == PAIR)
+    both = [pair.model_copy(update={"members": members, "labels": pair.labels | {"rail": rail}})
+            for members in sorted(pairs) for rail in ("0", "1")]  # fmt: skip
+    assert statuses(verdicts(both, rack_of(COUNT), small), "pairs") == dict.fromkeys(NAMES, Status.PASS)
+    assert Status.UNMEASURED in statuses(verdicts(both[1:], rack_of(COUNT), small), "pairs").values()
+    assert set(statuses(verdicts(both, rack_of(COUNT), large), "groups").values()) == {Status.UNMEASURED}
+
+
+@pytest.mark.parametrize(("count", "gap"), [(COUNT, False), (COUNT + 1, False)])
+def test_a_rack_that_is_too_small_has_no_gap(count: int, gap: bool) -> None:
+    made = from_nodes(count)
+    lines = plan_gaps(made, "lab", rack_of(COUNT), plan_steps(made, "lab", rack_of(COUNT)))
+    assert any(METRIC in line for line in lines) is gap
 
 
 # the evidence

@@ -1,6 +1,6 @@
 """Outputs of real hardware that others published, against what a person read in them.
 
-Opt-in: set ``RACKPROOF_SAMPLES`` to a folder that holds them; see tests/data/README.md.
+They run where ``RACKPROOF_SAMPLES`` names a folder that holds them; see tests/data/README.md.
 """
 
 from __future__ import annotations

@@ -150,9 +150,7 @@ def test_a_table_shows_numbers_failed_checks_and_how_many_passed() -> None:
 @pytest.mark.parametrize(
     ("samples", "in_force"), [((5.0,), "20 Mb/s on gpu-01; 40 Mb/s on gpu-02"), ((), "nothing was measured under it")]
 )
-def test_limits_stand_with_what_the_kernels_answered(
-    samples: tuple[float, ...], in_force: str
-) -> None:
+def test_limits_stand_with_what_the_kernels_answered(samples: tuple[float, ...], in_force: str) -> None:
     file = here(scale={"of": "small", "factors": FACTORS, "links": {"port": LINK}}, fabric=FABRIC)
     nodes = [NodeInfo(name=name, groups=("gpu",), virtual=True) for name in ("gpu-01", "gpu-02")]
     nodes.append(NodeInfo(name="storage-01", groups=("storage",), virtual=True))
