@@ -115,6 +115,10 @@ METRICS: dict[str, Metric] = {
         Metric("storage.rdma_over_tcp", "ratio", _UP, _NODE, _STORAGE, "storage",
                "read bandwidth of one client of NFS by RDMA over the same by TCP, same server, export and version",
                not_yet_with=("clients",)),
+        Metric("storage.mounts_speedup", "ratio", _UP, _NODE, _STORAGE, "storage",
+               "read bandwidth of one client over several mounts, each of another address of the server, over the same"
+               " over one",
+               not_yet_with=("clients",)),
         Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),
         Metric("checkpoint.read_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",

@@ -33,6 +33,7 @@ _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
 _RDMA_GAIN: Final = "storage.rdma_over_tcp"
+_MOUNTS_GAIN: Final = "storage.mounts_speedup"
 _JOIN: Final = "join.bytes_copied"
 _GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
@@ -47,6 +48,7 @@ _OF_PARTS: Final = {
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
     "transports": (_RDMA_GAIN,),
+    "mounts": (_MOUNTS_GAIN,),
     "join": (_JOIN,),
     "beside_collectives": BESIDE_LOSSES,
     "gds": (_GDS,),
@@ -134,6 +136,8 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.takes_connections
     if metric == _RDMA_GAIN:
         return storage.over_rdma
+    if metric == _MOUNTS_GAIN:
+        return storage.class_ == "nfs"
     if metric == _JOIN:
         return storage.mounts_again
     return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))

@@ -64,6 +64,21 @@ class TransportsProfile(ConnectionsProfile):
     """Connections by TCP (nconnect); by RDMA there is one."""
 
 
+class MountsProfile(FioJob):
+    """Sequential reads of each client by itself, over one mount of NFS and over several, each of another address of the
+    server."""
+
+    rw: Literal["read"] = "read"
+    count: int = Field(ge=2, le=64)
+    """Number of several mounts: of the first so many addresses."""
+
+    @model_validator(mode="after")
+    def _spreads(self) -> MountsProfile:
+        if self.numjobs % self.count:
+            raise ValueError("numjobs must be a multiple of count: each mount gets as many processes as every other")
+        return self
+
+
 class BesideProfile(FioJob):
     """Sequential reads of all clients beside a collective of the same nodes, and each alone.
 
@@ -211,6 +226,8 @@ class StorageProfile(Model):
     """For ``storage.connections_speedup`` of NFS over TCP."""
     transports: TransportsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.rdma_over_tcp`` of NFS over RDMA."""
+    mounts: MountsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.mounts_speedup`` of NFS whose server has several addresses."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
     beside_collectives: BesideProfile | None = Field(default=None, exclude_if=lambda value: value is None)
