@@ -13,7 +13,7 @@ from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
 from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import BESIDE_LOSSES, METRICS, OPERATIONS
+from rackproof.core.metrics import BESIDE_LOSSES, GDS, METRICS, OPERATIONS
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
@@ -35,7 +35,6 @@ _SPEEDUP: Final = "storage.connections_speedup"
 _RDMA_GAIN: Final = "storage.rdma_over_tcp"
 _MOUNTS_GAIN: Final = "storage.mounts_speedup"
 _JOIN: Final = "join.bytes_copied"
-_GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
     # keys of a storage profile
     "shared_file": (_SHARED,),
@@ -51,7 +50,7 @@ _OF_PARTS: Final = {
     "mounts": (_MOUNTS_GAIN,),
     "join": (_JOIN,),
     "beside_collectives": BESIDE_LOSSES,
-    "gds": (_GDS,),
+    "gds": (GDS,),
 }
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 _LINKS: Final = tuple(
@@ -140,7 +139,7 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.class_ == "nfs"
     if metric == _JOIN:
         return storage.mounts_again
-    return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
+    return metric != GDS or (profile.gds is not None and profile.gds.reads(name))
 
 
 def asks_for(architecture: Architecture, metric: str, scope: Scope | None = None) -> bool:
