@@ -23,8 +23,8 @@ from rackproof.core.rack import Rack, fold
 FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
 """Kinds of files that clients have each for themselves. Those of ``SMALL`` are removed by the step that makes them."""
 _KINDS: Final = {
-    "connections": CONNECTIONS, "transports": CONNECTIONS, "mounts": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL,
-    "join": "",
+    "connections": CONNECTIONS, "transports": CONNECTIONS, "mounts": CONNECTIONS, "gds": GDS,
+    "small-files": SMALL, "metadata": SMALL, "join": "",
 }  # fmt: skip
 """By the last part of a storage step's id; the files of all others are fio's. A join's are too small to count."""
 _SHARDS: Final[Any] = shards_node

@@ -4,8 +4,8 @@ and over several mounts, each of another address of the server, to over one.
 The declared mount stays as it is. Linux gives every mount of one server in one version of NFS the same connections,
 from 4.1 on even where one asks for RDMA and the other for TCP. So the step mounts the export once more, in a version
 that the client does not use with this server, and proves that no other mount has its connections. A process on the node
-unmounts it with the step, or when the controller is gone. Several mounts are made in NFS 3, which knows no two addresses
-as one server.
+unmounts it with the step, or when the controller is gone. Several mounts are made in NFS 3, which knows no two
+addresses as one server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ LIFE_S: Final = 2 * 3600
 MOUNT_S: Final = 75.0
 """Time for one mount, and for the end of an earlier one."""
 _READY: Final = b"rackproof-own-mount\n"
-_GONE: Final = f"for i in $(seq 1 100); do grep -q ' {POINT}[0-9]* ' /proc/self/mounts || exit 0; sleep 0.2; done; exit 1"
+_MOUNTED: Final = f"grep -q ' {POINT}[0-9]* ' /proc/self/mounts"
+_GONE: Final = f"for i in $(seq 1 100); do {_MOUNTED} || exit 0; sleep 0.2; done; exit 1"
 _LEGS: Final = {SPEEDUP: "connections", RDMA_GAIN: "transports", MOUNTS_GAIN: "mounts"}
 """Last part of a step's id."""
 _OF_DECLARED: Final = (
@@ -81,9 +82,7 @@ def layout_of_own(profile: StorageProfile) -> Layout | None:
     return layout_of(jobs) if jobs else None
 
 
-def _step(
-    architecture: Architecture, name: str, metric: str, profile: Sizes, layout: Layout, names: list[str]
-) -> Step:
+def _step(architecture: Architecture, name: str, metric: str, profile: Sizes, layout: Layout, names: list[str]) -> Step:
     """One client after another, because together they would share the server."""
     pair = legs(architecture, name, metric, profile.count)
     id_ = f"storage/{name}/{_LEGS[metric]}"
@@ -150,8 +149,8 @@ class _Client(StorageClients):
         """Sources of so many mounts, each with another address of the server. Raises ParseError."""
         self._declared()
         if len(self.addresses) < count:
-            addresses = counted(len(self.addresses), "address", "addresses")
-            raise ParseError("mount", f"the inventory has {addresses} of its server, the profile asks for {count} mounts")
+            has = f"the inventory has {counted(len(self.addresses), 'address', 'addresses')} of its server"
+            raise ParseError("mount", f"{has}, the profile asks for {count} mounts")
         return [f"{_host(address)}:{self.declared.source}" for address in self.addresses[:count]]
 
     def _declared(self) -> State:

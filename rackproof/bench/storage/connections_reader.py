@@ -36,8 +36,8 @@ POINT: Final = "/run/rackproof-own-mount"
 VERSIONS: Final = ("4.2", "4.1", "3")
 """Of NFS, in the order in which they are tried. Linux gives several connections to these."""
 APART: Final = "3"
-"""The version of NFS in which mounts of several addresses of one server have connections of their own: from 4.1 on Linux
-sees that it is one server and makes one connection of them."""
+"""The version of NFS in which mounts of several addresses of one server have connections of their own: from 4.1 on
+Linux sees that it is one server and makes one connection of them."""
 _IDLE, _SENDS = 4, 5
 """Places of a connection's counters in ``xprt:`` (Linux, ``xs_tcp_print_stats`` and ``xprt_rdma_print_stats``)."""
 _COUNT: Final = re.compile(r"-(\d{1,3})$", re.ASCII)
@@ -65,8 +65,8 @@ class Leg:
 
     @property
     def text(self) -> str:
-        what = counted(self.mounts, "mount", "mounts") if self.apart else counted(self.count, "connection", "connections")
-        return f"{what} of {protocol_of(self.storage).upper()}"
+        connections, mounts = counted(self.count, "connection", "connections"), counted(self.mounts, "mount", "mounts")
+        return f"{mounts if self.apart else connections} of {protocol_of(self.storage).upper()}"
 
     def own_mounts(self, version: str) -> Storage:
         """The storage as the benchmark's own mounts must show it."""
@@ -168,7 +168,8 @@ def _rate(run: Run, node: str, measurement: Measurement, storage: Storage) -> fl
     asked = {"rw": "read", "bs": measurement.labels["block_bytes"], "time_based": "1"}
     if set(run.launch.jobs) != {node} or any(job.get(key) != value for key, value in asked.items()):
         raise ParseError("fio", f"expected {asked} on {node} alone, actual {job['name']}")
-    _check_connections(run.state(node, BEFORE), run.state(node, AFTER), storage, alone=measurement.metric != MOUNTS_GAIN)
+    alone = measurement.metric != MOUNTS_GAIN
+    _check_connections(run.state(node, BEFORE), run.state(node, AFTER), storage, alone=alone)
     rate = proven(run, node, storage).moved.bandwidth_bytes_per_s / 1e6
     if not rate:
         raise ParseError("fio", "it read nothing")

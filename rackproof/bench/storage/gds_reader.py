@@ -91,9 +91,10 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
     if len(counts) > 1:
         raise ParseError(PROGRAM, f"{node}: expected as many GPUs in every run")
     config, stand_in = runs[-1].configs(node)[0], any(simulated(run, node) for run in every)
+    place = "the node's memory in the place of GPU memory" if stand_in else "GPU memory"
     conditions: dict[str, Any] = {
         "io": SIMULATED if stand_in else "GPUDirect Storage, compatibility mode refused",
-        **cache_conditions(storage, None, "the node's memory in the place of GPU memory" if stand_in else "GPU memory", [run.servers_dropped for run in runs]),
+        **cache_conditions(storage, None, place, [run.servers_dropped for run in runs]),
         "gpus": counts.pop(),
         "mount": mounts_text(storage, [run.state(node, BEFORE) for run in runs]),
         "workload": {name: config[key] for key, name in _SIZES.items()},

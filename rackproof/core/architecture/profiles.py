@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rackproof.core.architecture.base import Identifier, Model
 from rackproof.core.architecture.ingest import IngestProfile
-from rackproof.core.texts import Name
+from rackproof.core.texts import Name, Prose
 
 Workload = Literal["read", "write", "randread"]
 
@@ -237,6 +237,8 @@ class StorageProfile(Model):
     """For ``join.bytes_copied`` of NFS, CephFS, Lustre and WEKA."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
+    left_out: dict[str, dict[Identifier, Prose]] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Why metrics are not measured of some storages, by metric and storage; for readers."""
 
     @field_validator("random_reads")
     @classmethod

@@ -24,9 +24,10 @@ grep -q '"allow_compat_mode" *: *false' "$CUFILE_ENV_PATH_JSON" || exit 9
 [ ! -e "$d/../fails" ] || { echo 'file register error: GPUDirect Storage not supported on current file'; exit 1; }
 echo "IoType: READ of $w threads in $d"
 """
+TWO = "GPU 0: NVIDIA H200 (UUID: GPU-1)\\nGPU 1: NVIDIA H200 (UUID: GPU-2)\\n"
 
 
-def use(folder: Path, action: str, gpus: str = "GPU 0: NVIDIA H200 (UUID: GPU-1)\\nGPU 1: NVIDIA H200 (UUID: GPU-2)\\n", *, gdsio: bool = True, gdsio_text: str = GDSIO) -> dict[str, Any]:
+def use(folder: Path, action: str, gpus: str = TWO, *, gdsio: bool = True, gdsio_text: str = GDSIO) -> dict[str, Any]:
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
     programs = {"nvidia-smi": f"#!/bin/sh\nprintf '{gpus}'\n"} | ({"gdsio": gdsio_text} if gdsio else {})

@@ -104,13 +104,15 @@ def test_a_second_mount_that_is_refused_takes_the_first_away(tmp_path: Path) -> 
 def test_what_a_killed_run_has_left_of_several_mounts_goes_before_any_other(tmp_path: Path, begin: str) -> None:
     """Also a folder that was not mounted yet; the neighbour with a longer name stays."""
     left = "".join(f"mkdir {POINT}{end}; mount -t tmpfs tmpfs {POINT}{end}; " for end in ("1", "2", "16", "-other"))
-    script = f"{left}mkdir {POINT}3{begin}grep -c '{POINT}[0-9]* ' /proc/self/mounts; exec 9>&-\nwait $keeper; ls -d {POINT}*"
+    look = f"grep -c '{POINT}[0-9]* ' /proc/self/mounts"
+    script = f"{left}mkdir {POINT}3{begin}{look}; exec 9>&-\nwait $keeper; ls -d {POINT}*"
     count = "1" if begin is BEGIN else "2"
     assert lines(script, tmp_path) == ["rackproof-own-mount", "mounted", count, f"{POINT}-other"]
 
 
 def test_a_keeper_that_is_killed_leaves_what_the_next_one_removes(tmp_path: Path) -> None:
-    again = "exec 9>&-; rm /run/output /run/input; mkfifo /run/input\nsh /run/keep </run/input >/run/output 2>&1 & keeper=$!\nexec 9>/run/input\n"
+    again = "exec 9>&-; rm /run/output /run/input; mkfifo /run/input\n"
+    again += "sh /run/keep </run/input >/run/output 2>&1 & keeper=$!\nexec 9>/run/input\n"
     wait = "for i in $(seq 100); do [ -s /run/output ] && break; sleep 0.1; done\n"
     script = f"{BOTH}kill -9 $keeper; wait $keeper; grep -c {POINT} /proc/self/mounts\n{again}{wait}"
     script += f"grep -c {POINT} /proc/self/mounts; kill $keeper; exec 9>&-{END}"

@@ -157,7 +157,8 @@ def test_a_checkpoint_read_back_from_memory_is_invalid_with_its_share(
     measured = {m.metric: m for m in bench.measure(tmp_path, FromMemory(bench.architecture).answer)}
     write, read = (measured[f"checkpoint.{way}_bandwidth"] for way in ("write", "read"))
     assert (read.samples, read.invalid) == ((), True)
-    assert f"60 % of 67.1 MB that it read came from the client's memory: {counter} counted 26.8 MB" in (read.reason or "")
+    why = f"60 % of 67.1 MB that it read came from the client's memory: {counter} counted 26.8 MB"
+    assert why in (read.reason or "")
     assert write.samples
     assert bench.faults(tmp_path) == {}
 

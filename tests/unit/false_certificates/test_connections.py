@@ -219,9 +219,7 @@ def test_a_mount_that_stays_is_no_ratio(tmp_path: Path) -> None:
     nodes = ConnectionNodes(ARCHITECTURE)
 
     def answer(node: str, command: str) -> CommandResult | None:
-        return (
-            reply(node, command, rc=1) if "/proc/self/mounts || exit 0" in command else nodes.answer(node, command)
-        )
+        return reply(node, command, rc=1) if "/proc/self/mounts || exit 0" in command else nodes.answer(node, command)
 
     measurement = measure(tmp_path, nodes, answer)["gpu-01"]
     assert measurement.reason == f"gpu-01: {POINT} could not be unmounted"

@@ -90,7 +90,8 @@ def test_files_that_are_read_back_from_memory_are_invalid_with_their_share(tmp_p
 
     measured = measure(tmp_path, FromMemory(NFS).answer)
     assert [(m.samples, m.invalid) for m in measured.values()] == [((), True)] * 4
-    assert "75 % of 33.6 MB that it read came from the client's memory: the mount counted 8.39 MB" in (measured["rack"].reason or "")
+    why = "75 % of 33.6 MB that it read came from the client's memory: the mount counted 8.39 MB"
+    assert why in (measured["rack"].reason or "")
 
 
 def test_the_bytes_of_every_read_are_recorded_with_their_counters(tmp_path: Path) -> None:

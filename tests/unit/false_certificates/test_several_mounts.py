@@ -67,8 +67,9 @@ def test_the_ratio_is_of_mounts_of_different_addresses(tmp_path: Path) -> None:
     parts = first.conditions["mounts_read_bytes"]
     assert parts.keys() == {f"{POINT}1", f"{POINT}2"}
     assert all(len(read) == 2 and min(read) > 100e6 for read in parts.values())
-    assert f"10.77.0.11:/srv/nfs on {POINT}1, nfs, tcp, 1 connections; {SECOND}:/srv/nfs on {POINT}2, nfs" in (
-        first.conditions["mount"]
+    assert (
+        f"10.77.0.11:/srv/nfs on {POINT}1, nfs, tcp, 1 connections; {SECOND}:/srv/nfs on {POINT}2, nfs"
+        in (first.conditions["mount"])
     )
     sources = [re.findall(r"[\d.]+:/srv/nfs", pipe) for pipe in nodes.pipes]
     assert sources == [["10.77.0.11:/srv/nfs"], ["10.77.0.11:/srv/nfs", f"{SECOND}:/srv/nfs"]] * 4
