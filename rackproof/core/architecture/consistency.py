@@ -48,10 +48,10 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
             for metric, reasons in profile.storage.left_out.items():
-                where = ("profiles", name, "storage", "left_out", metric)
-                yield from known(where, metric, METRICS, "metric")
+                entry = ("profiles", name, "storage", "left_out", metric)
+                yield from known(entry, metric, METRICS, "metric")
                 for left in reasons:
-                    yield from known((*where, left), left, architecture.storage, "storage")
+                    yield from known((*entry, left), left, architecture.storage, "storage")
         if profile.links:
             path = ("profiles", name, "links", "to_storage")
             yield from each_known(path, profile.links.to_storage, architecture.storage, "storage")
