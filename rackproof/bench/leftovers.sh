@@ -23,6 +23,8 @@ directory of user $uid") ;;
       ;;
   esac
   own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type f \( -name "$stem.*" -o -name 'gdsio.*' \) -delete || exit 1
+  own find "$folder" -xdev -mindepth 2 -maxdepth 2 -type f -name 'gdsio.*' -delete || exit 1 # a folder of each GPU
+  own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type d -name 'gpu[0-9]*' -empty -delete
   timeout -k 2 20 rmdir -- "$folder" 2>/dev/null || own rmdir -- "$folder" 2>/dev/null
 done
 uid=$(id -u -- "$user" 2>/dev/null) && gid=$(id -g -- "$user") || exit 0

@@ -54,7 +54,7 @@ def plant(path: Path) -> Path:
 
 def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
     own = [
-        plant(mount / "rackproof-bench/gpu-01/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gdsio.3"),
+        plant(mount / "rackproof-bench/gpu-01/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gpu0/gdsio.3"),
         plant(mount / "rackproof-user/gpu-01/rackproof.0"),
     ]  # fmt: skip
     (mount / "rackproof-bench/gpu-01-files").mkdir()
