@@ -15,6 +15,7 @@ from rackproof.bench.ingest.tree_steps import most_bytes
 from rackproof.bench.ingest.trees import LEG as TREE
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
+from rackproof.bench.storage.connections import layout_of_own
 from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack, fold
@@ -22,8 +23,8 @@ from rackproof.core.rack import Rack, fold
 FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
 """Kinds of files that clients have each for themselves. Those of ``SMALL`` are removed by the step that makes them."""
 _KINDS: Final = {
-    "connections": CONNECTIONS, "transports": CONNECTIONS, "gds": GDS, "small-files": SMALL, "metadata": SMALL,
-    "join": "",
+    "connections": CONNECTIONS, "transports": CONNECTIONS, "mounts": CONNECTIONS, "gds": GDS,
+    "small-files": SMALL, "metadata": SMALL, "join": "",
 }  # fmt: skip
 """By the last part of a storage step's id; the files of all others are fio's. A join's are too small to count."""
 _SHARDS: Final[Any] = shards_node
@@ -110,7 +111,7 @@ def spaces(
     for step in planned:
         match step.id.split("/"):
             case ["storage", name, leg] if profile.storage and (kind := _KINDS.get(leg, FIO)):
-                kinds.setdefault(name, {})[kind] = _size(architecture, profile.storage, name, kind)
+                kinds.setdefault(name, {})[kind] = _size(architecture, profile.storage, kind)
             case ["container", name, _] if profile.containers:
                 kinds.setdefault(name, {})[CONTAINER] = layout_of([profile.containers.job]).bytes
     sets: dict[str, dict[FileSet, None]] = {}
@@ -126,12 +127,11 @@ def spaces(
             yield space
 
 
-def _size(architecture: Architecture, profile: StorageProfile, storage: str, kind: str) -> int:
+def _size(architecture: Architecture, profile: StorageProfile, kind: str) -> int:
     """Bytes of one client."""
     if kind == CONNECTIONS:
-        tcp = architecture.storage[storage].takes_connections
-        job = profile.connections if tcp else profile.transports
-        return layout_of([job]).bytes if job else 0
+        layout = layout_of_own(profile)
+        return layout.bytes if layout else 0
     if kind == GDS:
         gpus = architecture.gpu.count if architecture.gpu else 1
         return profile.gds.threads * profile.gds.file_bytes * gpus if profile.gds else 0

@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Removes the files that benchmarks of "$user" left in the folders "$@", and the folders, unless they hold other files.
+# Removes the files that benchmarks of "$user" left in the folders "$@", and the folders, unless they hold other files;
+# likewise the folder above them, unless another run or another client has a folder there.
 # Only folders of that user, as that user: root removes nothing that others could have put there, and no link is
 # followed. Folders that are not there are no fault.
 : "${user?}" "${stem?}" "${mountpoint?}"
@@ -22,6 +23,12 @@ directory of user $uid") ;;
       ;;
   esac
   own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type f \( -name "$stem.*" -o -name 'gdsio.*' \) -delete || exit 1
+  own find "$folder" -xdev -mindepth 2 -maxdepth 2 -type f -name 'gdsio.*' -delete || exit 1 # a folder of each GPU
+  own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type d -name 'gpu[0-9]*' -empty -delete
   timeout -k 2 20 rmdir -- "$folder" 2>/dev/null || own rmdir -- "$folder" 2>/dev/null
+done
+uid=$(id -u -- "$user" 2>/dev/null) && gid=$(id -g -- "$user") || exit 0
+for folder; do
+  timeout -k 2 20 rmdir -- "${folder%/*}" 2>/dev/null || own rmdir -- "${folder%/*}" 2>/dev/null
 done
 exit 0

@@ -15,9 +15,8 @@ from rackproof.bench.links.figures import GPU_BLOCK_BYTES, OF_GPU, PROGRAMS, REA
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
-from rackproof.bench.storage.connections_reader import RDMA_GAIN, SPEEDUP
+from rackproof.bench.storage.connections_reader import MOUNTS_GAIN, RDMA_GAIN, SPEEDUP
 from rackproof.bench.storage.fio_launch import DAMAGE, SHARED, SYNCED
-from rackproof.bench.storage.gds_reader import GDS
 from rackproof.bench.storage.join_reader import COPIED
 from rackproof.bench.storage.knee_reader import KNEE
 from rackproof.bench.storage.small_files_reader import METADATA, OF_FILES
@@ -37,7 +36,7 @@ from rackproof.core.architecture import (
     WholeFile,
 )
 from rackproof.core.evidence import Measurement
-from rackproof.core.metrics import BESIDE_LOSSES
+from rackproof.core.metrics import BESIDE_LOSSES, GDS
 from rackproof.parse.gpu_program import TRIAD
 
 
@@ -79,6 +78,8 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
             job = profile.storage.connections
         if measurement.metric == RDMA_GAIN:
             job = profile.storage.transports
+        if measurement.metric == MOUNTS_GAIN:
+            job = profile.storage.mounts
         if measurement.metric == SYNCED:
             job = profile.storage.synced_writes
         expected, actual = _of_job(job), workload

@@ -37,7 +37,7 @@ def socket_of(node: str) -> str:
 
 
 class Relay:
-    """The ends of a step, which end with it. One end listens on the launcher, one serves on each node."""
+    """The ends, which steps share. One end listens on the launcher, one serves on each node."""
 
     def __init__(self, context: BenchContext) -> None:
         self._context = context
@@ -76,7 +76,7 @@ class Relay:
             f"exec python3 -I {PROGRAM} {arguments}", LIFE_S, users[node].prefix
         )
         thread = threading.Thread(target=self._carry, args=(name, end), daemon=True)
-        self._context.stack.callback(_end, end, thread)
+        self._context.stage.callback(_end, end, thread)
         if not end.skip_to(_MAGIC, READY_S):
             raise NodeUnreachable(node, f"no relay: {end.why}")
         thread.start()

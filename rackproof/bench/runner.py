@@ -46,6 +46,7 @@ def run_steps(
     with ExitStack() as stack:
         context = BenchContext(session, say)
         stack.callback(_tidy, context)
+        stack.push(context.stage)
         guard = Guard(session)
         stack.callback(Throttles.of(context).end)
         todo = [step for step in steps if step.id not in done]
@@ -99,6 +100,7 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     body = {"step": step.id, "status": status, "elapsed_s": elapsed_s, "digest": step.digest}
     session.store.append(Kind.STEP, body | ({"reason": reason} if reason else {}))
     if missing:
+        context.stage.close()
         session.find_lost()
     session.step = None
     for fault in faults:

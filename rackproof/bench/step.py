@@ -17,11 +17,14 @@ from rackproof.parse import FromMemory, ParseError
 
 @dataclass
 class BenchContext:
-    """State shared by all steps. ``stack`` ends what a step has started on nodes, at the end of the step."""
+    """State shared by all steps. ``stack`` ends what a step has started on nodes, at the end of the step;
+    ``stage`` ends what later steps use as well and is idle between them, at the end of the stage or after a step that
+    lacks a number, so that nothing of it stays in the way."""
 
     session: Session
     say: Callable[[str], None]
     stack: ExitStack = field(default_factory=ExitStack)
+    stage: ExitStack = field(default_factory=ExitStack)
     shared: dict[str, Any] = field(default_factory=dict)
 
 

@@ -19,6 +19,8 @@ OPERATIONS = ("create", "stat", "read", "remove")
 """Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
 DRIVE = "drive"
 """Condition of measurements of one drive: model, serial number and place."""
+GDS = "storage.gds_read_bandwidth"
+"""Metrics of GPUs, which may be simulated."""
 BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss")
 """Metrics of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
@@ -112,7 +114,7 @@ METRICS: dict[str, Metric] = {
         Metric("storage.knee_utilisation", "percent", _UP, _RACK, _STORAGE, "storage",
                "load at the knee as a share of the highest rate of the same storage",
                not_yet_with=("clients",)),
-        Metric("storage.gds_read_bandwidth", "GB/s", _UP, _NODE_RACK, _STORAGE, "storage",
+        Metric(GDS, "GB/s", _UP, _NODE_RACK, _STORAGE, "storage",
                "reads into the memory of all GPUs of a node with GPUDirect Storage, one client after another",
                not_yet_of=_RACK),
         Metric("storage.connections_speedup", "ratio", _UP, _NODE, _STORAGE, "storage",
@@ -120,6 +122,10 @@ METRICS: dict[str, Metric] = {
                not_yet_with=("clients",)),
         Metric("storage.rdma_over_tcp", "ratio", _UP, _NODE, _STORAGE, "storage",
                "read bandwidth of one client of NFS by RDMA over the same by TCP, same server, export and version",
+               not_yet_with=("clients",)),
+        Metric("storage.mounts_speedup", "ratio", _UP, _NODE, _STORAGE, "storage",
+               "read bandwidth of one client over several mounts, each of another address of the server, over the same"
+               " over one",
                not_yet_with=("clients",)),
         Metric("checkpoint.write_bandwidth", "GB/s", _UP, _RACK, ("storage", "model"), "storage",
                "bytes of a checkpoint over the time of its slowest rank, fsync included"),

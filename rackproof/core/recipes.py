@@ -56,6 +56,11 @@ RECIPES: dict[str, Recipe] = {
                "as fio-connections, with proto=tcp, then proto=rdma, one mount after the other in the same version; "
                "port of TCP: that of the architecture's other storage of this server and export, otherwise 2049",
                "kernel nfs(5), proto", "storage"),
+        Recipe("fio-mounts",
+               "as fio-connections, over one mount (vers=3, nconnect=1, nosharecache), then over one of each address "
+               "of the server, among which fio's processes are divided; the counters prove that each has a connection "
+               "of its own, and that no other mount used these in the run",
+               "Dell EMC Isilon and NVIDIA DGX-1 (16 mounts on each client); kernel nfs(5)", "storage"),
         Recipe("small-files",
                "every process of every client creates files of 113 kB; caches are dropped; from one moment on each is "
                "opened, read and closed; then the same bytes in one file of each process, in parts of the same size",

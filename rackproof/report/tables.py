@@ -38,6 +38,7 @@ _SHORT = {
     "storage.gds_read_bandwidth": "read into GPU memory",
     "storage.connections_speedup": "several connections over one",
     "storage.rdma_over_tcp": "RDMA over TCP",
+    "storage.mounts_speedup": "several mounts over one",
     "inference.latency_p99": "99th percentile of a request's latency",
     "mixed.accelerator_utilisation_loss": "points of utilisation that training loses beside inference",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",

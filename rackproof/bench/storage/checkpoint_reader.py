@@ -11,8 +11,7 @@ from typing import Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.conditions import conditions_of
-from rackproof.bench.storage.fio_launch import CACHED
-from rackproof.bench.storage.result import Proven, messages_of, whole
+from rackproof.bench.storage.result import Proven, messages_of, summed, whole
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -39,17 +38,12 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     nodes, way = list(measurement.members), CHECKPOINT[measurement.metric]
     _check_order(runs, measurement)
     own = [run for run in runs if run.launch.jobs[nodes[0]]["rw"] == way]
-    samples, dataset, cached = [], [], []
+    samples, every = [], []
     for run in own:
         results = [whole(run, node, storage) for node in nodes]
         seconds = _seconds(results, run.launch.result.version, storage.class_ == "local")
         samples.append(sum(result.moved.io_bytes for result in results) / seconds / 1e9)
-        dataset.append(sum(result.companions["dataset_bytes"] for result in results))
-        if all(CACHED in result.companions for result in results):
-            cached.append(sum(result.companions[CACHED] for result in results))
-    companions = {"dataset_bytes": tuple(dataset)}
-    if len(cached) == len(own):
-        companions[CACHED] = tuple(cached)
+        every.append(results)
     conditions = conditions_of(own, nodes, storage, len(runs[0].before))
     job = own[0].launch.jobs[nodes[0]]
     conditions["workload"] = {field: int(job[option]) for option, field in _SIZES.items()}
@@ -57,7 +51,7 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     conditions["ranks"] = int(job["numjobs"]) * len(nodes)
     if messages := messages_of(own):
         conditions["fio_said"] = messages
-    return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, companions)
+    return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, summed(every))
 
 
 def _seconds(results: Sequence[Proven], version: str, apart: bool) -> float:

@@ -82,14 +82,18 @@ class Clients:
         self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
         return [node for node in commands if node not in self.lost]
 
-    def read_state(self, nodes: Iterable[str], folders: Callable[[str], tuple[str, ...]]) -> dict[str, str]:
-        """Read the clients' state after a run. Returns the reasons of silent clients."""
+    def read_state(
+        self, nodes: Iterable[str], folders: Callable[[str], tuple[str, ...]], beside: Mapping[str, str] = {}
+    ) -> dict[str, str]:
+        """Read the clients' state after a run, while other nodes carry out the commands ``beside``. Returns the reasons
+        of silent clients."""
         ask = partial(state_after, self.storage, addresses=self.addresses)
-        answers = self.ask({node: ask(folders(node)) for node in nodes})
+        commands = {node: ask(folders(node)) for node in nodes}
+        answers = self.ask(dict(beside) | commands)
         return {
-            node: f"{node}: lost during the measurement: {answer.why}"
-            for node, answer in answers.items()
-            if answer.rc is None
+            node: f"{node}: lost during the measurement: {answers[node].why}"
+            for node in commands
+            if answers[node].rc is None
         }
 
     def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
@@ -144,12 +148,11 @@ class StorageClients(Clients):
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
-            self._ask_servers(BEFORE)
+            self.ask(self._of_servers(BEFORE))
             answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
             self.own.append(answer)
-            self._ask_servers(AFTER)
             lost = self.fio.lost(answer, nodes)
-            lost = self.read_state(nodes, self._used) | lost
+            lost = self.read_state(nodes, self._used, self._of_servers(AFTER)) | lost
             if not lost:
                 return nodes
             self.lost |= lost
@@ -164,11 +167,12 @@ class StorageClients(Clients):
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
         return self.drop({node: ask(self._used(node)) for node in nodes if node not in self.lost})
 
-    def _ask_servers(self, when: str) -> None:
-        """Read the servers' counters, where no client runs on a server: its own bytes would be among them."""
+    def _of_servers(self, when: str) -> dict[str, str]:
+        """Commands for the servers' counters, where no client runs on a server: its own bytes would be among them."""
         role = self.storage.server_role
-        if role is not None and role not in self.storage.client_roles:
-            self.ask({node.name: server_state(when) for node in self.session.rack.group(role)})
+        if role is None or role in self.storage.client_roles:
+            return {}
+        return {node.name: server_state(when) for node in self.session.rack.group(role)}
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

@@ -1,4 +1,4 @@
-"""fio servers on storage clients, for one step."""
+"""fio servers on storage clients, which steps share: on an emulated node one takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackproof.remote.channel import Server
 
 
 class FioServers:
-    """Starts missing servers and the way to them; both end with the step.
+    """Starts missing servers and the way to them; both stay for later steps.
 
     A server takes every job that reaches it. It listens where only the account that measures can enter.
     """
@@ -44,7 +44,8 @@ class FioServers:
             stack = ExitStack()
             command = f"rm -f {FIO}; exec fio --server=sock:{FIO}"
             server = stack.enter_context(session.serving(node, command, LIFE_S, prefix))
-            self._context.stack.push(stack.pop_all())
+            stack.callback(self._running.pop, node, None)
+            self._context.stage.push(stack.pop_all())
             wait_listening(session.fleet[node], server, at_socket(FIO))
             self._running[node] = server
         except RemoteError as error:

@@ -10,18 +10,23 @@ cd /
 measuring() { setpriv --reuid="$uid" --regid="$gid" --clear-groups -- "$@"; }
 for folder; do
   above=${folder%/*}
-  mkdir -- "$above" 2>/dev/null
-  case $(stat -c '%u %A' -- "$above" 2>/dev/null) in
-    '0 d'????-??-*)
-      mkdir -m 755 -- "$folder" 2>/dev/null
-      chown -h -- "$uid:$gid" "$folder" || exit 1
-      ;;
-    *) # root is not root on this mount
-      rmdir -- "$above" 2>/dev/null
-      measuring mkdir -m 1777 -- "$above" 2>/dev/null
-      measuring mkdir -m 755 -- "$folder" 2>/dev/null
-      ;;
-  esac
+  for _ in 1 2 3 4 5; do # another run may remove the folder above while it is empty
+    fault=
+    mkdir -- "$above" 2>/dev/null
+    case $(stat -c '%u %A' -- "$above" 2>/dev/null) in
+      '0 d'????-??-*)
+        mkdir -m 755 -- "$folder" 2>/dev/null
+        fault=$(chown -h -- "$uid:$gid" "$folder" 2>&1) && break
+        ;;
+      *) # root is not root on this mount
+        rmdir -- "$above" 2>/dev/null
+        measuring mkdir -m 1777 -- "$above" 2>/dev/null
+        measuring mkdir -m 755 -- "$folder" 2>/dev/null
+        [ ! -d "$folder" ] || break
+        ;;
+    esac
+  done
+  [ -z "$fault" ] || { echo "$fault" >&2; exit 1; }
   actual=$(stat -c '%F of user %u' -- "$folder" 2>&1)
   if [ "$actual" != "directory of user $uid" ]; then
     echo "$folder: expected a directory of user $uid ($user), actual ${actual#stat: }; remove it" >&2

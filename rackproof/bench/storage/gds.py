@@ -13,13 +13,14 @@ from typing import Any
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
-from rackproof.bench.storage.gds_reader import GDS, MARK, PROGRAM, folder_of, results_of
+from rackproof.bench.storage.gds_reader import MARK, PROGRAM, folder_of, results_of, simulated
 from rackproof.bench.storage.program_runs import ProgramRun
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
 from rackproof.bench.storage.whole_files import SLOWEST
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import GdsProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.metrics import GDS
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -90,4 +91,7 @@ class _Client(Clients):
         line = _line(self.storage, self.node, self.profile, action)
         command = f"{mounted(self.storage.mountpoints)}; {account.prefix}{line}"
         answers = self.ask({self.node: command}, min(seconds, 7200.0) + MARGIN_S)
-        results_of(ProgramRun(PROGRAM, MARK, {}, True, None, answers), self.node, action)
+        run = ProgramRun(PROGRAM, MARK, {}, True, None, answers)
+        results_of(run, self.node, action)
+        if simulated(run, self.node) and not self.session.rack.node(self.node).simulated_gpus:
+            raise ParseError("gdsio", f"{self.node}: a stand-in, but the inventory does not say simulated_gpus")

@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 CONFIGURED = "/etc/cufile.json"
+GPU = re.compile(r"(?m)^GPU (\d+): ")
 COMPAT = re.compile(r'("allow_compat_mode"\s*:\s*)true')
 WRITE_S = 7200
 MARGIN_S = 60
@@ -35,13 +36,11 @@ def gdsio():
 
 def gpus():
     try:
-        listed = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True, timeout=60
-        )
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Fault(f"nvidia-smi: {error}") from None
-    numbers = listed.stdout.split()
-    if listed.returncode or not numbers or not all(number.isdecimal() for number in numbers):
+    numbers = GPU.findall(listed.stdout)
+    if listed.returncode or not numbers:
         raise Fault(f"nvidia-smi lists no GPU: {(listed.stderr or listed.stdout).strip()[:200]}")
     return [int(number) for number in numbers]
 

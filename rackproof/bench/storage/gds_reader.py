@@ -20,7 +20,8 @@ from rackproof.remote.command import CommandResult
 
 PROGRAM: Final = "gds_node.py"
 MARK: Final = "rackproof_gds"
-GDS: Final = "storage.gds_read_bandwidth"
+SIMULATED: Final = "gdsio (simulated)"
+"""Begins what the stand-in of the virtual rack prints."""
 _SHORTEST: Final = 0.9
 """Least share of the asked time: gdsio's own examples end up to 8 % early."""
 _SIZES: Final = {"threads": "threads", "file_bytes": "file_bytes", "block_bytes": "block_bytes", "seconds": "runtime_s"}
@@ -87,13 +88,19 @@ def read_gds(answers: Sequence[CommandResult], measurement: Measurement, storage
         texts.append(counted.text)
     if len(counts) > 1:
         raise ParseError(PROGRAM, f"{node}: expected as many GPUs in every run")
-    config = runs[-1].configs(node)[0]
+    config, stand_in = runs[-1].configs(node)[0], any(simulated(run, node) for run in every)
+    place = "the node's memory in the place of GPU memory" if stand_in else "GPU memory"
     conditions: dict[str, Any] = {
-        "io": "GPUDirect Storage, compatibility mode refused",
-        **cache_conditions(storage, None, "GPU memory", [run.servers_dropped for run in runs]),
+        "io": SIMULATED if stand_in else "GPUDirect Storage, compatibility mode refused",
+        **cache_conditions(storage, None, place, [run.servers_dropped for run in runs]),
         "gpus": counts.pop(),
         "mount": mounts_text(storage, [run.state(node, BEFORE) for run in runs]),
         "workload": {name: config[key] for key, name in _SIZES.items()},
         "bytes": "; ".join(dict.fromkeys(text for text in texts if text)),
     }
     return Reading(tuple(samples), tuple(run.answers[node] for run in every), conditions)
+
+
+def simulated(run: ProgramRun, node: str) -> bool:
+    """Whether the stand-in of nodes with simulated GPUs printed the figures."""
+    return SIMULATED in run.answers[node].stdout.decode(errors="replace")

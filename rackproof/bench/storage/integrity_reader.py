@@ -24,7 +24,7 @@ from rackproof.bench.storage.fio_launch import (
     found_damage,
 )
 from rackproof.bench.storage.proof import check_options, states_around
-from rackproof.bench.storage.result import messages_of, whole
+from rackproof.bench.storage.result import messages_of, summed, whole
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -52,10 +52,12 @@ def read_integrity(runs: Sequence[Run], measurement: Measurement, storage: Stora
     if ended and not damage:
         raise ParseError("fio", f"{ended[0]}'s read ended at a place that the file's writer finds damaged too")
     files = float(write.launch.jobs[nodes[0]]["size"])
-    companions = {"dataset_bytes": (files * len(nodes) * len(reads),)}
+    companions: dict[str, tuple[float, ...]] = {"dataset_bytes": (files * len(nodes) * len(reads),)}
     cached = [cached_at_start(run.state(node, BEFORE), int(files)) for run in reads for node in nodes]
     if None not in cached:
         companions[CACHED] = (sum(share for share in cached if share is not None),)
+    if not damage:  # it ends a read before the end of the file
+        companions |= summed([[whole(run, node, storage) for run in reads for node in nodes]])
     conditions = conditions_of(reads, nodes, storage, len(write.before))
     conditions["workload"] = {field: int(write.launch.jobs[nodes[0]][option]) for option, field in _SIZES.items()}
     readers = ["the writer", "another client"][: len(reads)]

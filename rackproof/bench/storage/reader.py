@@ -17,7 +17,7 @@ from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoin
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.connections_reader import OF_OWN_MOUNTS, read_connections
 from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, ONCE, SHARED, SYNCED, WORKLOADS, check_job
-from rackproof.bench.storage.gds_reader import GDS, read_gds
+from rackproof.bench.storage.gds_reader import read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
 from rackproof.bench.storage.join_reader import COPIED, read_join
 from rackproof.bench.storage.knee_reader import KNEE, read_knee
@@ -26,7 +26,7 @@ from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, r
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.metrics import BESIDE_LOSSES
+from rackproof.core.metrics import BESIDE_LOSSES, GDS
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 

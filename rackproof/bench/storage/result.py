@@ -13,6 +13,8 @@ from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.parse import ParseError, fio
 
+_OF_FILES = ("dataset_bytes", "application_bytes", "counter_bytes", CACHED)
+
 
 @dataclass(frozen=True)
 class Proven:
@@ -67,6 +69,12 @@ def whole(run: Run, node: str, storage: Storage) -> Proven:
     if result.moved.io_bytes != size:
         raise ParseError("fio", f"expected {size} B of {node}'s files, actual {result.moved.io_bytes} B")
     return result
+
+
+def summed(runs: Sequence[Sequence[Proven]]) -> dict[str, tuple[float, ...]]:
+    """Numbers for the gates of runs of whole files: sums over each run's results, of those that all results have."""
+    names = [name for name in _OF_FILES if all(name in result.companions for run in runs for result in run)]
+    return {name: tuple(sum(result.companions[name] for result in run) for run in runs) for name in names}
 
 
 def messages_of(runs: Sequence[Run]) -> list[str]:

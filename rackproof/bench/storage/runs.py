@@ -114,8 +114,8 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
         if asked := state_of(answer.command):
             if asked[0] == BEFORE:
                 before[answer.node] = answer
-            elif asked[0] == AFTER and runs:
-                runs[-1].after[answer.node] = answer
+            elif asked[0] == AFTER and runs:  # a later one looks at the mounts of files that are written next
+                runs[-1].after.setdefault(answer.node, answer)
         elif answer.command == DROP:
             drops.append(answer)
         elif answer.command == server_state(BEFORE):

@@ -14,7 +14,6 @@ from functools import partial
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason
 from rackproof.bench.storage import beside, checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
-from rackproof.bench.storage.connections_reader import RDMA_GAIN, SPEEDUP
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.knee_reader import UTILISATION
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
@@ -36,10 +35,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
         clients = [n.name for role in storage.client_roles for n in rack.group(role)]
-        if profile.connections and storage.takes_connections:
-            steps.append(connections.step(architecture, name, SPEEDUP, profile.connections, clients))
-        if profile.transports and storage.over_rdma:
-            steps.append(connections.step(architecture, name, RDMA_GAIN, profile.transports, clients))
+        steps += connections.steps(architecture, name, profile, clients)
         if profile.every_job:
             steps += _of_fio(name, storage, profile, clients, arrivals)
         if profile.beside_collectives and len(clients) > 1:

@@ -1,4 +1,4 @@
-"""Simulated GPUs: the output of ``nvidia-smi`` for them.
+"""Simulated GPUs: the output of ``nvidia-smi`` for them, and a stand-in for ``gdsio`` where a profile asks for it.
 
 Written to the format of nvidia-smi, not recorded from a device: the values come from the architecture, identifiers
 follow from the node's name, counters are zero and everything that a machine would measure is a constant.
@@ -19,6 +19,7 @@ from rackproof.core.topology import NAMES
 from rackproof.parse.identity import SIMULATED_GPUS
 
 RECORDINGS = "/usr/local/share/rackproof/simulated-gpu"
+GDSIO = "/usr/local/bin/gdsio"
 DEVICE = "/dev/rackproof-gpu"
 """Prefix of the devices, followed by the number of the GPU; nothing answers at them."""
 
@@ -118,8 +119,10 @@ def files(site: Site, declared: Gpu) -> tuple[Entry, ...]:
         rendered(f"{RECORDINGS}/{name}", **values)
         for name in ("table.txt", "query.xml", "list.txt", "topo.txt", "nvlink.txt", "nvlink-errors.txt")
     ]
+    measures = any(own.storage and own.storage.gds for own in site.architecture.profiles.values())
     return (
         *answers,
+        *([rendered(GDSIO, mode="755")] if measures else []),
         rendered(SIMULATED_GPUS, mode="755", recordings=RECORDINGS),
         rendered(DEVICES, restart=(DEVICES_UNIT,), device=DEVICE, count=declared.count),
     )

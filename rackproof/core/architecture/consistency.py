@@ -23,6 +23,7 @@ from rackproof.core.architecture.problem import KeyPath, Problem, each_known, kn
 from rackproof.core.architecture.profiles import CollectiveProfile
 from rackproof.core.architecture.scaled_claims import scale_problems
 from rackproof.core.architecture.storage import Storage, canonical
+from rackproof.core.metrics import METRICS
 from rackproof.core.topology import NAMES
 from rackproof.core.units import UnitError, check
 
@@ -46,6 +47,11 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
         if profile.storage:
             path = ("profiles", name, "storage", "storages")
             yield from each_known(path, profile.storage.storages or (), architecture.storage, "storage")
+            for metric, reasons in profile.storage.left_out.items():
+                entry = ("profiles", name, "storage", "left_out", metric)
+                yield from known(entry, metric, METRICS, "metric")
+                for left in reasons:
+                    yield from known((*entry, left), left, architecture.storage, "storage")
         if profile.links:
             path = ("profiles", name, "links", "to_storage")
             yield from each_known(path, profile.links.to_storage, architecture.storage, "storage")

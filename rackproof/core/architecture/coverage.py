@@ -13,7 +13,7 @@ from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
 from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import BESIDE_LOSSES, JOB_METRICS, METRICS, OPERATIONS, benchmark_of
+from rackproof.core.metrics import BESIDE_LOSSES, GDS, JOB_METRICS, METRICS, OPERATIONS, benchmark_of
 from rackproof.core.wording import some
 
 Asks = Entry | Alternative
@@ -28,8 +28,8 @@ _SHARED: Final = "storage.shared_file_read_bandwidth"
 _METADATA: Final = "storage.metadata_rate"
 _SPEEDUP: Final = "storage.connections_speedup"
 _RDMA_GAIN: Final = "storage.rdma_over_tcp"
+_MOUNTS_GAIN: Final = "storage.mounts_speedup"
 _JOIN: Final = "join.bytes_copied"
-_GDS: Final = "storage.gds_read_bandwidth"
 _OF_PARTS: Final = {
     # keys of a storage profile
     "shared_file": (_SHARED,),
@@ -42,9 +42,10 @@ _OF_PARTS: Final = {
     "metadata": (_METADATA,),
     "connections": (_SPEEDUP,),
     "transports": (_RDMA_GAIN,),
+    "mounts": (_MOUNTS_GAIN,),
     "join": (_JOIN,),
     "beside_collectives": BESIDE_LOSSES,
-    "gds": (_GDS,),
+    "gds": (GDS,),
 }
 _TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
 _LINKS: Final = tuple(
@@ -129,9 +130,11 @@ def _able(metric: str, profile: StorageProfile, storage: Storage, name: str) -> 
         return storage.takes_connections
     if metric == _RDMA_GAIN:
         return storage.over_rdma
+    if metric == _MOUNTS_GAIN:
+        return storage.class_ == "nfs"
     if metric == _JOIN:
         return storage.mounts_again
-    return metric != _GDS or (profile.gds is not None and profile.gds.reads(name))
+    return metric != GDS or (profile.gds is not None and profile.gds.reads(name))
 
 
 def asks_for(architecture: Architecture, metric: str, scope: Scope | None = None) -> bool:

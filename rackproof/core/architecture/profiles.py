@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rackproof.core.architecture.base import Identifier, Model
 from rackproof.core.architecture.ingest import IngestProfile
-from rackproof.core.texts import Name
+from rackproof.core.texts import Name, Prose
 
 Workload = Literal["read", "write", "randread"]
 
@@ -62,6 +62,21 @@ class TransportsProfile(ConnectionsProfile):
 
     count: int = Field(default=1, ge=1, le=16)
     """Connections by TCP (nconnect); by RDMA there is one."""
+
+
+class MountsProfile(FioJob):
+    """Sequential reads of each client by itself, over one mount of NFS and over several, each of another address of the
+    server."""
+
+    rw: Literal["read"] = "read"
+    count: int = Field(ge=2, le=64)
+    """Number of several mounts: of the first so many addresses."""
+
+    @model_validator(mode="after")
+    def _spreads(self) -> MountsProfile:
+        if self.numjobs % self.count:
+            raise ValueError("numjobs must be a multiple of count: each mount gets as many processes as every other")
+        return self
 
 
 class BesideProfile(FioJob):
@@ -211,6 +226,8 @@ class StorageProfile(Model):
     """For ``storage.connections_speedup`` of NFS over TCP."""
     transports: TransportsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.rdma_over_tcp`` of NFS over RDMA."""
+    mounts: MountsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
+    """For ``storage.mounts_speedup`` of NFS whose server has several addresses."""
     gds: GdsProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     """For ``storage.gds_read_bandwidth``, where the architecture's nodes have GPUDirect Storage."""
     beside_collectives: BesideProfile | None = Field(default=None, exclude_if=lambda value: value is None)
@@ -220,6 +237,8 @@ class StorageProfile(Model):
     """For ``join.bytes_copied`` of NFS, CephFS, Lustre and WEKA."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
+    left_out: dict[str, dict[Identifier, Prose]] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    """Why metrics are not measured of some storages, by metric and storage; for readers."""
 
     @field_validator("random_reads")
     @classmethod

@@ -159,7 +159,7 @@ _FREE = """
     workloads.*.{title,*.source,*.note}
     {criteria,curves,outliers}.*.{title,source,reason,hint,lab,published,changed}  criteria.*.ceiling.because
     profiles.*.ingest.datasets.*.{per_shard,seed}
-    profiles.*.storage.{small_files,metadata}.start_s
+    profiles.*.storage.{small_files,metadata}.start_s  profiles.*.storage.left_out.*.*
     profiles.*.ingest.jobs.*.{start_s,workers}  profiles.*.ingest.dlio.*.limit_s
 """
 

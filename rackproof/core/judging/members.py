@@ -13,6 +13,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.drives import declared_drives, drive_names
 from rackproof.core.evidence import NodeInfo, Scope, subject_of
 from rackproof.core.grouping import grouped
+from rackproof.core.metrics import GDS
 from rackproof.core.rack import fold
 from rackproof.core.wording import some
 
@@ -63,7 +64,7 @@ class Members:
 
     def replayed(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
         """Whether a GPU number comes from a node with simulated GPUs."""
-        if scope not in (Scope.GPU, Scope.NODE) or not metric.startswith("gpu."):
+        if scope not in (Scope.GPU, Scope.NODE) or not (metric.startswith("gpu.") or metric == GDS):
             return False
         return any(member.partition("/")[0] in self.simulated for member in members)
 

@@ -333,8 +333,7 @@ class TestVirtualRack:
             "link.rdma_write_bandwidth_all_rails", "link.rdma_write_bandwidth_both",
             "link.rdma_write_bandwidth_both_all_rails", "link.rdma_write_bandwidth_gpu",
             "link.rdma_write_bandwidth_gpu_all_rails", "link.rdma_write_bandwidth_gpu_both",
-            "link.rdma_write_bandwidth_gpu_both_all_rails", "storage.gds_read_bandwidth",
-            "storage.shard_read_bandwidth",
+            "link.rdma_write_bandwidth_gpu_both_all_rails", "storage.shard_read_bandwidth",
         }  # fmt: skip
 
     @pytest.mark.parametrize("name", ["lab", "full"])

@@ -120,10 +120,10 @@ def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
     own, rack = measured["read_bandwidth gpu-01"].companions, measured["read_bandwidth rack"].companions
     assert own["client_ram_bytes"] == (1026392064.0,)
     assert own["cached_bytes_start"] == (4096.0,)
-    assert own["dataset_bytes"] == (33554432.0,)
+    assert own["dataset_bytes"] == (16777216.0,)
     assert own["outstanding"] == (4.0,)
     assert set(own) >= {"iops", "latency_s", "application_bytes"}
-    assert rack["dataset_bytes"] == (2 * 33554432.0,)
+    assert rack["dataset_bytes"] == (2 * 16777216.0,)
     assert rack["client_ram_bytes"] == (2 * 1026392064.0,)
     assert rack["latency_s"] == pytest.approx(own["latency_s"])
 
@@ -369,6 +369,23 @@ def test_nccl_rows_that_were_not_checked_have_no_count_of_wrong_values() -> None
 def test_an_nccl_run_without_its_footer_gives_no_number() -> None:
     with pytest.raises(ParseError, match="ended before its last size"):
         ENGINES["nccl-tests"]((DATA / "nccl-labelled-no-footer.txt").read_text(), "all_reduce")
+
+
+@pytest.mark.parametrize(("rc", "started"), [(0, 1), (139, 3)])
+def test_servers_of_fio_stay_for_the_next_step_unless_a_step_lacks_a_number(
+    tmp_path: Path, rc: int, started: int
+) -> None:
+    """A job that hangs on a client must not be in the way of later steps: its server ends with its own."""
+    rack = virtual_rack()
+    steps = [step for step in plan_steps(rack, "lab", lab_rack(2)) if step.id.startswith("storage/local/")]
+    with scripted(tmp_path, StorageNodes(rack, rc=rc).answer, lab_rack(2)) as session:
+        run_steps(session, steps, set(), str)
+    servers = [
+        str(record.body["node"])
+        for record in read_records(tmp_path)
+        if record.kind is Kind.COMMAND and "exec fio --server" in str(record.body["command"])
+    ]
+    assert sorted(servers) == sorted(["gpu-01", "gpu-02"] * started)
 
 
 def test_a_finished_step_is_not_repeated_and_an_unfinished_one_is(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ from tests.unit.storage_nodes import StorageNodes
 def test_files_of_all_clients_need_space_on_servers_and_of_one_on_its_own_drives() -> None:
     needed = {space.storage: space for space in spaces(virtual_rack(), "lab", lab_rack(gpu=3))}
     assert set(needed) == {"local", "nfs-tcp", "nfs-rdma", "cephfs"}
-    assert (needed["local"].bytes_each, needed["local"].needed) == (33554432, 33554432)
-    assert needed["cephfs"].needed == 3 * 33554432
-    assert needed["nfs-tcp"].needed == 3 * (33554432 + 16777216)  # the containers' files as well
+    assert (needed["local"].bytes_each, needed["local"].needed) == (16777216, 16777216)
+    assert needed["cephfs"].needed == 3 * 16777216
+    assert needed["nfs-tcp"].needed == 3 * (16777216 + 16777216)  # the containers' files as well
     assert needed["nfs-tcp"].clients == ("gpu-01", "gpu-02", "gpu-03")
 
 
@@ -74,7 +74,7 @@ def test_data_sets_need_space_once_with_their_copies() -> None:
     both = INGEST.profiles["ingest"].model_copy(update={"storage": virtual_rack().profiles["lab"].storage})
     beside = INGEST.model_copy(update={"profiles": {"both": both}})
     together = {space.storage: space for space in spaces(beside, "both", lab_rack())}
-    assert together["nfs-tcp"].needed == 2 * 33554432 + PHOTOS + SMALL + TREES
+    assert together["nfs-tcp"].needed == 2 * 16777216 + PHOTOS + SMALL + TREES
 
 
 def test_only_the_data_sets_of_steps_that_are_left_need_space() -> None:
@@ -125,7 +125,7 @@ def test_timed_writes_have_no_bound_and_the_line_tells_it() -> None:
     timed_s = 2 * (job.jobs["write"].runtime_s + job.jobs["write"].ramp_s) * job.jobs["write"].runs
     written = [line for line in lines if line.startswith("nfs-tcp: writes")]
     assert written == [
-        f"nfs-tcp: writes at least 101 MB; its timed writes have no known bound: {timed_s} s of all clients together,"
+        f"nfs-tcp: writes at least 67 MB; its timed writes have no known bound: {timed_s} s of all clients together,"
         f" {timed_s} GB at 1 GB/s of each"
     ]
     (line,) = [line for line in storage_lines(INGEST, "ingest", lab_rack(), plan_steps(INGEST, "ingest", lab_rack()))
@@ -176,7 +176,7 @@ def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path
     steps = plan_steps(virtual_rack(), "lab", lab_rack())
     assert all(step.id in result.output for step in steps)
     assert f"{len(steps)} steps of profile lab" in result.output
-    assert "nfs-tcp: gpu-[01-02] write 50 MB each: 101 MB needed on its servers" in result.output
+    assert "nfs-tcp: gpu-[01-02] write 34 MB each: 67 MB needed on its servers" in result.output
     assert all(command in result.output for step in steps for command in step.commands)
     assert total_s(steps) > 60
     assert list(tmp_path.iterdir()) == []

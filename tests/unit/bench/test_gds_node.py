@@ -7,9 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rackproof.bench.storage import commands
+from rackproof.bench.storage.gds_reader import SIMULATED
+from rackproof.configure.render import Templates
+from rackproof.parse.gdsio import parse_gdsio
 from tests.unit.bench import node_programs
 
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = str(Path(commands.__file__).with_name("gds_node.py"))
 GDSIO = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -D) d=$2 ;; -w) w=$2 ;; -s) s=$2 ;; -I) i=$2 ;; esac; shift; [ $# = 0 ] || shift; done
@@ -18,17 +24,18 @@ grep -q '"allow_compat_mode" *: *false' "$CUFILE_ENV_PATH_JSON" || exit 9
 [ ! -e "$d/../fails" ] || { echo 'file register error: GPUDirect Storage not supported on current file'; exit 1; }
 echo "IoType: READ of $w threads in $d"
 """
+TWO = "GPU 0: NVIDIA H200 (UUID: GPU-1)\\nGPU 1: NVIDIA H200 (UUID: GPU-2)\\n"
 
 
-def use(folder: Path, action: str, gpus: str = "0\\n1\\n", *, gdsio: bool = True) -> dict[str, Any]:
+def use(folder: Path, action: str, gpus: str = TWO, *, gdsio: bool = True, gdsio_text: str = GDSIO) -> dict[str, Any]:
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    programs = {"nvidia-smi": f"#!/bin/sh\nprintf '{gpus}'\n"} | ({"gdsio": GDSIO} if gdsio else {})
+    programs = {"nvidia-smi": f"#!/bin/sh\nprintf '{gpus}'\n"} | ({"gdsio": gdsio_text} if gdsio else {})
     for name, text in programs.items():
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     config = {"job": action, "action": action, "folder": str(folder / "files"), "threads": 3, "file_bytes": 8192,
-              "block_bytes": 4096, "seconds": 5}  # fmt: skip
+              "block_bytes": 4096, "seconds": 2}  # fmt: skip
     environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
     return node_programs.document(PROGRAM, json.dumps(config), env=environment)
 
@@ -48,6 +55,25 @@ def test_a_file_system_without_gpudirect_storage_is_not_read_through_memory(tmp_
     (first, _) = use(tmp_path, "write")["gpus"]
     assert first["status"] == 1
     assert "not supported on current file" in first["text"]
+
+
+def test_the_stand_in_of_the_virtual_rack_moves_every_byte_and_says_what_it_is(tmp_path: Path) -> None:
+    text = Templates(ROOT / "templates").text("usr/local/bin/gdsio")
+    for action in ("write", "read"):
+        answer = use(tmp_path, action, gdsio_text=text)
+        for row in answer["gpus"]:
+            assert (row["status"], row["sizes"]) == (0, [8192] * 3), row
+            assert row["text"].startswith(SIMULATED)
+            result = parse_gdsio(row["text"])
+            assert (result.io, result.transfer, result.threads, result.block_bytes) == (
+                action.upper(), "GPUD", 3, 4096,
+            )  # fmt: skip
+            assert result.moved_bytes >= 3 * 8192
+    assert result.seconds == pytest.approx(2, rel=0.2)
+    (tmp_path / "files/gpu1/gdsio.2").unlink()
+    first, second = use(tmp_path, "read", gdsio_text=text)["gpus"]
+    assert (first["status"], second["status"]) == (0, 1)
+    assert "No such file" in second["text"]
 
 
 def test_a_node_without_gpus_or_gdsio_says_so(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def plant(path: Path) -> Path:
 
 def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
     own = [
-        plant(mount / "rackproof-bench/gpu-01/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gdsio.3"),
+        plant(mount / "rackproof-bench/gpu-01/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gpu0/gdsio.3"),
         plant(mount / "rackproof-user/gpu-01/rackproof.0"),
     ]  # fmt: skip
     (mount / "rackproof-bench/gpu-01-files").mkdir()
@@ -67,6 +67,26 @@ def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
     assert all(path.exists() for path in others)
     assert sorted(path.name for path in (mount / "rackproof-bench").iterdir()) == ["gpu-02"]
     assert {done.returncode for done in remove(mount)} == {0}  # once more, without folders
+
+
+def test_the_folder_above_goes_when_nothing_else_is_in_it(mount: Path) -> None:
+    """The last client removes it; a folder that another run has made in it keeps it."""
+    plant(mount / "rackproof-bench/gpu-01/rackproof.0")
+    (mount / "rackproof-bench/gpu-02").mkdir()
+    (mount / "rackproof-user").mkdir()
+    assert {done.returncode for done in remove(mount)} == {0}
+    assert [path.name for path in mount.rglob("*")] == ["rackproof-bench", "gpu-02"]
+    (mount / "rackproof-bench/gpu-02").rmdir()
+    assert {done.returncode for done in remove(mount)} == {0}  # its own folder is gone already
+    assert list(mount.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_the_folder_above_stays(mount: Path) -> None:
+    (mount.parent / "elsewhere").mkdir()
+    (mount / "rackproof-bench").symlink_to(mount.parent / "elsewhere")
+    assert {done.returncode for done in remove(mount)} == {0}
+    assert (mount / "rackproof-bench").is_symlink()
+    assert (mount.parent / "elsewhere").is_dir()
 
 
 @pytest.mark.parametrize("linked", ["rackproof-bench/gpu-01", "rackproof-bench"])

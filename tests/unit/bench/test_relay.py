@@ -126,7 +126,7 @@ def relayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rel
         for node in NODES:
             nodes.home(node).mkdir(parents=True)
             shutil.copy(Path(relay.__file__).with_name("relay_node.py"), nodes.home(node))
-        with context.stack, nodes.open:
+        with context.stage, nodes.open:
             yield Relay.of(context), nodes, context
 
 
@@ -199,13 +199,13 @@ def test_a_connection_without_a_server_ends_at_once(tmp_path: Path, monkeypatch:
             assert connection.recv(100) == b""
 
 
-def test_all_ends_and_what_they_run_end_with_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ends_and_what_they_run_end_with_the_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with relayed(tmp_path, monkeypatch) as (own, nodes, context):
         own.serve("gpu-02")
         own.listen("gpu-01", ["gpu-02"])
         started = nodes.run("gpu-01", "gpu-02", "sleep 600 >/dev/null 2>&1 </dev/null & echo $!")
         assert Path(f"/proc/{started.stdout.strip()}").exists()
-        with ExitStack() as context.stack:
+        with ExitStack() as context.stage:
             own.serve("gpu-02")  # it runs: the new step starts nothing
     assert [len(ends) for ends in nodes.ends.values()] == [1, 1]
     assert not any(end.alive for ends in nodes.ends.values() for end in ends)

@@ -22,7 +22,7 @@ from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
 from tests.unit.storage_nodes import JOB
 
-NEEDED = 33554432
+NEEDED = 16777216
 LOCAL = Space("local", ("gpu-01", "gpu-02"), {FIO: NEEDED, CONTAINER: 0}, shared=False)
 NFS = Space("nfs-tcp", ("gpu-01", "gpu-02"), {FIO: NEEDED}, shared=True)
 SET = FileSet("data set photos", 1000, ("gpu-01",), "/mnt/x/rackproof-data/photos-1/index", 10)
@@ -74,7 +74,7 @@ def test_a_node_without_space_is_named_with_mount_and_bytes_and_nothing_is_recor
     with scripted(tmp_path, answer) as session, pytest.raises(RunError) as raised:
         refuse_without_space(session, spaces(virtual_rack(), "lab", lab_rack()))
     assert str(raised.value) == (
-        "gpu-02: /mnt/local needs 33,554,432 B for the benchmarks' files, 1,024 B are free, 512 B are its earlier"
+        "gpu-02: /mnt/local needs 16,777,216 B for the benchmarks' files, 1,024 B are free, 512 B are its earlier"
         " files; make room, or lower the sizes of files in the profile"
     )
     assert not [record for record in read_records(tmp_path) if record.kind is Kind.COMMAND]

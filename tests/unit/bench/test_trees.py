@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from rackproof import architectures
 from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.ingest import tree_node
 from rackproof.bench.ingest.trees import read_tree
@@ -32,7 +34,8 @@ from tests.unit.bench import node_programs
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.storage_nodes import StorageNodes
 
-POINTS = {"nfs-tcp": "/mnt/nfs-tcp", "nfs-rdma": "/mnt/nfs-rdma"}
+STORAGES = virtual_rack().storage
+IN_DEPTH = architectures.load("virtual-rack-storage").model.profiles["depth"].ingest
 TREE = Tree(storage="nfs-tcp", protocol="nfs", through="nfs-rdma", files=12, max_bytes=70000)
 Damage = Callable[[Path], object]
 
@@ -44,8 +47,10 @@ def profile(tree: Tree) -> IngestProfile:
 class Clients:
     """Two clients of one export, whose programs really run; ``damage`` changes the tree after it was written."""
 
-    def __init__(self, folder: Path, damage: Damage = lambda tree: None, cached: tuple[str, ...] = ()) -> None:
-        self.export, self.damage, self.cached = folder, damage, cached
+    def __init__(
+        self, folder: Path, damage: Damage = lambda tree: None, cached: tuple[str, ...] = (), tree: Tree = TREE
+    ) -> None:
+        self.export, self.damage, self.cached, self.tree = folder, damage, cached, tree
         self.nodes = StorageNodes(virtual_rack())
         self.spec: dict[str, Any] = {}
 
@@ -57,7 +62,7 @@ class Clients:
             return self.nodes.answer(node, command)
         action = command.partition("tree_node.py ")[2].split()[0]
         local = command.partition("tree_node.py ")[2]
-        for point in POINTS.values():
+        for point in (point for storage in STORAGES.values() for point in storage.mountpoints):
             local = local.replace(f'"{point}/', f'"{self.export}/')
         out = io.StringIO()
         with redirect_stdout(out):
@@ -67,14 +72,15 @@ class Clients:
         trees = list(self.export.glob("rackproof-data/tree-*"))
         if action == "write":
             size = sum(path.stat().st_size for path in trees[0].rglob("*.dat"))
-            self._count(node, POINTS["nfs-rdma"], 1, size)
+            self._count(node, self.tree.writer, 1, size)
             self.damage(trees[0])
         elif action == "read" and node not in self.cached:
-            self._count(node, POINTS["nfs-tcp"], 0, sum(path.stat().st_size for path in trees[0].rglob("*.dat")))
+            self._count(node, self.tree.storage, 0, sum(path.stat().st_size for path in trees[0].rglob("*.dat")))
         return result
 
-    def _count(self, node: str, point: str, place: int, size: int) -> None:
-        self.nodes.moved.setdefault((node, point), [0, 0])[place] += size
+    def _count(self, node: str, storage: str | None, place: int, size: int) -> None:
+        if storage is not None:
+            self.nodes.moved.setdefault((node, STORAGES[storage].mountpoints[0]), [0, 0])[place] += size
 
 
 @contextmanager
@@ -139,6 +145,28 @@ def test_every_difference_is_counted_and_named(
     assert len(result.conditions["damage"]) == count
     assert all(line.startswith("/mnt/nfs-tcp/rackproof-data/tree-") for line in result.conditions["damage"])
     assert result.conditions["damage"][0].endswith(f"on gpu-01: {why}")
+
+
+def test_the_virtual_rack_brings_a_tree_to_every_shared_storage() -> None:
+    assert IN_DEPTH is not None
+    shared = [name for name, storage in STORAGES.items() if storage.class_ != "local"]
+    assert sorted(tree.storage for tree in IN_DEPTH.trees.values()) == sorted(shared)
+
+
+@pytest.mark.parametrize("name", IN_DEPTH.trees if IN_DEPTH else ())
+def test_a_tree_of_every_shared_storage_is_proven_and_every_difference_found(
+    tmp_path: Path, export: Path, name: str
+) -> None:
+    assert IN_DEPTH is not None
+    tree = IN_DEPTH.trees[name]
+    intact = measured(tmp_path / "intact", Clients(export, tree=tree), tree)
+    assert intact.samples == (0.0,), intact.reason
+    garbled = measured(tmp_path / "garbled", Clients(export, garble, tree=tree), tree)
+    assert garbled.samples == (1.0,), garbled.reason
+    assert garbled.conditions["damage"][0].startswith(STORAGES[tree.storage].mountpoints[0])
+    cached = measured(tmp_path / "cached", Clients(export, cached=("gpu-02",), tree=tree), tree)
+    assert (cached.samples, cached.invalid) == ((), True)
+    assert re.search("100 % of .* came from the client.s memory.*counted 0 MB", cached.reason or "")
 
 
 def test_a_client_whose_cache_answers_proves_nothing(tmp_path: Path, export: Path) -> None:

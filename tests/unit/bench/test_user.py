@@ -90,6 +90,16 @@ def test_on_a_mount_that_squashes_root_the_account_makes_its_folder_itself(tmp_p
     assert folders(as_own, f"stat -c '%u %a' {FOLDER}", tmp_path)[:2] == (0, f"{OWN} 755\n")
 
 
+def test_a_folder_above_that_another_run_removes_while_it_is_empty_is_made_again(tmp_path: Path) -> None:
+    taken = """mkdir() {
+      command mkdir "$@"; made=$?
+      [ "$2" = /mnt/point/rackproof-bench ] && [ ! -e /run/once ] && touch /run/once && rmdir "$2"
+      return $made
+    }"""
+    after = f"ls /run/once; stat -c '%u %F' {FOLDER}"
+    assert folders(taken, after, tmp_path) == (0, f"/run/once\n{OWN} directory\n", "")
+
+
 @pytest.mark.parametrize(
     "planted",
     [

@@ -134,6 +134,43 @@ def test_a_run_that_does_not_prove_its_bytes_is_no_number(tmp_path: Path, nodes:
     assert why in (write.reason or "")
 
 
+class FromMemory(StorageNodes):
+    """The clients' memory, or the server's, answers 60 % of the bytes that are read back."""
+
+    of_server = False
+
+    def answer(self, node: str, command: str) -> CommandResult | None:
+        reads = "-small-read]" in command
+        self.counted = 0.4 if reads and not self.of_server else 1.0
+        self.drives = 0.4 if self.of_server else 1.0
+        return super().answer(node, command)
+
+
+@pytest.mark.parametrize(
+    ("storage", "counter"),
+    [("local", "the device"), ("nfs-tcp", "the mount"), ("nfs-rdma", "the mount"), ("cephfs", "the client")],
+)
+def test_a_checkpoint_read_back_from_memory_is_invalid_with_its_share(
+    tmp_path: Path, storage: str, counter: str
+) -> None:
+    bench = of_storage(checkpoint=SIZES, storages=(storage,))
+    measured = {m.metric: m for m in bench.measure(tmp_path, FromMemory(bench.architecture).answer)}
+    write, read = (measured[f"checkpoint.{way}_bandwidth"] for way in ("write", "read"))
+    assert (read.samples, read.invalid) == ((), True)
+    why = f"60 % of 67.1 MB that it read came from the client's memory: {counter} counted 26.8 MB"
+    assert why in (read.reason or "")
+    assert write.samples
+    assert bench.faults(tmp_path) == {}
+
+
+def test_the_bytes_of_a_checkpoint_are_recorded_with_their_counters(tmp_path: Path) -> None:
+    nodes = FromMemory(ARCHITECTURE)
+    nodes.of_server = True
+    read = measure(tmp_path, nodes.answer)["checkpoint.read_bandwidth"]
+    assert read.companions["application_bytes"] == read.companions["counter_bytes"] == (8 * SIZES.file_bytes,) * 2
+    assert read.conditions["server_memory"].startswith("60 % of 134 MB that the clients read")
+
+
 def test_a_full_file_system_ends_the_step_with_its_words(tmp_path: Path) -> None:
     nodes = StorageNodes(ARCHITECTURE)
 

@@ -13,10 +13,11 @@ import pytest
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
-from rackproof.bench.storage.connections_reader import POINT, own_mount
+from rackproof.bench.storage.connections_reader import POINT, Leg
 from rackproof.bench.storage.fio_launch import is_launch
 from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, Storage, StorageProfile
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
@@ -61,17 +62,24 @@ class ConnectionNodes(StorageNodes):
         return self.architecture.storage[self.name]
 
     @property
+    def asked(self) -> list[str]:
+        """Addresses of the step's own mounts."""
+        return re.findall(r"([\d.]+):/srv", self.pipes[-1])
+
+    @property
     def own(self) -> Storage | None:
         pattern = r"vers=([\d.]+),proto=(\w+)(?:,nconnect=(\d+))?.*,port=(\d+)"
         asked = re.findall(pattern, self.pipes[-1]) if self.pipes else []
         for version, protocol, count, port in asked:
             place = {"transport": self.protocol or protocol, "port": int(port)}
-            return own_mount(self.declared.model_copy(update=place), version, self.connections or int(count or 1))
+            mounts = len(self.asked)
+            storage, connections = self.declared.model_copy(update=place), self.connections or int(count or 1)
+            return Leg("x", storage, connections, "", mounts).own_mounts(version)
         return None
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if own := self.own:
-            share = 0.25 if own.transport == "rdma" else own.connections or 1
+            share = 0.25 if own.transport == "rdma" else (own.connections or 1) * len(own.mountpoints)
             self.rates = {"write": 50e6, "read": min(120e6, self.per_connection * share)}
         return super().answer(node, command)
 
@@ -84,18 +92,20 @@ class ConnectionNodes(StorageNodes):
             return text.replace("-- mountstats\n", f"{self.others}-- mountstats\n")
         declared = mountinfo(self.declared, addresses).splitlines()[1].replace("2 1 0:47", "9 1 0:48")
         text = text.replace("-- mountstats\n", f"{declared}\n{self.others}-- mountstats\n")
-        read = self.moved.get((node, POINT), [0, 0])[0]
-        old = mountstats(own, addresses, *self.moved.get((node, POINT), [0, 0]))
+        moved = self.moved.get((node, own.mountpoints[0]), [0, 0])
+        old, count = mountstats(own, addresses, *moved), (own.connections or 0) * len(own.mountpoints)
         line = f"\txprt:\t{own.transport} 700 0 1 0 0 100 100 0 120 0 2 3 4\n"
-        assert old.count(line) == own.connections
+        assert old.count(line) == count
         new = old
-        for number in range(own.connections or 0):
-            sends = 30 + number + read // 1048576 // (own.connections or 1)
+        for number in range(count):
+            sends = 30 + number + moved[0] // 1048576 // count
             new = new.replace(line, f"\txprt:\t{own.transport} 0 0 1 0 0 {sends} {sends} 0 {sends} 0 2 3 4\n", 1)
         return text.replace(old, self.stats(new) + mountstats(self.declared, addresses, 7, 7))
 
 
-def measure(folder: Path, nodes: ConnectionNodes, answer: Answer | None = None) -> dict[str, Measurement]:
+def measure(
+    folder: Path, nodes: ConnectionNodes, answer: Answer | None = None, rack: Rack = RACK
+) -> dict[str, Measurement]:
     def pipe(connection: Any, command: str, timeout_s: float, user: str = "") -> FakePipe:
         if "rackproof-own-mount" not in command:
             return FakePipe(dead=False)
@@ -105,11 +115,11 @@ def measure(folder: Path, nodes: ConnectionNodes, answer: Answer | None = None) 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.unit.fakes.FakeConnection.pipe", pipe)
-        return {m.subject: m for m in Bench(nodes.architecture, RACK).measure(folder, answer or nodes.answer)}
+        return {m.subject: m for m in Bench(nodes.architecture, rack).measure(folder, answer or nodes.answer)}
 
 
-def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "") -> set[str]:
-    return set(Bench(architecture, RACK).faults(folder, leave_out=leave_out).values())
+def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "", rack: Rack = RACK) -> set[str]:
+    return set(Bench(architecture, rack).faults(folder, leave_out=leave_out).values())
 
 
 def test_the_ratio_is_of_one_client_after_another(tmp_path: Path) -> None:
@@ -206,9 +216,7 @@ def test_a_mount_that_stays_is_no_ratio(tmp_path: Path) -> None:
     nodes = ConnectionNodes(ARCHITECTURE)
 
     def answer(node: str, command: str) -> CommandResult | None:
-        return (
-            reply(node, command, rc=1) if f"mountpoint -q {POINT} || exit 0" in command else nodes.answer(node, command)
-        )
+        return reply(node, command, rc=1) if "/proc/self/mounts || exit 0" in command else nodes.answer(node, command)
 
     measurement = measure(tmp_path, nodes, answer)["gpu-01"]
     assert measurement.reason == f"gpu-01: {POINT} could not be unmounted"
@@ -230,6 +238,6 @@ def test_only_nfs_over_tcp_has_several_connections() -> None:
 
 def test_options_of_the_declared_mount_are_quoted_and_kept() -> None:
     storage = DECLARED.model_copy(update={"options": ("vers=4.2", "hard", "rsize=1048576", "nofail")})
-    command = mount_command(storage, "3", "10.0.0.1:/srv/it's", 8)
+    command = mount_command(Leg("x", storage, 8, ""), "3", ["10.0.0.1:/srv/it's"])
     assert "options=hard,rsize=1048576,vers=3,proto=tcp,nconnect=8,retry=0,port=2049,nolock,mountproto=tcp" in command
     assert command.startswith("exec env -u ")

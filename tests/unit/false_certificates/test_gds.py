@@ -11,10 +11,13 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.storage.gds_reader import MARK, PROGRAM
+from rackproof.bench.storage.gds_reader import MARK, PROGRAM, SIMULATED
 from rackproof.bench.storage.program_runs import configs_of
 from rackproof.core.architecture import Architecture, GdsProfile, Profile, StorageProfile
 from rackproof.core.evidence import Measurement
+from rackproof.core.judging.members import Members
+from rackproof.core.rack import Rack
+from rackproof.evidence.folder import node_infos
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench
 from tests.unit.fakes import lab_rack, reply, virtual_rack
@@ -41,6 +44,8 @@ class GdsNodes(StorageNodes):
     word: tuple[str, str] = ("", "")
     row: dict[str, Any] = field(default_factory=dict)
     rc_of_program: int = 0
+    heading: str = ""
+    """What gdsio prints before its line."""
     runs: int = 0
     name: str = "nfs-rdma"
 
@@ -59,6 +64,7 @@ class GdsNodes(StorageNodes):
             f" DataSetSize: {moved * 1024}/4194304(KiB) IOSize: 1024(KiB) Throughput: {RATE:.6f} GiB/sec,"
             f" Avg_Latency: 500.000000 usecs ops: {moved} total_time {seconds:.6f} secs\n"
         )
+        line = self.heading + line
         row: dict[str, Any] = {"status": 0, "text": line, "sizes": [config["file_bytes"]] * config["threads"]}
         if reads:
             row |= {"text": line.replace(*self.word)} | self.row
@@ -69,8 +75,8 @@ class GdsNodes(StorageNodes):
         return reply(node, command, json.dumps(document) + "\n", self.rc_of_program if reads else 0)
 
 
-def measure(folder: Path, nodes: GdsNodes, answer: Any = None) -> dict[str, Measurement]:
-    return {m.subject: m for m in Bench(nodes.architecture, RACK).measure(folder, answer or nodes.answer)}
+def measure(folder: Path, nodes: GdsNodes, answer: Any = None, rack: Rack = RACK) -> dict[str, Measurement]:
+    return {m.subject: m for m in Bench(nodes.architecture, rack).measure(folder, answer or nodes.answer)}
 
 
 def faults(folder: Path, architecture: Architecture = ARCHITECTURE, leave_out: str = "") -> set[str]:
@@ -111,6 +117,22 @@ def test_a_run_without_proof_is_no_number(tmp_path: Path, fault: dict[str, Any],
     measurement = measure(tmp_path, GdsNodes(ARCHITECTURE, **fault))["gpu-01"]
     assert not measurement.samples
     assert why in (measurement.reason or "")
+
+
+def test_the_stand_in_of_simulated_gpus_is_labelled(tmp_path: Path) -> None:
+    nodes = GdsNodes(ARCHITECTURE, heading=f"{SIMULATED}: no GPU took part\n")
+    measurement = measure(tmp_path / "a", nodes)["gpu-01"]
+    assert measurement.samples, measurement.reason
+    assert measurement.conditions["io"] == SIMULATED
+    assert faults(tmp_path / "a") == set()
+    judged = Members(ARCHITECTURE, node_infos(RACK))
+    assert judged.replayed(measurement.metric, measurement.scope, measurement.members)
+    real = lab_rack(2)
+    for node in real.nodes:
+        node.data["simulated_gpus"] = False
+    refused = measure(tmp_path / "b", nodes, rack=real)["gpu-01"]
+    assert not refused.samples
+    assert "a stand-in, but the inventory does not say simulated_gpus" in (refused.reason or "")
 
 
 def test_a_hanging_gdsio_is_no_number_and_the_next_client_is_measured(tmp_path: Path) -> None:

@@ -81,6 +81,27 @@ def test_every_client_reads_its_own_file_and_that_of_another(tmp_path: Path) -> 
     assert measured["rack"].companions["dataset_bytes"] == (6 * FILE.file_bytes,)
 
 
+@pytest.mark.parametrize("end", ["own", "other"])
+def test_files_that_are_read_back_from_memory_are_invalid_with_their_share(tmp_path: Path, end: str) -> None:
+    """The counters prove the bytes of every read, where checksums alone would pass."""
+
+    class FromMemory(StorageNodes):
+        def answer(self, node: str, command: str) -> CommandResult | None:
+            self.counted = 0.25 if f"-integrity-{end}]" in command else 1.0
+            return super().answer(node, command)
+
+    measured = measure(tmp_path, FromMemory(NFS).answer)
+    assert [(m.samples, m.invalid) for m in measured.values()] == [((), True)] * 4
+    why = "75 % of 33.6 MB that it read came from the client's memory: the mount counted 8.39 MB"
+    assert why in (measured["rack"].reason or "")
+
+
+def test_the_bytes_of_every_read_are_recorded_with_their_counters(tmp_path: Path) -> None:
+    rack = measure(tmp_path, StorageNodes(NFS).answer)["rack"]
+    assert rack.companions["application_bytes"] == rack.companions["counter_bytes"] == (6 * FILE.file_bytes,)
+    assert rack.conditions["server_memory"].startswith("none: ")
+
+
 def test_a_local_drive_is_read_by_its_own_node_only(tmp_path: Path) -> None:
     local = of_storage(3, integrity=FILE, storages=("local",))
     measured = measure(tmp_path, StorageNodes(local.architecture).answer, local)

@@ -12,7 +12,7 @@ import pytest
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
-from rackproof.bench.storage.connections_reader import POINT, RDMA_GAIN, tcp_port
+from rackproof.bench.storage.connections_reader import POINT, RDMA_GAIN, Leg, tcp_port
 from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, StorageProfile, TransportsProfile
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import reply, virtual_rack
@@ -167,8 +167,8 @@ def test_the_port_of_tcp_is_that_of_the_same_server_and_export() -> None:
 def test_a_mount_by_tcp_does_not_take_over_what_asks_for_rdma() -> None:
     options = ("vers=3", "nolock", "rdma", "hard")
     storage = virtual_rack().storage[NAME].model_copy(update={"options": options, "port": None})
-    command = mount_command(storage, "4.1", "10.0.0.1:/srv/nfs", 1)
+    command = mount_command(Leg("x", storage, 1, ""), "4.1", ["10.0.0.1:/srv/nfs"])
     assert "options=hard,vers=4.1,proto=rdma,retry=0 " in command.replace("\n", " ")
     over_tcp = storage.model_copy(update={"transport": "tcp", "port": 2049})
-    command = mount_command(over_tcp, "3", "10.0.0.1:/srv/nfs", 1)
+    command = mount_command(Leg("x", over_tcp, 1, ""), "3", ["10.0.0.1:/srv/nfs"])
     assert "options=hard,vers=3,proto=tcp,nconnect=1,retry=0,port=2049,nolock,mountproto=tcp" in command

@@ -100,7 +100,7 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
     ("another depth", {"change": reported(iodepth="64")}, "expected iodepth=4, actual 64"),
     ("another engine", {"change": reported(ioengine="null")}, "expected ioengine=libaio, actual null"),
     ("another workload", {"change": reported(rw="randread")}, "expected rw=read, actual randread"),
-    ("another size", {"change": reported(size="4096")}, "expected size=33554432, actual 4096"),
+    ("another size", {"change": reported(size="4096")}, "expected size=16777216, actual 4096"),
     ("another folder", {"change": reported(directory="/dev/shm")}, "actual /dev/shm"),
     ("a short runtime by its options", {"change": reported(runtime="1")}, "expected runtime=5, actual 1"),
     ("a run of one second", {"change": one_second}, "expected a run of 5 s, actual 1 s"),
@@ -113,7 +113,7 @@ SOMETHING_ELSE: list[tuple[str, dict[str, Any], str]] = [
         {"counted": 0.5},
         "fio: 50 % of 300 MB that it read came from the client's memory: the mount counted 150 MB",
     ),
-    ("files with holes", {"allocated": 0.4}, "expected 33554432 B written, actual 13421568 B allocated"),
+    ("files with holes", {"allocated": 0.4}, "expected 16777216 B written, actual 6710784 B allocated"),
     (
         "files that fio wrote itself",
         {"before": "<gpu-01> x: Laying out IO file (1 file / 32MiB)\n"},
@@ -248,7 +248,7 @@ def test_files_are_written_completely_once_before_caches_are_dropped(tmp_path: P
     asked = [command["command"] for command in commands(tmp_path)]
     (layout,) = [number for number, command in enumerate(asked) if wrote(command)]
     assert layout < min(number for number, command in enumerate(asked) if "drop_caches" in command)
-    options = "rw=write iodepth=4 fallocate=none refill_buffers=1 randrepeat=0 end_fsync=1 size=33554432"
+    options = "rw=write iodepth=4 fallocate=none refill_buffers=1 randrepeat=0 end_fsync=1 size=16777216"
     assert [option for option in options.split() if option not in asked[layout]] == []
     assert "time_based" not in asked[layout]
     folder = "set -- /mnt/nfs-tcp/rackproof-bench/gpu-01\n"
@@ -284,7 +284,7 @@ def test_slow_storage_gets_the_time_it_needs_or_no_number(
         assert "runtime=" not in written[1]["command"]
         assert written[1]["timeout_s"] == 1  # of the fake
     if not measured:
-        assert all("34 MB at" in (m.reason or "") and "limit of 120 min" in (m.reason or "") for m in measurements)
+        assert all("17 MB at" in (m.reason or "") and "limit of 120 min" in (m.reason or "") for m in measurements)
 
 
 def test_files_that_were_not_written_in_this_run_are_not_measured(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_unknown_text_before_the_document_is_kept_and_shown(tmp_path: Path) -> N
             },
         ),
         (
-            {"cached": 16_777_216},
+            {"cached": 8_388_608},
             {
                 "cache": "warm on clients",
                 "io": "buffered",
