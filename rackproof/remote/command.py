@@ -105,14 +105,16 @@ def ending(mark: str) -> str:
 
 
 def tied(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:
-    """A command that ends with its connection: the end of its input kills it, by its process id.
+    """A command that ends with its connection: the end of its input kills it, by its process and its group.
+
+    ``timeout`` makes the group, and forgets the command where the signal arrives while it starts it.
 
     So a killed controller leaves no process that occupies a port, a file or a storage. The command itself reads no
     input.
     """
     script = (
         f"exec 3<&0; {bounded(command, timeout_s, mark=mark, user=user)} 3<&- & p=$!; "
-        "{ cat <&3; kill -TERM $p; } >/dev/null 2>&1 & c=$!; "
+        "{ cat <&3; kill -TERM -$p $p; } >/dev/null 2>&1 & c=$!; "
         "wait $p; rc=$?; kill $c 2>/dev/null; exit $rc"
     )
     return f"{sudo}sh -c {portable(script)}"

@@ -59,6 +59,33 @@ def test_a_tied_command_ends_with_its_input() -> None:
     assert not Path(f"/proc/{pid}/root").exists()
 
 
+STARTING = """#!/usr/bin/env python3
+import os, sys
+os.setpgid(0, 0)
+if os.fork() == 0:
+    os.execvp(sys.argv[4], sys.argv[4:])
+os.wait()
+"""
+"""timeout(1) that dies of the signal, as GNU's does before it knows the command's process id."""
+
+
+def test_a_tied_command_ends_even_if_timeout_has_only_begun_to_start_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "timeout").write_text(STARTING)
+    (tmp_path / "timeout").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command = tied("echo $$; exec sleep 300", 300)
+    with subprocess.Popen(["sh", "-c", command], stdin=-1, stdout=-1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(20) != 0
+        assert process.stdout.read() == b""
+    assert not Path(f"/proc/{pid}/root").exists()
+
+
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=60))
 @settings(max_examples=40, deadline=None)
 def test_any_text_arrives_as_it_is(text: str) -> None:

@@ -134,7 +134,7 @@ def test_a_connection_that_is_killed_holds_nothing(sshd: Path, lock: Path) -> No
 
 
 def test_a_command_that_an_interrupted_run_left_is_waited_for(sshd: Path, lock: Path) -> None:
-    script = take_script(FIRST, None, str(lock)) + "\necho $$; sleep 300"
+    script = take_script(FIRST, None, str(lock)) + "\necho $$; exec sleep 300"
     process = subprocess.Popen(
         [str(sshd), "-c", 'sh -c "$1"; :', "sshd-session", script], stdout=subprocess.PIPE, text=True
     )
