@@ -51,6 +51,8 @@ class Step:
     commands: tuple[str, ...] = ()
     """Programs that it starts on its first node or pair, for a dry run; empty where nodes' answers decide."""
     writes: Writes = NOTHING
+    in_image: bool = False
+    """Whether its programs run in the site's container image, where the inventory names one."""
 
     @property
     def nodes(self) -> set[str]:
