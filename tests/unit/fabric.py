@@ -90,7 +90,7 @@ class FabricNodes:
     spoken: Callable[[str, list[str]], list[str]] = lambda node, lines: lines
     """Changes the log of NCCL on a node: counted lines, as ``nccl_log.sh`` prints them."""
     adapters: int = 1
-    """RDMA devices of a node that NCCL may use; GPUs share them."""
+    """RDMA devices of a node; GPUs share them, or have several, unless NCCL_IB_HCA names those that NCCL may use."""
     logs: dict[str, list[str]] = field(default_factory=dict)
     """By node: what NCCL wrote since the last reading."""
     serial: Iterator[int] = field(default_factory=lambda: count(1))
@@ -230,11 +230,14 @@ class FabricNodes:
     def _uses(self, asked: Requested, hosts: tuple[str, ...]) -> None:
         """Let NCCL say what a healthy run uses."""
         rails = range(asked.ranks_per_node)
+        named = [f"rxe{number}" for number in range(self.adapters)]
+        if only := asked.environment.get("NCCL_IB_HCA"):
+            named = only.removeprefix("=").split(",")
         for number, host in enumerate(hosts):
             lines = [f"1 [0] INFO {key} set by environment to {value}." for key, value in asked.environment.items()
                      if key.startswith("NCCL_") and not key.startswith("NCCL_TESTS")]  # fmt: skip
             lines += ["2 [0] INFO NCCL version 2.26.2+cuda12.8", "2 [0] INFO Using network IB"]
-            adapters = " ".join(f"[{rail}]rxe{rail}:1/RoCE" for rail in range(self.adapters))
+            adapters = " ".join(f"[{number}]{name}:1/RoCE" for number, name in enumerate(named))
             lines += [f"2 [0] INFO NET/IB : Using {adapters} [RO]; OOB fabric0:10.77.0.21"]
             lines += [f"1 [{gpu}] INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels"
                       for gpu in rails]  # fmt: skip
@@ -247,8 +250,9 @@ class FabricNodes:
                 lines += [f"1 [{place}] INFO ncclCommInitRank comm 0x rank {rank} nranks {asked.ranks} cudaDev {place}"
                           f" nvmlDev {device} - Init COMPLETE"]  # fmt: skip
                 if len(hosts) > 1:
-                    lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{device % self.adapters}/GDRDMA/Shared"
-                              for way in ("send", "receive")]  # fmt: skip
+                    own = [one for one in range(len(named)) if one % len(rails) == device] or [device % len(named)]
+                    lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{one}/GDRDMA/Shared"
+                              for way in ("send", "receive") for one in own]  # fmt: skip
             self.logs[host] = lines
 
     def _collective(self, node: str, command: str) -> str:
