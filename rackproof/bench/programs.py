@@ -8,11 +8,23 @@ from typing import Final
 from rackproof.bench.collectives.launch import mpirun_of
 from rackproof.bench.step import BenchContext, Step
 from rackproof.configure.collectives.inputs import CollectiveInputs
+from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
 from rackproof.core.group_testing import METRIC
 from rackproof.core.metrics import BESIDE_LOSSES
-from rackproof.core.programs import CHECK, HINT, PROTECTS, TOOLS, judge_program, packaged, programs_of
+from rackproof.core.programs import (
+    CHECK,
+    HINT,
+    IMAGE,
+    PROTECTS,
+    TOOLS,
+    in_image,
+    judge_program,
+    measured_inside,
+    packaged,
+    programs_of,
+)
 from rackproof.core.rack import fold
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
@@ -39,11 +51,18 @@ def check_programs(context: BenchContext, steps: Iterable[Step]) -> list[str]:
                 if key not in launchers:
                     launchers[key] = _mpirun(context, *key)
                 launcher = launchers[key]
-            names = dict.fromkeys(programs_of(place.metric, place.labels, launcher))
+            names = programs_of(place.metric, place.labels, launcher)
             for member in place.members:
-                programs.setdefault(_node(member), {}).update(names)
+                node = _node(member)
+                inside = step.in_image and _image(session, node) is not None
+                own = measured_inside(place.metric, names, IMAGE) if inside else names
+                programs.setdefault(node, {}).update(dict.fromkeys(own))
+    containers = session.architecture.containers
     commands = {
-        node: script(__name__, "programs", *dict.fromkeys([*names, *map(packaged, names)]), tools=TOOLS)
+        node: script(
+            __name__, "programs", *dict.fromkeys([*names, *map(packaged, names)]), tools=TOOLS,
+            engine=(containers.runtime if containers else None) or "none", image=_image(session, node) or "",
+        )
         for node, names in programs.items() if names
     }  # fmt: skip
     faults: dict[str, list[str]] = {}
@@ -53,6 +72,10 @@ def check_programs(context: BenchContext, steps: Iterable[Step]) -> list[str]:
             if result.outcome is not CheckOutcome.PASSED:
                 faults.setdefault(result.message, []).append(node)
     return [f"{fold(dict.fromkeys(nodes))}: {text}" for text, nodes in faults.items()]
+
+
+def _image(session: Session, node: str) -> str | None:
+    return read_inputs(session.rack.node(node), IngestInputs).image
 
 
 def _node(member: str) -> str:
@@ -91,6 +114,8 @@ def results(node: str, names: tuple[str, ...], answer: CommandResult, raw: tuple
         judged = {packaged(name): (CheckOutcome.UNMEASURED, str(error), True) for name in names}
     else:
         used = [name if installed.programs.get(name) else packaged(name) for name in names]
+        contained = [name for name in installed.images if name.startswith(in_image(""))]
+        used = [one for name in used for one in (contained if name == IMAGE and contained else [name])]
         judged = {name: judge_program(name, installed) for name in used}
     for name, (outcome, message, required) in judged.items():
         yield CheckResult(

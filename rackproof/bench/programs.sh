@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Programs of these names or paths, the packages that own them, and files that differ from those packages.
-# tools: folder of the programs that the deploy builds, with their digests.
-: "${tools?}"
+# tools: folder of the programs that the deploy builds, with their digests. image: of the site, or empty; engine: runs it.
+: "${tools?}" "${engine?}" "${image?}"
 LC_ALL=C
 export LC_ALL
 echo 'rackproof programs 1'
@@ -20,6 +20,8 @@ for name in "$@"; do
   else
     echo "program $name"
   fi
+  [ "$name" != ingest.image ] || "$engine" image inspect --format \
+    '{{.Id}}{{range .RepoDigests}} {{.}}{{end}}' "$image" 2>/dev/null | sed "s/^\(sha256:\)*/contained /"
   [ "$name" != ceph-osd ] || cat /var/lib/ceph/*/osd.*/unit.image 2>/dev/null | sort -u | sed "s/^/image $name /"
 done
 echo --

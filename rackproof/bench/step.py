@@ -56,6 +56,8 @@ class Step:
     writes: Writes = NOTHING
     port_gbps: int | None = None
     """Rate of the ports that a scaled architecture sets to several, in Gb/s of the published system."""
+    in_image: bool = False
+    """Whether its programs run in the site's container image, where the inventory names one."""
 
     @property
     def nodes(self) -> set[str]:

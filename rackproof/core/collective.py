@@ -9,6 +9,8 @@ _UNITY: Final = ("broadcast", "reduce", "sendrecv")
 
 OPS: Final = tuple(sorted(("all_reduce", *_PER_RANK, *_UNITY)))
 """Operations whose factor is known, named as nccl-tests names its programs without ``_perf``."""
+IN_PLACE: Final = ("all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter")
+"""Operations that NCCL can do in place (its user guide, "In-place Operations")."""
 
 
 def busbw_factor(op: str, ranks: int) -> float:

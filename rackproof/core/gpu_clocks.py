@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from rackproof.core.gpu_links import LEAST_SAMPLES, LinkSample, folded
+from rackproof.core.gpu_links import LinkSample, folded, settled
 from rackproof.core.grouping import grouped
 from rackproof.core.load import PREFIX, Finding
 
@@ -36,21 +36,22 @@ HARMLESS: Final = {
 }
 
 
-def judge_clocks(samples: Iterable[LinkSample], count: int) -> Finding:
+def judge_clocks(samples: Iterable[LinkSample], count: int, bursts: bool = False) -> Finding:
     """Reasons of ``count`` GPUs in their samples under load.
 
-    The first sample of a GPU under load does not count: a change of clocks may show as a slowdown (NVML, HwSlowdown).
+    The first sample of a GPU under load does not count, with ``bursts`` the first one of each: a change of clocks may
+    show as a slowdown (NVML, HwSlowdown).
     """
     by_gpu = grouped((sample.bus_id, sample) for sample in samples)
     faults, unknown = [], []
     for gpu, several in sorted(by_gpu.items()):
-        loaded = [sample for sample in several if sample.used_pct]
-        slow = Counter(name for sample in loaded[1:] for name in _names(sample.reasons or 0))
+        loaded, few = settled(several, [bool(sample.used_pct) for sample in several], bursts)
+        slow = Counter(name for sample in loaded for name in _names(sample.reasons or 0))
         for name, times in slow.items():
-            faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded) - 1} samples under load")
-        if len(loaded) < LEAST_SAMPLES:
-            unknown.append(f"GPU {gpu} was under load in {len(loaded)} of {len(several)} samples")
-        elif any(sample.reasons is None for sample in loaded[1:]):
+            faults.append(f"GPU {gpu}: {name} in {times} of {len(loaded)} samples under load")
+        if few:
+            unknown.append(few)
+        elif any(sample.reasons is None for sample in loaded):
             unknown.append(f"GPU {gpu} does not report why its clocks are low")
     if len(by_gpu) != count:
         unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their clocks")

@@ -18,7 +18,9 @@ HINT: Final = (
 )
 IDLE: Final = "idle GPUs lower the speed of their links"
 """Beginning of the message of a check that cannot judge an idle link; the check under load does."""
-LOADS: Final = ("collectives/nccl-tests/", "gpu/product/", "gpu/triad/")
+BURSTS: Final = ("gpu/copies", "gpu/diagnosis")
+"""How the ids of steps begin that load each GPU for moments, and leave it idle in between."""
+LOADS: Final = ("collectives/nccl-tests/", "gpu/product/", "gpu/triad/", *BURSTS)
 """How the ids of steps begin that load GPUs."""
 
 FULL_SPEED: Final = "P0"
@@ -52,20 +54,34 @@ class LinkSample(NamedTuple):
         return bool(self.used_pct) and self.state == FULL_SPEED
 
 
-def judge_links(samples: Iterable[LinkSample], count: int, generation: int | None, width: int | None) -> Finding:
+def settled(several: Sequence[LinkSample], loaded: Sequence[bool], bursts: bool) -> tuple[list[LinkSample], str]:
+    """Samples of one GPU under load, without the first one, with ``bursts`` without the first one of each; and why they
+    are too few, or empty."""
+    chosen = [one for one, now in zip(several, loaded, strict=True) if now][1:]
+    if bursts:
+        chosen = [one for one, before, now in zip(several[1:], loaded, loaded[1:], strict=False) if before and now]
+    if len(chosen) >= LEAST_SAMPLES - 1:
+        return chosen, ""
+    in_a_row = f", and {len(chosen)} times in the one before as well" if bursts else ""
+    return chosen, f"GPU {several[0].bus_id} was under load in {sum(loaded)} of {len(several)} samples{in_a_row}"
+
+
+def judge_links(
+    samples: Iterable[LinkSample], count: int, generation: int | None, width: int | None, bursts: bool = False
+) -> Finding:
     """Links of ``count`` GPUs; expected are the architecture's generation and width, or what GPU and slot can.
 
     Every sample under load must be at full speed: a link that falls back under load is as bad as one that never rises.
     """
     by_gpu = grouped((sample.bus_id, sample) for sample in samples)
-    loaded = {gpu: [one for one in several if one.loaded] for gpu, several in sorted(by_gpu.items())}
     faults, unknown, slowest = [], [], None
-    for gpu, several in loaded.items():
-        if len(several) < LEAST_SAMPLES:
-            unknown.append(f"GPU {gpu} was under load in {len(several)} of {len(by_gpu[gpu])} samples")
+    for gpu, every in sorted(by_gpu.items()):
+        several, few = settled(every, [one.loaded for one in every], bursts)
+        if few:
+            unknown.append(few)
             continue
         slow = []
-        for one in several[1:]:
+        for one in several:
             asked = generation or one.generation_max, width or one.width_max
             if one.generation is None or one.width is None or None in asked:
                 unknown.append(f"GPU {gpu} does not report its link")
@@ -77,11 +93,11 @@ def judge_links(samples: Iterable[LinkSample], count: int, generation: int | Non
             worst = min(slow, key=lambda one: (one.generation or 0, one.width or 0))
             expected = _link(generation or worst.generation_max, width or worst.width_max)
             actual = _link(worst.generation, worst.width)
-            times = f"{len(slow)} of {len(several) - 1} samples"
+            times = f"{len(slow)} of {len(several)} samples"
             faults.append(f"GPU {gpu}: expected {expected} under load, actual {actual} in {times}")
     if len(by_gpu) != count:
         unknown.insert(0, f"{len(by_gpu)} of {count} GPUs told their links")
-    return folded(faults, unknown, slowest and f"{len(loaded)} GPUs at {_link(*slowest)} or more under load")
+    return folded(faults, unknown, slowest and f"{len(by_gpu)} GPUs at {_link(*slowest)} or more under load")
 
 
 def folded(faults: Sequence[str], unknown: Sequence[str], passed: str | None) -> Finding:

@@ -27,7 +27,7 @@ _STANDS_FOR: Final[dict[str, tuple[str, ...]]] = {
     "RDMA": (
         "link.rdma_write_bandwidth", "link.rdma_write_bandwidth_both", "link.rdma_write_bandwidth_gpu",
         "link.rdma_write_bandwidth_gpu_both",
-        "link.rdma_write_latency", "link.rdma_read_latency", "link.rdma_retries",
+        "link.rdma_write_latency", "link.rdma_read_latency", "link.rdma_read_latency_gpu", "link.rdma_retries",
         *_PATH,
     ),
 }  # fmt: skip

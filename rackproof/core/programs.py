@@ -13,6 +13,8 @@ from rackproof.core.wording import some
 CHECK: Final = "bench.programs"
 """The item is the program's name."""
 _DIGEST: Final = "@sha256:"
+_LOCAL: Final = "localhost/"
+"""What podman puts before the names of images that were built on the node."""
 TOOLS: Final = "/opt/rackproof/tools"
 """Folder of the programs that the deploy builds on a node."""
 PERFTEST: Final = f"{TOOLS}/perftest/bin"
@@ -24,6 +26,12 @@ HINT: Final = (
     "Install its package again, or let the deploy build it again; remove other programs of this name from the PATH of"
     " root."
 )
+
+IMAGE: Final = "ingest.image"
+"""Asks for the site's image, in which jobs of real accelerators run where the inventory names one."""
+_PYTHON: Final = "python3"
+_ON_NODE: Final = ("ingest.dataset_bytes_per_sample", "ingest.dataset_over_caches")
+"""Figures of data sets, whose files and index the node's own Python makes, also beside jobs in an image."""
 
 _BY_METRIC: Final = {
     "storage": ("fio",),
@@ -46,6 +54,8 @@ _BY_METRIC: Final = {
     "link.rdma_write_bandwidth_both_all_rails": ("ib_write_bw", "numactl"),
     "link.rdma_write_bandwidth_gpu_both_all_rails": (f"{PERFTEST}/ib_write_bw", "numactl"),
     "link.rdma_read_latency_all_rails": ("ib_read_lat", "numactl"),
+    "link.rdma_read_latency_gpu": (f"{PERFTEST}/ib_read_lat", "numactl"),
+    "link.rdma_read_latency_gpu_all_rails": (f"{PERFTEST}/ib_read_lat", "numactl"),
     "link.rdma_write_bandwidth_both": ("ib_write_bw",),
     "link.rdma_write_latency": ("ib_write_lat",),
     "link.rdma_read_latency": ("ib_read_lat",),
@@ -102,11 +112,25 @@ def launcher_in(command: str | None) -> str:
     return next((word for name in ("mpirun", "srun") for word in words if word.rpartition("/")[2] == name), "ssh")
 
 
-def used_programs(metric: str, labels: Mapping[str, str], command: str | None) -> tuple[str, ...]:
-    """Programs that a measurement ran on each of its nodes, by its recorded command."""
+def used_programs(
+    metric: str, labels: Mapping[str, str], command: str | None, image: str | None = None
+) -> tuple[str, ...]:
+    """Programs that a measurement ran on each of its nodes, by its recorded command and the id of its image."""
     words = command.split() if command else []
     names = [packaged(name) for name in programs_of(metric, labels, launcher_in(command))]
+    if image:
+        names = list(measured_inside(metric, tuple(names), in_image(image)))
     return tuple(built if (built := f"{PERFTEST}/{name}") in words else name for name in names)
+
+
+def in_image(id_: str) -> str:
+    """Item of the Python of a container image; ``id_``: sha256 of its configuration, which contains all its files'."""
+    return f"{_PYTHON} in image {id_[:12]}"
+
+
+def measured_inside(metric: str, names: tuple[str, ...], python: str) -> tuple[str, ...]:
+    """The programs of a measurement whose Python is the one of an image, which ``python`` stands for."""
+    return names if metric in _ON_NODE else tuple(python if name == _PYTHON else name for name in names)
 
 
 def packaged(name: str) -> str:
@@ -141,11 +165,23 @@ class Installed:
     changed: Mapping[str, tuple[str, ...]]
     """Changed or missing files by package, without configuration and documentation."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Images of cephadm's containers that run a program, by program."""
+    """Images of cephadm's containers that run a program, by program; of the site's image its names with digests."""
 
 
 def judge_program(name: str, installed: Installed) -> tuple[CheckOutcome, str, bool]:
     """Outcome, message, and whether the result is required."""
+    if name == IMAGE:
+        return CheckOutcome.UNMEASURED, "no image that ingest.image names", True
+    if name.startswith(in_image("")) and name in installed.images:
+        published = [one for one in installed.images[name] if not one.startswith(_LOCAL)]
+        if not published:
+            way = "push it to a registry, and pull it from there on every node"
+            return (
+                CheckOutcome.UNMEASURED,
+                f"the image {name.split()[-1]} is of no registry, and may hold any: {way}",
+                True,
+            )
+        return CheckOutcome.PASSED, f"{_PYTHON} in container image {published[0]}", True
     if images := installed.images.get(name):
         if loose := next((image for image in images if _DIGEST not in image), None):
             way = "let cephadm use digests (ceph config set mgr mgr/cephadm/use_repo_digest true)"

@@ -157,8 +157,8 @@ RECIPES: dict[str, Recipe] = {
                "perftest; NGC-Ready multinode", "links"),
         Recipe("rdma-write-gpu",
                "ib_write_bw -s 8388608 -D <seconds> --use_cuda_bus_id <GPU nearest to the adapter> [--use_cuda_dmabuf] "
-               "from every adapter to the same rail of another node; where a criterion asks, both ways (-b); bound "
-               "as in rdma-write",
+               "from every adapter to the same rail of another node; where a criterion asks, both ways (-b); "
+               "ib_read_lat -n <iterations> between the same memories; bound as in rdma-write",
                "Azure azurehpc-health-checks", "links"),
         Recipe("rdma-write-all-rails",
                "rdma-write or rdma-write-gpu from all adapters of a node at once to the same rails of another node, "

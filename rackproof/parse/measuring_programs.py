@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from rackproof.core.programs import Installed, Program
+from rackproof.core.programs import Installed, Program, in_image
 from rackproof.core.texts import SHA256
 from rackproof.parse.errors import ParseError
 from rackproof.parse.sections import sections_of
@@ -31,6 +31,9 @@ def parse_programs_found(output: str | bytes) -> Installed:
         if line.startswith("image "):
             match = matched(_TOOL, r"image (\S+) (\S+)", line, "a container's image")
             images.setdefault(match[1], []).append(match[2])
+        elif line.startswith("contained "):
+            match = matched(_TOOL, rf"contained ({SHA256})((?: \S+)*)", line, "the site's image with its digests")
+            images[in_image(match[1])] = match[2].split()
         elif line.startswith("built "):
             match = matched(_TOOL, rf"built (/\S+) ({SHA256}) ({SHA256})", line, "the digests of a built program")
             built[match[1]] = match[2], match[3]

@@ -1,7 +1,7 @@
 """Answer of ``rackproof/bench/collectives/nccl_log.sh``: NCCL's log (``NCCL_DEBUG=INFO``) of one run on one node.
 
-The words are NCCL's own (src/init.cc, src/transport/net.cc, src/transport/net_ib.cc and src/enqueue.cc of versions 2.12
-to 2.28), and those of its plug-ins.
+The words are NCCL's own (src/init.cc, src/transport/net.cc, src/transport/net_ib.cc, src/graph/xml.cc and
+src/enqueue.cc of versions 2.12 to 2.28), and those of its plug-ins.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ _FILES: Final = re.compile(r"files (\d{1,9})")
 _LINE: Final = re.compile(r"\s*(\d{1,9}) \[(\d{1,4})\] (INFO|WARN) (.*)")
 _CONNECTION: Final = re.compile(r"Channel (?:\[(\w+)\] )?via (\S.*)")
 _NETWORK: Final = re.compile(r"(?:NET|COLLNET)/([A-Za-z][\w .-]*?)/(\d{1,4})(?:\(\d+\))?(/GDRDMA)?(?:[/(].*)?")
-_DEVICE: Final = re.compile(r"\[(\d{1,4})\]([\w.-]+):\d+/")
+_ADAPTERS: Final = re.compile(r"NET/[\w.-]+ : Using (.*)")
+_DEVICE: Final = re.compile(r"\[(\d{1,4})\] ?([\w.-]+):\d+/")
+_ENTRY: Final = re.compile(r"\[(\d{1,4})\](?:=\{[^}]*\}|[\w.-]+:\d+/)")
+"""One adapter, or several that work as one: ``[0]mlx5_0:1/IB``, ``[1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB}``."""
+_MERGED: Final = re.compile(r"NET/[\w.-]+ : Made virtual device \[(\d{1,4})\] name=(\S+) .*")
 _COMPLETE: Final = re.compile(r"rank (\d{1,7}) n[rR]anks (\d{1,7}) .*Init COMPLETE")
 _SET: Final = re.compile(r"(NCCL_\w+) set by environment to (.*?)\.?")
 _CHANNELS: Final = re.compile(r"(\d{1,4}) coll channels")
+_TOPOLOGY: Final = re.compile(r"Loading topology file (\S+)")
 _ALGORITHM: Final = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto")
 _NUMBERED: Final = {"0": "Tree", "1": "Ring", "2": "CollNetDirect", "3": "CollNetChain", "4": "NVLS", "5": "NVLSTree"}
 """``NCCL_ALGO_*`` of src/include/nccl_common.h: versions before 2.24 print the number."""
@@ -57,16 +62,18 @@ class NcclLog:
     """Connections to other nodes, by GPU and network."""
     inside: Mapping[str, int]
     """Connections inside the node: ``P2P``, ``SHM``."""
-    adapters: Mapping[int, str]
-    """RDMA devices that NCCL uses, by number."""
+    adapters: Mapping[int, tuple[str, ...]]
+    """RDMA devices that NCCL uses, by number: one, or several that it merged."""
     chosen: tuple[str, ...]
     """``Using network IB``."""
     nvls: bool
     """Every communicator has multicast buffers in the NVSwitches."""
-    channels: int | None
-    """Smallest number of channels of a communicator."""
+    channels: Mapping[int, frozenset[int]]
+    """Numbers of channels of the communicators, by GPU."""
     environment: Mapping[str, str]
     """Variables that NCCL says it obeys."""
+    topology_files: Mapping[str, int]
+    """Topology files that were loaded, and how often: once by each rank."""
     algorithms: frozenset[str]
     """Algorithms of the calls; empty where NCCL does not say it."""
     warnings: tuple[str, ...]
@@ -79,11 +86,12 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
         raise ParseError(TOOL, f"expected a whole answer, it ends with {excerpt(lines[-1])}")
     networks: dict[tuple[int, Network], int] = {}
     inside: dict[str, int] = {}
-    adapters: dict[int, str] = {}
+    adapters: dict[int, tuple[str, ...]] = {}
+    channels: dict[int, set[int]] = {}
+    topology_files: dict[str, int] = {}
     environment: dict[str, str] = {}
     ranks: set[int] = set()
     algorithms: set[str] = set()
-    channels: list[int] = []
     warnings: dict[str, None] = {}
     chosen: dict[str, None] = {}
     version, multicast, refused = None, False, False
@@ -102,14 +110,18 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
                 inside[kind] = inside.get(kind, 0) + count
         elif complete := _COMPLETE.search(text):
             ranks.add(int(complete[1]))
-        elif "NET/IB : Using" in text:
-            adapters |= {int(number): name for number, name in _DEVICE.findall(text)}
+        elif using := _ADAPTERS.search(text):
+            adapters |= _adapters(using[1])
+        elif merged := _MERGED.search(text):
+            adapters[int(merged[1])] = tuple(merged[2].split("+"))
         elif "Using network " in text:
             chosen[text.partition("Using network ")[2].strip()] = None
         elif setting := _SET.fullmatch(text.strip()):
             environment[setting[1]] = setting[2]
         elif number := _CHANNELS.search(text):
-            channels.append(int(number[1]))
+            channels.setdefault(gpu, set()).add(int(number[1]))
+        elif loaded := _TOPOLOGY.search(text):
+            topology_files[loaded[1]] = topology_files.get(loaded[1], 0) + count
         elif call := _ALGORITHM.search(text):
             algorithms.add(_NUMBERED.get(call[2]) or _NAMED.get(call[2].upper(), call[2]))
         elif "NVLS multicast support is not available" in text:
@@ -128,8 +140,18 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
         adapters=adapters,
         chosen=tuple(chosen),
         nvls=multicast and not refused,
-        channels=min(channels, default=None),
+        channels={gpu: frozenset(numbers) for gpu, numbers in channels.items()},
         environment=environment,
+        topology_files=topology_files,
         algorithms=frozenset(algorithms),
         warnings=tuple(warnings),
     )
+
+
+def _adapters(listed: str) -> dict[int, tuple[str, ...]]:
+    """Adapters by number. Versions 2.19 to 2.23 number merged ones by their place in the list, and say it of none."""
+    adapters = {}
+    for place, entry in enumerate(_ENTRY.finditer(listed)):
+        inside = entry[0].partition("=")[2] or entry[0]
+        adapters[place if "={" in listed else int(entry[1])] = tuple(name for _, name in _DEVICE.findall(inside))
+    return adapters

@@ -208,7 +208,13 @@ def validators_statements(run: RunInfo) -> tuple[str, ...]:
 
 UNTRIED: Final = frozenset({"gpu", "nccl-tests"})
 """Benchmarks and engines that were tested on stand-ins and recorded outputs only."""
-UNTRIED_METRICS: Final = ("link.rdma_write_bandwidth_gpu", "storage.gds_read_bandwidth", "gpu.utilisation", "guest.")
+UNTRIED_METRICS: Final = (
+    "link.rdma_write_bandwidth_gpu",
+    "link.rdma_read_latency_gpu",
+    "storage.gds_read_bandwidth",
+    "gpu.utilisation",
+    "guest.",
+)
 """The same of metrics whose benchmark has tried others."""
 
 STATED: Final = (

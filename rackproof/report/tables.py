@@ -52,6 +52,7 @@ _SHORT = {
     "link.rdma_write_latency": "RDMA latency",
     "link.rdma_write_bandwidth_both": "RDMA write, both ways",
     "link.rdma_read_latency": "RDMA read latency",
+    "link.rdma_read_latency_gpu": "RDMA read latency, GPU memory",
     "link.tcp_bandwidth": "TCP",
     "link.tcp_retransmitted": "TCP sent again",
     "link.rdma_retries": "RDMA retries",
@@ -59,6 +60,7 @@ _SHORT = {
     "link.round_trip": "round trip",
     "collective.busbw": "bus",
     "collective.algbw": "algorithm",
+    "collective.busbw_in_place": "bus, in place",
     "collective.wrong_values": "wrong values",
 }
 

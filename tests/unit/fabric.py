@@ -90,6 +90,8 @@ class FabricNodes:
     """Answer of ``mpi_probe.sh`` between its first line and its last one."""
     spoken: Callable[[str, list[str]], list[str]] = lambda node, lines: lines
     """Changes the log of NCCL on a node: counted lines, as ``nccl_log.sh`` prints them."""
+    adapters: int = 1
+    """RDMA devices of a node; GPUs share them, or have several, unless NCCL_IB_HCA names those that NCCL may use."""
     logs: dict[str, list[str]] = field(default_factory=dict)
     """By node: what NCCL wrote since the last reading."""
     serial: Iterator[int] = field(default_factory=lambda: count(1))
@@ -143,8 +145,9 @@ class FabricNodes:
         port = device.replace("rxe", "fabric")
         peer = self._peer(command) or ""
         number = self.priority(command)
-        if "--use_cuda_bus_id" in words:
-            text = self.gpu_memory + (DATA / "perftest-write-bw-duration-slow.txt").read_text()
+        gpu_memory = self.gpu_memory if "--use_cuda_bus_id" in words else ""
+        if program == "ib_write_bw" and "--use_cuda_bus_id" in words:
+            text = gpu_memory + (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             text = re.sub("(?m)^ 65536 .*$", GPU_ROW, text)
             if "-b" in words:
                 text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("80.00", "160.00")
@@ -167,6 +170,7 @@ class FabricNodes:
             text = (DATA / f"perftest-write-lat{'-duration' if lasting else ''}.txt").read_text()
             text = text.replace("1000          1.54", "200           1.54")
             text = text.replace("RDMA_Write Latency", f"RDMA_{'Read' if program == 'ib_read_lat' else 'Write'} Latency")
+            text = gpu_memory + text
             self.pass_(node, peer, port, count * 70, count)
         self.counts[node, device]["duplicate_request"] += self.retries
         return text.replace(": rdma0", f": {device}").replace("5f21c6", f"{next(self.serial):06x}")
@@ -226,13 +230,17 @@ class FabricNodes:
     def _uses(self, asked: Requested, hosts: tuple[str, ...]) -> None:
         """Let NCCL say what a healthy run uses."""
         rails = range(asked.ranks_per_node)
+        named = [f"rxe{number}" for number in range(self.adapters)]
+        if only := asked.environment.get("NCCL_IB_HCA"):
+            named = only.removeprefix("=").split(",")
         for number, host in enumerate(hosts):
             lines = [f"1 [0] INFO {key} set by environment to {value}." for key, value in asked.environment.items()
                      if key.startswith("NCCL_") and not key.startswith("NCCL_TESTS")]  # fmt: skip
             lines += ["2 [0] INFO NCCL version 2.26.2+cuda12.8", "2 [0] INFO Using network IB"]
-            adapters = " ".join(f"[{rail}]rxe{rail}:1/RoCE" for rail in rails)
+            adapters = " ".join(f"[{number}]{name}:1/RoCE" for number, name in enumerate(named))
             lines += [f"2 [0] INFO NET/IB : Using {adapters} [RO]; OOB fabric0:10.77.0.21"]
-            lines += ["1 [0] INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels"]
+            lines += [f"1 [{gpu}] INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels"
+                      for gpu in rails]  # fmt: skip
             lines += [f"1 [{gpu}] INFO NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"
                       for gpu in rails if asked.environment.get("NCCL_NVLS_ENABLE") != "0"]  # fmt: skip
             for place in rails:
@@ -242,8 +250,9 @@ class FabricNodes:
                 lines += [f"1 [{place}] INFO ncclCommInitRank comm 0x rank {rank} nranks {asked.ranks} cudaDev {place}"
                           f" nvmlDev {device} - Init COMPLETE"]  # fmt: skip
                 if len(hosts) > 1:
-                    lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{device}/GDRDMA/Shared"
-                              for way in ("send", "receive")]  # fmt: skip
+                    own = [one for one in range(len(named)) if one % len(rails) == device] or [device % len(named)]
+                    lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{one}/GDRDMA/Shared"
+                              for way in ("send", "receive") for one in own]  # fmt: skip
             self.logs[host] = lines
 
     def _collective(self, node: str, command: str) -> str:

@@ -39,6 +39,8 @@ class GpuNodes:
     ends: dict[str, int | None] = field(default_factory=dict)
     """Exit status, by the same names."""
     samples: str = "".join(f"{bus}.0, {BUSY}\n" for _ in range(5) for bus in BUSES)
+    in_turn: list[str] = field(default_factory=list)
+    """The same of the first steps, in their order; ``samples`` afterwards."""
     runs: int = 0
 
     def answer(self, node: str, command: str) -> CommandResult | None:
@@ -46,7 +48,7 @@ class GpuNodes:
             lines = [f"{k}, {uuid(k)}, {BUSES[k]}.0, {NAME}\n" for k in range(self.count)]
             return reply(node, command, "".join(lines) if self.listed is None else self.listed)
         if command == SAMPLER:
-            return reply(node, command, self.samples, rc=143)
+            return reply(node, command, self.in_turn.pop(0) if self.in_turn else self.samples, rc=143)
         if program(command) == "nvbandwidth":
             return self._reply(node, command, "copies", self.copies(command))
         if command.startswith("dcgmi diag "):

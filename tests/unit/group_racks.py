@@ -78,6 +78,7 @@ class Fault:
 
 @dataclass
 class GroupNodes(FabricNodes):
+    adapters: int = RAILS
     faults: list[Fault] = field(default_factory=list)
     jobs: list[tuple[str, ...]] = field(default_factory=list)
     """Nodes of every launch."""

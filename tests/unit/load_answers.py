@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rackproof.bench.guard import is_load_command
 from rackproof.bench.programs import is_question
 from rackproof.bench.waiting import STATE
-from rackproof.core.programs import TOOLS
+from rackproof.core.programs import IMAGE, TOOLS
 from rackproof.remote.command import CommandResult
 
 BOOT = "1f2e3d4c-0000-4000-8000-0123456789ab"
@@ -68,6 +68,8 @@ class Machine:
     """Programs that belong to no package."""
     built: dict[str, str] = field(default_factory=dict)
     """Programs that the deploy built: sha256 of then, by path. Each is now 64 zeros."""
+    image: str = ""
+    """Id of the site's container image, and its names with digests, as the runtime lists them."""
     clockless: bool = False
     """chronyd does not answer."""
     mute: bool = False
@@ -91,11 +93,12 @@ class Machine:
     def programs(self, command: str) -> str:
         """The answer to ``programs.sh``."""
         names = shlex.split(next(line for line in command.split("\n") if line.startswith("set -- ")))[2:]
-        paths = {name: f"/usr/bin/{name}" for name in names if not name.startswith(TOOLS)}
+        paths = {name: f"/usr/bin/{name}" for name in names if not name.startswith(TOOLS) and name != IMAGE}
         paths |= {name: name for name in names if name.startswith("/") and (name in self.built or name in paths)}
         owned = [name for name in paths if name not in self.unowned and name not in self.built]
         lines = [
             "rackproof programs 1", *(f"program {name} {paths.get(name, '')}".rstrip() for name in names),
+            *([f"contained {self.image}"] if self.image and IMAGE in names else []),
             *(f"built {path} {digest} {'5' * 64}" for path, digest in self.built.items() if path in paths),
             "--", *(f"{'0' * 64}  {path}" for path in paths.values()),
             "--", *(f"{name}: {paths[name]}" for name in owned),

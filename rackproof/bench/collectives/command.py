@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from rackproof.bench.collectives.launchers import INTERFACE
-from rackproof.bench.collectives.nccl_used import Asked
+from rackproof.bench.collectives.nccl_used import DECLARED, Asked
 from rackproof.parse import ParseError
 from rackproof.remote.command import program
 
@@ -44,6 +44,8 @@ class Requested:
     """Backend of the engine torch."""
     seconds: int = 0
     """Seconds for which calls are repeated, ``iterations`` is then 0; 0: ``iterations`` calls."""
+    topology_files: tuple[str, ...] = ()
+    """Topology files that the inventory gives the nodes."""
 
     @property
     def rail(self) -> int | None:
@@ -56,7 +58,7 @@ class Requested:
         return replace(self, hosts=(node,))
 
     def asked(self, nodes: int) -> Asked:
-        return Asked(nodes, self.ranks_per_node, self.environment, self.rail)
+        return Asked(nodes, self.ranks_per_node, self.environment, self.op, self.rail, self.topology_files)
 
 
 def launcher_of(command: str) -> str | None:
@@ -69,7 +71,7 @@ def launcher_of(command: str) -> str | None:
 
 def leads(command: str) -> bool:
     """Whether a command's output has the figures: of torch over ssh, that of the first node."""
-    words = command.split()
+    words = command.partition(DECLARED)[0].split()
     alone = launcher_of(command) == SSH and TORCH_PROGRAM in command
     return launcher_of(command) is not None and not (alone and words[-1] != "0")
 
@@ -78,6 +80,7 @@ def leads(command: str) -> bool:
 def requested_by(command: str) -> Requested:
     """Parse the kit's command line, which group testing asks about again and again. Raises ParseError."""
     launcher = launcher_of(command)
+    command, _, declared = command.partition(DECLARED)
     try:
         words = shlex.split(command)
         at = next(
@@ -121,7 +124,7 @@ def requested_by(command: str) -> Requested:
     steps = tuple(sizes(low, high, factor))
     return Requested(
         per_node * max(1, len(hosts)), tuple(hosts), per_node, op, steps, iterations, warmup, interface, engine,
-        environment, after[6] if engine == "torch" and len(after) > 6 else None, seconds,
+        environment, after[6] if engine == "torch" and len(after) > 6 else None, seconds, tuple(declared.split()),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rackproof.bench.collectives.command import SSH, Requested, launcher_of, leads, requested_by
+from rackproof.bench.collectives.nccl_used import ADAPTERS
 from rackproof.bench.collectives.reader import proven_run
 from rackproof.bench.port_proof import LEAST_SHARE, counters_of, readings_of, received_on
 from rackproof.bench.reading import Read, Reading, with_preamble
@@ -32,8 +33,6 @@ TOOL: Final = "group testing"
 STEP: Final = "links/groups"
 SETS: Final = "  # sets of nodes, at least "
 """Comment at the end of a job's command, before the least rate and all nodes of the search."""
-ADAPTERS: Final = "NCCL_IB_HCA"
-"""Adapters that NCCL may use; ``=`` before them: exactly these names (NCCL's documentation of its variables)."""
 PROVING: Final = ("", "nccl")
 """Backends whose jobs count: of torch only NCCL, which says what it used."""
 OVER_GLOO: Final = "its jobs run over gloo, where nodes have no real GPUs: choose the engine mpi"

@@ -15,7 +15,6 @@ from functools import partial
 
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep
 from rackproof.bench.collectives.group_reader import (
-    ADAPTERS,
     NAME,
     OP,
     OVER_GLOO,
@@ -33,6 +32,7 @@ from rackproof.bench.collectives.group_reader import (
 )
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
+from rackproof.bench.collectives.nccl_used import ADAPTERS
 from rackproof.bench.reread import answer_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.user import BenchUsers

@@ -9,13 +9,14 @@ from typing import Final
 
 from rackproof.bench.collectives.engines import Engine
 from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpi_environment, mpirun, set_before, srun
-from rackproof.bench.collectives.nccl_used import READING
+from rackproof.bench.collectives.nccl_used import DECLARED, READING, TOPOLOGY
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.port_proof import reading_command
 from rackproof.bench.relay import Relay
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import USER, BenchUsers
 from rackproof.configure.collectives.inputs import CollectiveInputs
+from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.programs import MPI
@@ -49,6 +50,17 @@ class Way:
     """Backend of the engine torch: ``nccl`` or ``gloo``; empty for others."""
     alone: bool
     """Whether each node runs a collective of its own, all nodes at the same time."""
+
+    @property
+    def uses_nccl(self) -> bool:
+        return self.engine.name == "nccl-tests" or self.backend == "nccl"
+
+    @property
+    def declared(self) -> str:
+        """Comment with the topology files that the inventory gives the nodes; empty where it gives none."""
+        given = {read_inputs(self.rack.node(node), GpuInputs).nccl_conf.get(TOPOLOGY) for node in self.nodes}
+        files = sorted(file for file in given if file)
+        return f"{DECLARED}{' '.join(files)}" if files and self.uses_nccl else ""
 
     @property
     def python(self) -> str:
@@ -132,7 +144,7 @@ class Launch(Way):
         if fabric is not None and not self.alone:
             command = reading_command(fabric, range(fabric.rails))
             answers += session.run(dict.fromkeys(self.nodes, command), READING_S).values()
-        if self.engine.name == "nccl-tests" or self.backend == "nccl":
+        if self.uses_nccl:
             answers += session.run(dict.fromkeys(self.nodes, READING), READING_S).values()
         return answers
 

@@ -17,7 +17,7 @@ echo "files $#"
   s/opCount [0-9a-f]+ //
   s/ time [0-9.]+//
   s/ channel\{.*$//
-  / WARN |Channel .*via |NET\/|Using network|NVLS|COLLNET|MNNVL|Init COMPLETE|set by environment|coll channels|NCCL version|TOPO_FILE|Bytes -> Algo|: Algo/p
+  / WARN |Channel .*via |NET\/[^ ]* : (Using|Made virtual device) |Using network|NVLS|COLLNET|MNNVL|Init COMPLETE|set by environment|coll channels|NCCL version|Loading topology file|Bytes -> Algo|: Algo/p
 ' | sort | uniq -c
 [ $# -eq 0 ] || rm -f -- "$@"
 echo 'end of nccl log'

@@ -1,7 +1,7 @@
 """What NCCL really used in a run, and what makes its figures worthless. Pure, but for the command that asks.
 
-A run between nodes over TCP, or through host memory where the architecture declares GPUDirect, measures another path
-than the promised one, whatever its figures are.
+A run between nodes over TCP, without one of the rails, or through host memory where the architecture declares
+GPUDirect, measures another path than the promised one, whatever its figures are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.bench.user import HOME
-from rackproof.core.architecture import Architecture
+from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.wording import some
 from rackproof.parse import Mismatch, ParseError
@@ -22,7 +22,7 @@ from rackproof.shell import script
 
 ENVIRONMENT: Final = {
     "NCCL_DEBUG": "INFO",
-    "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
+    "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING,GRAPH,NET",  # GRAPH: topology files; NET: merged adapters
     # apart from the table, whose lines it would tear; %h and %p are host and process
     "NCCL_DEBUG_FILE": f"{HOME}/nccl.%h.%p.log",
 }
@@ -32,6 +32,15 @@ READING: Final = script(__name__, "nccl_log", home=HOME)
 SOCKET: Final = re.compile(r"Socket|FastSocket", re.IGNORECASE)
 """Networks of NCCL that run over TCP."""
 NVLS: Final = "NVLS"
+ADAPTERS: Final = "NCCL_IB_HCA"
+"""Adapters that NCCL may use; ``=`` before them: exactly these names (NCCL's documentation of its variables)."""
+TOPOLOGY: Final = "NCCL_TOPO_FILE"
+DECLARED: Final = f"  # {TOPOLOGY} of the inventory: "
+"""Comment at the end of a command, before the topology files that the inventory gives its nodes."""
+LEAST_CHANNELS: Final = ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")
+"""Variables that set the least number of channels."""
+FEW_EDGES: Final = ("gather", "scatter", "sendrecv")
+"""Operations of which some GPUs exchange nothing with other nodes, and whose sends use no channels of rings."""
 _SHOWN: Final = 3
 
 FATAL: Final = (
@@ -64,8 +73,11 @@ class Asked:
     nodes: int
     ranks_per_node: int
     environment: Mapping[str, str]
+    op: str
     rail: int | None = None
     """GPU, and so rail, of rank 0, where the ranks are split by rails."""
+    topology_files: tuple[str, ...] = ()
+    """Those that the inventory gives the nodes."""
 
     @property
     def algorithm(self) -> str | None:
@@ -92,11 +104,11 @@ def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
     """What NCCL used, in a few words."""
     networks = sorted({f"NET/{use.name}" for log in logs.values() for _, use in log.networks})
     in_use = [(log.adapters, use.device) for log in logs.values() for _, use in log.networks]
-    adapters = sorted({names[device] for names, device in in_use if device in names})
+    adapters = sorted({name for names, device in in_use for name in names.get(device, ())})
     versions = sorted({log.version for log in logs.values() if log.version})
-    channels = [log.channels for log in logs.values() if log.channels is not None]
+    channels = [number for log in logs.values() for numbers in log.channels.values() for number in numbers]
     algorithms = sorted({name for log in logs.values() for name in log.algorithms})
-    files = sorted({file for log in logs.values() if (file := log.environment.get("NCCL_TOPO_FILE"))})
+    files = sorted({file for log in logs.values() for file in log.topology_files})
     warnings = [text for log in logs.values() for text in log.warnings if not _meaning(BENIGN, text)]
     conditions: dict[str, Any] = {
         "network": ", ".join(networks) or "none",
@@ -120,6 +132,7 @@ def check_used(logs: Mapping[str, NcclLog], asked: Asked, architecture: Architec
     expected = asked.nodes if asked.rail is not None else asked.nodes * asked.ranks_per_node
     if not faults and set(ranks) != set(range(expected)):
         faults = [f"expected complete ranks 0 to {expected - 1}, actual {len(set(ranks))} of them"]
+    faults = faults or list(_channel_faults(logs, asked, architecture))
     if faults:
         raise Mismatch(TOOL, some(faults, _SHOWN, "; "))
 
@@ -138,11 +151,53 @@ def _faults(log: NcclLog, asked: Asked, architecture: Architecture) -> Iterator[
             yield f"expected the algorithm {asked.algorithm}, actual {', '.join(strange)}"
         elif log.environment.get("NCCL_ALGO") != asked.algorithm and asked.algorithm not in log.algorithms:
             yield f"expected the algorithm {asked.algorithm}, NCCL does not say that it obeys"
+    yield from _topology_faults(log, asked, architecture)
     if asked.nodes > 1 and architecture.fabric is not None:
-        yield from _network_faults(log, asked, architecture)
+        yield from _network_faults(log, asked, architecture, architecture.fabric)
 
 
-def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture) -> Iterator[str]:
+def _topology_faults(log: NcclLog, asked: Asked, architecture: Architecture) -> Iterator[str]:
+    """Every rank must have loaded the declared topology file; NCCL goes on without one that it cannot open."""
+    declared = _declared(architecture, TOPOLOGY)
+    files = (declared,) if declared else asked.topology_files
+    if not files and (own := log.environment.get(TOPOLOGY)):
+        files = (own,)
+    ranks = max(log.files, len(log.ranks))  # in groups of ranks numbers repeat; a process may have several ranks
+    if files and not any(log.topology_files.get(file, 0) >= ranks for file in files):
+        loaded = [f"{file} by {count}" for file, count in log.topology_files.items()]
+        yield (
+            f"expected the topology file {' or '.join(files)} loaded by {ranks} ranks,"
+            f" actual {', '.join(loaded) or 'none'}"
+        )
+
+
+def _channel_faults(logs: Mapping[str, NcclLog], asked: Asked, architecture: Architecture) -> Iterator[str]:
+    """All ranks of a communicator agree on their number of channels; groups of ranks have one each."""
+    if asked.op not in FEW_EDGES:
+        by_group: dict[int, dict[int, str]] = {}
+        for node, log in logs.items():
+            for gpu, numbers in log.channels.items():
+                group = by_group.setdefault(0 if asked.rail is None else gpu, {})
+                for number in numbers:
+                    group.setdefault(number, f"{number} of {node} (GPU {gpu})")
+        for group in by_group.values():
+            if len(group) > 1:
+                yield f"expected one number of channels, actual {', '.join(group[number] for number in sorted(group))}"
+    limits = [asked.environment.get(name) or _declared(architecture, name) or "" for name in LEAST_CHANNELS]
+    least = max((int(limit) for limit in limits if limit.isdecimal()), default=0)
+    for node, log in logs.items():
+        fewest = min((number for numbers in log.channels.values() for number in numbers), default=0)
+        if fewest < least:
+            yield f"{node}: expected {least} channels or more, actual {fewest or 'none reported'}"
+
+
+def _declared(architecture: Architecture, variable: str) -> str | None:
+    """Value that the architecture demands of /etc/nccl.conf."""
+    value = ((architecture.gpu.nccl if architecture.gpu else None) or {}).get(variable)
+    return None if value is None else str(value)
+
+
+def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture, fabric: Fabric) -> Iterator[str]:
     counts: dict[str, int] = {}
     for (_, use), count in log.networks.items():
         counts[use.name] = counts.get(use.name, 0) + count
@@ -151,16 +206,38 @@ def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture) -> I
         used = ", ".join(f"NET/{name} on {count} connections" for name, count in over_tcp.items())
         yield f"expected RDMA, actual {used or f'network {log.chosen[0]}'}"
         return
-    if not counts and (asked.rail is not None or not bypasses_fabric(architecture)):
+    over_nvlink = asked.rail is None and bypasses_fabric(architecture)
+    if not counts and not over_nvlink:
         yield "NCCL names no connection to another node"
     direct = architecture.gpu.gpudirect if architecture.gpu else None
     if counts and direct and not _receives_into_gpu(log):
         yield f"expected GPUDirect RDMA ({direct}), actual copies through host memory"
-    if asked.rail is not None and counts and log.adapters and architecture.fabric is not None:
-        own = {log.adapters.get(use.device, "unknown") for (gpu, use) in log.networks if gpu == 0}
-        wanted = f"{architecture.fabric.rdma_prefix}{asked.rail}"
-        if own != {wanted}:
-            yield f"expected GPU {asked.rail} on {wanted}, actual {', '.join(sorted(own)) or 'none'}"
+    if counts and not over_nvlink:
+        yield from _rail_faults(log, asked, fabric)
+
+
+def _rail_faults(log: NcclLog, asked: Asked, fabric: Fabric) -> Iterator[str]:
+    """A run of all rails uses each of them and no other adapter; one split by rails uses each GPU's own."""
+    if unnamed := sorted({use.device for _, use in log.networks} - log.adapters.keys()):
+        yield f"NCCL does not name the adapter {', '.join(map(str, unnamed))} of its connections"
+        return
+    used: dict[int, set[str]] = {}
+    for gpu, use in log.networks:
+        used.setdefault(gpu, set()).update(log.adapters[use.device])
+    if asked.rail is not None:
+        for gpu, own in sorted(used.items()):
+            rail = (asked.rail + gpu) % asked.ranks_per_node
+            wanted = f"{fabric.rdma_prefix}{rail}"
+            if (gpu == 0 or asked.ranks_per_node == fabric.rails) and own != {wanted}:
+                yield f"expected GPU {rail} on {wanted}, actual {', '.join(sorted(own))}"
+        return
+    named = asked.environment.get(ADAPTERS)
+    rails = named.removeprefix("=").split(",") if named else [f"{fabric.rdma_prefix}{k}" for k in range(fabric.rails)]
+    every = set().union(*used.values())
+    if unused := [name for name in rails if name not in every and asked.op not in FEW_EDGES]:
+        yield f"expected connections on all {len(rails)} rails, actual none on {some(unused, _SHOWN)}"
+    if further := sorted(every - set(rails)):
+        yield f"expected connections on the {len(rails)} rails alone, actual also on {some(further, _SHOWN)}"
 
 
 def _receives_into_gpu(log: NcclLog) -> bool:

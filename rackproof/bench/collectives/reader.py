@@ -1,7 +1,8 @@
 """Samples of collectives, with proof that they used the requested hosts, ranks, ports and algorithms.
 
 A run of MPI is bound to one rail, whose ports must have carried it; the slowest rail counts. NCCL uses all rails at
-once, and says what it uses. Bandwidths are those out of place; wrong values are those of both halves.
+once, and says what it uses. Bandwidths are those out of place unless their metric says otherwise; wrong values are
+those of both halves.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ NAME: Final = "collectives-proven"
 """Recorded name of this reader."""
 PROGRAM: Final = MPIRUN
 BUSBW, ALGBW, WRONG = "collective.busbw", "collective.algbw", "collective.wrong_values"
+IN_PLACE: Final = f"{BUSBW}_in_place"
 RAIL: Final = "collective.rail_busbw"
 LEAST_SHARE = 0.9
 """Minimum share of the requested size: engines round sizes down to a multiple of their ranks."""
@@ -194,11 +196,15 @@ def _value(measurement: Measurement, run: Proven) -> float:
 
 
 def value_of(metric: str, row: Row) -> float:
-    """The row's value in the metric's unit. Raises ParseError if results were not checked."""
+    """The row's value in the metric's unit. Raises ParseError if it has none, or results were not checked."""
     if metric in (BUSBW, RAIL):
         return row.busbw
     if metric == ALGBW:
         return row.algbw
+    if metric == IN_PLACE:
+        if row.busbw_in_place is None:
+            raise ParseError(PROGRAM, "the engine did not measure the operation in place")
+        return row.busbw_in_place
     if row.wrong is None:
         raise ParseError(PROGRAM, "the engine did not check the result")
     return float(row.wrong)

@@ -14,17 +14,18 @@ from typing import Final
 from rackproof.bench.collectives.command import sizes as stepped
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep, split_by_rails
 from rackproof.bench.collectives.launch import Way, launch_of, way_of
-from rackproof.bench.collectives.reader import ALGBW, BUSBW, NAME, RAIL, WRONG, read_collectives
+from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, NAME, RAIL, WRONG, read_collectives
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import Read, outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
+from rackproof.core import collective
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
 from rackproof.parse import Mismatch, ParseError
 from rackproof.remote.command import CommandResult
 
-METRICS = (BUSBW, ALGBW, WRONG)
+METRICS: Final = (BUSBW, ALGBW, WRONG)
 PER_SIZE_S: Final = 2.0
 START_S: Final = 15.0
 MARGIN_S: Final = 120.0
@@ -120,7 +121,7 @@ def _step(architecture: Architecture, rack: Rack, engine: Engine, part: Part, pr
         with sampled_links(session, id_, part.nodes if engine.loads_gpus else (), limit * profile.runs, context.say):
             for _ in range(profile.runs):
                 for interface in part.interfaces:
-                    answers += launch.run(*_words(launch, engine, part, profile, interface))
+                    answers += launch.run(*_words(launch, engine, part, profile, interface), launch.declared)
                     answers += launch.read()
         read = read_collectives(answers, session.architecture)
         for place in places:
@@ -157,12 +158,15 @@ def _places(engine: Engine, part: Part, steps: Iterable[int], id_: str) -> tuple
         labels["algorithm"] = part.algorithm
     if part.rail is not None:
         labels["rail"] = str(part.rail)
+    metrics: tuple[str, ...] = METRICS if part.rail is None else (RAIL,)
+    if engine.name == "nccl-tests" and part.rail is None and part.op in collective.IN_PLACE:
+        metrics += (IN_PLACE,)
     groups = [part.nodes] if part.scope is Scope.RACK else [(node,) for node in part.nodes]
     return tuple(
         expected(metric, part.scope, members, {"op": part.op, "bytes": str(size), "engine": engine.name, **labels}, id_)
         for members in groups
         for size in steps
-        for metric in (METRICS if part.rail is None else (RAIL,))
+        for metric in metrics
     )
 
 

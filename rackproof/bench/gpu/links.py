@@ -64,14 +64,14 @@ def results(
     checks of idle GPUs as they are."""
     for check in CHECKS:
         about = gpu_links if check == gpu_links.CHECK else gpu_clocks
-        finding = _finding(check, architecture.gpu, answer)
+        finding = _finding(check, architecture.gpu, answer, step.startswith(gpu_links.BURSTS))
         yield CheckResult(
             check=check, node=node.name, item=step, outcome=finding.outcome, message=finding.message,
             protects=about.PROTECTS, hint=about.HINT, required=finding.outcome is CheckOutcome.FAILED, raw=raw,
         )  # fmt: skip
 
 
-def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None) -> Finding:
+def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None, bursts: bool) -> Finding:
     if answer is None or gpu is None:
         return Finding(CheckOutcome.UNMEASURED, "its GPUs were not sampled")
     if answer.error is not None:
@@ -81,8 +81,8 @@ def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None) -> Findi
     except ParseError as error:
         return Finding(CheckOutcome.UNMEASURED, str(error) if answer.stdout else answer.why)
     if check == gpu_clocks.CHECK:
-        return gpu_clocks.judge_clocks(samples, gpu.count)
-    return judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width)
+        return gpu_clocks.judge_clocks(samples, gpu.count, bursts)
+    return judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width, bursts)
 
 
 def load_conditions(samples: Sequence[LinkSample], bus_id: str) -> dict[str, float]:

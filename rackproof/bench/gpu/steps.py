@@ -19,6 +19,7 @@ from rackproof.bench.gpu.reader import (
     PRODUCTS,
     TESTS,
     WRONG,
+    is_program,
     read_gpus,
 )
 from rackproof.bench.reading import outputs_of
@@ -26,7 +27,6 @@ from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.gpu_links import LOADS
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
@@ -142,22 +142,22 @@ def _step(
         answers = {name: [answer] for name, answer in lists.items()}
         uuids = {name: _uuids(answer) for name, answer in lists.items()}
         ready = [name for name in uuids if uuids[name]]
-        loads = id_.startswith(LOADS)
         limit = 2 * seconds + MARGIN_S
 
         def run(name: str) -> None:
             node, prefix = session.rack.node(name), users[name].prefix
             try:
-                if loads:
+                own = commands(node, uuids[name])
+                if any(map(is_program, own)):
                     users.put([name], "rackproof.bench.gpu", (PAYLOAD,))
-                for command in commands(node, uuids[name]):
+                for command in own:
                     answers[name].append(session.run_on(name, command, limit, user=prefix, hold=True))
                     if not answers[name][-1].ok:
                         break
             except RemoteError as error:
                 lost[name] = str(error)
 
-        with sampled_links(session, id_, ready if loads else (), limit, context.say) as samples:
+        with sampled_links(session, id_, ready, limit, context.say) as samples:
             session.fleet.each(ready, lambda connection: run(connection.node.name), title)
         for name, answer in samples.items():
             answers[name].append(answer)

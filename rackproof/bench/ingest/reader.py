@@ -289,6 +289,7 @@ def _conditions(
         "dataset": f"{dataset.integer('samples')} samples as {dataset.string('format')} on {name}, "
         f"{dataset.integer('copies')} copies of {dataset.integer('distinct')}",
         "programs": _programs(last[0].part),
+        **({"image": config["image"]["id"]} if config.get("image") else {}),
     }
 
 

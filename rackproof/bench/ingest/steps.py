@@ -252,7 +252,8 @@ class _Job:
         run_s = moment.TYPICAL_S + self.job.warmup_s + self.job.seconds + SETUP_S
         title = f"{self.name} from {self.dataset.storage}: {title}"
         commands = tuple(dict.fromkeys(self._commands(runs)))
-        return Step(self._id(leg), title, run_s * len(runs), places, execute, commands=commands)
+        real = any(self.profile.jobs[job].engine == "torch" for run in runs for job in run.jobs)
+        return Step(self._id(leg), title, run_s * len(runs), places, execute, commands=commands, in_image=real)
 
     def _commands(self, runs: Runs) -> Iterator[str]:
         """What the first node runs: data sets that no earlier step writes, then each kind of run."""

@@ -21,6 +21,7 @@ from rackproof.bench.links.figures import (
     BOTH_ALL_RAILS,
     GPU_ALL_RAILS,
     GPU_BOTH_ALL_RAILS,
+    GPU_READ_LATENCY_ALL_RAILS,
     OF_GPU,
     READ_LATENCY_ALL_RAILS,
     TO,
@@ -35,7 +36,7 @@ from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
-from rackproof.core.architecture.coverage import asks_for
+from rackproof.core.architecture.coverage import measures
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
 from rackproof.errors import RemoteError
@@ -54,6 +55,7 @@ _WHAT: Final = {
     BOTH_ALL_RAILS: "host-memory-both-ways",
     GPU_BOTH_ALL_RAILS: "gpu-memory-both-ways",
     READ_LATENCY_ALL_RAILS: "host-memory-read-latency",
+    GPU_READ_LATENCY_ALL_RAILS: "gpu-memory-read-latency",
 }
 """Words of a step, by metric."""
 
@@ -67,7 +69,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     return [
         _step(architecture, fabric, profile, metric, number, pairs)
         for metric in _WHAT
-        if asks_for(architecture, metric)
+        if measures(architecture, metric)
         for number, pairs in enumerate(sends(names), 1)
     ]
 

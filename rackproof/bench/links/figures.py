@@ -32,8 +32,10 @@ LATENCY_BLOCK_BYTES: Final = 2
 GPU_BLOCK_BYTES: Final = 8 << 20
 """Message size with GPU memory, as in Azure's test of the same adapters."""
 GPU_BOTH: Final = f"{GPU_BANDWIDTH}_both"
-ALL_RAILS, GPU_ALL_RAILS, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS, READ_LATENCY_ALL_RAILS = (
-    f"{alone}_all_rails" for alone in (RDMA_BANDWIDTH, GPU_BANDWIDTH, RDMA_BOTH, GPU_BOTH, RDMA_READ_LATENCY)
+GPU_READ_LATENCY: Final = f"{RDMA_READ_LATENCY}_gpu"
+ALL_RAILS, GPU_ALL_RAILS, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS, READ_LATENCY_ALL_RAILS, GPU_READ_LATENCY_ALL_RAILS = (
+    f"{alone}_all_rails"
+    for alone in (RDMA_BANDWIDTH, GPU_BANDWIDTH, RDMA_BOTH, GPU_BOTH, RDMA_READ_LATENCY, GPU_READ_LATENCY)
 )
 ALONE: Final = {
     ALL_RAILS: RDMA_BANDWIDTH,
@@ -41,10 +43,13 @@ ALONE: Final = {
     BOTH_ALL_RAILS: RDMA_BOTH,
     GPU_BOTH_ALL_RAILS: GPU_BOTH,
     READ_LATENCY_ALL_RAILS: READ_LATENCY_ALL_RAILS,
+    GPU_READ_LATENCY_ALL_RAILS: GPU_READ_LATENCY_ALL_RAILS,
 }
 """The value that a run gives, by metric of all adapters of a node at once: that of one adapter alone, except for a
 latency, which is then the mean over a duration."""
-OF_GPU: Final = (GPU_BANDWIDTH, GPU_BOTH, GPU_ALL_RAILS, GPU_BOTH_ALL_RAILS)
+OF_GPU: Final = (
+    GPU_BANDWIDTH, GPU_BOTH, GPU_READ_LATENCY, GPU_ALL_RAILS, GPU_BOTH_ALL_RAILS, GPU_READ_LATENCY_ALL_RAILS,
+)  # fmt: skip
 """Metrics of GPU memory."""
 TO: Final = "  # to "
 """Comment at the end of a client's command, before the peer's name."""
@@ -57,7 +62,7 @@ PROGRAMS: Final = {
     GPU_BANDWIDTH: "ib_write_bw",
     GPU_BOTH: "ib_write_bw",
     **dict.fromkeys((ALL_RAILS, GPU_ALL_RAILS, BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS), "ib_write_bw"),
-    READ_LATENCY_ALL_RAILS: "ib_read_lat",
+    **dict.fromkeys((READ_LATENCY_ALL_RAILS, GPU_READ_LATENCY, GPU_READ_LATENCY_ALL_RAILS), "ib_read_lat"),
     RDMA_RETRIES: "ib_write_bw",
     RDMA_BOTH: "ib_write_bw",
     RDMA_LATENCY: "ib_write_lat",
@@ -115,13 +120,18 @@ def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     _compare(words[0], ("message size in B", _number(words, "-s"), row.bytes))
     _duration(words, row, directions=2 if both else 1)
     moved = row.iterations * row.bytes
+    memory = _memory(words, text)
+    metric = ((RDMA_BANDWIDTH, RDMA_BOTH), (GPU_BANDWIDTH, GPU_BOTH))[bool(memory)][both]
+    conditions |= memory
+    return Figure({metric: row.average_bits_per_s / 1e9 / (2 if both else 1)}, moved, 0, True, both, {}, conditions)
+
+
+def _memory(words: Sequence[str], text: str) -> dict[str, str]:
+    """Conditions of a test with GPU memory; empty for one with host memory. Raises Mismatch if it is another one."""
     memory = perftest.parse_gpu_memory(text)
     wanted = "host" if USE_GPU not in words else "DMA-BUF" if USE_DMABUF in words else "peer memory"
     _compare(words[0], ("memory", wanted, memory.path if memory else "host"))
-    metric = ((RDMA_BANDWIDTH, RDMA_BOTH), (GPU_BANDWIDTH, GPU_BOTH))[memory is not None][both]
-    if memory:
-        conditions |= {"memory": memory.path, "gpu": memory.gpu}
-    return Figure({metric: row.average_bits_per_s / 1e9 / (2 if both else 1)}, moved, 0, True, both, {}, conditions)
+    return {"memory": memory.path, "gpu": memory.gpu} if memory else {}
 
 
 def _duration(words: Sequence[str], row: BandwidthRow, directions: int) -> None:
@@ -149,6 +159,10 @@ def _latency(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
     conditions = _conditions(words, report.conditions, fabric, f"RDMA_{verb} Latency")
     _compare(words[0], ("message size in B", LATENCY_BLOCK_BYTES, row.bytes))
     payload = row.iterations * row.bytes
+    memory = _memory(words, text)
+    conditions |= memory
+    if memory:
+        metric = f"{metric}_gpu"
     if "-D" in words:
         value = _mean_latency(words, row)
         return Figure({f"{metric}_all_rails": value}, payload, row.iterations, True, conditions=conditions)

@@ -1,4 +1,5 @@
-"""RDMA from GPU memory to GPU memory, on one rail at a time: every adapter to another node, or between all pairs.
+"""RDMA between GPU memories, on one rail at a time: writes of every adapter to another node, or between all pairs, and
+latency of reads.
 
 Each adapter uses the GPU that is nearest to it on PCIe; process and host memory are bound to the adapter's NUMA node.
 """
@@ -15,6 +16,7 @@ from rackproof.bench.links.figures import (
     GPU_BLOCK_BYTES,
     GPU_BOTH,
     GPU_BOTH_ALL_RAILS,
+    GPU_READ_LATENCY,
     OF_GPU,
     PROGRAMS,
     TO,
@@ -23,6 +25,7 @@ from rackproof.bench.links.figures import (
 )
 from rackproof.bench.links.placement import Placement
 from rackproof.bench.links.steps import (
+    LATENCY_S,
     RDMA_PORT,
     START_S,
     End,
@@ -33,7 +36,7 @@ from rackproof.bench.links.steps import (
 )
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
-from rackproof.core.architecture.coverage import asks_for
+from rackproof.core.architecture.coverage import measures
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.pairing import each_once, rounds
 from rackproof.core.programs import PERFTEST
@@ -51,9 +54,9 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     schedules = {Scope.NIC: sends(names), Scope.PAIR: pairs_of(names)}
     return [
         _step(architecture, fabric, profile, metric, scope, rail, number, pairs)
-        for metric in (GPU_BANDWIDTH, GPU_BOTH)
+        for metric in (GPU_BANDWIDTH, GPU_BOTH, GPU_READ_LATENCY)
         for scope, schedule in schedules.items()
-        if asks_for(architecture, metric, scope)
+        if measures(architecture, metric, scope)
         for rail in range(fabric.rails)
         for number, pairs in enumerate(schedule, 1)
     ]
@@ -81,7 +84,7 @@ def _step(
     number: int,
     pairs: Sequence[tuple[str, str]],
 ) -> Step:
-    ways = "-both-ways" if metric == GPU_BOTH else ""
+    ways = {GPU_BOTH: "-both-ways", GPU_READ_LATENCY: "-read-latency"}.get(metric, "")
     id_ = f"links/rail{rail}/gpu-memory{ways}{'-pairs' if scope is Scope.PAIR else ''}{number}"
     places = {
         pair: [
@@ -100,7 +103,7 @@ def _step(
         tool = _tool(architecture, fabric, profile, metric, rail)
         return measure_pairs(context, fabric, rail, tool, places, profile.runs, gpus=True)
 
-    seconds = profile.runs * (profile.rdma_duration_s + START_S)
+    seconds = profile.runs * (seconds_of(profile, metric) + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     title = f"rdma from GPU memory{ways.replace('-', ' ')}, rail {rail}, round {number}"
     return Step(id_, title, seconds, expects, execute)
@@ -116,8 +119,13 @@ def _tool(architecture: Architecture, fabric: Fabric, profile: LinkProfile, metr
         RDMA_PORT,
         lambda own: from_address(command(own), own, "exec "),
         lambda peer, own: f"{command(own)} {shlex.quote(peer.address)}{TO}{peer.node}",
-        profile.rdma_duration_s,
+        seconds_of(profile, metric),
     )
+
+
+def seconds_of(profile: LinkProfile, metric: str) -> float:
+    """Estimate of one run."""
+    return LATENCY_S if metric == GPU_READ_LATENCY else profile.rdma_duration_s
 
 
 def command_of(
@@ -134,6 +142,8 @@ def command_of(
     program, device = PROGRAMS[metric], shlex.quote(f"{fabric.rdma_prefix}{rail}")
     size = GPU_BLOCK_BYTES if metric in OF_GPU else profile.rdma_block_bytes
     options = f"-D {profile.rdma_duration_s}"
+    if metric == GPU_READ_LATENCY:
+        options = f"-n {profile.latency_iterations}"
     if program == "ib_write_bw":
         options = f"-s {size} {options}"
     if metric in OF_GPU and placement.gpu is not None:

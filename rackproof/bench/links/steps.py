@@ -41,6 +41,8 @@ from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.remote.command import CommandResult, program
 
 RDMA_PORT, TCP_PORT = 18515, 15201
+LATENCY_S = 3.0
+"""Estimate of one test of latency, in seconds."""
 START_S = 8.0
 """Time to connect and tear down, for the estimate, in seconds."""
 READING_S = 20
@@ -138,11 +140,11 @@ def _tools(architecture: Architecture, fabric: Fabric, profile: LinkProfile, rai
 
     on_demand = [
         perftest("rdma-both-ways", (RDMA_BOTH,), f"{bandwidth} {BOTH_WAYS}", profile.rdma_duration_s),
-        perftest("rdma-read-latency", (RDMA_READ_LATENCY,), latency("ib_read_lat"), 3.0),
+        perftest("rdma-read-latency", (RDMA_READ_LATENCY,), latency("ib_read_lat"), LATENCY_S),
     ]
     return [
         perftest("rdma-bandwidth", (RDMA_BANDWIDTH, RDMA_RETRIES), bandwidth, profile.rdma_duration_s),
-        perftest("rdma-latency", (RDMA_LATENCY,), latency("ib_write_lat"), 3.0),
+        perftest("rdma-latency", (RDMA_LATENCY,), latency("ib_write_lat"), LATENCY_S),
         *(tool for tool in on_demand if asks_for(architecture, tool.metrics[0])),
         Tool("tcp-bandwidth", (TCP_BANDWIDTH, TCP_RETRANSMITTED), TCP_PORT,
              lambda own: iperf3_server(own, TCP_PORT),

@@ -30,8 +30,8 @@ class IngestInputs(Inputs):
     (``http://isilon:8082/webhdfs/v1/rackproof-data``). Default: none, and trees by HDFS are UNMEASURED."""
     image: ImageName | None = None
     """Container image with PyTorch, torchvision, numpy and Pillow, on every node, in which jobs of the engine ``torch``
-    run (docker or podman, started by root, as the account ``rackproof-bench``). Default: none, and
-    ``collectives.python`` has them."""
+    run (docker or podman, started by root, as the account ``rackproof-bench``). ``bench.programs`` passes for an image
+    that came from a registry. Default: none, and ``collectives.python`` has them."""
     dlio: Path | None = None
     """Folder with ``dlio_benchmark`` and ``mpirun`` on the first node, or on all of several clients, such as ``bin`` of
     the virtual environment of ``mlpstorage``; the account ``rackproof-bench`` must be able to read it. Default: none,

@@ -11,6 +11,7 @@ from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem
 from rackproof.core.architecture.profiles import StorageProfile
 from rackproof.core.architecture.storage import Storage
+from rackproof.core.collective import IN_PLACE
 from rackproof.core.evidence import Scope
 from rackproof.core.grouping import grouped
 from rackproof.core.metrics import BESIDE_LOSSES, GDS, JOB_METRICS, METRICS, OPERATIONS, benchmark_of
@@ -52,14 +53,20 @@ _LINKS: Final = tuple(
     metric.name for metric in METRICS.values() if metric.benchmark == "links" and metric.labels == ("rail",)
 )
 GPU_MEMORY: Final = "link.rdma_write_bandwidth_gpu"
+GPU_LATENCY: Final = "link.rdma_read_latency_gpu"
 ON_DEMAND: Final = (
-    GPU_MEMORY, f"{GPU_MEMORY}_both", "link.rdma_write_bandwidth_both", "link.rdma_read_latency",
+    GPU_MEMORY, f"{GPU_MEMORY}_both", "link.rdma_write_bandwidth_both", "link.rdma_read_latency", GPU_LATENCY,
     "storage.knee_utilisation",
 )  # fmt: skip
-"""Measured only where an entry asks for them."""
+"""Measured only where an entry asks for them, or for what they are measured with."""
+_WITH: Final = {GPU_LATENCY: GPU_MEMORY, f"{GPU_LATENCY}_all_rails": f"{GPU_MEMORY}_all_rails"}
+"""Latencies of reads, by the bandwidth of writes between the same memories with which they are measured."""
 _RAIL: Final = "collective.rail_busbw"
+_IN_PLACE: Final = "collective.busbw_in_place"
 _COLLECTIVES: Final = tuple(
-    metric.name for metric in METRICS.values() if metric.benchmark == "collectives" and metric.name != _RAIL
+    metric.name
+    for metric in METRICS.values()
+    if metric.benchmark == "collectives" and metric.name not in (_RAIL, _IN_PLACE)
 )
 _CONTAINERS: Final = "container.read_over_host"
 
@@ -83,6 +90,8 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
         if collectives := profile.collectives:
             for metric in _COLLECTIVES:
                 yield metric, "op", collectives.ops
+            if collectives.engine == "nccl-tests":
+                yield _IN_PLACE, "op", [op for op in collectives.ops if op in IN_PLACE]
             if split := collectives.rails:
                 yield _RAIL, "op", split.ops
                 yield _RAIL, "rail", rails
@@ -110,7 +119,7 @@ def _measured(architecture: Architecture) -> Iterator[tuple[str, str, Iterable[s
 
 
 def _wanted(architecture: Architecture, metric: str) -> bool:
-    return metric not in ON_DEMAND or asks_for(architecture, metric)
+    return metric not in ON_DEMAND or measures(architecture, metric)
 
 
 def _of_storage(profile: StorageProfile) -> Iterator[str]:
@@ -143,6 +152,11 @@ def asks_for(architecture: Architecture, metric: str, scope: Scope | None = None
         asks.metric == metric and (scope is None or (isinstance(asks, Curve) or asks.scope is scope))
         for _, asks in entries_of(architecture)
     )
+
+
+def measures(architecture: Architecture, metric: str, scope: Scope | None = None) -> bool:
+    """Whether an entry asks for the metric, or for another one that it is measured with."""
+    return any(asks_for(architecture, name, scope) for name in {metric, _WITH.get(metric, metric)})
 
 
 def unjudged(architecture: Architecture) -> tuple[str, ...]:

@@ -91,7 +91,8 @@ class Gpu(Model):
     parameters: dict[Option, Value] | None = Field(default=None, min_length=1)
     """Active driver options, as ``/proc/driver/nvidia/params`` names them: ``RmProfilingAdminOnly: "0"``."""
     nccl: dict[Option, Value] | None = Field(default=None, min_length=1)
-    """Lines that /etc/nccl.conf must have: ``NCCL_IB_TC: "106"``."""
+    """Lines that /etc/nccl.conf must have: ``NCCL_IB_TC: "106"``. Collectives count only if every rank has loaded
+    ``NCCL_TOPO_FILE`` and has ``NCCL_MIN_NCHANNELS`` channels or more."""
     gds: Drivers = ()
     """File systems for which ``gdscheck -p`` must say Supported: ``NVMe``, ``NFS``, ``WekaFS`` …"""
     gds_fallback: bool | None = None

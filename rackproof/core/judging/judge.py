@@ -105,8 +105,9 @@ def _programs(records: Iterable[Record]) -> tuple[tuple[str, str], ...]:
     for record in records:
         if record.kind is Kind.MEASUREMENT and record.body["samples"]:
             nodes = sorted({str(member).partition("/")[0] for member in record.body["members"]})
-            command = record.body["conditions"].get("command")
-            programs = used_programs(record.body["metric"], record.body["labels"], command)
+            conditions = record.body["conditions"]
+            command, image = conditions.get("command"), conditions.get("image")
+            programs = used_programs(record.body["metric"], record.body["labels"], command, image)
             programs_used.update(dict.fromkeys(product(programs, nodes)))
     return tuple(programs_used)
 

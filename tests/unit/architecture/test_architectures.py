@@ -320,16 +320,18 @@ class TestVirtualRack:
                 assert (metric, name) in judged
 
     def test_every_metric_is_judged_but_those_that_another_says(self, rack: Architecture) -> None:
-        """algbw says the same as busbw, and of two bandwidths their ratio is judged, also of small files and shards;
-        two nodes need no groups, and simulated GPUs go to no guest; reads, both directions and all rails at once by
+        """algbw says the same as busbw, only nccl-tests measures in place, and of two bandwidths their ratio is
+        judged, also of small files and shards; two nodes need no groups, and simulated GPUs go to no guest; reads, both
+        directions and all rails at once by
         RDMA are measured where a criterion of a real rack asks; of what no benchmark measures yet, and of its simulated
         GPUs and their memory, nothing can be asked here."""
         measured = {name for name, metric in METRICS.items() if metric.benchmark not in (NOT_YET, "gpu", "ingest")}
         depth = load("virtual-rack-storage", [FOLDER]).model
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
-            "collective.algbw", "collective.rail_busbw", "container.host_read_bandwidth", "container.read_bandwidth",
+            "collective.algbw", "collective.busbw_in_place", "collective.rail_busbw",
+            "container.host_read_bandwidth", "container.read_bandwidth",
             "group.faults", "guest.collective_busbw", "guest.host_collective_busbw", "link.rdma_read_latency",
-            "link.rdma_read_latency_all_rails",
+            "link.rdma_read_latency_all_rails", "link.rdma_read_latency_gpu", "link.rdma_read_latency_gpu_all_rails",
             "link.rdma_write_bandwidth_all_rails", "link.rdma_write_bandwidth_both",
             "link.rdma_write_bandwidth_both_all_rails", "link.rdma_write_bandwidth_gpu",
             "link.rdma_write_bandwidth_gpu_all_rails", "link.rdma_write_bandwidth_gpu_both",

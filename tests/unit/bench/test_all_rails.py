@@ -17,6 +17,7 @@ from rackproof.bench.links.figures import (
     BOTH_ALL_RAILS,
     GPU_ALL_RAILS,
     GPU_BOTH_ALL_RAILS,
+    GPU_READ_LATENCY_ALL_RAILS,
     READ_LATENCY_ALL_RAILS,
 )
 from rackproof.bench.reread import disproven
@@ -88,7 +89,8 @@ def measured(
     nodes.addresses = {f"10.77.{rail}.2{k}": f"gpu-0{k}" for rail in range(RAILS) for k in (1, 2)}
     nodes.pci = PCI
     made = architecture(metric, gpudirect)
-    steps = all_rails.plan(made, LAB.links, rack())  # type: ignore[arg-type]
+    planned = all_rails.plan(made, LAB.links, rack())  # type: ignore[arg-type]
+    steps = [step for step in planned if step.expects[0].metric == metric]
     return {m.members[0]: m for m in measure(folder, steps, nodes.answer, rack=rack())}
 
 
@@ -147,6 +149,23 @@ def test_reads_on_all_adapters_are_a_mean_latency_over_the_duration(tmp_path: Pa
         words = m.conditions["command"].split()
         assert "ib_read_lat" in words
         assert words[words.index("-D") + 1] == str(SECONDS)
+
+
+def test_reads_between_gpus_on_all_adapters_are_measured_with_writes(tmp_path: Path) -> None:
+    made = architecture(GPU_ALL_RAILS)
+    planned = all_rails.plan(made, LAB.links, rack())  # type: ignore[arg-type]
+    assert {step.expects[0].metric for step in planned} == {GPU_ALL_RAILS, GPU_READ_LATENCY_ALL_RAILS}
+    taken = measured(tmp_path / "reads", Nodes(built=True), GPU_READ_LATENCY_ALL_RAILS)
+    assert len(taken) == 2 * RAILS
+    for name, m in taken.items():
+        assert set(m.samples) == {1.63}, m.reason
+        assert m.conditions["memory"] == "peer memory"
+        words = m.conditions["command"].split()
+        assert f"{PERFTEST}/ib_read_lat" in words
+        assert words[words.index("--use_cuda_bus_id") + 1] == f"0000:1{name[-1]}:03.0"
+    for m in measured(tmp_path / "host", Nodes(gpu_memory=""), GPU_READ_LATENCY_ALL_RAILS).values():
+        assert not m.samples
+        assert "expected memory peer memory, actual host" in (m.reason or "")
 
 
 READS: list[tuple[str, dict[str, Any], str]] = [

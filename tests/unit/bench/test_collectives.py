@@ -13,23 +13,28 @@ import pytest
 
 from rackproof.architectures import load
 from rackproof.bench.collectives import launch as collective_launch
-from rackproof.bench.collectives.command import launcher_of, leads, requested_by
+from rackproof.bench.collectives.command import Requested, launcher_of, leads, requested_by
 from rackproof.bench.collectives.engines import split_by_rails
-from rackproof.bench.collectives.nccl_used import READING
+from rackproof.bench.collectives.nccl_used import READING, check_used
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
 from rackproof.bench.user import SETUP
 from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
+from rackproof.core.architecture.coverage import measured_values
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.rack import Node, Rack
+from rackproof.core.status import Status
 from rackproof.evidence.store import read_records
-from rackproof.parse import ParseError
+from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, virtual_rack
+from tests.unit.judging import architecture as one_architecture
+from tests.unit.judging import bar, criterion, judged, verdicts
 
 pytestmark = pytest.mark.few(23)
 
@@ -71,7 +76,7 @@ RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_re
 NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
 
 
-@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 3), (RAIL, 1), (NVLS, 2 * 3), (RING, 2 * 3)])
+@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 4), (RAIL, 1), (NVLS, 2 * 4), (RING, 2 * 4)])
 def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, id_: str, numbers: int) -> None:
     made = measured(tmp_path, id_, FabricNodes())
     assert len(made) == numbers
@@ -133,6 +138,10 @@ def added(*more: str) -> Said:
     return lambda node, lines: [*lines, *(f"1 [0] {text}" for text in more)] if lines else lines
 
 
+def of_node(name: str, change: Said) -> Said:
+    return lambda node, lines: change(node, lines) if node == name else lines
+
+
 @pytest.mark.parametrize(
     ("id_", "spoken", "reason"),
     [
@@ -143,7 +152,31 @@ def added(*more: str) -> Said:
         (RACK, replaced("rank 1 nranks", "rank 0 nranks"), "expected complete ranks 0 to 1, actual 1 of them"),
         (RACK, added("WARN NET/IB : Got completion from peer with status=12"), "an adapter reported a failed transfer"),
         (RACK, added("WARN Cuda failure 719 'unspecified launch failure'"), "a call of CUDA failed: Cuda failure 719"),
+        (RACK, replaced("]rxe0:1", "]rxe7:1"), "expected connections on all 1 rails, actual none on rxe0"),
+        (RACK, replaced("]rxe0:1", "]rxe0"), "NCCL does not name the adapter 0 of its connections"),
+        (
+            RACK,
+            added("INFO Channel [send] via NET/IB/1", "INFO NET/IB : Using [1]mlx5_9:1/IB"),
+            "expected connections on the 1 rails alone, actual also on mlx5_9",
+        ),
+        (
+            RACK,
+            of_node("gpu-02", replaced("16 coll", "8 coll")),
+            "expected one number of channels, actual 8 of gpu-02 (GPU 0), 16 of gpu-01 (GPU 0)",
+        ),
+        (RAIL, of_node("gpu-02", replaced("16 coll", "8 coll")), "expected one number of channels, actual 8 of gpu-02"),
+        (
+            RACK,
+            added("INFO NCCL_TOPO_FILE set by environment to /etc/topo.xml"),
+            "expected the topology file /etc/topo.xml loaded by 1 ranks, actual none",
+        ),
+        (
+            RACK,
+            added("INFO NCCL_TOPO_FILE set by environment to /a.xml", "INFO Loading topology file /b.xml"),
+            "expected the topology file /a.xml loaded by 1 ranks, actual /b.xml by 1",
+        ),
         (RAIL, replaced("]rxe0:1", "]rxe7:1"), "expected GPU 0 on rxe0, actual rxe7"),
+        (RAIL, replaced("]rxe0:1", "]rxe0"), "NCCL does not name the adapter 0 of its connections"),
         (RAIL, replaced("NET/IB/0/GDRDMA", "NET/FastSocket/0"), "expected RDMA, actual NET/FastSocket"),
         (NVLS, replaced("is available", "is not available"), "expected NVLS, actual no multicast in the NVSwitches"),
         (NVLS, added("INFO AllReduce: 1024 Bytes -> Algo RING proto SIMPLE"), "algorithm NVLS, actual Ring"),
@@ -173,6 +206,150 @@ def test_other_warnings_cost_nothing_and_unknown_ones_are_shown(tmp_path: Path, 
     for measurement in made.values():
         assert measurement.samples
         assert (warning in measurement.conditions.get("nccl_warnings", [])) is shown
+
+
+# Rails, channels and topology files of nodes with several GPUs and rails.
+
+RAILS = 4
+
+
+def used(
+    change: Said = lambda node, lines: lines,
+    nccl: dict[str, str] | None = None,
+    op: str = "all_reduce",
+    rail: int | None = None,
+    environment: dict[str, str] | None = None,
+    files: tuple[str, ...] = (),
+    rails: int = RAILS,
+) -> str:
+    """Why two nodes with four GPUs, each on a rail, did not do what was asked for; empty if they did."""
+    made = virtual_rack()
+    assert made.fabric is not None
+    assert made.gpu is not None
+    made = made.model_copy(
+        update={
+            "fabric": made.fabric.model_copy(update={"rails": rails}),
+            "gpu": made.gpu.model_copy(update={"nccl": nccl}),
+        }
+    )
+    variables = {"NCCL_DEBUG": "INFO"} | (environment or {}) | (split_by_rails(rail, RAILS) if rail is not None else {})
+    requested = Requested(
+        2 * RAILS, ("gpu-01", "gpu-02"), RAILS, op, (8,), 1, 1, None, "nccl-tests", variables, topology_files=files
+    )
+    nodes = FabricNodes(spoken=change, adapters=RAILS)
+    nodes._uses(requested, requested.hosts)
+    logs = {node: parse_nccl_log(nodes._log(node)) for node in requested.hosts}
+    try:
+        check_used(logs, requested.asked(2), made)
+    except Mismatch as mismatch:
+        return mismatch.reason
+    return ""
+
+
+LOADED = added(*["INFO Loading topology file /etc/topo.xml"] * RAILS)
+
+
+@pytest.mark.parametrize("rail", [None, 0, 3])
+def test_every_gpu_on_its_rail_is_what_was_asked_for(rail: int | None) -> None:
+    assert not used(rail=rail)
+    assert not used(LOADED, {"NCCL_TOPO_FILE": "/etc/topo.xml", "NCCL_MIN_NCHANNELS": "16"}, rail=rail)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"change": replaced("NET/IB/2", "NET/IB/1")}, "expected connections on all 4 rails, actual none on rxe2"),
+        ({"change": of_node("gpu-02", replaced("NET/IB/3", "NET/IB/0"))}, "gpu-02: expected connections on all 4"),
+        ({"rails": 2}, "expected connections on the 2 rails alone, actual also on rxe2, rxe3"),
+        ({"change": replaced("NET/IB/2", "NET/IB/1"), "op": "sendrecv"}, ""),
+        ({"change": replaced("[2]rxe2:1", "[2]mlx5_9:1"), "op": "sendrecv"}, "actual also on mlx5_9"),
+        ({"change": replaced("NET/IB/2", "NET/IB/1"), "rail": 0}, "expected GPU 2 on rxe2, actual rxe1"),
+        ({"change": replaced("NET/IB/2", "NET/IB/1"), "rail": 1}, "expected GPU 2 on rxe2, actual rxe1"),
+        ({"change": added("INFO Channel [send] via NET/IB/1"), "rail": 0}, "expected GPU 0 on rxe0, actual rxe0, rxe1"),
+        ({"environment": {"NCCL_IB_HCA": "=rxe0,rxe1"}}, ""),
+        ({"environment": {"NCCL_IB_HCA": "=rxe0,rxe1"}, "change": replaced("[1]rxe1:1", "[1]rxe3:1")},
+         "on the 2 rails alone, actual also on rxe3"),
+        ({"change": replaced("1 [2] INFO 16 coll", "1 [2] INFO 8 coll")},
+         "expected one number of channels, actual 8 of gpu-01 (GPU 2), 16 of gpu-01 (GPU 0)"),
+        ({"change": replaced("1 [2] INFO 16 coll", "1 [2] INFO 8 coll"), "rail": 0}, ""),
+        ({"nccl": {"NCCL_MIN_NCHANNELS": "32"}}, "gpu-01: expected 32 channels or more, actual 16"),
+        ({"nccl": {"NCCL_MIN_CTAS": "17"}}, "expected 17 channels or more, actual 16"),
+        ({"environment": {"NCCL_MIN_NCHANNELS": "32"}}, "expected 32 channels or more, actual 16"),
+        ({"nccl": {"NCCL_MIN_NCHANNELS": "4"}, "change": replaced("coll channels", "c. channels")},
+         "expected 4 channels or more, actual none reported"),
+        ({"nccl": {"NCCL_TOPO_FILE": "/etc/topo.xml"}}, "/etc/topo.xml loaded by 4 ranks, actual none"),
+        ({"nccl": {"NCCL_TOPO_FILE": "/x.xml"}, "change": LOADED}, "expected the topology file /x.xml"),
+        ({"change": added("INFO Loading topology file /etc/topo.xml"), "files": ("/etc/topo.xml",)},
+         "loaded by 4 ranks, actual /etc/topo.xml by 1"),
+        ({"change": LOADED, "files": ("/etc/topo.xml", "/x.xml")}, ""),
+        ({"files": ("/x.xml",), "rail": 2}, "expected the topology file /x.xml loaded by 4 ranks, actual none"),
+    ],
+)  # fmt: skip
+def test_a_run_without_a_rail_its_channels_or_its_topology_file_does_not_count(
+    asked: dict[str, Any], reason: str
+) -> None:
+    assert reason in used(**asked)
+    assert bool(used(**asked)) == bool(reason)
+
+
+def test_the_topology_file_of_the_inventory_must_be_loaded(tmp_path: Path) -> None:
+    rack = lab_rack()
+    for node in rack.group("gpu"):
+        node.data["gpu"] = {"nccl_conf": {"NCCL_TOPO_FILE": "/etc/topo.xml"}}  # type: ignore[index]
+    for folder, spoken, counts in (("a", added("INFO Loading topology file /etc/topo.xml"), True), ("b", None, False)):
+        nodes = FabricNodes(spoken=spoken) if spoken else FabricNodes()
+        made = Bench(architecture(), rack, "lab")
+        (planned,) = [one for one in made.steps() if one.id == RACK]
+        for measurement in made.measure(tmp_path / folder, nodes.answer, [planned]):
+            assert bool(measurement.samples) == counts, measurement.reason
+            assert counts or "expected the topology file /etc/topo.xml" in (measurement.reason or "")
+            assert not counts or measurement.conditions["topology_file"] == "/etc/topo.xml"
+
+
+def slower_in_place(program: str, text: str) -> str:
+    """Half the bandwidth in place at 65536 B."""
+    halved = "65536 16384 float sum -1 1000.0 0.0655 0.0655 0 2000.0 0.0328 0.0328 0"
+    return re.sub("(?m)^65536 .*$", halved, text)
+
+
+def without_in_place(program: str, text: str) -> str:
+    return re.sub("(?m)^65536 .*$", "65536 16384 float sum -1 1000.0 0.0655 0.0655 0 N/A N/A N/A N/A", text)
+
+
+def test_a_bandwidth_in_place_is_a_figure_of_its_own(tmp_path: Path) -> None:
+    made = measured(tmp_path / "slow", RACK, FabricNodes(edit=slower_in_place))
+    assert made["busbw 65536 rack"].samples == pytest.approx((0.0655, 0.0655))
+    assert made["busbw_in_place 65536 rack"].samples == pytest.approx((0.0328, 0.0328))
+    made = measured(tmp_path / "none", RACK, FabricNodes(edit=without_in_place))
+    assert made["busbw 65536 rack"].samples
+    assert "did not measure the operation in place" in (made["busbw_in_place 65536 rack"].reason or "")
+    assert made[f"busbw_in_place {GIB} rack"].samples
+
+
+@pytest.mark.parametrize(("value", "status"), [(0.03, Status.PASS), (0.05, Status.FAIL)])
+def test_a_criterion_in_place_judges_that_half_alone(tmp_path: Path, value: float, status: Status) -> None:
+    made = measured(tmp_path, RACK, FabricNodes(edit=slower_in_place))
+    where = {"op": "all_reduce", "bytes": 65536, "engine": "nccl-tests"}
+    entries = [
+        criterion(id=name, metric=f"collective.{name}", scope="rack", where=where, bar=bar("ge", value, "GB/s"))
+        for name in ("busbw", "busbw_in_place")
+    ]
+    judgement = judged(one_architecture(*entries), *made.values())
+    statuses = {entry["id"]: verdicts(judgement, entry["id"])["rack"].status for entry in entries}
+    assert statuses == {"busbw": Status.PASS, "busbw_in_place": status}
+
+
+@pytest.mark.parametrize(("op", "engine", "planned"), [
+    ("all_reduce", "nccl-tests", True), ("reduce_scatter", "nccl-tests", True), ("alltoall", "nccl-tests", False),
+    ("all_reduce", "torch", False), ("all_reduce", "mpi", False),
+])  # fmt: skip
+def test_only_what_can_be_done_and_measured_in_place_is_planned(op: str, engine: str, planned: bool) -> None:
+    made = architecture(engine)
+    sizes = CollectiveProfile.model_validate({"engine": engine, **SWEEP, "ops": [op]})
+    made = made.model_copy(update={"profiles": {"lab": made.profiles["lab"].model_copy(update={"collectives": sizes})}})
+    metrics = {place.metric for one in Bench(made, lab_rack(), "lab").steps("collectives/") for place in one.expects}
+    assert ("collective.busbw_in_place" in metrics) is planned
+    assert (("collective.busbw_in_place", "op") in measured_values(made)) is planned
 
 
 def wrong(program: str, text: str) -> str:

@@ -21,7 +21,7 @@ from rackproof.parse.gpu_program import parse_gpu_run
 from rackproof.run import stages
 from tests.unit.false_certificates.edited import certificate, chained
 from tests.unit.false_certificates.racks import World
-from tests.unit.gpu_nodes import BUSES, NAME, GpuNodes, uuid
+from tests.unit.gpu_nodes import BUSES, BUSY, NAME, GpuNodes, uuid
 from tests.unit.judging import GPU, NODES, bar, criterion, document
 
 pytestmark = pytest.mark.few(2)
@@ -118,7 +118,7 @@ def test_clocks_and_heat_under_load_are_with_the_rate(gpus: Gpus) -> None:
     ]
     conditions = {"sm_clock_min_mhz": 1755, "power_max_w": 690.12, "temperature_max_c": 61}
     assert conditions.items() <= body["conditions"].items()
-    for step in ("gpu/product/bf16", "gpu/triad/fp32"):
+    for step in ("gpu/copies", "gpu/triad/fp32", "gpu/product/bf16", "gpu/diagnosis"):
         for check in ("load.gpu_links", "load.gpu_clocks"):
             assert {v["status"] for v in gpus.world.verdicts(f"{check}[{step}]").values()} == {"PASS"}
 
@@ -129,6 +129,60 @@ def test_a_hot_gpu_fails_under_products(gpus: Gpus) -> None:
     verdict = gpus.world.verdicts("load.gpu_clocks[gpu/product/bf16]")["gpu-02"]
     assert verdict["status"] == "FAIL"
     assert f"GPU {BUSES[0]}.0: hardware slowdown" in verdict["message"]
+
+
+STEPS = ("gpu/copies", "gpu/triad/fp32", "gpu/product/bf16", "gpu/diagnosis")
+IDLE = "P8, 0, 1, 5, 16, 16, 0x0000000000000001, 345, 70.12, 33"
+
+
+def moments(*rows: str) -> str:
+    """The same row of both GPUs at every moment."""
+    return "".join(f"{bus}.0, {row}\n" for row in rows for bus in BUSES)
+
+
+@pytest.mark.parametrize("step", ["gpu/copies", "gpu/diagnosis"])
+@pytest.mark.parametrize(
+    ("row", "check", "words"),
+    [
+        (BUSY.replace("0x0000000000000004", "0x0000000000000040"), "load.gpu_clocks", "hardware thermal slowdown in 1"),
+        (BUSY.replace("98, 5, 5", "98, 1, 5"), "load.gpu_links", "expected generation 5 x16 under load, actual gen"),
+        (BUSY.replace("16, 16", "8, 16"), "load.gpu_links", "actual generation 5 x8 in 1 of 4 samples"),
+    ],
+)
+def test_a_gpu_that_slows_down_between_idle_moments_fails_by_name(
+    gpus: Gpus, step: str, row: str, check: str, words: str
+) -> None:
+    """Under copies and DCGM's tests, which leave it idle in between."""
+    loaded = moments(IDLE, BUSY, BUSY, BUSY, IDLE, BUSY, BUSY)
+    nodes = gpus.nodes["gpu-02"]
+    nodes.in_turn = [nodes.samples] * STEPS.index(step) + [f"{loaded}{BUSES[0]}.0, {BUSY}\n{BUSES[1]}.0, {row}\n"]
+    gpus.certify(1)
+    verdict = gpus.world.verdicts(f"{check}[{step}]")["gpu-02"]
+    assert verdict["status"] == "FAIL"
+    assert f"GPU {BUSES[1]}.0: " in verdict["message"]
+    assert words in verdict["message"]
+    assert {v["status"] for other in STEPS if other != step
+            for v in gpus.world.verdicts(f"{check}[{other}]").values()} == {"PASS"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ((IDLE, BUSY, BUSY, IDLE, BUSY, BUSY, IDLE), "PASS"),
+        ((BUSY.replace("98, 5, 5", "7, 1, 5"), BUSY, BUSY, IDLE, BUSY.replace("98, 5", "7, 1"), BUSY, BUSY), "PASS"),
+        ((IDLE, BUSY.replace("0x0000000000000004", "0x0000000000000008"), BUSY, BUSY, IDLE), "PASS"),
+        ((BUSY, IDLE, BUSY, IDLE, BUSY, IDLE, BUSY), "UNMEASURED"),
+        ((IDLE,) * 7, "UNMEASURED"),
+    ],
+    ids=["bursts", "a link that rises", "clocks that rise", "moments", "idle"],
+)
+def test_idle_moments_between_copies_neither_fail_nor_pass(gpus: Gpus, rows: tuple[str, ...], status: str) -> None:
+    gpus.nodes["gpu-02"].in_turn = [moments(*rows)]
+    gpus.certify(0)
+    for check in ("load.gpu_links", "load.gpu_clocks"):
+        verdict = gpus.world.verdicts(f"{check}[gpu/copies]")["gpu-02"]
+        assert verdict["status"] == status, verdict
+        assert status == "PASS" or "under load in" in verdict["message"]
 
 
 def test_a_slow_gpu_fails_and_its_peers_do_not(gpus: Gpus) -> None:

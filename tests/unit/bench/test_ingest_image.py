@@ -154,6 +154,7 @@ def inside(id_: str | None, wanted: str | None) -> list[CommandResult]:
 def test_the_page_names_the_image() -> None:
     reading = read_ingest(inside(ID, ID), virtual_rack())(place("ingest.samples_rate"))
     assert reading.conditions["programs"].endswith(f", of the image {NAME} ({ID[:12]})")
+    assert reading.conditions["image"] == ID
 
 
 @pytest.mark.parametrize(("id_", "wanted"), [(ID, None), (None, ID), (OTHER, ID)])

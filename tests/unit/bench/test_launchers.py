@@ -126,6 +126,11 @@ def test_nodes_with_other_inputs_are_named() -> None:
 
 LOG = """gpu-01:4711:4711 [0] NCCL INFO NCCL_ALGO set by environment to Ring.
 gpu-01:4711:4712 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.0.0.1<0>
+gpu-01:4711:4712 [0] NCCL INFO NET/IB : Made virtual device [1] name=mlx5_1 speed=400000 ndevs=1
+gpu-01:4711:4712 [0] NCCL INFO NET/IB : Made virtual device [2] name=mlx5_0+mlx5_1 speed=800000 ndevs=2
+gpu-01:4711:4712 [0] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'
+gpu-01:4711:4712 [0] NCCL INFO Loading topology file /etc/topo.xml
+gpu-01:4711:4712 [0] NCCL INFO NET/0-0 :GPU/0-1a000 (3/24.0/PHB) NET/0-0 (0/5000.0/LOC)
 gpu-01:4711:4712 [0] NCCL INFO Using network IB
 gpu-01:4711:4712 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
 gpu-01:4711:4712 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/1/GDRDMA(PCI)/Shared
@@ -148,8 +153,9 @@ def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
     texts = [subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout for _ in range(2)]
     log, empty = map(parse_nccl_log, texts)
     assert texts[0] != texts[1] != subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout
-    assert (log.files, log.ranks, log.channels, log.nvls) == (1, frozenset({0}), 16, True)
-    assert log.adapters == {0: "mlx5_0", 1: "mlx5_1"}
+    assert (log.files, log.ranks, log.channels, log.nvls) == (1, frozenset({0}), {0: frozenset({16})}, True)
+    assert log.adapters == {0: ("mlx5_0",), 1: ("mlx5_1",), 2: ("mlx5_0", "mlx5_1")}
+    assert log.topology_files == {"/etc/topo.xml": 1}
     uses = {(use.device, use.receives, use.gpudirect): count for (_, use), count in log.networks.items()}
     assert uses == {(1, False, False): 1, (1, True, True): 2}
     assert (dict(log.inside), log.algorithms) == ({"P2P": 1}, frozenset({"Ring"}))
@@ -194,6 +200,13 @@ files 1
       1 [0] WARN NET/IB : Got async event : port error
 end of nccl log
 """
+
+
+def test_adapters_that_nccl_merges_are_named_together() -> None:
+    """As versions 2.19 to 2.23 print them: numbers are places in the list."""
+    using = "[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE} [2]mlx5_2:1/RoCE [RO]; OOB eno1:10.0.0.1"
+    log = parse_nccl_log(WHOLE.replace("INFO Using network IB", f"INFO NET/IB : Using {using}"))
+    assert log.adapters == {0: ("mlx5_0", "mlx5_1"), 1: ("mlx5_2",)}
 
 
 def test_every_truncation_of_a_log_is_refused() -> None:

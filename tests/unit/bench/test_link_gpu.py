@@ -12,7 +12,7 @@ from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.links import steps as links
 from rackproof.bench.links.placement import Placement, is_question, placement_command, placements
 from rackproof.bench.links.reader import read_links
-from rackproof.bench.step import expected
+from rackproof.bench.step import Step, expected
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Measurement, Scope
@@ -26,7 +26,7 @@ from tests.unit.judging import bar, criterion
 
 pytestmark = pytest.mark.few(14)
 
-METRIC = "link.rdma_write_bandwidth_gpu"
+METRIC, LATENCY = "link.rdma_write_bandwidth_gpu", "link.rdma_read_latency_gpu"
 BOUND = "numactl --cpunodebind=netdev:fabric0 --membind=netdev:fabric0 "
 
 
@@ -39,9 +39,15 @@ def architecture(gpudirect: str | None = None, scope: str = "nic", metric: str =
     return asked.model_copy(update={"gpu": made.gpu.model_copy(update={"gpudirect": gpudirect})}) if made.gpu else asked
 
 
+def planned(made: Architecture | None = None) -> list[Step]:
+    """Steps of the metric that the criterion is about."""
+    made = made or architecture()
+    steps = link_gpu.plan(made, LAB.links, lab_rack())  # type: ignore[arg-type]
+    return [step for step in steps if step.expects[0].metric == made.criteria[0].metric]
+
+
 def measured(tmp_path: Path, nodes: FabricNodes, made: Architecture | None = None) -> list[Measurement]:
-    steps = link_gpu.plan(made or architecture(), LAB.links, lab_rack())  # type: ignore[arg-type]
-    return measure(tmp_path, steps, nodes.answer)
+    return measure(tmp_path, planned(made), nodes.answer)
 
 
 def test_every_adapter_sends_once_and_its_number_is_in_gigabits(tmp_path: Path) -> None:
@@ -69,7 +75,7 @@ def test_the_program_that_was_built_with_cuda_is_started_where_it_is(tmp_path: P
         return nodes.answer(node, command)
 
     program = f"{PERFTEST}/ib_write_bw" if built else "ib_write_bw"
-    for m in measure(tmp_path, link_gpu.plan(architecture(), LAB.links, lab_rack()), answer):  # type: ignore[arg-type]
+    for m in measure(tmp_path, planned(), answer):
         assert m.samples == pytest.approx([80 * 2**20 * 8 / 1e9] * len(m.samples)), m.reason
         assert m.samples
         assert program in m.conditions["command"].split()
@@ -148,8 +154,7 @@ def test_a_test_that_hangs_is_unmeasured(tmp_path: Path) -> None:
             return reply(node, command, rc=None, error="no answer within 47 s")
         return plain(node, command)
 
-    steps = link_gpu.plan(architecture(), LAB.links, lab_rack())  # type: ignore[arg-type]
-    for m in measure(tmp_path, steps, answer):
+    for m in measure(tmp_path, planned(), answer):
         assert not m.samples
         assert "no answer within 47 s" in (m.reason or "")
 
@@ -272,6 +277,59 @@ def test_both_ways_from_gpu_memory_is_a_metric_of_its_own(tmp_path: Path) -> Non
     for m in measured(tmp_path / "one", FabricNodes(one_way=True), made):
         assert not m.samples
         assert "sent" in (m.reason or "")
+
+
+@pytest.mark.parametrize("scope", ["nic", "pair"])
+def test_reads_are_measured_where_a_criterion_asks_for_writes_or_for_them(tmp_path: Path, scope: str) -> None:
+    for metric in (METRIC, LATENCY):
+        made = architecture("dmabuf", scope, metric)
+        steps = link_gpu.plan(made, LAB.links, lab_rack())  # type: ignore[arg-type]
+        taken = measure(tmp_path / metric, steps, FabricNodes(gpu_memory=CUDA + DMABUF, built=True).answer)
+        assert {m.metric for m in taken} == {METRIC, LATENCY} & {metric, LATENCY}
+        for m in (one for one in taken if one.metric == LATENCY):
+            assert m.scope.value == scope
+            assert set(m.samples) == {1.58}, m.reason
+            assert (m.conditions["memory"], m.conditions["gpu"]) == ("DMA-BUF", "NVIDIA H100 80GB HBM3")
+            words = m.conditions["command"].split()
+            assert f"{PERFTEST}/ib_read_lat" in words
+            assert words[words.index("--use_cuda_bus_id") + 1] == "0000:29:00.0"
+            assert words[words.index("-n") + 1] == "200"
+            assert used_programs(m.metric, m.labels, m.conditions["command"]) == (f"{PERFTEST}/ib_read_lat", "numactl")
+
+
+NO_READS: list[tuple[str, dict[str, Any], str]] = [
+    ("a bad status after a good table", {"status": {"ib_read_lat": 1}}, "ib_read_lat"),
+    ("memory of the host", {"gpu_memory": ""}, "expected memory peer memory, actual host"),
+    ("another way to the GPU", {"gpu_memory": CUDA + DMABUF}, "expected memory peer memory, actual DMA-BUF"),
+    ("managed memory", {"gpu_memory": CUDA.replace("pointer=", "for type CUDA_MEM_MANAGED pointer=")}, "CUDA_MEM_MAN"),
+    ("writes", {"edit": lambda program, text: text.replace("RDMA_Read", "RDMA_Write")}, "expected test RDMA_Read"),
+    ("fewer reads", {"edit": lambda program, text: text.replace("200           ", "100           ")}, "iterations 200"),
+    ("another size", {"edit": lambda program, text: text.replace("\n 2  ", "\n 64 ")}, "expected message size in B 2"),
+    ("two tables", {"edit": lambda program, text: text * 2}, "expected one message size"),
+    ("no table", {"edit": lambda program, text: CUDA}, "no result table"),
+    ("other ports", {"way": lambda port: "fabric9"}, "another path"),
+    ("no GPU on PCI", {"pci": "\n".join([*PCI.splitlines()[:3], "no numactl", "end\n"])}, "no NVIDIA GPU on PCI"),
+]
+
+
+@pytest.mark.parametrize(("what", "changes", "reason"), NO_READS, ids=[case[0] for case in NO_READS])
+def test_what_is_no_latency_of_gpu_memory(tmp_path: Path, what: str, changes: dict[str, Any], reason: str) -> None:
+    taken = measured(tmp_path, FabricNodes(**changes), architecture(metric=LATENCY))
+    assert len(taken) == 2
+    for m in taken:
+        assert not m.samples, what
+        assert reason in (m.reason or "")
+
+
+def test_reads_of_host_memory_are_no_latency_of_gpu_memory(tmp_path: Path) -> None:
+    """Their command asks for no GPU; nor may its output come from one."""
+    nodes = FabricNodes(edit=lambda program, text: CUDA + text if program == "ib_read_lat" else text)
+    document = architecture().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    entry = criterion(id="r", metric="link.rdma_read_latency", scope="pair", bar=bar("le", 9, "us"))
+    made = Architecture.model_validate(document | {"criteria": [entry]})
+    steps = [step for step in links.plan(made, LAB.links, lab_rack()) if step.id.endswith("rdma-read-latency")]  # type: ignore[arg-type]
+    (m,) = measure(tmp_path, steps, nodes.answer)
+    assert "expected memory host, actual peer memory" in (m.reason or "")
 
 
 def test_every_pair_where_a_criterion_asks_for_pairs(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.links import gpu_memory
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.programs import results
+from rackproof.bench.programs import check_programs, results
 from rackproof.bench.reread import disproven
 from rackproof.bench.runner import run_steps
-from rackproof.bench.step import Step
-from rackproof.core.architecture import Architecture
+from rackproof.bench.step import BenchContext, Step
+from rackproof.core.architecture import Architecture, IngestProfile
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement
 from rackproof.core.judging.judge import judge_records
 from rackproof.core.programs import CHECK, PERFTEST, launcher_in
@@ -22,8 +23,10 @@ from rackproof.core.rack import Rack
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_raw, read_records
 from tests.unit.bench.test_bench import LAB
+from tests.unit.bench.test_ingest import profile
 from tests.unit.bench.test_launchers import HPCX, LIB4, LIB5, RHEL
 from tests.unit.bench.test_link_gpu import architecture as with_gpu_memory
+from tests.unit.bench.test_real_accelerators import REAL
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.judging import architecture as one_criterion
@@ -74,7 +77,8 @@ def test_with_gpu_memory_the_built_program_is_checked_where_it_is(
     tmp_path: Path, machine: Machine, item: str, words: str
 ) -> None:
     made = with_gpu_memory()
-    steps = gpu_memory.plan(made, LAB.links, lab_rack())  # type: ignore[arg-type]
+    planned = gpu_memory.plan(made, LAB.links, lab_rack())  # type: ignore[arg-type]
+    steps = [step for step in planned if step.expects[0].metric == made.criteria[0].metric]
     programs, taken = checked(tmp_path, steps, FabricNodes(built=bool(machine.built)), made, machine=machine)
     assert set(programs) == {item, "numactl"}
     assert programs[item].startswith(words)
@@ -118,6 +122,77 @@ def test_the_launcher_that_is_checked_starts_the_ranks(
     programs, taken = checked(tmp_path, steps, FabricNodes(mpi=mpi), made, rack)
     assert [name for name in programs if name.endswith("mpirun")] == [item]
     assert {launcher_in(m.conditions["command"]) for m in taken if m.samples} == ({item} if measured else set())
+
+
+def asked_programs(folder: Path, machine: Machine, part: IngestProfile, image: str | None) -> dict[str, str]:
+    """Outcome and message of gpu-01's programs before the steps of these jobs."""
+    rack, made = lab_rack(1), virtual_rack()
+    for node in rack.group("gpu"):
+        node.data["ingest"] = {"image": image} if image else {}  # type: ignore[index]
+    with scripted(folder, lambda node, command: None, rack, made) as session:
+        session.fleet.machines.update({node.name: machine for node in rack.nodes})  # type: ignore[attr-defined]
+        check_programs(BenchContext(session, str), ingest.plan(made, part, rack))
+    records = list(read_records(folder))
+    assert not disproven(records, partial(read_raw, folder), made, "lab", node_infos(rack))
+    checks = [CheckResult.model_validate(record.body) for record in records if record.kind is Kind.CHECK]
+    return {one.item: f"{one.outcome.value}: {one.message}" for one in checks}
+
+
+ID = "a1" * 32
+INSIDE = "python3 in image a1a1a1a1a1a1"
+PUBLISHED = f"registry.example/torch@sha256:{'b2' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("listed", "item", "words"),
+    [
+        (f"{ID} {PUBLISHED}", INSIDE, f"passed: python3 in container image {PUBLISHED}"),
+        (
+            f"{ID} localhost/torch@sha256:{'c3' * 32} {PUBLISHED}",
+            INSIDE,
+            "passed: python3 in container image registry",
+        ),
+        (ID, INSIDE, "unmeasured: the image a1a1a1a1a1a1 is of no registry, and may hold any: push it"),
+        (f"{ID} localhost/torch@sha256:{'c3' * 32}", INSIDE, "unmeasured: the image a1a1a1a1a1a1 is of no registry"),
+        ("", "ingest.image", "unmeasured: no image that ingest.image names"),
+    ],
+    ids=["published", "published and tagged", "built", "built by podman", "absent"],
+)
+def test_the_python_that_measures_in_an_image_is_the_images(tmp_path: Path, listed: str, item: str, words: str) -> None:
+    """The node's own, which may be any, measures nothing there; figures of data sets alone are its."""
+    machine = Machine(image=listed, unowned={"python3"})
+    made = asked_programs(tmp_path, machine, profile(train=REAL), "registry.example/torch:2.9")
+    assert made.keys() - {"nvidia-smi", "python3"} == {item}
+    assert made[item].startswith(words)
+
+
+def test_jobs_without_pytorch_and_nodes_without_an_image_use_the_nodes_python(tmp_path: Path) -> None:
+    machine = Machine(image=f"{ID} {PUBLISHED}", unowned={"python3"})
+    for name, part, image in (("a", profile(), "registry.example/torch:2.9"), ("b", profile(train=REAL), None)):
+        made = asked_programs(tmp_path / name, machine, part, image)
+        assert made.keys() - {"nvidia-smi"} == {"python3"}
+        assert made["python3"].startswith("unmeasured: /usr/bin/python3 belongs to no package")
+
+
+@pytest.mark.parametrize(
+    ("image", "item", "status"),
+    [
+        (ID, INSIDE, "PASS"), (ID, "python3", "UNMEASURED"), (ID, INSIDE.replace("a1", "b2"), "UNMEASURED"),
+        (None, "python3", "PASS"), (None, INSIDE, "UNMEASURED"),
+    ],
+)  # fmt: skip
+def test_the_judge_asks_for_the_python_of_the_image_that_measured(image: str | None, item: str, status: str) -> None:
+    conditions = {"image": image} if image else {}
+    number = measurement("gpu-01", 1.0, metric="ingest.samples_rate", unit="1/s", conditions=conditions)
+    made, used = one_criterion(criterion()), INSIDE if image else "python3"
+    records = [
+        record.model_copy(update={"body": record.body | {"item": item}})
+        if (record.body.get("check"), record.body.get("item")) == (CHECK, used)
+        else record
+        for record in whole(made, number)
+    ]
+    judged = verdicts(judge_records(made, records), f"{CHECK}[{used}]")
+    assert {verdict.status.value for verdict in judged.values()} == {status}
 
 
 GPU_MEMORY = f"numactl {WRITE} -d mlx5_0"

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from rackproof.bench.gpu import steps as gpu
-from rackproof.bench.links import gpu_memory
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement
 from rackproof.remote.command import CommandResult, program
 from tests.unit.bench import test_collectives, test_gpu, test_link_gpu
-from tests.unit.bench.test_bench import LAB, lab_rack, measure
+from tests.unit.bench.test_bench import lab_rack, measure
 from tests.unit.benchmarked import measurements
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import scripted, virtual_rack
@@ -67,9 +66,12 @@ def of_link(id_: str, name: str) -> Callable[..., list[Measurement]]:
     return run
 
 
-def of_gpu_memory(folder: Path, change: Callable[[CommandResult], CommandResult]) -> list[Measurement]:
-    steps = gpu_memory.plan(test_link_gpu.architecture(), LAB.links, lab_rack())  # type: ignore[arg-type]
-    return measure(folder, steps, changed(FabricNodes(), lambda command: command.startswith("numactl"), change))
+def of_gpu_memory(metric: str) -> Callable[..., list[Measurement]]:
+    def run(folder: Path, change: Callable[[CommandResult], CommandResult]) -> list[Measurement]:
+        steps = test_link_gpu.planned(test_link_gpu.architecture(metric=metric))
+        return measure(folder, steps, changed(FabricNodes(), lambda command: command.startswith("numactl"), change))
+
+    return run
 
 
 def of_collective(engine: str) -> Callable[..., list[Measurement]]:
@@ -144,7 +146,14 @@ TOOLS: dict[str, Tool] = {
         size=replaced((" 65536 ", " 32768 "), ("0.000260", "0.001040")),
     ),
     "ib_write_bw on GPU memory": Tool(
-        of_gpu_memory, BANDWIDTH["operation"], replaced((" 8388608 ", " 4194304 "), ("0.000010", "0.000020"))
+        of_gpu_memory(test_link_gpu.METRIC),
+        BANDWIDTH["operation"],
+        replaced((" 8388608 ", " 4194304 "), ("0.000010", "0.000020")),
+    ),
+    "ib_read_lat on GPU memory": Tool(
+        of_gpu_memory(test_link_gpu.LATENCY),
+        operation=replaced(("RDMA_Read", "RDMA_Write")),
+        size=replaced(("\n 2       200", "\n 64      200")),
     ),
     "ib_write_lat": Tool(
         of_link("links/rail0/round1/rdma-latency", "ib_write_lat"),

@@ -254,7 +254,9 @@ def whole(made: Architecture, *bodies: Any, run: RunInfo | None = None) -> list[
         ("bench.programs", program, node): None
         for number in numbers
         if number.samples
-        for program in used_programs(number.metric, number.labels, number.conditions.get("command"))
+        for program in used_programs(
+            number.metric, number.labels, number.conditions.get("command"), number.conditions.get("image")
+        )
         for node in {member.partition("/")[0] for member in number.members}
     }
     chain = recorded(

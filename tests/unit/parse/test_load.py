@@ -10,7 +10,7 @@ import pytest
 from rackproof.bench.guard import load_command
 from rackproof.bench.waiting import STATE
 from rackproof.core.evidence import CheckOutcome
-from rackproof.core.programs import PERFTEST, TOOLS, judge_program
+from rackproof.core.programs import IMAGE, PERFTEST, TOOLS, in_image, judge_program
 from rackproof.parse import ParseError
 from rackproof.parse.load import parse_load_state, parse_state
 from rackproof.parse.measuring_programs import parse_programs_found
@@ -34,7 +34,16 @@ def test_this_machine_answers_both_scripts() -> None:
         sh(text).stdout
         for text in (
             load_command("", gpus=False),
-            script("rackproof.bench.programs", "programs", "sh", "no-such-program", "/bin/no-such", tools=TOOLS),
+            script(
+                "rackproof.bench.programs",
+                "programs",
+                "sh",
+                "no-such-program",
+                "/bin/no-such",
+                tools=TOOLS,
+                engine="none",
+                image="",
+            ),
             STATE,
         )
     ]
@@ -139,6 +148,36 @@ def test_a_built_program_is_as_it_was_built_or_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("printed", "images"),
+    [
+        (f"sha256:{'a1' * 32} r.example/t@sha256:{'b2' * 32} r2.example/t@sha256:{'b2' * 32}", 2),
+        (f"{'a1' * 32}", 0),
+        ("", None),
+    ],
+)
+def test_the_script_asks_the_runtime_for_the_sites_image(tmp_path: Path, printed: str, images: int | None) -> None:
+    """docker prints the id with its algorithm, podman without; no line where the image is absent."""
+    executable(tmp_path / "podman", f'[ "$1 $2 $5" = "image inspect torch:2.9" ] && echo "{printed}"')
+    asked = script(
+        "rackproof.bench.programs",
+        "programs",
+        IMAGE,
+        tools="/none",
+        engine="podman",
+        image="torch:2.9" if printed else "x",
+    )
+    answer = sh(asked, programs=tmp_path).stdout
+    installed = parse_programs_found(answer)
+    assert installed.programs == {IMAGE: None}
+    assert {name: len(names) for name, names in installed.images.items()} == (
+        {} if images is None else {in_image("a1" * 32): images}
+    )
+    for wrong in ("contained a1a1", "contained", f"contained {'a1' * 32} a  b"):
+        with pytest.raises(ParseError):
+            parse_programs_found(answer.replace(f"program {IMAGE}", wrong))
+
+
+@pytest.mark.parametrize(
     ("recorded", "actual", "outcome"),
     [
         ("whole", "whole", (CheckOutcome.PASSED, True)),
@@ -158,7 +197,14 @@ def test_the_script_tells_what_was_built(
     if recorded:
         digest = sha256(f"#!/bin/sh\n{recorded}\n".encode()).hexdigest()
         (folder / "programs.sha256").write_text(f"{'1' * 64}  x_all_reduce_perf\n{digest}  all_reduce_perf\n")
-    asked = script("rackproof.bench.programs", "programs", "all_reduce_perf", tools=str(tmp_path / "tools"))
+    asked = script(
+        "rackproof.bench.programs",
+        "programs",
+        "all_reduce_perf",
+        tools=str(tmp_path / "tools"),
+        engine="none",
+        image="",
+    )
     listing = parse_programs_found(sh(asked, programs=tmp_path / "bin").stdout)
     judged = judge_program("all_reduce_perf", listing)
     assert (judged[0], judged[2]) == outcome
