@@ -41,11 +41,12 @@ class Account:
     @property
     def prefix(self) -> str:
         """Prefix of root's commands that run as this account, without a way back. Locked memory is unlimited where root
-        may decide it, because RDMA pins what it registers."""
+        may decide it, because RDMA pins what it registers. Temporary files go where the end of the stage removes them:
+        an MPI that is killed keeps its folder."""
         become = (
             "prlimit --memlock=unlimited --pid $$ 2>/dev/null;"
             f" exec setpriv --reuid={self.uid} --regid={self.gid} --clear-groups --no-new-privs"
-            f' env -C {HOME} HOME={HOME} USER={USER} LOGNAME={USER} "$@"'
+            f' env -C {HOME} HOME={HOME} TMPDIR={HOME} USER={USER} LOGNAME={USER} "$@"'
         )
         return f"sh -c {portable(become)} as "
 

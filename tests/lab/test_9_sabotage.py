@@ -10,12 +10,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +22,11 @@ import yaml
 
 from rackproof.core.rack import Rack
 from rackproof.remote.fleet import Fleet
-from rackproof.report.document import plain
 from tests.lab.conftest import INVENTORY, ROOT, Command, ask
+from tests.lab.running import ENDED_S, Running, on_node, undone
 
 pytestmark = pytest.mark.long
 
-RUN_S = 1800
-"""One reduced `certify` on a busy host."""
-ENDED_S = 30
-"""From a signal to the end of the process: 10 s are promised, the rest is a busy host."""
 BACK_S = 900
 LINKS = "links"
 SIX_BUSY = 6
@@ -63,102 +57,18 @@ def reduced(path: Path, parts: Sequence[str]) -> Path:
     return path
 
 
-def _as_from_a_terminal() -> None:
-    """A program in the background inherits that SIGINT and SIGHUP are ignored."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
-@dataclass
-class Certify:
-    """A `certify` that runs, and what it has printed."""
-
-    folder: Path
-    arguments: tuple[str, ...] = ()
-    text: str = ""
-    _process: subprocess.Popen[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "rackproof", "certify", INVENTORY, "--no-deploy", "--output", str(self.folder)]
-        self._process = subprocess.Popen(
-            [*command, *self.arguments],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            preexec_fn=_as_from_a_terminal,
-        )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        with self._process.stdout as lines:
-            for line in lines:
-                self.text += line
-
-    @property
-    def run(self) -> Path:
-        """The folder of the latest run."""
-        return max(self.folder.glob("*/evidence.jsonl"), key=lambda path: path.stat().st_mtime).parent
-
-    def log(self) -> str:
-        with suppress(ValueError, OSError):
-            return (self.run / "run.log").read_text()
-        return ""
-
-    def wait_for(self, pattern: str) -> None:
-        """Until the log or the output has a line that matches."""
-        deadline = time.monotonic() + RUN_S
-        while not re.search(pattern, self.log() + self.text):
-            assert self._process.poll() is None, self.text
-            assert time.monotonic() < deadline, f"no {pattern!r} in\n{self.text}"
-            time.sleep(0.2)
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def ended(self, timeout: float = RUN_S) -> int:
-        """Exit status."""
-        status = self._process.wait(timeout)
-        self._reader.join(60)
-        return status
-
-    def certificate(self) -> dict[str, Any]:
-        document = plain(json.loads((self.run / "certificate.json").read_text()))
-        return document
-
-    def stop(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self.ended()
-
-
 @pytest.fixture
-def certify(tmp_path: Path, converged: Rack) -> Iterator[Callable[..., Certify]]:
-    started: list[Certify] = []
+def certify(tmp_path: Path, converged: Rack) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
 
-    def start(parts: Sequence[str], *arguments: str) -> Certify:
+    def start(parts: Sequence[str], *arguments: str) -> Running:
         architecture = reduced(tmp_path / "reduced.yaml", parts)
-        started.append(Certify(tmp_path / "reports", ("--architecture", str(architecture), *arguments)))
+        started.append(Running(tmp_path / "reports", ("--architecture", str(architecture), *arguments)))
         return started[-1]
 
     yield start
     for run in started:
         run.stop()
-
-
-@contextmanager
-def undone(rack: Rack, node: str, heal: str) -> Iterator[None]:
-    """What was done to a node is undone afterwards, whatever happens."""
-    try:
-        yield
-    finally:
-        with Fleet(rack) as fleet:
-            assert ask(fleet[node], heal).ok, heal
-
-
-def on_node(rack: Rack, node: str, command: str) -> None:
-    with Fleet(rack) as fleet:
-        result = ask(fleet[node], command)
-    assert result.ok, f"{node}: {command}: {result.why}"
 
 
 def reboot(rack: Rack, node: str) -> None:
@@ -184,7 +94,7 @@ def blamed(certificate: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_rack_without_sabotage_is_certified_and_its_cut_evidence_is_not(
-    certify: Callable[..., Certify], command: Command
+    certify: Callable[..., Running], command: Command
 ) -> None:
     """What the tests below break is whole. Its evidence, cut at ten places, is never CERTIFIED."""
     run = certify(["local", LINKS])
@@ -274,7 +184,7 @@ TRIALS = (
 
 
 @pytest.mark.parametrize("trial", TRIALS, ids=[trial.name for trial in TRIALS])
-def test_sabotage_of_a_step_is_named(trial: Sabotage, certify: Callable[..., Certify], converged: Rack) -> None:
+def test_sabotage_of_a_step_is_named(trial: Sabotage, certify: Callable[..., Running], converged: Rack) -> None:
     with undone(converged, trial.node, trial.heal):
         run = certify(trial.parts)
         run.wait_for(re.escape(trial.when))
@@ -291,7 +201,7 @@ def test_sabotage_of_a_step_is_named(trial: Sabotage, certify: Callable[..., Cer
 
 
 def test_a_kernel_message_and_a_reboot_during_a_step_are_named(
-    certify: Callable[..., Certify], converged: Rack
+    certify: Callable[..., Running], converged: Rack
 ) -> None:
     """The reboot also removes the message for the tests that follow."""
     run = certify(["local", LINKS])
@@ -316,7 +226,7 @@ def test_a_kernel_message_and_a_reboot_during_a_step_are_named(
 
 
 def test_a_second_run_beside_the_first_is_refused_by_its_name(
-    certify: Callable[..., Certify], converged: Rack, command: Command
+    certify: Callable[..., Running], converged: Rack, command: Command
 ) -> None:
     first = certify(["local", "nfs-tcp", LINKS])
     first.wait_for("step loss/rail0")
@@ -338,7 +248,7 @@ MOMENTS = (
 BUSY_PROGRAMS = "pgrep -ax 'fio|iperf3|ib_write_bw|ib_write_lat|mpirun' || true"
 
 
-def test_a_signal_at_ten_moments_ends_the_run_in_order(certify: Callable[..., Certify], converged: Rack) -> None:
+def test_a_signal_at_ten_moments_ends_the_run_in_order(certify: Callable[..., Running], converged: Rack) -> None:
     """Every run continues the one before, which was interrupted; the last one ends with a verdict on all."""
     resume: tuple[str, ...] = ()
     parts = ["local", "nfs-tcp", LINKS]
@@ -346,7 +256,7 @@ def test_a_signal_at_ten_moments_ends_the_run_in_order(certify: Callable[..., Ce
         run = certify(parts, *resume)
         before = len(run.log())
         while not re.search(moment, run.log()[before:] + run.text):
-            if run._process.poll() is not None:
+            if not run.alive:
                 break
             time.sleep(0.2)
         sent = time.monotonic()

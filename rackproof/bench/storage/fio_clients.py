@@ -10,13 +10,17 @@ from rackproof.bench.relay import Relay, socket_of
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage.fio_launch import RUN, found_damage
 from rackproof.bench.storage.fio_servers import FioServers
-from rackproof.bench.user import BenchUsers
+from rackproof.bench.user import USER, BenchUsers
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
 _SHOWN = 3
 """Maximum number of fio's lines in a reason."""
+STATES = f"ps -L -u {USER} -o state=,comm="
+"""State and program of every thread of the account that measures (ps(1))."""
+_STATES_S = 30.0
+_STANDING = {"T": "is stopped by a signal", "D": "waits for a request that the kernel has not ended"}
 
 
 class FioClients:
@@ -44,13 +48,23 @@ class FioClients:
         return self._session.run_on(nodes[0], command, limit_s, user=self._users[nodes[0]].prefix, hold=True)
 
     def lost(self, answer: CommandResult, nodes: Sequence[str]) -> dict[str, str]:
-        """Why clients have no result, by node. If some no longer answer, only these are to blame."""
+        """Why clients have no result, by node. If some no longer answer, or their fio stands still after its limit,
+        only these are to blame."""
         if answer.rc is None:
             answers = self._session.fleet.reachable(nodes)
             dead = {name: f"{name}: lost during the measurement: {why}" for name, why in answers.items() if why}
-            if dead:
-                return dead
+            if blamed := dead or self._standing(answer, nodes):
+                return blamed
         return failures(answer, addresses_of(nodes))
+
+    def _standing(self, answer: CommandResult, nodes: Sequence[str]) -> dict[str, str]:
+        """Clients whose fio still runs and does nothing, with the reason: the launcher waited for them."""
+        lost = {}
+        for node, asked in self._session.fleet.run(dict.fromkeys(nodes, STATES), _STATES_S).items():
+            states = {line.split()[0] for line in asked.text.splitlines() if line.split()[1:] == ["fio"]}
+            if text := next((text for state, text in _STANDING.items() if state in states), ""):
+                lost[node] = f"{node}: its fio {text}; {answer.why}"
+        return lost
 
 
 def addresses_of(nodes: Iterable[str]) -> dict[str, str]:

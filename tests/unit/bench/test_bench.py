@@ -19,6 +19,7 @@ from rackproof.bench.relay import socket_of
 from rackproof.bench.runner import ATTEMPTS, run_steps
 from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
+from rackproof.bench.storage.fio_clients import STATES
 from rackproof.bench.storage.reader import _sum
 from rackproof.bench.storage.result import Proven
 from rackproof.core.architecture import Gate
@@ -258,6 +259,31 @@ def test_a_node_that_dies_in_the_middle_leaves_the_others_measured(tmp_path: Pat
     )
     assert measured[f"read_bandwidth {survivor}"].samples
     assert "lost during the measurement" in (measured[f"read_bandwidth {victim}"].reason or "")
+    assert not measured["read_bandwidth rack"].samples
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        ("S sh\nT fio\nT fio\n", "gpu-02: its fio is stopped by a signal; no answer within 125 s"),
+        ("S fio\nD fio\n", "gpu-02: its fio waits for a request that the kernel has not ended; no answer within"),
+        ("S fio\nT python3\n", "fio on gpu-01: no answer within 125 s"),
+        ("", "fio on gpu-01: no answer within 125 s"),
+    ],
+)
+def test_a_client_whose_fio_stands_still_is_named_and_the_rest_is_measured(
+    tmp_path: Path, states: str, reason: str
+) -> None:
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command == STATES:
+            return reply(node, command, states if node == "gpu-02" else "S fio\n", rc=0 if states else 1)
+        if measured_run(command) and "gpu-02" in command:
+            return reply(node, command, rc=None, error="no answer within 125 s")
+        return fio(node, command)
+
+    measured = by_subject(measure(tmp_path, [step("storage/local/read")], answer))
+    assert reason in (measured["read_bandwidth gpu-02"].reason or "")
+    assert bool(measured["read_bandwidth gpu-01"].samples) is ("its fio" in reason)
     assert not measured["read_bandwidth rack"].samples
 
 

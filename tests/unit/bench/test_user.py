@@ -54,12 +54,12 @@ def test_an_account_of_another_use_is_refused(tmp_path: Path, entry: str) -> Non
 
 
 def test_a_command_of_the_account_has_no_rights_and_gains_none(tmp_path: Path) -> None:
-    ask = "id -u; id -g; id -G; pwd; echo $HOME; grep -E 'CapEff|NoNewPrivs' /proc/self/status"
+    ask = "id -u; id -g; id -G; pwd; echo $HOME; dirname $(mktemp); grep -E 'CapEff|NoNewPrivs' /proc/self/status"
     ask += "; touch /etc/x /run/x; touch y"
     command = bounded(ask, 20, user=Account(OWN, OWN + 1).prefix)
     done = in_own_root(f"mkdir -m 700 {HOME}; chown {OWN}:{OWN + 1} {HOME}; {command}; stat -c %u {HOME}/y", tmp_path)
     assert done.stdout.split() == [
-        str(OWN), str(OWN + 1), str(OWN + 1), HOME, HOME, "CapEff:", "0" * 16, "NoNewPrivs:", "1", str(OWN),
+        str(OWN), str(OWN + 1), str(OWN + 1), HOME, HOME, HOME, "CapEff:", "0" * 16, "NoNewPrivs:", "1", str(OWN),
     ]  # fmt: skip
     assert done.stderr.count("Permission denied") == 2
 
