@@ -1,8 +1,8 @@
-"""Racks that nobody has, certified by the real command: its own stages, transport and files, over the answers of
-stand-in programs that print in the tools' formats what a test tells them.
+"""Racks of hardware that is not there, certified by the real command: its stages, checks, judge and files, over the
+answers of stand-in programs that print in the tools' formats what a test tells them.
 
-Only the connection (``FakeFleet``) and pyinfra's process are replaced. Every node says that it is a stand-in, and the
-certificate must say so, too.
+Only the ssh connection (``FakeFleet``), the reading of the inventory's file and pyinfra's process are replaced. Every
+node says that it is a stand-in, and the certificate must say so, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from rackproof.remote.command import CommandResult
 from rackproof.report.document import plain
 from rackproof.run import stages
 from rackproof.run.converge import Converged
-from tests.unit.certify.checked import CheckedNode, checked_nodes
+from tests.unit.certify.checked import LIKE, CheckedNode, checked_nodes
 from tests.unit.certify.fabric import RackFabric
 from tests.unit.certify.storage import RackStorage, Rates
 from tests.unit.certify.words import WORDS
@@ -47,14 +48,20 @@ STAND_IN_IDENTITY = (
     "/sys/class/dmi/id/sys_vendor:rackproof\n/sys/class/dmi/id/product_name:stand-in programs\nno hypervisor\n"
 )
 """What a node answers about its kind: it is no machine."""
+REPORT = LIKE / "load/gpus.xml"
+"""Two of its GPUs before and after each step, as in the written rack: all of them would be parsed for seconds."""
 FACTS = "Linux 6.8.0-79-generic x86_64\nUbuntu 24.04.3 LTS\n224\nMemTotal: 2113445432 kB\n"
 
 
-def _gpus(number: int) -> GpuNodes:
+_RACKS = count()
+"""A rack that continues another one's run does not print what that has printed: outputs of two runs differ in times."""
+
+
+def _gpus(runs: int) -> GpuNodes:
     samples = "".join(f"{bus}.0, {BUSY}\n" for _ in range(5) for bus in BUSES)
     return GpuNodes(
         count=8, name="NVIDIA H100 80GB HBM3", buses=BUSES, product=775e12, triad=2.9e12, to_device=[55.1] * 8,
-        to_host=[54.9] * 8, samples=samples, runs=1000 * number,
+        to_host=[54.9] * 8, samples=samples, runs=runs,
     )  # fmt: skip
 
 
@@ -62,10 +69,12 @@ def _gpus(number: int) -> GpuNodes:
 class WrittenRack:
     """Four healthy nodes; a test changes one thing before it certifies them."""
 
-    id: str = "nvidia-dgx-h100"
+    file: str = "nvidia-dgx-h100"
+    """Id or path of the architecture."""
     nodes: int = 4
     architecture: Architecture = field(init=False)
     names: list[str] = field(init=False)
+    rack: Rack = field(init=False)
     gpus: dict[str, GpuNodes] = field(init=False)
     fabric: RackFabric = field(init=False)
     storage: RackStorage = field(init=False)
@@ -78,26 +87,21 @@ class WrittenRack:
     def __post_init__(self) -> None:
         self.names = [f"gpu-{number:02d}" for number in range(1, self.nodes + 1)]
         self.checked = dict(checked_nodes(self.names, "dgx-h100", WORDS))
-        self.architecture = model = load(self.id).model
-        self.gpus = {name: _gpus(number) for number, name in enumerate(self.names)}
-        self.fabric = RackFabric({address: node.name for node in self.rack.nodes for address in _addresses(node)})
+        self.architecture = model = load(self.file).model
+        rails = model.fabric.rails if model.fabric else 0
+        self.rack = Rack(INVENTORY, tuple(_node(name, number, rails) for number, name in enumerate(self.names, 1)))
+        before = next(_RACKS)
+        self.gpus = {name: _gpus(5000 * before + 1000 * number) for number, name in enumerate(self.names)}
+        addresses = {address: node.name for node in self.rack.nodes for address in _addresses(node)}
+        self.fabric = RackFabric(addresses, serial=count(1 + 1_000_000 * before))
         ingest = model.profiles["full"].ingest
         self.storage = RackStorage(
             model, Rates(read=4.5e9, write=2.3e9, randread=400e6), clients=self.names,
             runs=dict(ingest.dlio) if ingest else {},
         )  # fmt: skip
-        report = self.checked[self.names[0]].answer("nvidia-smi -q -x").text
-        self.machines = {name: Machine(gpus=report, processors=224) for name in self.names}
-
-    @property
-    def rack(self) -> Rack:
-        return Rack(INVENTORY, tuple(
-            Node(name, ("gpu",), {
-                "fabric_addresses": [f"10.60.{rail}.{number}/24" for rail in range(8)],
-                "fabric_paths": [f"pci-0000:{slot}:00.0" for slot in SLOTS],
-            })
-            for number, name in enumerate(self.names, 1)
-        ))  # fmt: skip
+        self.machines = {name: Machine(gpus=REPORT.read_text(), processors=224) for name in self.names}
+        for machine in self.machines.values():
+            machine.uptime_s += 1e5 * before
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if command == stages.FACTS:
@@ -128,13 +132,21 @@ class WrittenRack:
             patch.setattr(stages, "Fleet", self._fleet)
             patch.setattr(stages, "converge", self.converge)
             patch.setattr(runs, "load_rack", lambda inventory: self.rack)
-            arguments = ["certify", INVENTORY, "--architecture", self.id, "--quiet", "--output", str(folder), *more]
+            arguments = ["certify", INVENTORY, "--architecture", self.file, "--quiet", "--output", str(folder), *more]
             result = CliRunner().invoke(cli, arguments)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return Certified(max(folder.iterdir()), result)
 
     def _fleet(self, rack: Rack) -> FakeFleet:
         return FakeFleet(rack, self.answer, checks=self.check, machines=self.machines)
+
+
+def _node(name: str, number: int, rails: int) -> Node:
+    data = {
+        "fabric_addresses": [f"10.60.{rail}.{number}/24" for rail in range(rails)],
+        "fabric_paths": [f"pci-0000:{slot}:00.0" for slot in SLOTS[:rails]],
+    }
+    return Node(name, ("gpu",), data)
 
 
 def _addresses(node: Node) -> Iterable[str]:
