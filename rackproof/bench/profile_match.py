@@ -11,7 +11,14 @@ from rackproof.bench.gpu.reader import DIAGNOSED, TESTS, WHAT
 from rackproof.bench.ingest.dlio import PROFILED
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.trees import METRIC as TREES
-from rackproof.bench.links.figures import GPU_BLOCK_BYTES, OF_GPU, PROGRAMS, READ_LATENCY_ALL_RAILS
+from rackproof.bench.links.figures import (
+    GPU_BLOCK_BYTES,
+    GPU_READ_LATENCY,
+    GPU_READ_LATENCY_ALL_RAILS,
+    OF_GPU,
+    PROGRAMS,
+    READ_LATENCY_ALL_RAILS,
+)
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT
@@ -175,9 +182,9 @@ def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
         "ib_read_lat": {"-n": sizes.latency_iterations},
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
-    if metric == READ_LATENCY_ALL_RAILS:
+    if metric in (READ_LATENCY_ALL_RAILS, GPU_READ_LATENCY_ALL_RAILS):
         return {"-D": sizes.rdma_duration_s}
-    if metric in OF_GPU:
+    if metric in OF_GPU and metric != GPU_READ_LATENCY:
         return {"-s": GPU_BLOCK_BYTES, "-D": sizes.rdma_duration_s}
     return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
 

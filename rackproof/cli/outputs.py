@@ -167,6 +167,7 @@ def _certificate(
         architecture_sha256=architecture.sha256,
         part=part,
         attested=attested,
+        stand_ins=history.stand_ins,
     )
 
 

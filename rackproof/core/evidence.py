@@ -103,6 +103,11 @@ class RunInfo(Frozen):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
+STAND_IN: Final = "rackproof stand-in programs"
+"""Vendor and product of a node whose answers stand-in programs print. Who builds such a rack lets them answer this to
+the question for the identity, which every run asks and every judge reads again."""
+
+
 class NodeIdentity(Frozen):
     """Identity of a machine, recorded at the start and at each resume of a run.
 
@@ -125,6 +130,11 @@ class NodeIdentity(Frozen):
     simulated_gpus: bool
     """Whether its ``nvidia-smi`` is the kit's, which replays answers."""
     raw: tuple[str, ...] = ()
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether programs answered in the place of the machine."""
+        return self.model == STAND_IN
 
     @property
     def known(self) -> bool:

@@ -104,6 +104,8 @@ class History:
 
     identities: dict[str, tuple[int, NodeIdentity]] = field(default_factory=dict)
     """Latest identity of each node, with the record's number."""
+    stand_ins: set[str] = field(default_factory=set)
+    """Nodes that were stand-ins at any time of the run."""
     begun: list[str] = field(default_factory=list)
     """Started stages in order."""
     changes: list[Change] = field(default_factory=list)
@@ -224,6 +226,8 @@ def _event(history: History, event: Event, record: Record, narrowed: bool, befor
 def _identity(history: History, current: NodeIdentity, record: Record, deploys: Sequence[Record]) -> None:
     seq, before = history.identities.get(current.node, (-1, None))
     history.identities[current.node] = (record.seq, current)
+    if current.stand_in:
+        history.stand_ins.add(current.node)
     if before is None:
         return
     if differences := list(current.differences(before)):

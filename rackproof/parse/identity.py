@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from rackproof.core.evidence import STAND_IN
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
@@ -78,7 +79,7 @@ def parse_identity(output: str | bytes) -> Machine:
     ]
     model = " ".join(filter(None, (values.get("vendor"), values.get("model"))))
     virtual = _FLAG in lines or bool(values.get("hypervisor")) or _VIRTUAL.search(model) is not None
-    real = bool(model) and f"no {_FLAG}" in lines
+    real = bool(model) and model != STAND_IN and f"no {_FLAG}" in lines
     return Machine(
         "" if machine_id == "uninitialized" else machine_id, boot_id, "; ".join(serials), model,
         True if virtual else False if real else None, SIMULATED_GPUS in lines,

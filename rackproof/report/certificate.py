@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -22,6 +22,7 @@ from rackproof.core.evidence import (
     Measurement,
     Record,
     RunInfo,
+    Scope,
     subject_of,
 )
 from rackproof.core.grouping import grouped
@@ -59,6 +60,7 @@ from rackproof.report.statements import (
     outcome_statement,
     part_statement,
     simulation_statements,
+    stand_in_statements,
     untried_statements,
     validators_statements,
 )
@@ -86,11 +88,13 @@ def build_certificate(
     architecture_sha256: str | None = None,
     part: Part | None = None,
     attested: Sequence[Attested] = (),
+    stand_ins: Collection[str] = (),
 ) -> Certificate:
     """The certificate of a judged run. Pure: the same arguments give the same certificate.
 
     ``architecture_sha256`` is needed only for another architecture file than the run's. ``part``: what a run of one
-    stage is judged by. ``attested``: ends of the evidence in earlier certificates that are missing in this evidence.
+    stage is judged by. ``stand_ins``: nodes in whose place programs answered. ``attested``: ends of the evidence in
+    earlier certificates that are missing in this evidence.
     Raises ``ValueError`` when the outcome is better than the verdicts allow.
     """
     measurements = list(_in_order(measurements))
@@ -105,8 +109,10 @@ def build_certificate(
             f"and judged against {architecture.metadata.id} (sha256 {(sha256 or 'not given')[:12]})."
         )
     every = sorted(judgement.verdicts, key=lambda v: (v.kind, v.id, v.subject))
+    if stand_ins:
+        every = [amended(v, simulated=v.simulated or _of_some(v.subject, stand_ins)) for v in every]
     verdicts = brief_verdicts(every)
-    numbers = [_measurement(m) for m in measurements]
+    numbers = [_measurement(m, stand_ins) for m in measurements]
     summaries = brief_measurements(numbers)
     if verdicts != every or summaries != numbers:
         remarks.append(f"Of more than {DETAILED} numbers of a kind the worst have their samples and conditions here.")
@@ -133,7 +139,7 @@ def build_certificate(
         statement=statement,
         caveats=(*caveats(verdicts), *method_statements(measurements)),
         part=part,
-        rack=RackSummary(inventory=run.inventory, nodes=run.nodes),
+        rack=RackSummary(inventory=run.inventory, nodes=run.nodes, stand_ins=tuple(sorted(stand_ins))),
         architecture=_architecture(architecture, judgement.architecture_version, sha256),
         profile=run.profile,
         counts=Counts(required=_counts(verdicts, True), advisory=_counts(verdicts, False)),
@@ -145,6 +151,7 @@ def build_certificate(
         kit_version=run.rackproof,
         versions=versions_seen(run, measurements),
         simulated=(
+            *stand_in_statements(stand_ins, run.nodes),
             *simulation_statements(run.nodes, architecture, measurements),
             *untried_statements(measurements),
             *validators_statements(run),
@@ -272,7 +279,12 @@ def _checks(checks: Iterable[CheckResult]) -> tuple[CheckSummary, ...]:
     return tuple(summaries)
 
 
-def _measurement(m: Measurement) -> MeasurementSummary:
+def _of_some(subject: str, names: Collection[str]) -> bool:
+    """Whether a subject is the rack, or one of these nodes, its part, or a pair with it."""
+    return subject == Scope.RACK or any(part.partition("/")[0] in names for part in subject.split("|"))
+
+
+def _measurement(m: Measurement, stand_ins: Collection[str]) -> MeasurementSummary:
     return MeasurementSummary(
         metric=m.metric,
         scope=m.scope,
@@ -286,7 +298,7 @@ def _measurement(m: Measurement) -> MeasurementSummary:
         conditions=m.conditions,
         raw=m.raw,
         step=m.step,
-        simulated=m.simulated,
+        simulated=m.simulated or any(member.partition("/")[0] in stand_ins for member in m.members),
     )
 
 

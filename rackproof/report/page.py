@@ -61,7 +61,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
             Outcome.NOT_CERTIFIED: "cross",
             Outcome.INCOMPLETE: "gap",
         }[certificate.outcome],
-        "kind": "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts",
+        "kind": _kind(certificate),
         "roles": _roles(certificate),
         "key_figures": key_figures(certificate),
         "required_total": sum(certificate.counts.required.values()),
@@ -111,6 +111,13 @@ def _sizing_pictures(certificate: Certificate) -> list[Picture]:
 def _family(area: str) -> str:
     family = area.partition(": ")[0]
     return family if family in ("checks", "storage", "links", "collectives") else "other"
+
+
+def _kind(certificate: Certificate) -> str:
+    """Title of the sentences about what is not real."""
+    if certificate.rack.stand_ins:
+        return "Stand-ins"
+    return "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts"
 
 
 def _roles(certificate: Certificate) -> tuple[tuple[str, str], ...]:

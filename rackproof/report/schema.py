@@ -25,6 +25,8 @@ class Model(BaseModel):
 class RackSummary(Model):
     inventory: str
     nodes: tuple[NodeInfo, ...]
+    stand_ins: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Nodes in whose place stand-in programs answered at any time of the run."""
 
 
 class StorageSummary(Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Literal
 
 from ClusterShell.NodeSet import NodeSetException
@@ -131,6 +131,14 @@ def outcome_statement(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
     remarks = [f"{counts[Status.WARN]} of them with a warning"] if counts[Status.WARN] else []
     remarks += [f"{changed} of them against a bar that the site has changed"] if changed else []
     return ", ".join([passed, *remarks]) + "."
+
+
+def stand_in_statements(names: Collection[str], nodes: Sequence[NodeInfo]) -> tuple[str, ...]:
+    """The sentence about nodes in whose place stand-in programs answered; empty without one."""
+    if not names:
+        return ()
+    who = "No node of this rack was measured" if len(names) == len(nodes) else f"{fold_subjects(names)}: not measured"
+    return (f"{who}: stand-in programs print every answer and number, in the formats of the tools.",)
 
 
 def simulation_statements(

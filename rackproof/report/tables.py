@@ -52,6 +52,8 @@ _SHORT = {
     "link.rdma_write_latency": "RDMA latency",
     "link.rdma_write_bandwidth_both": "RDMA write, both ways",
     "link.rdma_read_latency": "RDMA read latency",
+    "link.rdma_write_bandwidth_gpu": "RDMA write, GPU memory",
+    "link.rdma_write_bandwidth_gpu_all_rails": "RDMA write, GPU memory, all rails at once",
     "link.rdma_read_latency_gpu": "RDMA read latency, GPU memory",
     "link.tcp_bandwidth": "TCP",
     "link.tcp_retransmitted": "TCP sent again",

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.long
 
 LAUNCHERS = ("mpirun", "srun", "ssh")
 LIMIT_S = (15 + 2) * 2 + 120
-"""Of a collective with one size."""
+"""Time limit of a collective with one size, in seconds."""
 BUSY_S = 300
 RANK = "pgrep -fx '[^ ]*python3 -I [^ ]*collectives.py .*'"
-"""Of every launcher. A shell that starts it has other words before."""
+"""Programs of every launcher. A shell that starts it has other words before."""
 STARTED_S = 180
 TORCH = "/run/rackproof-torch"
 STAND_IN = f"""

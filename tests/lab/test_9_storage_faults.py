@@ -41,7 +41,7 @@ class Trial:
     storage: str
     profile: dict[str, Any]
     limit_s: float
-    """Of the run, from the fault to its end: limits of its commands, and what a busy host adds."""
+    """Seconds of the run, from the fault to its end: limits of its commands, and what a busy host adds."""
     criterion: str = ""
     """The only one: others would be repeated on a busy host."""
     verdict: str = ""
@@ -135,7 +135,7 @@ def bench(tmp_path: Path, converged: Rack) -> Iterator[Callable[[Trial], Running
 
 
 def lines_of(run: Running) -> list[str]:
-    """Of the criterion's verdicts."""
+    """Statuses of the criterion's verdicts."""
     return [f"{v['subject']}: {v['status']}: {v['message']}" for v in run.verdicts() if not v["id"].startswith("load.")]
 
 

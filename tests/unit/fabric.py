@@ -53,7 +53,13 @@ class FabricNodes:
     """Two or more nodes. Traffic takes the rail that its socket or device names, unless ``way`` says otherwise."""
 
     addresses: dict[str, str] = field(default_factory=lambda: {"10.77.0.21": "gpu-01", "10.77.0.22": "gpu-02"})
-    """Fabric address: node."""
+    """Fabric address: node; those of a node in the order of its rails."""
+    port: str = "fabric"
+    device: str = "rxe"
+    """Prefixes of the interface and the RDMA device of a rail."""
+    adapter: str = "RoCE"
+    """What NCCL calls the link of an adapter."""
+    gpu: str = "NVIDIA H200"
     way: Callable[[str], str] = lambda port: port
     """The port that traffic for a port really takes."""
     edit: Callable[[str, str], str] = lambda program, text: text
@@ -105,7 +111,8 @@ class FabricNodes:
         if command.startswith(BEGINS):
             return reply(node, command, self._counters(node, command))
         if placement.is_question(command):
-            return reply(node, command, self.pci.replace("no built", "built") if self.built else self.pci)
+            asked = f"{'' if self.built else 'no '}built perftest\nend\n"
+            return reply(node, command, self.placed(command).replace("no built perftest\nend\n", asked))
         if program == "ping":
             return self._ping(node, command)
         if mpi_probe.MARK in command:
@@ -117,6 +124,10 @@ class FabricNodes:
         if (program == "iperf3" and " -c " in command) or (program.startswith("ib_") and self._peer(command)):
             return self._finish(node, command, self._link(node, command, program))
         return None
+
+    def placed(self, command: str) -> str:
+        """Answer of ``placement.py``'s question on a node without the built program."""
+        return self.pci
 
     def _finish(self, node: str, command: str, text: str) -> CommandResult:
         program = packaged(first_program(command))
@@ -142,7 +153,7 @@ class FabricNodes:
         if program == "iperf3":
             return self._iperf3(node, words)
         device = words[words.index("-d") + 1]
-        port = device.replace("rxe", "fabric")
+        port = device.replace(self.device, self.port)
         peer = self._peer(command) or ""
         number = self.priority(command)
         gpu_memory = self.gpu_memory if "--use_cuda_bus_id" in words else ""
@@ -186,7 +197,9 @@ class FabricNodes:
         start["tcp_mss_default"] = MTU - 52
         for name in ("sum_sent", "sum_received"):
             document["end"][name] |= {"seconds": seconds, "bytes": moved, "bits_per_second": 8.0 * moved / seconds}
-        interface = words[words.index("--bind-dev") + 1] if "--bind-dev" in words else "fabric0"
+        addresses = [address for address, name in self.addresses.items() if name == node]
+        rail = addresses.index(own) if own in addresses else 0
+        interface = words[words.index("--bind-dev") + 1] if "--bind-dev" in words else f"{self.port}{rail}"
         self.pass_(node, self.addresses[peer], interface, int(moved * 1.01), moved // MTU)
         return json.dumps(document) + "\n"
 
@@ -230,15 +243,15 @@ class FabricNodes:
     def _uses(self, asked: Requested, hosts: tuple[str, ...]) -> None:
         """Let NCCL say what a healthy run uses."""
         rails = range(asked.ranks_per_node)
-        named = [f"rxe{number}" for number in range(self.adapters)]
+        named = [f"{self.device}{number}" for number in range(self.adapters)]
         if only := asked.environment.get("NCCL_IB_HCA"):
             named = only.removeprefix("=").split(",")
         for number, host in enumerate(hosts):
             lines = [f"1 [0] INFO {key} set by environment to {value}." for key, value in asked.environment.items()
                      if key.startswith("NCCL_") and not key.startswith("NCCL_TESTS")]  # fmt: skip
             lines += ["2 [0] INFO NCCL version 2.26.2+cuda12.8", "2 [0] INFO Using network IB"]
-            adapters = " ".join(f"[{number}]{name}:1/RoCE" for number, name in enumerate(named))
-            lines += [f"2 [0] INFO NET/IB : Using {adapters} [RO]; OOB fabric0:10.77.0.21"]
+            adapters = " ".join(f"[{number}]{name}:1/{self.adapter}" for number, name in enumerate(named))
+            lines += [f"2 [0] INFO NET/IB : Using {adapters} [RO]; OOB {self.port}0:10.77.0.21"]
             lines += [f"1 [{gpu}] INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels"
                       for gpu in rails]  # fmt: skip
             lines += [f"1 [{gpu}] INFO NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"
@@ -259,12 +272,14 @@ class FabricNodes:
         asked = requested_by(command)
         asked = asked if asked.hosts else asked.at(node)
         hosts = [self.hostnames.get(host, host) for host in asked.hosts for _ in range(asked.ranks_per_node)]
-        received = sum(
-            (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), asked.ranks_per_node)
+        split = 1 if asked.rail is None else asked.ranks_per_node
+        together = asked.ranks_per_node // split
+        received = split * sum(
+            (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), together)
             for size in asked.sizes
         )
         for host in asked.hosts:
-            self.counts[host, self.way(asked.interface or "fabric0")]["rx_bytes"] += received
+            self.counts[host, self.way(asked.interface or f"{self.port}0")]["rx_bytes"] += received
         if asked.engine == "nccl-tests":
             self._uses(asked, asked.hosts)
             return self._nccl(asked.op, command, hosts)
@@ -296,6 +311,10 @@ class FabricNodes:
                 self._uses(asked, asked.hosts)
         return json.dumps(document) + "\n"
 
+    def nccl_us(self, asked: Requested, size: int, factor: float) -> float:
+        """Microseconds of one call, whose bus bandwidth is ``factor`` times its rate."""
+        return 1000.0
+
     def _nccl(self, op: str, command: str, hosts: list[str]) -> str:
         asked = requested_by(command)
         low, high, pid = asked.sizes[0], asked.sizes[-1], next(self.serial)
@@ -304,14 +323,16 @@ class FabricNodes:
             f"# nThread 1 nGpus 1 minBytes {low} maxBytes {high} step: 4(factor) warmup iters: {asked.warmup}"
             f" iters: {asked.iterations} agg iters: 1 validation: 1 graph: 0",
             "#",
-            *(f"#  Rank {rank:2} Group {rank % groups:2} Pid  {pid} on {host} device  0 [0000:18:00] NVIDIA H200"
+            *(f"#  Rank {rank:2} Group {rank % groups:2} Pid  {pid} on {host} device  0 [0000:18:00] {self.gpu}"
               for rank, host in enumerate(hosts)),
             "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
             "     time   algbw   busbw  #wrong",
         ]  # fmt: skip
         for size in asked.sizes:
-            alg = size / 1000.0 / 1e3
-            half = f"1000.0 {alg:.4f} {alg * busbw_factor(op, len(hosts) // groups):.4f} 0"
+            factor = busbw_factor(op, len(hosts) // groups)
+            time_us = self.nccl_us(asked, size, factor)
+            alg = size / time_us / 1e3
+            half = f"{time_us:.1f} {alg:.4f} {alg * factor:.4f} 0"
             lines.append(f"{size} {size // 4} float sum -1 {half} {half}")
         lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1.0", "#"]
         return "".join(f"{line}\n" for line in lines)

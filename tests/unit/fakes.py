@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +19,16 @@ from rackproof.errors import NodeUnreachable
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import EvidenceStore
 from rackproof.parse.identity import IDENTITY_COMMAND
+from rackproof.remote import batch
 from rackproof.remote.command import CommandResult
 from tests.unit.load_answers import Machine, load_answer
 
 Answer = Callable[[str, str], CommandResult | None]
 _PROGRAM = re.compile(rf"{HOME}/\w+\.py")
 """The kit's own programs have to be copied before they run."""
+_QUOTED = r"(?:'[^']*'|\"'\"|[\w@%+=:,./-])+"
+_COMMANDS = re.compile(rf"^set -- ({_QUOTED}(?: {_QUOTED})*)$", re.MULTILINE)
+"""Commands of a batch: see ``shell.script``."""
 
 
 def reply(
@@ -92,6 +97,8 @@ class FakeConnection:
         self, command: str, timeout_s: float, stdin: bytes | None = None, user: str = "", *, hold: bool = False
     ) -> CommandResult:
         name = self.node.name
+        if stdin is not None and batch.MAGIC in stdin:
+            return reply(name, command, self._batch(stdin.decode()))
         absent = [path for path in _PROGRAM.findall(command) if (name, path) not in self.fleet.files]
         assert not absent, f"{name} has not got {absent}"
         self.fleet.asked.append((name, command))
@@ -103,6 +110,20 @@ class FakeConnection:
         if answer is None and command == SETUP:
             return reply(name, command, "uid 990 gid 991\n")
         return reply(name, command) if answer is None else answer
+
+    def _batch(self, script: str) -> bytes:
+        """As ``batch.sh`` answers; each command is one of ``Fleet.checks``."""
+        (listed,) = _COMMANDS.findall(script)
+        files: dict[str, bytes] = {}
+        for number, one in enumerate(shlex.split(listed)):
+            result = self.fleet.checks(self.node.name, one)
+            files |= {
+                f"{number}.a": b"1 100.0", f"{number}.out": result.stdout, f"{number}.err": result.stderr,
+                f"{number}.rc": b"%d 100.1" % (result.rc or 0),
+            }  # fmt: skip
+        listing = "".join(f"{name} {len(data)}\n" for name, data in files.items())
+        head = f"{batch.MAGIC.decode()} complete 101.0\n{listing}\n"
+        return head.encode() + b"".join(files.values())
 
     @contextmanager
     def serving(self, command: str, timeout_s: float, user: str = "") -> Iterator[FakeServer]:
@@ -131,6 +152,8 @@ class FakeFleet:
     rack: Rack
     answer: Answer
     dead: set[str] = field(default_factory=set)
+    checks: Callable[[str, str], CommandResult] = reply
+    """Answers the commands of validators, which come many at once."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     users: list[tuple[str, str, str]] = field(default_factory=list)
     """Node, command and its prefix for another user."""

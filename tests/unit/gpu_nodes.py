@@ -28,6 +28,11 @@ class GpuNodes:
     """What the GPUs of all nodes do; a test changes one thing."""
 
     count: int = 2
+    name: str = NAME
+    buses: tuple[str, ...] = BUSES
+    product: float = 760e12
+    triad: float = 4.1e12
+    """Operations and bytes a second of the first GPU."""
     listed: str | None = None
     to_device: list[float] = field(default_factory=lambda: [55.1, 55.4])
     to_host: list[float] = field(default_factory=lambda: [54.9, 55.0])
@@ -45,7 +50,7 @@ class GpuNodes:
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if command == LIST:
-            lines = [f"{k}, {uuid(k)}, {BUSES[k]}.0, {NAME}\n" for k in range(self.count)]
+            lines = [f"{k}, {uuid(k)}, {self.buses[k]}.0, {self.name}\n" for k in range(self.count)]
             return reply(node, command, "".join(lines) if self.listed is None else self.listed)
         if command == SAMPLER:
             return reply(node, command, self.in_turn.pop(0) if self.in_turn else self.samples, rc=143)
@@ -88,7 +93,7 @@ class GpuNodes:
             }
             for test in tests
         ]
-        devices = [f"{k}: {NAME} ({BUSES[k]}): (gpu-01)" for k in range(self.count)]
+        devices = [f"{k}: {self.name} ({self.buses[k]}): (gpu-01)" for k in range(self.count)]
         head = {"CUDA Runtime Version": 12080, "Driver Version": "580.126.20", "GPU Device list": devices}
         return {"nvbandwidth": head | {"testcases": entries}}
 
@@ -109,7 +114,7 @@ class GpuNodes:
         gpus = []
         for number, asked in enumerate(uuids):
             one: dict[str, Any] = {
-                "asked": asked, "uuid": asked, "name": NAME, "torch": "2.8.0", "cuda": "12.8", "wrong": 0,
+                "asked": asked, "uuid": asked, "name": self.name, "torch": "2.8.0", "cuda": "12.8", "wrong": 0,
                 "checked": 4096, "samples": [
                     {"count": 1000, "seconds": float(seconds) * (1 + run / 1000)} for run in range(int(runs))
                 ],
@@ -118,10 +123,10 @@ class GpuNodes:
                 shapes = list(product(sizes, repeat=3))
                 one |= {"tried": [[*shape, 700.0 + k] for k, shape in enumerate(shapes)], "best": list(shapes[-1])}
                 work = 2 * shapes[-1][0] * shapes[-1][1] * shapes[-1][2]
-                rate = 760e12 + number * 1e12
+                rate = self.product + number * 1e12
             else:
                 one |= {"bytes": sizes[0]}
-                work, rate = 3 * sizes[0], 4.1e12
+                work, rate = 3 * sizes[0], self.triad
             for sample in one["samples"]:
                 sample["count"] = round(sample["seconds"] * rate / work)
             gpus.append(one)

@@ -15,7 +15,15 @@ from rackproof.core.architecture import Architecture, Curve
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.entry import about
-from rackproof.core.judging.numbers import MEASURE_AGAIN, Number, Numbers, counted, question, unusable
+from rackproof.core.judging.numbers import (
+    MEASURE_AGAIN,
+    NODE_COUNTS,
+    Number,
+    Numbers,
+    counted,
+    question,
+    unusable,
+)
 from rackproof.core.judging.select import NoNumber, sources_of
 from rackproof.core.judging.statistics import ratio_of
 from rackproof.core.metrics import METRICS
@@ -29,9 +37,6 @@ MOST_EFFICIENCY = 2.0
 """Maximum efficiency: above twice linear growth the baseline is wrong."""
 
 _ROUNDING = 1e-9
-
-_ONE_EACH = ("nodes", "clients")
-"""Values of ``over`` that count nodes."""
 
 Points = Mapping[int, Number | NoNumber]
 
@@ -64,7 +69,7 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
     if not number.value:
         return unusable(number, Status.INVALID, f"{curve.metric} is 0, so no growth can be computed")
     needed = _nodes_needed(architecture, curve.over, point)
-    if len(members) < needed or (curve.over in _ONE_EACH and len(members) > needed):
+    if len(members) < needed or (curve.over in NODE_COUNTS and len(members) > needed):
         why = f"expected {point} {curve.over} on {needed} nodes, actual {len(members)} nodes took part"
         return unusable(number, Status.INVALID, why)
     return number
@@ -72,7 +77,7 @@ def _at(architecture: Architecture, curve: Curve, point: int, numbers: Numbers) 
 
 def _nodes_needed(architecture: Architecture, over: str, point: int) -> int:
     """Nodes that a point needs; 0 where the architecture does not give the number per node."""
-    if over in _ONE_EACH:
+    if over in NODE_COUNTS:
         return point
     per_node = architecture.gpu.count if over == "gpus" and architecture.gpu else 0
     return -(-point // per_node) if per_node else 0

@@ -100,6 +100,16 @@ def unusable(number: Number, status: Status, why: str) -> NoNumber:
     )
 
 
+NODE_COUNTS: Final = ("nodes", "clients")
+"""Labels that count the nodes that took part."""
+
+
+def _nodes_asked(question: Question) -> int:
+    """Number of nodes that a question's labels ask for; 0 where they leave it open."""
+    counts = [int(value) for name, value in question.labels if name in NODE_COUNTS and value.isdecimal()]
+    return min(counts, default=0)
+
+
 class Numbers:
     """Answers to questions about the evidence of one run."""
 
@@ -113,12 +123,22 @@ class Numbers:
 
     def ask(self, question: Question, members: Sequence[str]) -> Number | NoNumber:
         """The number of one node, one pair, or the rack (``members``: nodes that must have taken part)."""
+        if question.scope is Scope.RACK and 0 < (asked := _nodes_asked(question)) < len(members):
+            return self._of_few(question, members, asked)
         answer = self._index.find(question.metric, question.scope, members, question.labels)
         if isinstance(answer, NoNumber):
             return answer
         if self.members.simulated and self.members.replayed(question.metric, question.scope, members):
             answer = answer._replace(simulated=True)
         return _number(question, answer)
+
+    def _of_few(self, question: Question, names: Sequence[str], asked: int) -> Number | NoNumber:
+        """The rack's number of fewer nodes than it has: ``clients: 1`` is that of one node alone."""
+        number, members = self.ask_part(question, names)
+        if isinstance(number, Number) and len(members) != asked:
+            why = f"expected it on {asked} of the nodes, actual {len(members)} took part"
+            return unusable(number, Status.INVALID, why)
+        return number
 
     @cached_property
     def cleared(self) -> frozenset[str]:

@@ -59,7 +59,7 @@ class Nodes(FabricNodes):
         with self.lock:
             if not command.startswith("date +%s.%N >&2; "):
                 return super().answer(node, command)
-            rail = int(command.partition(" -d rxe")[2][0])
+            rail = int(command.partition(f" -d {self.device}")[2][0])
             serves = "  # from " in command
             plain = command.partition("; ended=")[0].removeprefix("date +%s.%N >&2; ")
             made = reply(node, command) if serves else super().answer(node, plain)

@@ -308,7 +308,11 @@ NO_READS: list[tuple[str, dict[str, Any], str]] = [
     ("two tables", {"edit": lambda program, text: text * 2}, "expected one message size"),
     ("no table", {"edit": lambda program, text: CUDA}, "no result table"),
     ("other ports", {"way": lambda port: "fabric9"}, "another path"),
-    ("no GPU on PCI", {"pci": "\n".join([*PCI.splitlines()[:3], "no numactl", "no built perftest", "end\n"])}, "no NVIDIA GPU on PCI"),
+    (
+        "no GPU on PCI",
+        {"pci": "\n".join([*PCI.splitlines()[:3], "no numactl", "no built perftest", "end\n"])},
+        "no NVIDIA GPU on PCI",
+    ),
 ]
 
 

@@ -160,6 +160,25 @@ class TestTheRack:
         result = judged(self.MADE, measurement(("gpu-01", "gpu-05"), 9.0, scope=RACK), run=run_info(*names, "sto-01"))
         assert verdicts(result)["rack"].message == "measured on 2 of 8 nodes; gpu-[02-04,06-08] missing"
 
+    @pytest.mark.parametrize(
+        ("members", "asked", "told", "status"),
+        [
+            (("gpu-02",), 1, 1, "PASS"),
+            (("sto-01",), 1, 1, "UNMEASURED"),  # of another group
+            (GPU, 1, 1, "INVALID"),  # more took part than it says
+            (GPU, 2, 2, "PASS"),
+            (("gpu-01",), 2, 2, "UNMEASURED"),
+            (("gpu-01",), 2, 1, "UNMEASURED"),
+            (GPU, 1, 2, "UNMEASURED"),
+        ],
+    )
+    def test_a_number_of_fewer_nodes_is_of_so_many(
+        self, members: tuple[str, ...], asked: int, told: int, status: str
+    ) -> None:
+        made = architecture(criterion(scope="rack", where={"storage": "nfs", "clients": asked}))
+        number = measurement(members, 99.0, scope=RACK, storage="nfs", clients=str(told))
+        assert statuses(judged(made, number)) == {"rack": status}
+
 
 class TestSamples:
     def test_the_statistic_is_taken_over_all_samples(self) -> None:

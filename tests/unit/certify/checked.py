@@ -1,0 +1,64 @@
+"""What the nodes of a written rack answer to the validators: the answers of ``data/written``, as another server gives
+them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rackproof.remote.command import CommandResult
+from rackproof.remote.written import Answers, read_answers
+
+DATA = Path(__file__).parents[2] / "data"
+LIKE = DATA / "written/hgx-h200-roce/gpu-01"
+"""Its answers stand where a rack has no own ones."""
+
+
+_NAMES = re.compile(r"(?:getent ahostsv4|for n in)((?: gpu-\d\d-rail\d)+);")
+
+
+def _resolved(names: Sequence[str], loop: bool) -> bytes:
+    """Addresses of the rails' names, as ``getent`` finds them: for all at once, or one line each."""
+    lines = []
+    for name in names:
+        _, node, rail = name.split("-")
+        address = f"10.60.{rail[-1]}.{int(node)}"
+        line = f"{address}       STREAM {name}"
+        lines += [f"{name} {line}"] if loop else [line, f"{address}       DGRAM  ", f"{address}       RAW    "]
+    return "".join(f"{line}\n" for line in (*lines, *([] if loop else ["status 0"]))).encode()
+
+
+@dataclass(frozen=True)
+class CheckedNode:
+    """One node of several. ``own`` answers come first; in the others ``words`` (pattern: replacement) are exchanged."""
+
+    name: str
+    number: int
+    """From 1 on."""
+    own: Answers
+    like: Answers
+    words: Sequence[tuple[str, str]]
+
+    def answer(self, command: str) -> CommandResult:
+        if names := _NAMES.match(command):
+            return CommandResult(self.name, command, 0, _resolved(names[1].split(), loop="for n in" in command))
+        asked = command.replace(self.name, "gpu-01") if self.number > 1 else command
+        result = self.own.run(asked, 1.0)
+        text = result.stdout.decode()
+        if result.rc == 127 and not result.stdout:
+            result = self.like.run(asked, 1.0)
+            text = result.stdout.decode()
+            for pattern, word in self.words:
+                text = re.sub(pattern, word, text)
+        if self.number > 1:
+            text = re.sub(r"\b10\.60\.(\d)\.1\b", rf"10.60.\1.{self.number}", text.replace("gpu-01", self.name))
+        return CommandResult(self.name, command, result.rc, text.encode(), result.stderr)
+
+
+def checked_nodes(names: Sequence[str], folder: str, words: Sequence[tuple[str, str]]) -> Mapping[str, CheckedNode]:
+    """Nodes by name; their own answers are in ``data/certified/FOLDER``."""
+    own = Answers("gpu-01", read_answers(DATA / "certified" / folder))
+    like = Answers("gpu-01", read_answers(LIKE))
+    return {name: CheckedNode(name, number, own, like, words) for number, name in enumerate(names, 1)}

@@ -1,0 +1,237 @@
+"""Four DGX H100 of stand-in programs, certified by the real command against the published architecture: from the
+command line to the page. One fault at a time, in one family of criteria at a time, is named and nothing else."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rackproof.bench.collectives.command import launcher_of, requested_by
+from rackproof.bench.gpu.reader import is_program
+from rackproof.bench.ingest.dlio import PROGRAM as DLIO
+from rackproof.bench.links.figures import USE_GPU
+from rackproof.cli.main import cli
+from rackproof.core.evidence import Kind
+from rackproof.evidence.store import read_records
+from rackproof.remote.command import NOT_FINISHED, CommandResult, program
+from tests.unit.certify.rack import BUSES, Certified, WrittenRack
+from tests.unit.fakes import reply
+
+pytestmark = pytest.mark.exhaustive
+
+ARCHITECTURES = Path(__file__).parents[3] / "architectures"
+SAYS = "No node of this rack was measured: stand-in programs print every answer and number"
+
+
+def is_rack_wide(command: str) -> bool:
+    """Whether it is the all-reduce over all nodes and rails."""
+    if launcher_of(command) != "mpirun":
+        return False
+    asked = requested_by(command)
+    return asked.op == "all_reduce" and len(asked.hosts) > 1 and asked.rail is None
+
+
+def hangs(node: str, command: str) -> CommandResult | None:
+    """One tool of each family does not end, each on one node."""
+    hung = (
+        (node == "gpu-02" and program(command) == "nvbandwidth")
+        or (node == "gpu-03" and is_program(command) and " product " in command)
+        or (node == "gpu-04" and USE_GPU in command and "-d mlx5_rail0 " in command and "date" not in command)
+        or is_rack_wide(command)
+        or (f"/{DLIO} " in command and '"accelerators": 64' in command and '"train"' in command)
+    )
+    return reply(node, command, rc=None, error=f"{NOT_FINISHED}60 s") if hung else None
+
+
+HUNG = {
+    "gpu.h2d", "gpu.d2h", "gpu.peer", "gpu.matmul", "gpu.correct[product]", "rdma.gdr", "nccl.rack", "ingest.resnet50",
+    *(f"nccl.correct[all_reduce,{size}]" for size in (65536, 1048576, 268435456, 8589934592)),
+}  # fmt: skip
+
+
+@cache
+def scratch() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="rackproof-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def one_rail() -> str:
+    """The published architecture with one rail instead of eight, which is measured in a third of the time: with all of
+    its criteria but that of the single rails."""
+    text = (ARCHITECTURES / "nvidia-dgx-h100.yaml").read_text()
+    for old, new in (
+        ("  id: nvidia-dgx-h100\n", "  id: dgx-h100-one-rail\n"),
+        ("  rails: 8\n", "  rails: 1\n"),
+        ("      nics:\n(        .*\n)+", ""),  # a node has as many adapters to measure as it has ports for computing
+        ("rail: \\[0, 1, 2, 3, 4, 5, 6, 7\\]", "rail: [0]"),
+        ("      rails: \\{min_bytes: 8589934592, max_bytes: 8589934592\\}\n", ""),
+        ("  - id: nccl.rail\n(    .*\n)+", ""),
+    ):
+        text, count = re.subn(old, new, text)
+        assert count, old
+    path = scratch() / "dgx-h100-one-rail.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+@cache
+def gaps() -> Certified:
+    """A run in which those tools hung; made once."""
+    return WrittenRack(one_rail(), instead=hangs).certify(scratch() / "reports")
+
+
+def resumed(folder: Path, rack: WrittenRack) -> Certified:
+    """The run with gaps, continued on this rack."""
+    before = gaps().folder
+    shutil.copytree(before, folder / before.name)
+    return rack.certify(folder, "--resume", str(folder / before.name))
+
+
+def test_a_healthy_rack_is_certified_and_its_page_says_what_it_is(tmp_path: Path) -> None:
+    rack = WrittenRack()
+    run = rack.certify(tmp_path)
+    assert run.open() == {}
+    assert (run.outcome, run.result.exit_code) == ("CERTIFIED", 0), run.result.output
+    verdicts = run.certificate["verdicts"]
+    required = [entry for entry in rack.architecture.criteria if entry.severity == "required"]
+    assert {entry.metric.partition(".")[0] for entry in required} == {"gpu", "link", "collective", "storage", "ingest"}
+    for entry in required:
+        own = [v for v in verdicts if v["id"].partition("[")[0] == entry.id]
+        assert own, entry.id
+        assert all(v["status"] == "PASS" and v["simulated"] for v in own), entry.id
+    assert run.certificate["simulated"][0].startswith(SAYS)
+    assert run.page.index("<strong>Stand-ins</strong>") < run.page.index(SAYS + ", in") < run.page.index("<main>")
+    again = CliRunner().invoke(cli, ["judge", str(run.folder), "--json"])
+    assert json.loads(again.stdout)["outcome"] == "CERTIFIED", again.output
+    assert run.certificate["simulated"][0].startswith(SAYS)
+
+
+def test_tools_that_hang_leave_gaps_of_their_own_and_are_measured_again(tmp_path: Path) -> None:
+    assert (gaps().outcome, gaps().result.exit_code) == ("INCOMPLETE", 2)
+    assert gaps().open().keys() == HUNG
+    for by_subject in gaps().open().values():
+        assert all(text.startswith("UNMEASURED: ") and NOT_FINISHED in text for text in by_subject.values())
+    run = resumed(tmp_path, WrittenRack(one_rail()))
+    assert run.open() == {}
+    assert (run.outcome, run.result.exit_code) == ("CERTIFIED", 0)
+    assert run.certificate["simulated"][0].startswith(SAYS)
+    steps = [r.body["step"] for r in read_records(run.folder) if r.kind is Kind.STEP]
+    assert len(steps) - len(set(steps)) == 5, "steps with gaps, and no other"
+
+
+Fault = Callable[[WrittenRack], object]
+
+
+def slow_copies(rack: WrittenRack) -> None:
+    rack.gpus["gpu-02"].to_device[3] = 26.2
+
+
+def missing_tool(rack: WrittenRack) -> None:
+    def absent(node: str, command: str) -> CommandResult | None:
+        gone = node == "gpu-02" and program(command) == "nvbandwidth"
+        return reply(node, command, rc=127, err="sh: 1: nvbandwidth: not found\n") if gone else None
+
+    rack.instead = absent
+
+
+def throttled(rack: WrittenRack) -> None:
+    """For heat, on one GPU of a node."""
+    gpus = rack.gpus["gpu-03"]
+    hot, cold = "0x0000000000000048", "0x0000000000000004"
+    lines = gpus.samples.splitlines(keepends=True)
+    gpus.samples = "".join(line.replace(cold, hot) if line.startswith(BUSES[2]) else line for line in lines)
+
+
+def wrong_product(rack: WrittenRack) -> None:
+    rack.gpus["gpu-03"].edit["program"] = lambda made: made["what"] == "product" and made["gpus"][5].update(wrong=3)
+
+
+def slow_adapter(rack: WrittenRack) -> None:
+    rack.fabric.rate = lambda node, device: 196.0 if (node, device) == ("gpu-04", "mlx5_rail0") else 392.0
+
+
+def wrong_values(rack: WrittenRack) -> None:
+    """777 elements of one size, in place; nccl-tests then ends with status 1."""
+
+    def edit(program: str, text: str) -> str:
+        if "Group" not in text or " float " not in text:
+            return text
+        lines = [f"{line[:-1]}777" if line.startswith("1048576 ") else line for line in text.splitlines()]
+        return "\n".join(lines).replace("values : 0 OK", "values : 1 FAILED") + "\n"
+
+    rack.fabric.edit, rack.fabric.status = edit, {"mpirun": 1}
+
+
+def over_sockets(rack: WrittenRack) -> None:
+    rack.fabric.spoken = lambda node, lines: [
+        line.replace("NET/IB/", "NET/Socket/").replace("/GDRDMA", "") for line in lines
+    ]
+
+
+def fewer_ranks(rack: WrittenRack) -> None:
+    """The last node's ranks do not take part."""
+    plain = rack.fabric._nccl
+    rack.fabric._nccl = lambda op, command, hosts: plain(op, command, hosts[:-8])  # type: ignore[method-assign]
+
+
+def slow_collective(rack: WrittenRack) -> None:
+    rack.fabric.bus["rack"] = 301.0
+
+
+def idle_accelerators(rack: WrittenRack) -> None:
+    rack.storage.utilisation = 81.0
+
+
+@dataclass(frozen=True)
+class Case:
+    fault: Fault
+    outcome: str
+    blamed: dict[str, set[str]]
+    """Ids, and the subjects of each."""
+    says: str
+
+
+ALL_REDUCE = {f"nccl.correct[all_reduce,{size}]": {"rack"} for size in (65536, 1048576, 268435456, 8589934592)}
+COPIES = {name: {f"gpu-02/gpu{number}" for number in range(8)} for name in ("gpu.h2d", "gpu.d2h", "gpu.peer")}
+CASES = [
+    Case(slow_copies, "NOT CERTIFIED", {"gpu.h2d": {"gpu-02/gpu3"}}, "actual 26.2"),
+    Case(missing_tool, "INCOMPLETE", COPIES, "nvbandwidth"),
+    Case(throttled, "NOT CERTIFIED", {"load.gpu_clocks[gpu/product/bf16]": {"gpu-03"}}, "slowdown"),
+    Case(
+        wrong_product, "NOT CERTIFIED",
+        {"gpu.correct[product]": {"gpu-03/gpu5"}, "gpu.matmul": {"gpu-03/gpu5"}}, "actual 3",
+    ),
+    Case(slow_adapter, "NOT CERTIFIED", {"rdma.gdr": {"gpu-04/nic0"}}, "actual 196"),
+    Case(
+        wrong_values, "NOT CERTIFIED",
+        {"nccl.correct[all_reduce,1048576]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777",
+    ),
+    Case(over_sockets, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected RDMA, actual NET/Socket"),
+    Case(fewer_ranks, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected ranks 32, actual 24"),
+    Case(slow_collective, "NOT CERTIFIED", {"nccl.rack": {"rack"}}, "expected ≥ 360 GB/s, actual 30"),
+    Case(idle_accelerators, "NOT CERTIFIED", {"ingest.resnet50": {"rack"}}, "actual 81"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.fault.__name__ for case in CASES])
+def test_a_fault_is_named_and_nothing_else_is(tmp_path: Path, case: Case) -> None:
+    rack = WrittenRack(one_rail())
+    case.fault(rack)
+    run = resumed(tmp_path, rack)
+    open_ = run.open()
+    assert {id_: set(by_subject) for id_, by_subject in open_.items()} == case.blamed, open_
+    assert (run.outcome, run.result.exit_code) == (case.outcome, 1 if case.outcome == "NOT CERTIFIED" else 2)
+    assert any(case.says in text for by_subject in open_.values() for text in by_subject.values()), open_
+    assert run.certificate["simulated"][0].startswith(SAYS)
