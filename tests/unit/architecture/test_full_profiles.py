@@ -36,6 +36,7 @@ GAPS: Final[dict[str, dict[str, str]]] = {
     "nvidia-dgx-a100": {"ingest.cosmoflow": DLIO, "ingest.unet3d": DLIO},
     "nvidia-dgx-b200": {"ingest.retinanet": DLIO, "curve.training": EMULATES_H100},
     "h200-single": {"ingest.resnet50": ONE_DRIVE},
+    "hitachi-v225g": {"network.ports": "The kit sets no rate of a port of hardware."},
 }
 """Advisory entries that the profile leaves out, each with the reason; all others are measured."""
 
