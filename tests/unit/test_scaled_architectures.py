@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from markupsafe import escape
 
-from rackproof.architectures import load
+from rackproof.architectures import load, stored
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.main import cli
@@ -157,6 +157,13 @@ def test_a_rack_without_numbers_is_not_certified(seed: str) -> None:
     judged = {claim.id for claim in made.claims if claim.status is not None}
     checks_alone = {"T3"}
     assert judged - checks_alone == {claim.id for claim in made.claims if claim.status not in (None, Status.PASS)}
+
+
+@every_seed
+def test_the_stored_text_of_a_run_has_the_plan_of_the_file(seed: str) -> None:
+    text = load(f"{seed}-scaled", [FOLDER]).text
+    plans = [plan_steps(file, "lab", lab_rack(2)) for file in (architecture(seed), stored(text, "stored").model)]
+    assert [step.digest for step in plans[0]] == [step.digest for step in plans[1]]
 
 
 def slower(metric: str, times: float, **labels: str) -> Throttle:

@@ -55,8 +55,7 @@ class Throttles:
     def begin(self) -> None:
         """Remove what a killed run has left."""
         virtual = [node.name for node in self._session.rack.nodes if node.virtual]
-        if virtual and self._session.architecture.scale is not None:
-            self._session.fleet.run(dict.fromkeys(virtual, _CLEAR), _READY_S)
+        self._session.fleet.run(dict.fromkeys(virtual, _CLEAR), _READY_S)
 
     def bring_about(self, port_gbps: int | None) -> str:
         """Set the limits of the next step, and read them back. Returns why they are not in force; empty if they are."""
