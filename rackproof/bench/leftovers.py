@@ -6,7 +6,7 @@ count as room of the run that goes on. Data sets stay, which later runs find com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from rackproof.bench.containers.steps import user_of
@@ -24,15 +24,25 @@ _LIMIT_S: Final = 300.0
 
 
 def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str], None]) -> None:
-    """Remove them on all clients that answer; a line for each that keeps some. Nothing of it is recorded."""
+    """Remove them on all clients that answer, and on a shared storage those of lost clients, too; a line for each
+    client that keeps some. Nothing of it is recorded."""
     for space in spaces:
-        storage, answering = session.architecture.storage[space.storage], set(session.answering)
-        clients = [session.rack.node(name) for name in space.clients if name in answering]
-        for commands in zip(*(removals(space, storage, node) for node in clients), strict=True):
-            asked = dict(zip((node.name for node in clients), commands, strict=True))
-            for name, answer in session.fleet.run(asked, _LIMIT_S).items():
-                if not answer.ok:
-                    say(f"{name}: files of the benchmarks stay below {storage.mountpoints[0]}: {answer.why}")
+        answering = [name for name in space.clients if name in session.answering]
+        _remove(session, space, dict(zip(answering, answering, strict=True)), say)
+        for lost in (name for name in space.clients if name not in answering):
+            if space.shared and answering:
+                _remove(session, space, {answering[0]: lost}, say)
+
+
+def _remove(session: Session, space: Space, owners: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """``owners``: whose files a node removes."""
+    storage = session.architecture.storage[space.storage]
+    of_owners = (removals(space, storage, session.rack.node(owner)) for owner in owners.values())
+    for commands in zip(*of_owners, strict=True):
+        for name, answer in session.fleet.run(dict(zip(owners, commands, strict=True)), _LIMIT_S).items():
+            if not answer.ok:
+                whose = "files" if owners[name] == name else f"{owners[name]}'s files"
+                say(f"{name}: {whose} of the benchmarks stay below {storage.mountpoints[0]}: {answer.why}")
 
 
 def removals(space: Space, storage: Storage, node: Node) -> Iterator[str]:

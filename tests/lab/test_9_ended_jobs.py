@@ -31,7 +31,7 @@ RANK = "pgrep -fx '[^ ]*python3 -I [^ ]*collectives.py .*'"
 STARTED_S = 180
 TORCH = "/run/rackproof-torch"
 STAND_IN = f"""
-mkdir -p {TORCH}/bin {TORCH}/lib/python3
+mkdir -p {TORCH}/bin
 ln -sf /usr/bin/python3 {TORCH}/bin/python3
 printf 'home = /usr/bin\\n' >{TORCH}/pyvenv.cfg
 site=$({TORCH}/bin/python3 -c 'import site; print(site.getsitepackages()[0])')

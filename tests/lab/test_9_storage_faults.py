@@ -17,7 +17,7 @@ from rackproof.core.rack import Rack
 from rackproof.lab import faults
 from rackproof.lab.rack import Lab
 from tests.lab.conftest import INVENTORY, ROOT
-from tests.lab.running import Running, left_behind, traces
+from tests.lab.running import Running, left_behind, on_node, traces
 
 pytestmark = pytest.mark.long
 
@@ -25,6 +25,7 @@ FILE = 33554432
 READS = {"rw": "randread", "block_bytes": 4096, "iodepth": 16, "file_bytes": FILE, "runtime_s": 5}
 STREAM = {"rw": "read", "block_bytes": 1048576, "iodepth": 4, "file_bytes": FILE, "runtime_s": 5}
 PUBLISHED = ("virtual-rack", "virtual-rack-storage")
+IN_JOB = "until [ $(pgrep -cx fio) -gt 1 ]; do sleep 0.2; done; sleep 3"
 WRITTEN = "files written completely"
 """Printed before the first measured run."""
 
@@ -49,6 +50,8 @@ class Trial:
     healthy: str = "gpu-01"
     """Node that the fault blames nothing on; empty where none is left."""
     when: str = ""
+    in_job: bool = False
+    """Not before fio has run its job on the second client for a while."""
     printed: str = ""
     """Regular expression over the output, where the run refuses to begin."""
     status: tuple[int, ...] = (1, 2)
@@ -82,6 +85,7 @@ TRIALS = (
     Trial(
         "node-frozen", "nfs-tcp", random_reads(20), 20 + 120 + 2 * BUSY_S,
         "nfs-tcp.randread", r"gpu-02: UNMEASURED: .*lost during the measurement", when=WRITTEN,
+        in_job=True,
     ),
     Trial(
         "drive-full", "local", random_reads(), BUSY_S,
@@ -107,7 +111,6 @@ TRIALS = (
     Trial(
         "fio-version", "local", random_reads(), 150 + BUSY_S,
         "local.randread", r"gpu-02: UNMEASURED: .*client/server version mismatch.*install one version of fio",
-        healthy="",
     ),
 )  # fmt: skip
 FAULTS = {trial.fault for trial in TRIALS}
@@ -151,6 +154,8 @@ def test_a_fault_is_named_in_time_and_nothing_is_left(
     run = bench(trial)
     if trial.when:
         run.wait_for(trial.when)
+        if trial.in_job:
+            on_node(converged, "gpu-02", IN_JOB)
         faults.inject(lab, trial.fault)
         began = time.monotonic()
     status = run.ended()

@@ -132,3 +132,25 @@ def test_a_failure_is_a_line_and_a_lost_node_is_not_asked(tmp_path: Path) -> Non
     (line,) = lines
     assert line.startswith("gpu-01: files of the benchmarks stay below /mnt/local: ")
     assert "Read-only file system" in line
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_files_of_a_lost_client_go_where_another_client_sees_them(tmp_path: Path, shared: bool) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(node: str, command: str) -> CommandResult:
+        asked.append((node, command))
+        failed = "rackproof-bench/gpu-02" in command
+        return reply(node, command, rc=int(failed), err="rmdir: Directory not empty\n" if failed else "")
+
+    lines: list[str] = []
+    space = SPACE._replace(storage="nfs-tcp" if shared else "local", kinds={FIO: 1}, shared=shared)
+    with scripted(tmp_path, answer) as session:
+        session.answered |= {"gpu-01", "gpu-02"}
+        session.lose("gpu-02", "no answer")
+        remove_files(session, [space], lines.append)
+    folders = [f"/mnt/{space.storage}/rackproof-bench/{node}" for node in ("gpu-01", "gpu-02")]
+    removed = [(node, folder) for node, command in asked for folder in folders if folder in command]
+    assert removed == [("gpu-01", folder) for folder in folders[: 2 if shared else 1]]
+    assert len(lines) == shared
+    assert all(line.startswith("gpu-01: gpu-02's files of the benchmarks stay below /mnt/nfs-tcp: ") for line in lines)
