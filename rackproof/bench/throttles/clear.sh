@@ -6,7 +6,7 @@ unthrottle() {
     [ -e "$device" ] || continue
     port=${device##*/rp-}
     tc qdisc del dev "$port" ingress 2>/dev/null
-    case $(tc qdisc show dev "$port" root) in *" 7270: root"*) tc qdisc del dev "$port" root ;; esac
+    case $(tc qdisc show dev "$port" root) in *" 7271: root"*) tc qdisc del dev "$port" root ;; esac
     ip link del "rp-$port"
   done
   [ -e /run/rackproof-throttled ] || return 0

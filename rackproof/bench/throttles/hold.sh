@@ -13,8 +13,19 @@ case $virtual:$vendor in
   *) refuse "limits are for virtual machines of QEMU, this is $vendor ($virtual)" ;;
 esac
 
-queue() { # DEVICE BITS_PER_S
-  tc qdisc add dev "$1" root handle 7270: tbf rate "${2}bit" burst $((32768 + $2 / 800)) limit 1000000
+queue() { # DEVICE BITS_PER_S PARENT
+  # shellcheck disable=SC2086 # two words
+  tc qdisc add dev "$1" $3 handle 7270: tbf rate "${2}bit" burst $((32768 + $2 / 800)) limit 1000000
+}
+
+# RoCE waits at the receiving port alone: a packet of Soft-RoCE that waits to be sent when its queue pair ends is a panic
+# of the kernel (rxe_sched_task; seen in Linux 6.12).
+sends() { # INTERFACE BITS_PER_S
+  tc qdisc add dev "$1" root handle 7271: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 || return
+  for protocol in ip ipv6; do
+    tc filter add dev "$1" parent 7271: protocol "$protocol" flower ip_proto udp dst_port 4791 classid 7271:1 || return
+  done
+  queue "$1" "$2" "parent 7271:2"
 }
 
 port() { # INTERFACE BITS_PER_S
@@ -26,12 +37,15 @@ port() { # INTERFACE BITS_PER_S
     *" 0: root"* | *noqueue*) ;;
     *) refuse "$1 has a queue that someone else has set: $(tc qdisc show dev "$1" root | head -n 1)" ;;
   esac
-  modprobe ifb numifbs=0 && modprobe sch_tbf && modprobe cls_matchall && modprobe act_mirred || exit 1
+  for module in "ifb numifbs=0" sch_tbf sch_prio cls_flower cls_matchall act_mirred; do
+    # shellcheck disable=SC2086 # with its parameter
+    modprobe $module || exit 1
+  done
   read -r mtu <"/sys/class/net/$1/mtu"
-  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up && queue "rp-$1" "$2" &&
+  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up && queue "rp-$1" "$2" root &&
     tc qdisc add dev "$1" handle ffff: ingress &&
     tc filter add dev "$1" parent ffff: protocol all matchall action mirred egress redirect dev "rp-$1" &&
-    queue "$1" "$2" || exit 1
+    sends "$1" "$2" || exit 1
 }
 
 drive() { # DEVICE BYTES_PER_S READS_PER_S

@@ -5,7 +5,7 @@
 echo 'rackproof throttles 1'
 while [ "$#" -gt 0 ] && [ "$1" != -- ]; do
   echo "port $1"
-  tc -j qdisc show dev "$1" root
+  tc -j qdisc show dev "$1"
   echo
   if [ -e "/sys/class/net/rp-$1" ]; then tc -j qdisc show dev "rp-$1" root; else echo '[]'; fi
   echo
