@@ -75,7 +75,7 @@ def healthy(place: Measurement) -> float:
         "cache_hits": 50.0 if labels.get("epoch") == "2" else 0.0, "placement_spread": 0.03,
         "accelerator_utilisation_loss": 6.0, "latency_p99": 900.0 if labels.get("beside") == "training" else 500.0,
         "throughput_over_predicted": 0.9, "bottleneck_agreement": 1.0,
-        "rdma_write_bandwidth": 0.0196, "tcp_bandwidth": 0.0196, "tcp_bandwidth_to_storage": 0.0078,
+        "rdma_write_bandwidth": 0.012, "tcp_bandwidth": 0.12, "tcp_bandwidth_to_storage": 0.0078,
         "rdma_write_latency": 5.0, "tcp_retransmitted": 0.5,
         "rdma_retries": 10.0, "loss": 0.0, "round_trip": 2.0,
         "read_bandwidth": 0.009 * nodes, "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
