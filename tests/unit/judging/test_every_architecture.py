@@ -33,6 +33,7 @@ from rackproof.core.judging.bars import settled
 from rackproof.core.judging.ceilings import Capacity, capacity
 from rackproof.core.judging.judge import judge
 from rackproof.core.judging.members import Members
+from rackproof.core.judging.numbers import NODE_COUNTS
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Outcome, Status
 from rackproof.core.units import convert
@@ -135,6 +136,12 @@ def use_of(where: Mapping[str, Any]) -> str:
     return use if isinstance(use, str) else ""
 
 
+def taking_part(scope: Scope, members: tuple[str, ...], where: Mapping[str, Any]) -> tuple[str, ...]:
+    """Nodes of a number of the rack: as many as its labels count."""
+    counts = [int(where[name]) for name in NODE_COUNTS if name in where and scope is Scope.RACK]
+    return members[: min(counts, default=len(members))]
+
+
 def evidence(made: Architecture, group: str, asks: Criterion | Alternative, factor: float) -> Iterator[Measurement]:
     members = Members(made, run(made).nodes)
     names, bar = members.group(group), asks.pass_
@@ -147,7 +154,8 @@ def evidence(made: Architecture, group: str, asks: Criterion | Alternative, fact
         for index, subject in enumerate(subjects):
             # one that is far from the others, where they are compared
             odd = asks.reduce in SPREADS and factor != 1 and index == 0
-            yield taken(asks, asks.scope, subject, where, value * (100 if bar.op == "le" else 0.001) if odd else value)
+            part = taking_part(asks.scope, subject, where)
+            yield taken(asks, asks.scope, part, where, value * (100 if bar.op == "le" else 0.001) if odd else value)
     if isinstance(bar.of, Reference):
         of, unit = bar.of, METRICS[asks.metric].unit
         whole = convert(50.0, unit, METRICS[of.metric].unit)
@@ -155,7 +163,7 @@ def evidence(made: Architecture, group: str, asks: Criterion | Alternative, fact
         whole /= len(everyone) if of.reduce is Reduce.SUM else 1
         own = (of.metric, of.scope, dict(of.where)) == (asks.metric, asks.scope, asks.where)
         for subject in everyone[own:]:  # a share of the median of all: the first one is far from it
-            yield taken(of, of.scope, subject, dict(of.where), whole)
+            yield taken(of, of.scope, taking_part(of.scope, subject, of.where), dict(of.where), whole)
 
 
 def all_evidence(made: Architecture, entry: Criterion | Curve | Outlier, good: bool) -> list[Measurement]:
