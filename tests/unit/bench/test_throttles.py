@@ -177,7 +177,7 @@ def test_evidence_without_the_limits_proves_no_number() -> None:
 @pytest.mark.parametrize(
     ("seed", "group", "ports", "drives"),
     [
-        ("dell-isilon-f800-dgx1", "gpu", {"fabric0": 20e6}, {}),
+        ("dell-isilon-f800-dgx1", "gpu", {}, {}),
         ("dell-isilon-f800-dgx1", "storage", {"fabric0": 8e6}, {}),
         ("dell-scaling-little", "storage", {}, {"nfs-tcp": {"bytes_per_s": 12e6}}),
         ("hitachi-v225g", "storage", {}, {}),
