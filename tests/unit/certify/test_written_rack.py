@@ -27,8 +27,6 @@ from rackproof.remote.command import NOT_FINISHED, CommandResult, program
 from tests.unit.certify.rack import BUSES, Certified, WrittenRack
 from tests.unit.fakes import reply
 
-pytestmark = pytest.mark.exhaustive
-
 ARCHITECTURES = Path(__file__).parents[3] / "architectures"
 SAYS = "No node of this rack was measured: stand-in programs print every answer and number"
 
@@ -99,6 +97,7 @@ def resumed(folder: Path, rack: WrittenRack) -> Certified:
     return rack.certify(folder, "--resume", str(folder / before.name))
 
 
+@pytest.mark.exhaustive
 def test_a_healthy_rack_is_certified_and_its_page_says_what_it_is(tmp_path: Path) -> None:
     rack = WrittenRack()
     run = rack.certify(tmp_path)
@@ -122,6 +121,7 @@ def test_a_healthy_rack_is_certified_and_its_page_says_what_it_is(tmp_path: Path
     assert run.certificate["simulated"][0].startswith(SAYS)
 
 
+@pytest.mark.slow
 def test_tools_that_hang_leave_gaps_of_their_own_and_are_measured_again(tmp_path: Path) -> None:
     assert (gaps().outcome, gaps().result.exit_code) == ("INCOMPLETE", 2)
     assert gaps().open().keys() == HUNG
@@ -233,6 +233,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case.fault.__name__ for case in CASES])
 def test_a_fault_is_named_and_nothing_else_is(tmp_path: Path, case: Case) -> None:
     rack = WrittenRack(one_rail())
