@@ -60,7 +60,7 @@ test-lab: setup ## the virtual rack: boot, second deploy, drift and rollback, a 
 	@$(RUN) $(LAB_TESTS) -m 'not long'
 
 test-long: setup ## every malformed input and signal; the virtual rack: every live fault, reboots, parity with testinfra, version sets, Slurm health checks
-	@$(RUN) pytest tests/fuzz tests/unit/certify -m slow -q -n auto --dist worksteal
+	@$(RUN) pytest tests/fuzz -m slow -q -n auto --dist worksteal
 	@$(RUN) $(LAB_TESTS) -m long
 
 test: setup test-unit test-exhaustive test-wheel test-lab ## test-unit, -exhaustive, -wheel and -lab, as CI runs them

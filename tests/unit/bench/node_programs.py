@@ -34,8 +34,14 @@ for _program in (Path(__file__).parents[3] / "rackproof" / "bench").rglob("*_nod
 
 
 def run(program: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    # Under a limit of its file sizes a program would leave cut bytecode, which the others then load.
+    bytecode = ["-B"] if "preexec_fn" in options else []
     return warm_python.run(
-        [sys.executable, "-I", str(BENCH / program), *words], capture_output=True, timeout=240, check=False, **options
+        [sys.executable, "-I", *bytecode, str(BENCH / program), *words],
+        capture_output=True,
+        timeout=240,
+        check=False,
+        **options,
     )
 
 

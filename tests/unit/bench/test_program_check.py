@@ -174,6 +174,17 @@ def test_jobs_without_pytorch_and_nodes_without_an_image_use_the_nodes_python(tm
         assert made["python3"].startswith("unmeasured: /usr/bin/python3 belongs to no package")
 
 
+def judged(made: Architecture, number: Measurement, used: str, item: str) -> set[str]:
+    """Statuses of the check of the program that measured, where the evidence has the check of another ``item``."""
+    records = [
+        record.model_copy(update={"body": record.body | {"item": item}})
+        if (record.body.get("check"), record.body.get("item")) == (CHECK, used)
+        else record
+        for record in whole(made, number)
+    ]
+    return {verdict.status.value for verdict in verdicts(judge_records(made, records), f"{CHECK}[{used}]").values()}
+
+
 @pytest.mark.parametrize(
     ("image", "item", "status"),
     [
@@ -185,14 +196,7 @@ def test_the_judge_asks_for_the_python_of_the_image_that_measured(image: str | N
     conditions = {"image": image} if image else {}
     number = measurement("gpu-01", 1.0, metric="ingest.samples_rate", unit="1/s", conditions=conditions)
     made, used = one_criterion(criterion()), INSIDE if image else "python3"
-    records = [
-        record.model_copy(update={"body": record.body | {"item": item}})
-        if (record.body.get("check"), record.body.get("item")) == (CHECK, used)
-        else record
-        for record in whole(made, number)
-    ]
-    judged = verdicts(judge_records(made, records), f"{CHECK}[{used}]")
-    assert {verdict.status.value for verdict in judged.values()} == {status}
+    assert judged(made, number, used, item) == {status}
 
 
 GPU_MEMORY = f"numactl {WRITE} -d mlx5_0"
@@ -229,11 +233,4 @@ def test_the_judge_asks_for_the_program_that_measured(
         ("gpu-01", "gpu-02"), 1.0, metric=metric, unit="Gb/s", conditions={"command": command}, **labels
     )
     made = one_criterion(criterion())
-    records = [
-        record.model_copy(update={"body": record.body | {"item": item}})
-        if (record.body.get("check"), record.body.get("item")) == (CHECK, used)
-        else record
-        for record in whole(made, number)
-    ]
-    judged = verdicts(judge_records(made, records), f"{CHECK}[{used}]")
-    assert {verdict.status.value for verdict in judged.values()} == ({status} if status else set())
+    assert judged(made, number, used, item) == ({status} if status else set())

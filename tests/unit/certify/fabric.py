@@ -25,7 +25,6 @@ class RackFabric(Nodes):
     port: str = "rail"
     device: str = "mlx5_rail"
     adapter: str = "IB"
-    adapters: int = 8
     gpu: str = "NVIDIA H100 80GB HBM3"
     begins: Callable[[str, int], float] = lambda node, rail: 0.01 * rail
     lasts: Callable[[str, int], float] = lambda node, rail: SECONDS + 0.5

@@ -93,7 +93,7 @@ class WrittenRack:
         before = next(_RACKS)
         self.gpus = {name: _gpus(5000 * before + 1000 * number) for number, name in enumerate(self.names)}
         addresses = {address: node.name for node in self.rack.nodes for address in _addresses(node)}
-        self.fabric = RackFabric(addresses, serial=count(1 + 1_000_000 * before))
+        self.fabric = RackFabric(addresses, adapters=rails, serial=count(1 + 1_000_000 * before))
         ingest = model.profiles["full"].ingest
         self.storage = RackStorage(
             model, Rates(read=4.5e9, write=2.3e9, randread=400e6), clients=self.names,
