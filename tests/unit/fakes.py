@@ -112,11 +112,11 @@ class FakeConnection:
         return reply(name, command) if answer is None else answer
 
     def _batch(self, script: str) -> bytes:
-        """As ``batch.sh`` answers; each command is one of ``Fleet.checks``."""
+        """As ``batch.sh`` answers."""
         (listed,) = _COMMANDS.findall(script)
         files: dict[str, bytes] = {}
         for number, one in enumerate(shlex.split(listed)):
-            result = self.fleet.checks(self.node.name, one)
+            result = (self.fleet.checks or self.fleet.answer)(self.node.name, one) or reply(self.node.name, one)
             files |= {
                 f"{number}.a": b"1 100.0", f"{number}.out": result.stdout, f"{number}.err": result.stderr,
                 f"{number}.rc": b"%d 100.1" % (result.rc or 0),
@@ -152,8 +152,8 @@ class FakeFleet:
     rack: Rack
     answer: Answer
     dead: set[str] = field(default_factory=set)
-    checks: Callable[[str, str], CommandResult] = reply
-    """Answers the commands of validators, which come many at once."""
+    checks: Answer | None = None
+    """Answers the commands that come many at once, as those of validators do, instead of ``answer``."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     users: list[tuple[str, str, str]] = field(default_factory=list)
     """Node, command and its prefix for another user."""
