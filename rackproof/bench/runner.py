@@ -79,7 +79,8 @@ def _execute(context: BenchContext, guard: Guard, step: Step) -> None:
     began = time.monotonic()
     session.step = step.id
     throttles = Throttles.of(context)
-    measurements, reason = _attempt(context, step) if not (why := throttles.bring_about(step.port_gbps)) else ({}, why)
+    why = throttles.bring_about(step.port_gbps)
+    measurements, reason = ({}, why) if why else _attempt(context, step)
     if measurements and (why := throttles.read()):
         measurements, reason = {}, why
     guard.observe()

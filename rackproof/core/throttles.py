@@ -55,9 +55,9 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
     ports: dict[str, float] = {}
     drives: dict[str, dict[str, float]] = {}
     scale, fabric = architecture.scale, architecture.fabric
-    for _, throttle in throttles(scale) if scale else ():
-        if scale is None:
-            continue
+    if scale is None:
+        return NodeLimits()
+    for _, throttle in throttles(scale):
         if isinstance(throttle, ThrottledDrive):
             if throttle.storage in architecture.storage and _has_drive(architecture.storage[throttle.storage], groups):
                 key, value = limit_of(scale, throttle)

@@ -138,7 +138,6 @@ _SCRIPT = re.compile(r"\bpython3 (?:-\w+ )*\S*?([\w.-]+\.py)\b")
 _FUNCTION = re.compile(r"^(\w+)\(\) *\{", re.MULTILINE)
 
 
-@lru_cache(maxsize=4096)  # the same questions go to all nodes
 @lru_cache(maxsize=4096)  # many nodes and checks share a command
 def program(command: str) -> str:
     """Name of the first program of a command that is not a helper of the shell's, for messages.

@@ -33,13 +33,28 @@ def opened(path, size, newest_ns):
         raise Fault(f"{path}: {error.strerror}") from None
     if status.st_size != size or status.st_mtime_ns > newest_ns:
         os.close(descriptor)
-        raise _changed(path, size, status)
+        what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
+        raise Fault(f"{path}: changed since it was indexed: {what}")
     return descriptor
 
 
-def _changed(path, size, status):
-    what = f"expected {size} B, actual {status.st_size} B" if status.st_size != size else "it was written again"
-    return Fault(f"{path}: changed since it was indexed: {what}")
+def whole(path, size, newest_ns, tally):
+    """All bytes of a small file, with as few copies as a plain loop makes: its cost is part of the measurement."""
+    began = time.monotonic()
+    descriptor = opened(path, size, newest_ns)
+    try:
+        data = os.read(descriptor, size)
+        while len(data) < size:
+            if not (more := os.read(descriptor, size - len(data))):
+                raise Fault(f"{path}: truncated: {len(data)} of {size} B")
+            data += more
+    except OSError as error:
+        raise Fault(f"{path}: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    tally["bytes"] += size
+    tally["read_s"] += time.monotonic() - began
+    return data
 
 
 class Counted(io.RawIOBase):
@@ -129,10 +144,7 @@ def stream(config, index, worker, tally):
 def _passes(config, index, worker, tally, work):
     turn = 0
     while True:
-        if index["format"] == "files":
-            yield from _files(config["folders"][worker % len(config["folders"])], work, tally)
-        else:
-            yield from _shards(work, index["format"], tally)
+        yield from _files(work, tally) if index["format"] == "files" else _shards(work, index["format"], tally)
         if tally["drained"]:
             return
         turn += 1
@@ -142,40 +154,11 @@ def _passes(config, index, worker, tally, work):
         work = pieces(config, index, worker, turn)
 
 
-def _files(folder, work, tally):
-    """Small files, each whole and as it was indexed, below ``folder``.
-
-    What this costs beyond open, read and close is part of every measurement: nothing is called for each file but the
-    system, and names are looked up from the folder on.
-    """
-    begin, monotonic, read_only = len(folder) + 1, time.monotonic, os.O_RDONLY
-    open_file, fstat, read, close = os.open, os.fstat, os.read, os.close
-    root = open_file(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        for path, size, newest_ns in work:
-            began = monotonic()
-            try:
-                descriptor = open_file(path[begin:], read_only, dir_fd=root)
-                try:
-                    status = fstat(descriptor)
-                    if status.st_size != size or status.st_mtime_ns > newest_ns:
-                        raise _changed(path, size, status)
-                    data = read(descriptor, size)
-                    while len(data) != size:
-                        if not (more := read(descriptor, size - len(data))):
-                            raise Fault(f"{path}: truncated: {len(data)} of {size} B")
-                        data += more
-                finally:
-                    close(descriptor)
-            except OSError as error:
-                raise Fault(f"{path}: {error.strerror}") from None
-            tally["bytes"] += size
-            tally["read_s"] += monotonic() - began
-            yield path, data
-            if tally["drained"]:
-                return
-    finally:
-        close(root)
+def _files(work, tally):
+    for path, size, newest_ns in work:
+        yield path, whole(path, size, newest_ns, tally)
+        if tally["drained"]:
+            return
 
 
 def _shards(work, form, tally):

@@ -237,7 +237,9 @@ class StorageProfile(Model):
     """For ``join.bytes_copied`` of NFS, CephFS, Lustre and WEKA."""
     scale_out: tuple[Workload, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Jobs that run on 1, 2, 4 … of the clients as well; the rack's numbers then have the label ``clients``."""
-    left_out: dict[Identifier, dict[Identifier, Prose]] = Field(default_factory=dict, exclude_if=lambda value: not value)
+    left_out: dict[Identifier, dict[Identifier, Prose]] = Field(
+        default_factory=dict, exclude_if=lambda value: not value
+    )
     """Why metrics are not measured of some storages, by metric and storage; for readers."""
 
     @field_validator("random_reads")
