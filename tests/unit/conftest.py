@@ -16,6 +16,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
+from tests.unit import made_once
 from tests.unit import warm_python as warm
 from tests.unit.sampling import sample
 
@@ -96,7 +97,9 @@ def without_waiting_for_disks() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def separate_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tests use a cache folder of their own, not the user's."""
-    folder = tmp_path_factory.getbasetemp() / "cache"
+    base = tmp_path_factory.getbasetemp()
+    folder = base / "cache"
+    made_once.folders[:] = [base.parent if "PYTEST_XDIST_WORKER" in os.environ else base]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder

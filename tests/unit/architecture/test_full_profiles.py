@@ -17,14 +17,10 @@ from rackproof.core.architecture.entries import each_entry
 from rackproof.core.judging.conditions import condition_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Node, Rack
+from tests.unit.published import SYSTEMS
 
 pytestmark = pytest.mark.few(14)
 
-PUBLISHED = [
-    item.id
-    for item in architectures.available()
-    if not item.id.startswith("virtual-rack") and not item.id.endswith("-scaled")
-]
 MOST: Final = 18
 """Nodes of a role, as many as the largest rack that has one size."""
 DLIO: Final = "MLPerf's rule asks for 44 TB, in millions of files or at a rate that only a better level carries"
@@ -75,7 +71,7 @@ def gaps_of(model: Architecture) -> list[str]:
     return plan_gaps(model, "full", rack, plan_steps(model, "full", rack))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_it_measures_all_but_the_listed_rest(name: str) -> None:
     model = model_of(name)
     listed = GAPS.get(name, {})
@@ -96,7 +92,7 @@ RECORDED: Final = {
 """Conditions of numbers by benchmark or metric, as far as entries may ask for them; a number without one is INVALID."""
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_no_entry_asks_for_a_condition_that_is_not_recorded(name: str) -> None:
     for path, asks in entries_of(model_of(name)):
         recorded = RECORDED.get(asks.metric, RECORDED.get(METRICS[asks.metric].benchmark))
@@ -152,7 +148,7 @@ def test_a_job_may_have_no_leg_of_its_own(job: dict[str, object], refused: str) 
         assert IngestJob.model_validate(given).runs == 1
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_run_reads_no_record_twice(name: str) -> None:
     """Where a record came from a cache, the mounts' counters contradict the pipeline, and the number is INVALID."""
     model = model_of(name)
@@ -168,7 +164,7 @@ def test_a_run_reads_no_record_twice(name: str) -> None:
         assert taken / (nodes if local else 1) <= dataset.samples * dataset.copies, job.workload
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLISHED if name.startswith(("nvidia-", "hgx-"))])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith(("nvidia-", "hgx-"))])
 def test_a_rack_of_32_nodes_is_measured_in_a_night(name: str) -> None:
     """All pairs of 32 nodes take 27 hours with eight rails, and those of 8 nodes take one night."""
     model = model_of(name)

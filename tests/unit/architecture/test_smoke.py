@@ -16,11 +16,9 @@ from rackproof.core.architecture.smoke import SMOKE, shortened, with_smoke
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import ArchitectureError
 from tests.unit.fakes import lab_rack, virtual_rack
+from tests.unit.published import EVERY, SYSTEMS
 
 pytestmark = pytest.mark.few(11)
-
-EVERY = [item.id for item in architectures.available()]
-PUBLISHED = [name for name in EVERY if "lab" not in architectures.load(name).model.profiles]
 
 
 def numbers(part: Model) -> Iterator[tuple[str, int]]:
@@ -57,7 +55,7 @@ def test_every_architecture_with_a_short_benchmark_has_it(name: str) -> None:
     assert smoke.ingest is None
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_it_takes_minutes_where_the_whole_takes_hours(name: str) -> None:
     model = architectures.load(name).model
     rails = range(model.fabric.rails if model.fabric else 1)

@@ -21,6 +21,7 @@ from rackproof.configure.nic.inputs import NicInputs
 from rackproof.core.architecture import Fabric
 from rackproof.core.rack import Node
 from rackproof.core.texts import KERNELS_PREFIXES
+from tests.unit.published import EVERY
 from tests.unit.refusals import refuses
 
 PORT = Port("fabric0", "rxe0", "10.77.0.21/24", 9000, mac="52:54:77:20:00:0b")
@@ -162,10 +163,6 @@ def test_no_port_gets_a_name_that_the_kernel_gives(prefix: str) -> None:
 
 
 def test_no_published_architecture_names_ports_as_the_kernel_does() -> None:
-    prefixes = {
-        model.fabric.interface_prefix
-        for entry in architectures.available()
-        if (model := architectures.load(entry.id).model).fabric
-    }
+    prefixes = {model.fabric.interface_prefix for name in EVERY if (model := architectures.load(name).model).fabric}
     assert prefixes
     assert not prefixes & set(KERNELS_PREFIXES)

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from rackproof import architectures, kit
+from rackproof import architectures
 from rackproof.configure import facts, operations
 from rackproof.configure.gpu import packages
 from rackproof.configure.gpu.driver import choose
@@ -15,6 +15,7 @@ from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.programs import PACKAGED
 from tests.unit.configure.gpu.machines import machine, promised
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.published import EVERY
 
 PACKAGE_OF: Final = {
     "fio": "fio",
@@ -28,10 +29,9 @@ PACKAGE_OF: Final = {
 }
 """Debian's package of each program that a distribution has."""
 ROLES: Final = ("gpu", "login", "storage", "management")
-NAMES: Final = tuple(sorted(path.stem for path in kit.folder("architectures").glob("*.yaml")))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("role", ROLES)
 def test_a_node_is_asked_for_what_its_role_has(name: str, role: str) -> None:
     """What is asked of a node without GPUs is installed there by the architecture's own packages."""
@@ -41,7 +41,7 @@ def test_a_node_is_asked_for_what_its_role_has(name: str, role: str) -> None:
     assert role == "gpu" or not without_package
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_judge_asks_the_same_roles(name: str) -> None:
     made = architectures.load(name).model
     asked = {entry.item: entry.role for entry in expected_checks(made) if entry.check == "tools.present"}
@@ -66,7 +66,7 @@ def test_before_the_run_programs_may_be_missing() -> None:
 
 
 def test_every_packaged_program_of_an_architecture_is_known() -> None:
-    programs = {program for name in NAMES for program in architectures.load(name).model.tools.programs}
+    programs = {program for name in EVERY for program in architectures.load(name).model.tools.programs}
     assert {*PACKAGE_OF, "dcgmi", "nvidia-smi"} <= PACKAGED
     assert all(program in PACKAGED or program == "nvbandwidth" or program.endswith("_perf") for program in programs)
 

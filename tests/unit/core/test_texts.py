@@ -159,6 +159,7 @@ FILES = sorted(
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_an_architecture_with_such_a_string_is_refused_with_key_and_line(file: Path) -> None:
     document = Document(file.read_text(), file.name)
+    data = json.loads(json.dumps(document.data))  # without the aliases of the file
     tried = set()
     for path in _strings(document.data, ()):
         kind = re.sub(r"\[\d+\]|\.(?=\d)\d+", "[]", ".".join(map(str, path)))
@@ -166,11 +167,10 @@ def test_an_architecture_with_such_a_string_is_refused_with_key_and_line(file: P
             continue
         tried.add(kind)
         for text in ("a\x00b", "$(touch /tmp/pwned)"):
-            data = json.loads(json.dumps(document.data))  # without the aliases of the file
             holder = data
             for key in path[:-1]:
                 holder = holder[key]
-            holder[path[-1]] = text
+            before, holder[path[-1]] = holder[path[-1]], text
             try:
                 Architecture.model_validate(data)
             except ValidationError as error:
@@ -182,6 +182,8 @@ def test_an_architecture_with_such_a_string_is_refused_with_key_and_line(file: P
                 assert str(place[-1]) in rest or isinstance(place[-1], int)
             else:
                 assert text != "a\x00b", path
+            finally:
+                holder[path[-1]] = before
 
 
 def _strings(data: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

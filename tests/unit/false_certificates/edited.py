@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,19 +16,22 @@ from rackproof.evidence.folder import info_of, stored_architecture
 from rackproof.evidence.store import EVIDENCE, RAW, read_records
 from rackproof.report.certificate import Certificate
 from tests.unit.false_certificates.emulated import Emulated
+from tests.unit.made_once import made_once
 
 Body = dict[str, Any]
 
 
 @cache
 def example_folder() -> Path:
-    """Certified evidence of the virtual rack, made once, and its outputs; without the certificate."""
-    reports = Path(tempfile.mkdtemp(prefix="rackproof-tests-"))
-    atexit.register(shutil.rmtree, reports, ignore_errors=True)
-    folder = Emulated().certify(reports)
-    assert json.loads((folder / CERTIFICATE).read_bytes())["outcome"] == "CERTIFIED"
-    (folder / CERTIFICATE).unlink()
+    """Certified evidence of the virtual rack, and its outputs; without the certificate."""
+    (folder,) = made_once("certified", _certified).iterdir()
     return folder
+
+
+def _certified(reports: Path) -> None:
+    certificate = Emulated().certify(reports) / CERTIFICATE
+    assert json.loads(certificate.read_bytes())["outcome"] == "CERTIFIED"
+    certificate.unlink()
 
 
 @cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,11 +38,10 @@ from rackproof.core.status import Outcome, Status
 from rackproof.core.units import convert
 from rackproof.core.verdict import Verdict
 from tests.unit.judging import info_of_nodes
+from tests.unit.published import EVERY
 
 pytestmark = pytest.mark.few(7)
 
-FOLDER = Path(__file__).parents[3] / "architectures"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 PEERS, FEW = 9, 3
 """Nodes of every role: enough to compare them, and where nothing compares them."""
 COMPANIONS = {
@@ -61,7 +59,7 @@ COMPANIONS = {
 
 @cache
 def architecture(name: str) -> Architecture:
-    return load(FOLDER / f"{name}.yaml").model
+    return load(name).model
 
 
 def run(made: Architecture) -> RunInfo:
@@ -199,7 +197,7 @@ def judged_alone(made: Architecture, entry: Criterion | Curve | Outlier, good: b
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_entry_can_be_met(name: str) -> None:
     made = architecture(name)
     for entry in entries(made):
@@ -210,7 +208,7 @@ def test_every_entry_can_be_met(name: str) -> None:
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_entry_can_be_missed(name: str) -> None:
     made = architecture(name)
     for entry in entries(made):
@@ -218,7 +216,7 @@ def test_every_entry_can_be_missed(name: str) -> None:
         assert statuses - {Status.PASS, Status.WARN}, entry.id
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_without_evidence_nothing_is_met(name: str) -> None:
     made = architecture(name)
     few = run(made.model_copy(update={"curves": ()}))

@@ -25,6 +25,7 @@ from rackproof.errors import ArchitectureError, InventoryError
 from rackproof.validation.local import local_context, own_node, read_rack
 from tests.unit.configure.rack import architecture, rack, site
 from tests.unit.configure.stub import StubHost, run
+from tests.unit.published import EVERY
 from tests.unit.refusals import refuses
 from tests.unit.shell import executable, sh
 
@@ -229,7 +230,7 @@ def test_rack_file_reads_back_without_what_checks_do_not_need(tmp_path: Path) ->
     assert own_node(rack, "gpu-01.rack.example").fabric_address() == "10.0.0.1"
 
 
-@pytest.mark.parametrize("name", [item.id for item in architectures.available()])
+@pytest.mark.parametrize("name", EVERY)
 def test_a_node_reads_the_architecture_that_the_deploy_wrote(tmp_path: Path, name: str) -> None:
     """Also one that extends another: its text says so, which a file of a user must not."""
     text = deploy.architecture_text(name)
@@ -248,7 +249,7 @@ def test_the_kit_on_a_node_reads_every_architecture(tmp_path: Path) -> None:
     """It has its own copy of the kit, and nothing else of this folder."""
     with tarfile.open(fileobj=io.BytesIO(kit.archive())) as tar:
         tar.extractall(tmp_path, filter="data")
-    texts = {item.id: deploy.architecture_text(item.id) for item in architectures.available()}
+    texts = {name: deploy.architecture_text(name) for name in EVERY}
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     program = (
