@@ -43,6 +43,7 @@ from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
 from tests.unit.fakes import scripted, virtual_rack
+from tests.unit.refusals import refuses
 from tests.unit.storage_nodes import StorageNodes
 
 pytestmark = pytest.mark.few(15)
@@ -332,17 +333,14 @@ class TestKit:
             DataSets.of(context).make("photos", self.DATASET, ["gpu-01"])
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        CommandResult("gpu-01", "c", 1, b'{"rackproof_dataset": 1, "error": "a: Read-only file system"}\n', b""),
-        CommandResult("gpu-01", "c", None, b"", b"", error="connection lost"),
-        CommandResult("gpu-01", "c", 1, b"", b"ModuleNotFoundError: No module named 'PIL'\n"),
-    ],
+test_errors_of_a_node_have_its_name = refuses(
+    answer_of,
+    CommandResult("gpu-01", "c", 1, b'{"rackproof_dataset": 1, "error": "a: Read-only file system"}\n', b""),
+    CommandResult("gpu-01", "c", None, b"", b"", error="connection lost"),
+    CommandResult("gpu-01", "c", 1, b"", b"ModuleNotFoundError: No module named 'PIL'\n"),
+    error=DataSetError,
+    says=r"^gpu-01: .*(Read-only|lost|PIL)",
 )
-def test_errors_of_a_node_have_its_name(answer: CommandResult) -> None:
-    with pytest.raises(DataSetError, match=r"^gpu-01: .*(Read-only|lost|PIL)"):
-        answer_of(answer)
 
 
 def test_no_answer_is_no_data_set() -> None:

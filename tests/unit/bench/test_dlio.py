@@ -28,6 +28,7 @@ from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.bench import node_programs
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.refusals import refuses
 from tests.unit.storage_nodes import StorageNodes
 
 pytestmark = pytest.mark.few(13)
@@ -362,21 +363,17 @@ def test_answers_that_lack_the_proof_of_a_client_give_no_number(
         read_dlio(change(made.answers), measurement, virtual_rack())
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"options": {"workflow.train": "False"}}, "options"),
-        ({"options": {"metric.au": 0.1}}, "options"),
-        ({"options": {"dataset.data_folder": "/tmp"}}, "the kit sets it"),
-        ({"options": {"train.computation_time": "1 $(id)"}}, "options"),
-        ({"config": "../x"}, "config"),
-        ({"accelerators": 0}, "accelerators"),
-        ({"clients": 3}, "3 clients cannot share 2 accelerators"),
-    ],
+test_invalid_runs_are_refused = refuses(
+    lambda change: DlioRun.model_validate(RUN.model_dump() | change),
+    ({"options": {"workflow.train": "False"}}, "options"),
+    ({"options": {"metric.au": 0.1}}, "options"),
+    ({"options": {"dataset.data_folder": "/tmp"}}, "the kit sets it"),
+    ({"options": {"train.computation_time": "1 $(id)"}}, "options"),
+    ({"config": "../x"}, "config"),
+    ({"accelerators": 0}, "accelerators"),
+    ({"clients": 3}, "3 clients cannot share 2 accelerators"),
+    error=ValueError,
 )
-def test_invalid_runs_are_refused(change: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        DlioRun.model_validate(RUN.model_dump() | change)
 
 
 def test_a_label_of_a_job_is_refused() -> None:

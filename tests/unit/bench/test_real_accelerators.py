@@ -17,7 +17,6 @@ from rackproof.bench.readers import reader_of
 from rackproof.bench.reading import Reading
 from rackproof.core.architecture import IngestJob, Profile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST
 from rackproof.parse.gpu_load import SAMPLER
 from rackproof.remote.command import CommandResult
@@ -25,6 +24,7 @@ from tests.unit.bench.test_ingest import JOB, NODES, Change, answers, place, pro
 from tests.unit.bench.test_ingest_node import dataset, ran
 from tests.unit.fakes import reply, virtual_rack
 from tests.unit.gpu_nodes import BUSES, NAME, uuid
+from tests.unit.refusals import refuses
 
 pytestmark = pytest.mark.few(9)
 
@@ -196,27 +196,22 @@ def test_a_rate_counts_whole_steps() -> None:
     assert rate == pytest.approx(4 * 50 * 4 / 10)
 
 
-@pytest.mark.parametrize(
-    ("every", "why"),
-    [
-        (run(text=sampled(lambda t, k: "[N/A]")), "does not report its utilisation"),
-        (run(text=sampled(last=1003)), "1 samples of gpu1 in 10 s"),
-        (run(text="\n".join(line for line in sampled().splitlines() if ", " in line) + "\n"), "0 samples of gpu1"),
-        (run(text="NVIDIA-SMI has failed\n"), "expected the link of a GPU"),
-        (run(listed=f"0, {uuid(0)}, {BUSES[0]}.0, {NAME}\n"), "gpu1 is not the one of rank 1"),
-        ([answer for answer in run() if answer.command != SAMPLER], "were not sampled"),
-        (run(ranks(lambda c, d: [x["torch"].update(backend="gloo") for x in c.values()])), "computed on processors"),
-        (run(ranks(lambda c, d: d["gpu-02"].update(steps=[50, 19]))), "gpu-02: 19 steps of a rank, a rate needs 20"),
-        (run(ranks(lambda c, d: d["gpu-02"]["real"].pop())), "does not say what its ranks ran on"),
-        (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(world=2))), "rank 1 trained with 2 ranks, expected 4"),
-        (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(uuid="0"))), "rank 1: expected GPU-"),
-        (run(ranks(lambda c, d: c["gpu-02"]["torch"].update(model="vgg16"))), "was given another job"),
-        (run(counted=500_000), "its samples have 440100 B, the storage gave 500000 B"),
-    ],
-)  # fmt: skip
-def test_what_the_driver_does_not_say_is_no_utilisation(every: list[CommandResult], why: str) -> None:
-    with pytest.raises(ParseError, match=why):
-        read_ingest(every, virtual_rack())(gpu())
+test_what_the_driver_does_not_say_is_no_utilisation = refuses(
+    lambda every: read_ingest(every, virtual_rack())(gpu()),
+    (run(text=sampled(lambda t, k: "[N/A]")), "does not report its utilisation"),
+    (run(text=sampled(last=1003)), "1 samples of gpu1 in 10 s"),
+    (run(text="\n".join(line for line in sampled().splitlines() if ", " in line) + "\n"), "0 samples of gpu1"),
+    (run(text="NVIDIA-SMI has failed\n"), "expected the link of a GPU"),
+    (run(listed=f"0, {uuid(0)}, {BUSES[0]}.0, {NAME}\n"), "gpu1 is not the one of rank 1"),
+    ([answer for answer in run() if answer.command != SAMPLER], "were not sampled"),
+    (run(ranks(lambda c, d: [x["torch"].update(backend="gloo") for x in c.values()])), "computed on processors"),
+    (run(ranks(lambda c, d: d["gpu-02"].update(steps=[50, 19]))), "gpu-02: 19 steps of a rank, a rate needs 20"),
+    (run(ranks(lambda c, d: d["gpu-02"]["real"].pop())), "does not say what its ranks ran on"),
+    (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(world=2))), "rank 1 trained with 2 ranks, expected 4"),
+    (run(ranks(lambda c, d: d["gpu-01"]["real"][1].update(uuid="0"))), "rank 1: expected GPU-"),
+    (run(ranks(lambda c, d: c["gpu-02"]["torch"].update(model="vgg16"))), "was given another job"),
+    (run(counted=500_000), "its samples have 440100 B, the storage gave 500000 B"),
+)
 
 
 def test_each_gpu_has_its_place() -> None:
@@ -240,13 +235,10 @@ def test_another_model_than_the_profiles_is_seen() -> None:
     assert profile_mismatch(measurement, recorded, Profile(ingest=profile(train=emulated))) is not None
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"slowdown": 2.0}, "slowdown and rate are of emulated"), ({"epochs": 2}, "with emulated accelerators"),
-        ({"workers": 3}, "2 ranks need 2 workers"),
-    ],
-)  # fmt: skip
-def test_what_real_accelerators_cannot_do_is_refused(change: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        IngestJob.model_validate(REAL.model_dump(exclude_unset=True) | change)
+test_what_real_accelerators_cannot_do_is_refused = refuses(
+    lambda change: IngestJob.model_validate(REAL.model_dump(exclude_unset=True) | change),
+    ({"slowdown": 2.0}, "slowdown and rate are of emulated"),
+    ({"epochs": 2}, "with emulated accelerators"),
+    ({"workers": 3}, "2 ranks need 2 workers"),
+    error=ValueError,
+)

@@ -14,6 +14,7 @@ from rackproof.configure.drives import (
     state_command,
 )
 from rackproof.errors import InventoryError
+from tests.unit.refusals import refuses
 from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/disk/by-id/nvme-*_rplocal", "rp-local")
@@ -54,18 +55,14 @@ def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, 
     assert f"actual {contents};" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("state", "message"),
-    [
-        (DriveState(()), "expected exactly one drive, actual none"),
-        (DriveState(("/dev/nvme0n1", "/dev/nvme1n1"), kind="disk", zero=True), "actual /dev/nvme0n1, /dev/nvme1n1"),
-        (DriveState(("/dev/nvme0n1p1",), kind="part", zero=True), "expected a whole drive, actual part"),
-        (DriveState(("/dev/nvme0n1",), kind="", zero=True), "expected a whole drive, actual unknown"),
-    ],
+test_a_pattern_must_name_one_whole_drive = refuses(
+    lambda state: needs_mkfs(DRIVE, state),
+    (DriveState(()), "expected exactly one drive, actual none"),
+    (DriveState(("/dev/nvme0n1", "/dev/nvme1n1"), kind="disk", zero=True), "actual /dev/nvme0n1, /dev/nvme1n1"),
+    (DriveState(("/dev/nvme0n1p1",), kind="part", zero=True), "expected a whole drive, actual part"),
+    (DriveState(("/dev/nvme0n1",), kind="", zero=True), "expected a whole drive, actual unknown"),
+    error=ForeignDrive,
 )
-def test_a_pattern_must_name_one_whole_drive(state: DriveState, message: str) -> None:
-    with pytest.raises(ForeignDrive, match=message):
-        needs_mkfs(DRIVE, state)
 
 
 STUB = """\

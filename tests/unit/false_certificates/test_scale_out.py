@@ -20,6 +20,7 @@ from tests.unit.benchmarked import Bench, commands, measurements, of_storage
 from tests.unit.fakes import Answer as Replies
 from tests.unit.fakes import reply
 from tests.unit.false_certificates.edited import chained
+from tests.unit.refusals import refuses
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
 CLIENTS = [f"gpu-{k:02d}" for k in range(1, 6)]
@@ -124,17 +125,13 @@ def test_a_sum_that_claims_another_number_of_clients_is_disproven(tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize(
-    ("update", "message"),
-    [
-        ({"scale_out": ("write",)}, "scale_out names write, which is not among jobs"),
-        ({"random_reads": (JOB,)}, "must be randread"),
-        ({"random_reads": (LARGE, LARGE)}, "one job for each block_bytes"),
-    ],
+test_a_profile_that_contradicts_itself_is_refused = refuses(
+    lambda update: StorageProfile.model_validate({"jobs": {"read": JOB}, **update}),
+    ({"scale_out": ("write",)}, "scale_out names write, which is not among jobs"),
+    ({"random_reads": (JOB,)}, "must be randread"),
+    ({"random_reads": (LARGE, LARGE)}, "one job for each block_bytes"),
+    error=ValueError,
 )
-def test_a_profile_that_contradicts_itself_is_refused(update: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        StorageProfile.model_validate({"jobs": {"read": JOB}, **update})
 
 
 SHARED = of_storage(5, storages=("local", "nfs-tcp"), shared_file=JOB)

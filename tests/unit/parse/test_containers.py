@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rackproof.parse import ParseError
 from rackproof.parse.containers import (
     Refusal,
     Runtime,
@@ -17,7 +16,7 @@ from rackproof.parse.containers import (
     parse_enroot_version,
     parse_podman_info,
 )
-from tests.unit.refusals import refuses_parts, survives_damage
+from tests.unit.refusals import refuses, refuses_parts, survives_damage
 
 DOCKER: dict[str, Any] = {
     "ServerErrors": None,
@@ -113,25 +112,20 @@ def test_devices(first: str) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("parse", "output", "reason"),
-    [
-        (parse_docker_info, docker(ServerVersion=""), "ServerVersion is not a string"),
-        (parse_docker_info, docker(SecurityOptions=None), "SecurityOptions is not a list of strings"),
-        (parse_docker_info, docker(ServerErrors="down"), "ServerErrors is not a list of strings"),
-        (parse_docker_info, docker() + docker(), "more than one JSON document"),
-        (parse_docker_info, "{}\n", "no JSON document"),
-        (parse_podman_info, json.dumps(PODMAN | {"host": {"security": {}}}), "rootless is neither true nor false"),
-        (parse_crictl_info, json.dumps(CRICTL | {"status": {"conditions": []}}), "no condition RuntimeReady"),
-        (parse_ctr_version, CTR.partition("Server:")[0], "has no version of the server"),
-        (parse_enroot_version, "enroot: no such command\n", "expected a version"),
-        (parse_cdi_list, CDI.replace("nvidia.com/gpu=all\n", ""), "3 devices found, 2 listed"),
-        (parse_cdi_list, "nvidia.com/gpu=all\n", "expected the number of devices"),
-    ],
+test_bad_output_raises_with_the_reason = refuses(
+    lambda case: case[0](case[1]),
+    ((parse_docker_info, docker(ServerVersion="")), "ServerVersion is not a string"),
+    ((parse_docker_info, docker(SecurityOptions=None)), "SecurityOptions is not a list of strings"),
+    ((parse_docker_info, docker(ServerErrors="down")), "ServerErrors is not a list of strings"),
+    ((parse_docker_info, docker() + docker()), "more than one JSON document"),
+    ((parse_docker_info, "{}\n"), "no JSON document"),
+    ((parse_podman_info, json.dumps(PODMAN | {"host": {"security": {}}})), "rootless is neither true nor false"),
+    ((parse_crictl_info, json.dumps(CRICTL | {"status": {"conditions": []}})), "no condition RuntimeReady"),
+    ((parse_ctr_version, CTR.partition("Server:")[0]), "has no version of the server"),
+    ((parse_enroot_version, "enroot: no such command\n"), "expected a version"),
+    ((parse_cdi_list, CDI.replace("nvidia.com/gpu=all\n", "")), "3 devices found, 2 listed"),
+    ((parse_cdi_list, "nvidia.com/gpu=all\n"), "expected the number of devices"),
 )
-def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse(output)
 
 
 PARSERS: list[tuple[Callable[[str], Any], str]] = [

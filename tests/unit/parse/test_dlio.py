@@ -9,13 +9,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
 from rackproof.parse.dlio import DlioSummary, parse_dlio
 from rackproof.parse.errors import Unreliable
+from tests.unit.refusals import refuses, refuses_parts
 
 TEXT = (Path(__file__).parents[2] / "data/tools/dlio-2.0-summary.json").read_text()
 Change = Callable[[dict[str, Any]], object]
@@ -51,62 +51,51 @@ def test_a_run_that_misses_its_own_target_says_so() -> None:
     assert not parse_dlio(changed(of_metric(train_au_meet_expectation="fail"))).meets
 
 
-def test_every_truncation_is_refused() -> None:
-    for length in range(len(TEXT.rstrip())):
-        with pytest.raises(ParseError):
-            parse_dlio(TEXT[:length])
+test_every_truncation_is_refused = refuses_parts((parse_dlio, f"{TEXT.rstrip()}\n"))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "no output"),
-        (TEXT + TEXT, "more than one"),
-        ("[1, 2]\n", "no JSON document"),
-        (changed(without("metric")), "metric is missing"),
-        (changed(lambda d: d.update(metric=[])), "metric is not an object"),
-        (changed(without("epochs")), "epochs is missing"),
-        (changed(lambda d: d.update(epochs=0)), "epochs is below 1"),
-        (changed(lambda d: d.update(epochs=3)), f"{AU} is no list of 3 epochs"),
-        (changed(lambda d: d.update(epochs=2.0)), "epochs is not an integer"),
-        (changed(lambda d: d.update(num_accelerators="2")), "num_accelerators is not an integer"),
-        (changed(lambda d: d.update(num_hosts=0)), "num_hosts is below 1"),
-        (changed(lambda d: d.update(hostname="")), "hostname is not a string"),
-        (changed(lambda d: d.update(num_files_train=0)), "num_files_train is below 1"),
-        (changed(without("num_samples_per_file")), "num_samples_per_file is missing"),
-        (changed(of_metric(**{AU: [95.7]})), f"{AU} is no list of 2 epochs"),
-        (changed(of_metric(**{AU: []})), f"{AU} is no list of 2 epochs"),
-        (changed(of_metric(**{AU: 95.7})), f"{AU} is no list of 2 epochs"),
-        (changed(of_metric(**{AU: [95.7, "96"]})), r"\[1\] is not a number"),
-        (changed(of_metric(**{AU: [95.7, True]})), r"\[1\] is not a number"),
-        (changed(of_metric(**{AU: [95.7, None]})), r"\[1\] is not a number"),
-        (changed(of_metric(**{AU: [95.7, float("nan")]})), "NaN is not a number"),
-        (changed(of_metric(train_au_mean_percentage=float("inf"))), "Infinity is not a number"),
-        (changed(of_metric(**{AU: [-1.0, 96.0]})), "below 0"),
-        (changed(of_metric(**{RATE: [31.1]})), f"{RATE} is no list of 2 epochs"),
-        (changed(of_metric(**{RATE: [0, 0], "train_throughput_mean_samples_per_second": 0})), "no step was counted"),
-        (changed(without("train_throughput_mean_samples_per_second")), "is missing"),
-        (changed(without("train_au_meet_expectation")), "train_au_meet_expectation is missing"),
-        (changed(of_metric(train_au_meet_expectation="yes")), "is 'yes', expected success or fail"),
-        (changed(of_metric(train_au_meet_expectation=True)), "is not a string"),
-    ],
+test_what_has_no_figure_for_each_epoch_is_refused = refuses(
+    parse_dlio,
+    ("", "no output"),
+    (TEXT + TEXT, "more than one"),
+    ("[1, 2]\n", "no JSON document"),
+    (changed(without("metric")), "metric is missing"),
+    (changed(lambda d: d.update(metric=[])), "metric is not an object"),
+    (changed(without("epochs")), "epochs is missing"),
+    (changed(lambda d: d.update(epochs=0)), "epochs is below 1"),
+    (changed(lambda d: d.update(epochs=3)), f"{AU} is no list of 3 epochs"),
+    (changed(lambda d: d.update(epochs=2.0)), "epochs is not an integer"),
+    (changed(lambda d: d.update(num_accelerators="2")), "num_accelerators is not an integer"),
+    (changed(lambda d: d.update(num_hosts=0)), "num_hosts is below 1"),
+    (changed(lambda d: d.update(hostname="")), "hostname is not a string"),
+    (changed(lambda d: d.update(num_files_train=0)), "num_files_train is below 1"),
+    (changed(without("num_samples_per_file")), "num_samples_per_file is missing"),
+    (changed(of_metric(**{AU: [95.7]})), f"{AU} is no list of 2 epochs"),
+    (changed(of_metric(**{AU: []})), f"{AU} is no list of 2 epochs"),
+    (changed(of_metric(**{AU: 95.7})), f"{AU} is no list of 2 epochs"),
+    (changed(of_metric(**{AU: [95.7, "96"]})), r"\[1\] is not a number"),
+    (changed(of_metric(**{AU: [95.7, True]})), r"\[1\] is not a number"),
+    (changed(of_metric(**{AU: [95.7, None]})), r"\[1\] is not a number"),
+    (changed(of_metric(**{AU: [95.7, float("nan")]})), "NaN is not a number"),
+    (changed(of_metric(train_au_mean_percentage=float("inf"))), "Infinity is not a number"),
+    (changed(of_metric(**{AU: [-1.0, 96.0]})), "below 0"),
+    (changed(of_metric(**{RATE: [31.1]})), f"{RATE} is no list of 2 epochs"),
+    (changed(of_metric(**{RATE: [0, 0], "train_throughput_mean_samples_per_second": 0})), "no step was counted"),
+    (changed(without("train_throughput_mean_samples_per_second")), "is missing"),
+    (changed(without("train_au_meet_expectation")), "train_au_meet_expectation is missing"),
+    (changed(of_metric(train_au_meet_expectation="yes")), "is 'yes', expected success or fail"),
+    (changed(of_metric(train_au_meet_expectation=True)), "is not a string"),
 )
-def test_what_has_no_figure_for_each_epoch_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ParseError, match=why):
-        parse_dlio(text)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        of_metric(train_au_mean_percentage=99.0),
-        of_metric(train_throughput_mean_samples_per_second=3455.0),
-        of_metric(**{AU: [120.0, 100.0], "train_au_mean_percentage": 110.0}),
-    ],
+test_figures_that_contradict_each_other_are_unreliable = refuses(
+    lambda change: parse_dlio(changed(change)),
+    of_metric(train_au_mean_percentage=99.0),
+    of_metric(train_throughput_mean_samples_per_second=3455.0),
+    of_metric(**{AU: [120.0, 100.0], "train_au_mean_percentage": 110.0}),
+    error=Unreliable,
+    says="",
 )
-def test_figures_that_contradict_each_other_are_unreliable(change: Change) -> None:
-    with pytest.raises(Unreliable):
-        parse_dlio(changed(change))
 
 
 @given(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from rackproof.parse import ParseError
 from rackproof.parse.gdsio import GdsResult, parse_gdsio
+from tests.unit.refusals import refuses, refuses_parts
 
 LONG = (
     "IoType: READ XferType: GPUD Threads: 8 DataSetSize: 818796544/4096000(KiB) IOSize: 1024(KiB) Throughput: 6.524658"
@@ -25,23 +23,15 @@ def test_every_figure_of_a_read() -> None:
     assert [parse_gdsio(text).transfer for text in OTHERS] == ["CPUONLY", "GPUD"]
 
 
-def test_every_truncation_is_refused() -> None:
-    for length in range(len(LONG) - 1):
-        with pytest.raises(ParseError):
-            parse_gdsio(LONG[:length])
+test_every_truncation_is_refused = refuses_parts((parse_gdsio, LONG))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (LONG + LONG, "actual 2"),
-        ("Verifying data\n", "actual 0"),
-        ("cuFileDriverOpen error: GPUDirect Storage not supported\n", "actual 0"),
-        (LONG.replace("6.524658", "65.24658"), "its rate × time"),
-        (LONG.replace("799606", "79960"), "its requests"),
-        (LONG.replace("6.524658", "nan"), "cut off"),
-    ],
+test_what_is_no_result_or_contradicts_itself_is_refused = refuses(
+    parse_gdsio,
+    (LONG + LONG, "actual 2"),
+    ("Verifying data\n", "actual 0"),
+    ("cuFileDriverOpen error: GPUDirect Storage not supported\n", "actual 0"),
+    (LONG.replace("6.524658", "65.24658"), "its rate × time"),
+    (LONG.replace("799606", "79960"), "its requests"),
+    (LONG.replace("6.524658", "nan"), "cut off"),
 )
-def test_what_is_no_result_or_contradicts_itself_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ParseError, match=why):
-        parse_gdsio(text)

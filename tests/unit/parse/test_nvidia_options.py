@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import parse_bound, parse_nccl_conf, parse_parameters
+from tests.unit.refusals import refuses
 
 
 def test_options_with_and_without_quotes() -> None:
@@ -15,10 +16,7 @@ def test_options_with_and_without_quotes() -> None:
     assert options == {"RmProfilingAdminOnly": "1", "RegistryDwords": "a=1;b=2", "ExcludedGpus": ""}
 
 
-@pytest.mark.parametrize("output", ["", "\n", "RmProfilingAdminOnly\n", "cat: no such file\n"])
-def test_no_options(output: str) -> None:
-    with pytest.raises(ParseError):
-        parse_parameters(output)
+test_no_options = refuses(parse_parameters, "", "\n", "RmProfilingAdminOnly\n", "cat: no such file\n", says="")
 
 
 def test_drivers_of_gpus() -> None:

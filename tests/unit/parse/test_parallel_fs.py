@@ -3,9 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from rackproof.parse import ParseError
 from rackproof.parse.parallel_fs import (
     BeegfsNode,
     BeegfsTarget,
@@ -17,7 +14,7 @@ from rackproof.parse.parallel_fs import (
     parse_mmgetstate,
     parse_weka_interface,
 )
-from tests.unit.refusals import refuses_parts, survives_damage
+from tests.unit.refusals import refuses, refuses_parts, survives_damage
 
 LUSTRE = """\
 osc.lfs01-OST0000-osc-ffff8c2f41d3a800.import=
@@ -85,39 +82,31 @@ def test_weka() -> None:
     assert parse_weka_interface("Frontend is not connected\n") == WekaDriver(False, ())
 
 
-@pytest.mark.parametrize(
-    ("parse", "output", "reason"),
-    [
-        (
-            parse_lustre_imports,
-            "error: get_param: param_path 'osc/*/import': No such file or directory\n",
-            "expected an import",
-        ),
-        (parse_lustre_imports, LUSTRE.replace("    state: FULL\n", ""), "an import lacks state"),
-        (
-            parse_lustre_imports,
-            LUSTRE.replace("state: FULL", "state: FULL\n    state: IDLE"),
-            "an import has state twice",
-        ),
-        (
-            parse_lustre_imports,
-            LUSTRE.replace("10.60.66.11@o2ib1\nmdc", "10.60.66.11\nmdc"),
-            "expected the address of a server",
-        ),
-        (parse_beegfs_nodes, "cat: '/proc/fs/beegfs/*/meta_nodes': No such file or directory\n", "lists no node"),
-        (parse_beegfs_nodes, BEEGFS.replace("   Connections: <none>\n", ""), "meta-01 has no line of connections"),
-        (parse_beegfs_nodes, BEEGFS.replace("RDMA: 8", "RDMA"), "expected connections"),
-        (parse_beegfs_targets, "Unable to reach the management server\n", "expected a table of targets"),
-        (parse_beegfs_targets, TARGETS.replace("Online", "?"), "expected a target"),
-        (parse_mmgetstate, GPFS.splitlines()[0] + "\n", "expected the state of one node"),
-        (parse_mmgetstate, "mmgetstate: 6027-1639 Command failed\n", "unexpected line"),
-        (parse_gpfs_verbs, "mmfsadm: GPFS is down\n", "expected the status of RDMA"),
-        (parse_weka_interface, "wekafs\n", "expected the state of the driver"),
-    ],
+test_bad_output_raises_with_the_reason = refuses(
+    lambda case: case[0](case[1]),
+    (
+        (parse_lustre_imports, "error: get_param: param_path 'osc/*/import': No such file or directory\n"),
+        "expected an import",
+    ),
+    ((parse_lustre_imports, LUSTRE.replace("    state: FULL\n", "")), "an import lacks state"),
+    (
+        (parse_lustre_imports, LUSTRE.replace("state: FULL", "state: FULL\n    state: IDLE")),
+        "an import has state twice",
+    ),
+    (
+        (parse_lustre_imports, LUSTRE.replace("10.60.66.11@o2ib1\nmdc", "10.60.66.11\nmdc")),
+        "expected the address of a server",
+    ),
+    ((parse_beegfs_nodes, "cat: '/proc/fs/beegfs/*/meta_nodes': No such file or directory\n"), "lists no node"),
+    ((parse_beegfs_nodes, BEEGFS.replace("   Connections: <none>\n", "")), "meta-01 has no line of connections"),
+    ((parse_beegfs_nodes, BEEGFS.replace("RDMA: 8", "RDMA")), "expected connections"),
+    ((parse_beegfs_targets, "Unable to reach the management server\n"), "expected a table of targets"),
+    ((parse_beegfs_targets, TARGETS.replace("Online", "?")), "expected a target"),
+    ((parse_mmgetstate, GPFS.splitlines()[0] + "\n"), "expected the state of one node"),
+    ((parse_mmgetstate, "mmgetstate: 6027-1639 Command failed\n"), "unexpected line"),
+    ((parse_gpfs_verbs, "mmfsadm: GPFS is down\n"), "expected the status of RDMA"),
+    ((parse_weka_interface, "wekafs\n"), "expected the state of the driver"),
 )
-def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse(output)
 
 
 PARSERS: list[tuple[Callable[[str], Any], str]] = [

@@ -16,7 +16,7 @@ from rackproof.parse.slurm import (
     parse_unmunge,
 )
 from rackproof.parse.slurm_conf import HEADER, parse_slurm_conf
-from tests.unit.refusals import refuses_parts, survives_damage
+from tests.unit.refusals import refuses, refuses_parts, survives_damage
 
 NODE = (
     "NodeName=gpu-01 Arch=x86_64 CoresPerSocket=56 CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.41"
@@ -119,32 +119,26 @@ def test_credentials() -> None:
     assert parse_unmunge(UNMUNGE) == "Expired credential"
 
 
-@pytest.mark.parametrize(
-    ("parse", "output", "reason"),
-    [
-        (parse_scontrol_node, NODE + NODE, "expected one node, actual 2"),
-        (parse_scontrol_node, NODE.replace(" CPUTot=224", ""), "gpu-01 has no CPUTot"),
-        (parse_scontrol_node, NODE.replace("Gres=gpu:h200:8(S:0-1),lscratch:28T ", "Gres= "), "gpu-01 has no Gres"),
-        (parse_scontrol_node, NODE.replace("DOWN*+DRAIN", "down"), "expected a state, got 'down'"),
-        (
-            parse_scontrol_node,
-            "slurm_load_node error: Unable to contact slurm controller\n",
-            "expected a line of NodeName",
-        ),
-        (parse_scontrol_node, NODE.rstrip("\n"), "last line is cut off"),
-        (parse_gres, "8(S:0-1)", "expected a resource"),
-        (parse_scontrol_config, "HASH_VAL = Match\n", "expected a configuration"),
-        (parse_scontrol_config, CONFIG.replace("11-21T", "11-21 "), "expected a configuration"),
-        (parse_scontrol_ping, "slurm_ping: error\n", "expected a controller"),
-        (parse_slurmd_c, "UpTime=19-03:47:27\n", "expected a node"),
-        (parse_slurmd_c, SLURMD.replace("RealMemory=2063937", ""), "the node has no RealMemory"),
-        (parse_slurmd_c, SLURMD.replace("CPUs=224", "CPUs=0"), "CPUs is 0, below 1"),
-        (parse_unmunge, "unmunge: Error: No credential specified\n", "expected a status"),
-    ],
+test_bad_output_raises_with_the_reason = refuses(
+    lambda case: case[0](case[1]),
+    ((parse_scontrol_node, NODE + NODE), "expected one node, actual 2"),
+    ((parse_scontrol_node, NODE.replace(" CPUTot=224", "")), "gpu-01 has no CPUTot"),
+    ((parse_scontrol_node, NODE.replace("Gres=gpu:h200:8(S:0-1),lscratch:28T ", "Gres= ")), "gpu-01 has no Gres"),
+    ((parse_scontrol_node, NODE.replace("DOWN*+DRAIN", "down")), "expected a state, got 'down'"),
+    (
+        (parse_scontrol_node, "slurm_load_node error: Unable to contact slurm controller\n"),
+        "expected a line of NodeName",
+    ),
+    ((parse_scontrol_node, NODE.rstrip("\n")), "last line is cut off"),
+    ((parse_gres, "8(S:0-1)"), "expected a resource"),
+    ((parse_scontrol_config, "HASH_VAL = Match\n"), "expected a configuration"),
+    ((parse_scontrol_config, CONFIG.replace("11-21T", "11-21 ")), "expected a configuration"),
+    ((parse_scontrol_ping, "slurm_ping: error\n"), "expected a controller"),
+    ((parse_slurmd_c, "UpTime=19-03:47:27\n"), "expected a node"),
+    ((parse_slurmd_c, SLURMD.replace("RealMemory=2063937", "")), "the node has no RealMemory"),
+    ((parse_slurmd_c, SLURMD.replace("CPUs=224", "CPUs=0")), "CPUs is 0, below 1"),
+    ((parse_unmunge, "unmunge: Error: No credential specified\n"), "expected a status"),
 )
-def test_bad_output_raises_with_the_reason(parse: Callable[[str], Any], output: str, reason: str) -> None:
-    with pytest.raises(ParseError, match=reason):
-        parse(output)
 
 
 PARSERS: list[tuple[Callable[[str], Any], str]] = [

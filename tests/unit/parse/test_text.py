@@ -5,12 +5,11 @@ import pytest
 from rackproof.parse import ParseError
 from rackproof.parse.memory import remembered
 from rackproof.parse.text import half_digit, integer, last_words, real, text_of, whole_lines
+from tests.unit.refusals import refuses
 
-
-@pytest.mark.parametrize("output", ["", "  \n\t\n", b"", b"\n", b"\xff\xfe", "a\0b\n"])
-def test_text_that_says_nothing_readable_is_refused(output: str | bytes) -> None:
-    with pytest.raises(ParseError):
-        text_of("tool", output)
+test_text_that_says_nothing_readable_is_refused = refuses(
+    lambda output: text_of("tool", output), "", "  \n\t\n", b"", b"\n", b"\xff\xfe", "a\0b\n", says=""
+)
 
 
 def test_lines_of_a_terminal_lose_their_carriage_returns() -> None:
@@ -25,10 +24,9 @@ def test_a_last_line_without_newline_is_refused_unless_its_end_shows_that_it_is_
         whole_lines("tool", "speed: 40\nstate: u", closing="state: (?:up|down)")
 
 
-@pytest.mark.parametrize("token", ["", "x", "1.0", "1_000", "٣", "²", "--1", "9" * 30, " 1"])
-def test_integer_refuses_what_is_no_plain_integer(token: str) -> None:
-    with pytest.raises(ParseError):
-        integer("tool", "count", token)
+test_integer_refuses_what_is_no_plain_integer = refuses(
+    lambda token: integer("tool", "count", token), "", "x", "1.0", "1_000", "٣", "²", "--1", "9" * 30, " 1", says=""
+)
 
 
 @pytest.mark.parametrize("token", ["", "nan", "inf", "-inf", "1e999", "0x10", "1_0.0", "1.", ".5", "N/A", "1,5"])

@@ -6,6 +6,7 @@ import pytest
 
 from rackproof.parse import ParseError
 from rackproof.parse.throttles import parse_throttles
+from tests.unit.refusals import refuses_parts
 
 QUEUE = '[{"kind":"tbf","handle":"7270:","root":true,"refcnt":2,"options":{"rate":2000000,"burst":52768,"lat":473616}}]'
 PORT = f"port fabric0\n{QUEUE}\n\n{QUEUE}\n\n1\n"
@@ -35,10 +36,7 @@ def test_a_node_without_limits_has_none() -> None:
     assert not any(parse_throttles(answer(FREE)))
 
 
-@pytest.mark.parametrize("end", range(len(answer(PORT, DRIVE, THREADS)) - 1))
-def test_no_truncated_answer_is_read(end: int) -> None:
-    with pytest.raises(ParseError):
-        parse_throttles(answer(PORT, DRIVE, THREADS)[:end])
+test_no_truncated_answer_is_read = refuses_parts((parse_throttles, answer(PORT, DRIVE, THREADS)))
 
 
 @pytest.mark.parametrize(

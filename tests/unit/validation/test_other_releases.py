@@ -10,9 +10,9 @@ import pytest
 
 from rackproof.configure.packages import declared_packages
 from rackproof.core.programs import OFF_PATH
-from rackproof.parse import ParseError
 from rackproof.parse.fscache import parse_cache_daemons
 from rackproof.validation import Unmeasured
+from tests.unit.refusals import refuses
 from tests.unit.validation.checking import ROOT, healthy, validators
 
 DPKG, RPM, TABLE, DAEMONS = "dpkg-query -W", "rpm -qa", "cat /proc/fs/fscache/caches", "-lname /dev/cachefiles"
@@ -59,19 +59,16 @@ def test_rpm_is_asked_where_dpkg_has_nothing(dpkg: Answer) -> None:
         packages_on({DPKG: dpkg, RPM: (0, rpm_list(without="openssh-clients"), "")})
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        {DPKG: NO_DPKG, RPM: (127, "", "bash: rpm: command not found\n")},
-        {DPKG: NO_DPKG, RPM: (0, "", "")},
-        {DPKG: (124, "", "")},
-        {DPKG: (2, "", "dpkg-query: error: failed to open package info file\n")},
-        {DPKG: NO_DPKG},
-    ],
+test_packages_that_cannot_be_read = refuses(
+    packages_on,
+    {DPKG: NO_DPKG, RPM: (127, "", "bash: rpm: command not found\n")},
+    {DPKG: NO_DPKG, RPM: (0, "", "")},
+    {DPKG: (124, "", "")},
+    {DPKG: (2, "", "dpkg-query: error: failed to open package info file\n")},
+    {DPKG: NO_DPKG},
+    error=Unmeasured,
+    says="",
 )
-def test_packages_that_cannot_be_read(answers: Mapping[str, Answer]) -> None:
-    with pytest.raises(Unmeasured):
-        packages_on(answers)
 
 
 def cache_states(answers: Mapping[str, Answer]) -> Any:
@@ -86,10 +83,9 @@ def test_a_cache_on_a_kernel_with_and_without_the_table() -> None:
         cache_states({TABLE: (1, "", "cat: /proc/fs/fscache/caches: Permission denied\n"), DAEMONS: (0, "x", "")})
 
 
-@pytest.mark.parametrize("output", ["", "/proc/812/fd/3\n", "/proc/812/fd\nend of descriptors\n", "end of\n"])
-def test_descriptors_that_cannot_be_read(output: str) -> None:
-    with pytest.raises(ParseError):
-        parse_cache_daemons(output)
+test_descriptors_that_cannot_be_read = refuses(
+    parse_cache_daemons, "", "/proc/812/fd/3\n", "/proc/812/fd\nend of descriptors\n", "end of\n", says=""
+)
 
 
 def programs_of(check: str, answers: Mapping[str, Answer]) -> None:

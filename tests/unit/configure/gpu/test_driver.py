@@ -20,6 +20,7 @@ from rackproof.core.gpu_generations import (
 )
 from rackproof.core.machine import Pci
 from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.refusals import refuses
 
 ADAPTER = Pci("0000:40:00.0", "15b3", "1021", "020000")
 
@@ -252,17 +253,14 @@ def test_adapters_that_cannot_reach_gpu_memory_are_reported() -> None:
     assert gpudirect_warning(machine("debian 13", "26b9"), promised(1), "proprietary") is None
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        {"module_options": {"EnableGpuFirmware": "0"}},
-        {"flavour": "open", "module_options": {"NVreg_EnableGpuFirmware": "0"}},
-        {"driver": "latest"},
-        {"repository": {"url": "https://x.example/cuda", "key_url": "https://x.example/key"}},
-        {"generations": {"10de:2335": "Hopper"}},
-        {"runtime": "docker"},
-    ],
+test_invalid_inputs_are_refused = refuses(
+    lambda inputs: stack(**inputs),
+    {"module_options": {"EnableGpuFirmware": "0"}},
+    {"flavour": "open", "module_options": {"NVreg_EnableGpuFirmware": "0"}},
+    {"driver": "latest"},
+    {"repository": {"url": "https://x.example/cuda", "key_url": "https://x.example/key"}},
+    {"generations": {"10de:2335": "Hopper"}},
+    {"runtime": "docker"},
+    error=ValueError,
+    says=r"GSP|NVreg|pattern|Extra|required",
 )
-def test_invalid_inputs_are_refused(inputs: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"GSP|NVreg|pattern|Extra|required"):
-        stack(**inputs)

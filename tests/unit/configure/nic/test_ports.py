@@ -10,6 +10,7 @@ from rackproof.configure.nic.infiniband import partitions, subnet_manager_units
 from rackproof.configure.nic.inputs import NicInputs, Partition
 from rackproof.core.architecture import Fabric, Lossless, Nic
 from rackproof.errors import DeclarationError
+from tests.unit.refusals import refuses
 from tests.unit.shell import is_shell
 
 pytestmark = pytest.mark.few(9)
@@ -95,27 +96,24 @@ def test_an_undeclared_subnet_manager_cannot_start() -> None:
     assert (unit.name, unit.masked, unit.running) == ("opensm.service", False, True)
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        {"partitions": {"a": {"pkey": 1}}},
-        {"subnet_manager": True, "partitions": {"a": {"pkey": 1}, "b": {"pkey": 1}}},
-        {"subnet_manager": True, "partitions": {"a": {"pkey": 0x8001}}},
-        {"bonds": {"b": {"paths": ["one"]}}},
-        {"bonds": {"b": {"paths": ["a", "b"], "macs": ["00:01", "00:02"]}}},
-        {
-            "bonds": {"b": {"paths": ["a", "b"], "mtu": 1500}},
-            "vlans": {"v": {"parent": "b", "id": 4, "address": "1.1.1.1/8", "mtu": 9000}},
-        },
-        {"adapters": {"8086:1563": "x"}},
-        {"firmware_images": {"MT_0000000838": {"version": "1", "url": "ftp://x", "sha256": "0" * 64}}},
-        {"buffer_size": [1, 2]},
-        {"nonsense": 1},
-    ],
-)  # fmt: skip
-def test_inputs_that_contradict_themselves(inputs: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        NicInputs.model_validate(inputs)
+test_inputs_that_contradict_themselves = refuses(
+    NicInputs.model_validate,
+    {"partitions": {"a": {"pkey": 1}}},
+    {"subnet_manager": True, "partitions": {"a": {"pkey": 1}, "b": {"pkey": 1}}},
+    {"subnet_manager": True, "partitions": {"a": {"pkey": 0x8001}}},
+    {"bonds": {"b": {"paths": ["one"]}}},
+    {"bonds": {"b": {"paths": ["a", "b"], "macs": ["00:01", "00:02"]}}},
+    {
+        "bonds": {"b": {"paths": ["a", "b"], "mtu": 1500}},
+        "vlans": {"v": {"parent": "b", "id": 4, "address": "1.1.1.1/8", "mtu": 9000}},
+    },
+    {"adapters": {"8086:1563": "x"}},
+    {"firmware_images": {"MT_0000000838": {"version": "1", "url": "ftp://x", "sha256": "0" * 64}}},
+    {"buffer_size": [1, 2]},
+    {"nonsense": 1},
+    error=ValidationError,
+    says="",
+)
 
 
 def test_differences_are_for_people() -> None:

@@ -61,19 +61,13 @@ def test_the_array_is_the_architectures() -> None:
     assert promised.scratch_inputs(None, DRIVES, NodeInputs()) == NodeInputs()
 
 
-@pytest.mark.parametrize(
-    ("drives", "inputs", "complaint"),
-    [
-        ((), NodeInputs(), "an array of 4 drives, the inventory names none"),
-        (DRIVES[:3], NodeInputs(), "the inventory names 3"),
-        (DRIVES, NodeInputs(scratch_path="/local"), "node.scratch_path: the architecture's scratch.mountpoint says"),
-    ],
+test_an_array_that_cannot_be_as_promised_is_refused = refuses(
+    lambda case: promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), *case),
+    (((), NodeInputs()), "an array of 4 drives, the inventory names none"),
+    ((DRIVES[:3], NodeInputs()), "the inventory names 3"),
+    ((DRIVES, NodeInputs(scratch_path="/local")), "node.scratch_path: the architecture's scratch.mountpoint says"),
+    error=InventoryError,
 )
-def test_an_array_that_cannot_be_as_promised_is_refused(
-    drives: tuple[str, ...], inputs: NodeInputs, complaint: str
-) -> None:
-    with pytest.raises(InventoryError, match=complaint):
-        promised.scratch_inputs(Scratch(drives=4, mountpoint="/raid", source="x"), drives, inputs)
 
 
 def test_what_is_checked_and_not_set_is_listed() -> None:
