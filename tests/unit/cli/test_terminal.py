@@ -73,7 +73,7 @@ def test_an_error_of_the_stream_has_its_name_and_is_no_broken_pipe(
     assert not isinstance(caught.value, BrokenPipeError)  # rich ends the program with status 1 for it
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("redirection", "status", "words"),
     [
@@ -89,7 +89,7 @@ def test_a_full_or_closed_output_is_no_success(redirection: str, status: int, wo
     assert (done.returncode, done.stderr) == (status, words)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("room", [0, 1, 4096, 8192])
 def test_an_output_that_is_written_in_part_is_no_success(room: int, unbuffered: str, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ DEPLOYS: list[tuple[Change, str]] = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("change", "words"), DEPLOYS)
 def test_a_deploy_that_its_outputs_do_not_give_is_invalid(change: Change, words: str) -> None:
     deploy = of_kind(Kind.DEPLOY)[-1]
@@ -277,7 +277,7 @@ HOSTILE: list[tuple[str, Callable[[], list[Record]], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("edit", "words"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
 def test_an_edit_that_keeps_the_chain_is_not_certified(
     edit: Callable[[], list[Record]], words: str, monkeypatch: pytest.MonkeyPatch

@@ -214,7 +214,7 @@ def test_the_evidence_that_is_edited_is_certified(evidence: Evidence) -> None:
     assert certificate(records, folder).outcome is Outcome.CERTIFIED
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__)
 def test_edited_evidence_is_not_certified(
     evidence: Evidence, edit: Callable[[Path, list[Record]], list[Record]]

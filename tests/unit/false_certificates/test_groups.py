@@ -197,7 +197,7 @@ NODE, OTHER = frozenset({"gpu-05"}), frozenset({"gpu-05", "gpu-18"})
 UNIT = frozenset(f"gpu-{k:02d}" for k in range(9, 17))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", ["mpi", "nccl-tests"])
 @pytest.mark.parametrize(
     ("fault", "words"),
@@ -253,7 +253,7 @@ def unchecked(text: str) -> str:
     return text.replace('"wrong": 0', '"wrong": null')
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shows", [HANG, "connection lost", cut, empty, of_another_operation, unchecked])
 def test_a_node_whose_jobs_give_no_figure_is_neither_cleared_nor_failed(
     tmp_path: Path, shows: Callable[[str], str] | str
@@ -265,7 +265,7 @@ def test_a_node_whose_jobs_give_no_figure_is_neither_cleared_nor_failed(
     assert faults(tmp_path) == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shows", [HANG, cut, empty, of_another_operation, unchecked])
 def test_where_no_job_gives_a_figure_no_node_is_cleared(tmp_path: Path, shows: Callable[[str], str] | str) -> None:
     every = Fault(frozenset(NAMES), shows=shows)

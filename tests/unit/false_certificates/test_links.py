@@ -166,7 +166,7 @@ def test_both_ways_and_reads_are_measured_where_a_criterion_asks(make: Make) -> 
         ("link.rdma_read_latency", "ib_read_lat", ("200           ", "100           "), "expected iterations 200"),
     ],
 )
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_what_goes_one_way_is_no_figure_of_both(
     make: Make, metric: str, program: str, change: str | tuple[str, str], words: str
 ) -> None:
@@ -314,7 +314,7 @@ SOMETHING_ELSE: dict[str, tuple[Edit, ...]] = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("edits", [*zip_longest(*SOMETHING_ELSE.values())])
 def test_a_tool_that_did_something_else_gives_no_number(make: Make, edits: tuple[Edit | None, ...]) -> None:
     """One edit of every tool in a run: each figure has its own reason."""
@@ -397,7 +397,7 @@ def test_another_operation_is_not_accepted(make: Make) -> None:
     assert any("expected operation alltoall, actual all_gather" in r for r in fabric.reasons("collective.busbw"))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

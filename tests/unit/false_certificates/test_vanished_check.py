@@ -115,7 +115,7 @@ def test_nothing_that_a_node_of_every_role_answers_is_missing_from_the_list(name
     assert set(answered_by_validators(made, rack)) - missed(made, rack, ()) == set()
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_removing_the_result_of_any_check_leaves_a_gap(name: str) -> None:
     made = architecture(name)
@@ -162,7 +162,7 @@ def vanished(
     return chained(bodies)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", sorted(PUBLISHED - WITHOUT_CRITERIA))
 def test_without_any_one_result_the_run_is_incomplete(name: str) -> None:
     made, results, records = evidence(name)
@@ -214,7 +214,7 @@ def test_a_plan_names_every_case_and_each_set_of_nodes_once() -> None:
 class TestOnDisk:
     """Certified evidence through ``rackproof judge``."""
 
-    @pytest.mark.few(2)
+    @pytest.mark.few(1)
     @pytest.mark.parametrize("plan_too", [False, True])
     @pytest.mark.parametrize("check_id", ["base.kernel", "gpu.healthy", "fabric.jumbo"])
     def test_without_one_result_it_is_incomplete(self, tmp_path: Path, check_id: str, plan_too: bool) -> None:
