@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +23,44 @@ from rackproof.remote.command import CommandResult
 from rackproof.remote.fleet import Fleet
 from rackproof.remote.testinfra_backend import host_of
 from rackproof.validation import Unmeasured, check, expect, expect_all, read
-from rackproof.validation.context import live_context
+from rackproof.validation.checks import Check
+from rackproof.validation.context import Context, live_context
 from rackproof.validation.evaluate import Case, key_read, outcome_of
 from rackproof.validation.terminal import summary
 from tests.unit.refusals import refuses
 from tests.unit.validation.checking import healthy, outcome, subject, subjects, validators
 
-ALL = sorted(validators())
+
+def test_a_declaration_is_complete() -> None:
+    for name, (declared, function) in validators().items():
+        assert re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", name)
+        assert function.__name__.startswith("test_"), name
+        for sentence in (declared.protects, declared.hint):
+            assert re.fullmatch(r"[A-Z'a-z].{20,160}[.?]", sentence), (name, sentence)
+        assert declared.protects != declared.hint, name
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_a_declaration_is_complete(name: str) -> None:
-    declared, function = validators()[name]
-    assert re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", name)
-    assert function.__name__.startswith("test_")
-    for sentence in (declared.protects, declared.hint):
-        assert re.fullmatch(r"[A-Z'a-z].{20,160}[.?]", sentence), sentence
-    assert declared.protects != declared.hint
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_check_names_a_key_of_the_architecture(name: str) -> None:
-    """On every rack on which it runs, and it runs on one."""
-    declared, asked = validators()[name][0], 0
+def items_on_racks(declared: Check) -> Iterator[tuple[Context, Node, Sequence[str]]]:
+    """What a check is asked on each node of every rack."""
     for context in (one.context for one in subjects()):
         for node in context.rack.nodes:
-            for item in declared.items(context.arch, node, context.rack):
-                asked += 1
-                assert value_at(context.arch, key_read(Case(declared, node, item), context.arch)) is not ABSENT
-    assert asked
+            if items := declared.items(context.arch, node, context.rack):
+                yield context, node, items
+
+
+def test_a_check_names_a_key_of_the_architecture() -> None:
+    """On every rack on which it runs, and it runs on one."""
+    for name, (declared, _) in validators().items():
+        cases = [(context, Case(declared, node, item)) for context, node, of in items_on_racks(declared) for item in of]
+        assert cases, name
+        assert all(value_at(context.arch, key_read(case, context.arch)) is not ABSENT for context, case in cases), name
 
 
 def test_the_architecture_names_checks_that_exist() -> None:
     arch: Architecture = healthy().arch
     named = {*arch.checks, *(check for checks in arch.required_checks.values() for check in checks)}
     others = {"deploy.converged", "node.reachable"}  # of other stages
-    assert named <= set(ALL) | others
+    assert named <= validators().keys() | others
 
 
 def test_a_check_that_asks_for_something_unknown_is_refused() -> None:
@@ -204,16 +207,12 @@ def test_a_driver_may_be_asked_for_by_its_oldest_version(wanted: str, expected: 
     assert result.outcome.value == expected, result.message
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_the_judge_asks_for_the_items_that_the_validator_has(name: str) -> None:
+def test_the_judge_asks_for_the_items_that_the_validator_has() -> None:
     """What must be answered is enumerated twice, so that nothing is asked for only because it answered."""
-    declared = validators()[name][0]
-    for context in (one.context for one in subjects()):
-        for node in context.rack.nodes:
-            items = declared.items(context.arch, node, context.rack)
+    for name, (declared, _) in validators().items():
+        for context, node, items in items_on_racks(declared):
             leads = [group for group in node.groups if context.rack.group(group)[:1] == (node,)]
-            if items:
-                assert set(items_of(context.arch, name, (*node.groups, "all"), leads)) == set(items)
+            assert set(items_of(context.arch, name, (*node.groups, "all"), leads)) == set(items), name
 
 
 def test_the_virtual_rack_asks_for_every_validator_that_runs_on_it() -> None:
