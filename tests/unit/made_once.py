@@ -12,7 +12,7 @@ folders: list[Path] = []
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """The folder of this name, as ``make`` leaves it; nobody may write there afterwards."""
+    """The folder of this name, as ``make`` leaves it; tests only read it."""
     (top,) = folders
     made = top / name
     with (top / f"{name}.lock").open("w") as lock:

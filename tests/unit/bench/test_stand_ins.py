@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,20 @@ def changed(nodes: Any, is_run: Callable[[str], bool], change: Callable[[Command
     return answer
 
 
+@cache
+def asking(*metrics: tuple[str, str]) -> Architecture:
+    """The virtual rack with criteria of these metrics and units alone."""
+    asked = [
+        criterion(id=metric.rpartition("_")[2], metric=metric, scope="pair", bar=bar("ge", 1, unit))
+        for metric, unit in metrics
+    ]
+    document = virtual_rack().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return Architecture.model_validate(document | {"criteria": asked, "curves": [], "outliers": []})
+
+
 def of_link(id_: str, name: str) -> Callable[..., list[Measurement]]:
     def run(folder: Path, change: Callable[[CommandResult], CommandResult]) -> list[Measurement]:
-        asked = [
-            criterion(id=metric.rpartition("_")[2], metric=metric, scope="pair", bar=bar("ge", 1, unit))
-            for metric, unit in (("link.rdma_write_bandwidth_both", "Gb/s"), ("link.rdma_read_latency", "us"))
-        ]
-        document = virtual_rack().model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        made = Architecture.model_validate(document | {"criteria": asked, "curves": [], "outliers": []})
+        made = asking(("link.rdma_write_bandwidth_both", "Gb/s"), ("link.rdma_read_latency", "us"))
         steps = [step for step in plan_steps(made, "lab", lab_rack()) if step.id == id_]
         return measure(folder, steps, changed(FabricNodes(), lambda command: program(command) == name, change))
 
@@ -85,9 +92,7 @@ def of_collective(engine: str) -> Callable[..., list[Measurement]]:
 
 def of_gpus(kind: str) -> Callable[..., list[Measurement]]:
     def run(folder: Path, change: Callable[[CommandResult], CommandResult]) -> list[Measurement]:
-        document = virtual_rack().model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        document |= {"criteria": [], "curves": [], "outliers": []}
-        made = Architecture.model_validate(document)
+        made = asking()
         assert made.gpu is not None
         made = made.model_copy(update={"gpu": made.gpu.model_copy(update={"count": 2, "model": "NVIDIA H200"})})
         rack = lab_rack()

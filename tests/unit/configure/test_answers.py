@@ -17,7 +17,7 @@ from rackproof import configure
 from rackproof.configure.fact_prefetch import END
 from rackproof.configure.facts import Answer
 
-pytestmark = pytest.mark.few(80)
+pytestmark = pytest.mark.few(40)
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"PackageStates": (["a"], "debian"), "GpuFacts": (["a"], "debian", True)}
 """Arguments of facts whose parser reads what the command was asked for."""
@@ -55,10 +55,10 @@ def test_every_fact_is_tried() -> None:
 
 
 @EACH_FACT
-@pytest.mark.parametrize("lines", [[], ["--"], [END, "--"], ["1"]], ids=repr)
-def test_an_answer_without_its_end_is_refused(fact: type[Answer[Any]], lines: list[str]) -> None:
-    with pytest.raises(FactProcessError):
-        asked(fact).process(lines)
+def test_an_answer_without_its_end_is_refused(fact: type[Answer[Any]]) -> None:
+    for lines in ([], ["--"], [END, "--"], ["1"]):
+        with pytest.raises(FactProcessError):
+            asked(fact).process(lines)
 
 
 @EACH_FACT

@@ -15,13 +15,13 @@ from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
 from rackproof.bench.storage.connections_reader import POINT, Leg
 from rackproof.bench.storage.fio_launch import is_launch
-from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, Storage, StorageProfile
+from rackproof.core.architecture import Architecture, ConnectionsProfile, Storage
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.benchmarked import Bench
-from tests.unit.fakes import Answer, FakePipe, lab_rack, reply, virtual_rack
+from tests.unit.benchmarked import Bench, of_storage
+from tests.unit.fakes import Answer, FakePipe, lab_rack, reply
 from tests.unit.storage_nodes import StorageNodes, mountinfo, mountstats
 
 RACK = lab_rack(gpu=2)
@@ -29,12 +29,7 @@ NODES = ("gpu-01", "gpu-02")
 SIZES = ConnectionsProfile(block_bytes=1048576, iodepth=16, file_bytes=33554432, runtime_s=5, runs=2, count=8)
 
 
-def with_sizes(sizes: ConnectionsProfile = SIZES, storages: tuple[str, ...] = ("nfs-tcp",)) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=storages, connections=sizes))
-    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
-
-
-ARCHITECTURE = with_sizes()
+ARCHITECTURE = of_storage(connections=SIZES).architecture
 DECLARED = ARCHITECTURE.storage["nfs-tcp"]
 
 
@@ -136,7 +131,7 @@ def test_the_ratio_is_of_one_client_after_another(tmp_path: Path) -> None:
         ["vers=4.1", "nconnect=1"], ["vers=4.1", "nconnect=8"],
     ] * 4  # fmt: skip
     assert faults(tmp_path) == set()
-    other = with_sizes(SIZES.model_copy(update={"count": 4}))
+    other = of_storage(connections=SIZES.model_copy(update={"count": 4})).architecture
     assert faults(tmp_path, other) == {"count: the profile asks for 4, the run had 8"}
 
 
@@ -229,7 +224,7 @@ def test_half_a_pair_is_disproven(tmp_path: Path) -> None:
 
 
 def test_only_nfs_over_tcp_has_several_connections() -> None:
-    every = with_sizes(storages=("local", "nfs-tcp", "nfs-rdma", "cephfs"))
+    every = of_storage(storages=("local", "nfs-tcp", "nfs-rdma", "cephfs"), connections=SIZES).architecture
     assert [step.id for step in plan_steps(every, "depth", RACK)] == ["storage/nfs-tcp/connections"]
     assert {space.storage: space.bytes_each for space in spaces(every, "depth", RACK)} == {"nfs-tcp": 33554432}
     with pytest.raises(ValueError, match="iodepth × numjobs must be at least count"):

@@ -13,14 +13,14 @@ from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM, SIMULATED
 from rackproof.bench.storage.program_runs import configs_of
-from rackproof.core.architecture import Architecture, GdsProfile, Profile, StorageProfile
+from rackproof.core.architecture import Architecture, GdsProfile
 from rackproof.core.evidence import Measurement
 from rackproof.core.judging.members import Members
 from rackproof.core.rack import Rack
 from rackproof.evidence.folder import node_infos
 from rackproof.remote.command import CommandResult
-from tests.unit.benchmarked import Bench
-from tests.unit.fakes import lab_rack, reply, virtual_rack
+from tests.unit.benchmarked import Bench, of_storage
+from tests.unit.fakes import lab_rack, reply
 from tests.unit.storage_nodes import StorageNodes
 
 RACK = lab_rack(gpu=2)
@@ -29,12 +29,7 @@ RATE = 2.0
 """GiB/s of each GPU."""
 
 
-def with_sizes(sizes: GdsProfile = SIZES) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=("nfs-rdma",), gds=sizes))
-    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
-
-
-ARCHITECTURE = with_sizes()
+ARCHITECTURE = of_storage(storages=("nfs-rdma",), gds=SIZES).architecture
 
 
 @dataclass
@@ -92,7 +87,7 @@ def test_the_sum_of_all_gpus_of_a_node(tmp_path: Path) -> None:
         assert measurement.conditions["gpus"] == 2
         assert measurement.conditions["bytes"] == "by the mount"
     assert faults(tmp_path) == set()
-    other = with_sizes(SIZES.model_copy(update={"threads": 8}))
+    other = of_storage(storages=("nfs-rdma",), gds=SIZES.model_copy(update={"threads": 8})).architecture
     assert faults(tmp_path, other) == {"threads: the profile asks for 8, the run had 4"}
     assert any("nothing wrote its files" in why for why in faults(tmp_path, leave_out='"job": "write"'))
 

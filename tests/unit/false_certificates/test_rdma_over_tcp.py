@@ -13,8 +13,9 @@ from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
 from rackproof.bench.storage.connections_reader import POINT, RDMA_GAIN, Leg, tcp_port
-from rackproof.core.architecture import Architecture, ConnectionsProfile, Profile, StorageProfile, TransportsProfile
+from rackproof.core.architecture import ConnectionsProfile, StorageProfile, TransportsProfile
 from rackproof.remote.command import CommandResult
+from tests.unit.benchmarked import of_storage
 from tests.unit.fakes import reply, virtual_rack
 from tests.unit.false_certificates.test_connections import (
     NODES,
@@ -29,12 +30,7 @@ NAME = "nfs-rdma"
 SIZES = TransportsProfile(block_bytes=1048576, iodepth=16, file_bytes=33554432, runtime_s=5, runs=2)
 
 
-def with_sizes(sizes: TransportsProfile = SIZES, storages: tuple[str, ...] = (NAME,), **more: Any) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=storages, transports=sizes, **more))
-    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
-
-
-ARCHITECTURE = with_sizes()
+ARCHITECTURE = of_storage(storages=(NAME,), transports=SIZES).architecture
 
 
 def nodes_with(**fault: Any) -> ConnectionNodes:
@@ -56,7 +52,7 @@ def test_the_ratio_is_of_two_mounts_in_one_version_of_nfs(tmp_path: Path) -> Non
         ["vers=4.2", "proto=tcp", "nconnect=1", "port=2049"], ["vers=4.2", "proto=rdma", "port=20049"],
     ] * 4  # fmt: skip
     assert faults(tmp_path, ARCHITECTURE) == set()
-    other = with_sizes(SIZES.model_copy(update={"count": 4}))
+    other = of_storage(storages=(NAME,), transports=SIZES.model_copy(update={"count": 4})).architecture
     assert faults(tmp_path, other) == {"count: the profile asks for 4, the run had 1"}
 
 
@@ -135,7 +131,7 @@ class OneAfterTheOther(ConnectionNodes):
 def test_each_storage_has_files_of_its_own_at_the_same_mount_point(tmp_path: Path) -> None:
     connections = ConnectionsProfile(**SIZES.model_dump() | {"count": 8, "runs": 1})
     sizes = SIZES.model_copy(update={"runs": 1})
-    architecture = with_sizes(sizes, ("nfs-tcp", NAME), connections=connections)
+    architecture = of_storage(storages=("nfs-tcp", NAME), transports=sizes, connections=connections).architecture
     steps = ["storage/nfs-tcp/connections", "storage/nfs-rdma/transports"]
     assert [step.id for step in plan_steps(architecture, "depth", RACK)] == steps
     measured = measure(tmp_path, OneAfterTheOther(architecture))
@@ -145,7 +141,7 @@ def test_each_storage_has_files_of_its_own_at_the_same_mount_point(tmp_path: Pat
 
 
 def test_only_nfs_over_rdma_is_compared_with_tcp() -> None:
-    every = with_sizes(storages=("local", "nfs-tcp", NAME, "cephfs"))
+    every = of_storage(storages=("local", "nfs-tcp", NAME, "cephfs"), transports=SIZES).architecture
     assert [step.id for step in plan_steps(every, "depth", RACK)] == ["storage/nfs-rdma/transports"]
     assert {space.storage: space.bytes_each for space in spaces(every, "depth", RACK)} == {NAME: 33554432}
     assert "transports" not in StorageProfile(jobs={}).model_dump()

@@ -13,11 +13,12 @@ from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.fio_launch import is_launch
-from rackproof.core.architecture import Architecture, MountsProfile, Profile, StorageProfile
+from rackproof.core.architecture import MountsProfile
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Rack
 from rackproof.evidence.store import read_records
-from tests.unit.fakes import lab_rack, virtual_rack
+from tests.unit.benchmarked import of_storage
+from tests.unit.fakes import lab_rack
 from tests.unit.false_certificates.test_connections import NODES, ConnectionNodes, faults, measure, shared
 
 SIZES = MountsProfile(block_bytes=1048576, iodepth=8, numjobs=2, file_bytes=33554432, runtime_s=5, runs=2, count=2)
@@ -33,12 +34,7 @@ def rack_with(*second: str) -> Rack:
 RACK = rack_with(SECOND)
 
 
-def with_sizes(sizes: MountsProfile = SIZES, storages: tuple[str, ...] = ("nfs-tcp",)) -> Architecture:
-    profile = Profile(storage=StorageProfile(jobs={}, storages=storages, mounts=sizes))
-    return virtual_rack().model_copy(update={"profiles": {"depth": profile}})
-
-
-ARCHITECTURE = with_sizes()
+ARCHITECTURE = of_storage(mounts=SIZES).architecture
 
 
 class MountNodes(ConnectionNodes):
@@ -75,7 +71,7 @@ def test_the_ratio_is_of_mounts_of_different_addresses(tmp_path: Path) -> None:
     assert sources == [["10.77.0.11:/srv/nfs"], ["10.77.0.11:/srv/nfs", f"{SECOND}:/srv/nfs"]] * 4
     assert all("vers=3,proto=tcp,nconnect=1," in pipe and "nosharecache" in pipe for pipe in nodes.pipes)
     assert faults(tmp_path, ARCHITECTURE, rack=RACK) == set()
-    deeper = with_sizes(SIZES.model_copy(update={"iodepth": 16}))
+    deeper = of_storage(mounts=SIZES.model_copy(update={"iodepth": 16})).architecture
     assert faults(tmp_path, deeper, rack=RACK) == {"iodepth: the profile asks for 16, the run had 8"}
 
 
@@ -167,7 +163,7 @@ def test_half_a_pair_is_disproven(tmp_path: Path) -> None:
 
 
 def test_only_nfs_is_mounted_several_times() -> None:
-    every = with_sizes(storages=("local", "nfs-tcp", "nfs-rdma", "cephfs"))
+    every = of_storage(storages=("local", "nfs-tcp", "nfs-rdma", "cephfs"), mounts=SIZES).architecture
     steps = plan_steps(every, "depth", RACK)
     assert [step.id for step in steps] == ["storage/nfs-tcp/mounts", "storage/nfs-rdma/mounts"]
     assert {space.storage: space.bytes_each for space in spaces(every, "depth", RACK)} == dict.fromkeys(

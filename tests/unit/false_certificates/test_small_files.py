@@ -9,13 +9,13 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.core.architecture import Architecture, FilesProfile, Profile, StorageProfile
+from rackproof.core.architecture import Architecture, FilesProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.metrics import OPERATIONS
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
-from tests.unit.benchmarked import Bench
-from tests.unit.fakes import Answer, lab_rack, reply, virtual_rack
+from tests.unit.benchmarked import Bench, of_storage
+from tests.unit.fakes import Answer, lab_rack, reply
 from tests.unit.file_nodes import FILES_S, SHARDS, FileNodes
 
 pytestmark = pytest.mark.few(10)
@@ -27,9 +27,8 @@ TINY = FilesProfile(file_bytes=4096, files=150, processes=2)
 READ, SHARD = "storage.small_file_read_bandwidth", "storage.shard_read_bandwidth"
 
 
-def with_sizes(small: FilesProfile = SMALL, tiny: FilesProfile = TINY, storage: str = "nfs-tcp") -> Architecture:
-    sizes = StorageProfile(jobs={}, storages=(storage,), small_files=small, metadata=tiny)
-    return virtual_rack().model_copy(update={"profiles": {"depth": Profile(storage=sizes)}})
+def with_sizes(tiny: FilesProfile = TINY, storage: str = "nfs-tcp") -> Architecture:
+    return of_storage(storages=(storage,), small_files=SMALL, metadata=tiny).architecture
 
 
 ARCHITECTURE = with_sizes()

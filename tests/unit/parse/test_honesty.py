@@ -53,7 +53,7 @@ from rackproof.parse.text import whole_lines
 
 from . import TOOLS, tool_output
 
-pytestmark = pytest.mark.few(264)
+pytestmark = pytest.mark.few(150)
 
 Parser = Callable[[str | bytes], Any]
 
@@ -116,7 +116,6 @@ CASES = [
 ]
 FREE_TEXT = "messages"
 """Remarks for people around the document; a cut-off one is harmless."""
-EACH_PARSER = pytest.mark.parametrize("parser", [parser for parser, _ in PARSERS.values()], ids=list(PARSERS))
 EACH_OUTPUT = pytest.mark.parametrize(("parser", "name"), CASES)
 QUICK = settings(
     max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -195,11 +194,9 @@ def test_what_no_tool_prints_is_refused_by_every_parser(output: str | bytes) -> 
     assert [name for name, (parser, _) in PARSERS.items() if attempt(parser, output)] == []
 
 
-@EACH_PARSER
 @pytest.mark.parametrize("output", ["", " ", "\n", b"", "\r\n", "\0", b"\xff"], ids=repr)
-def test_an_output_that_says_nothing_is_refused(parser: Parser, output: str | bytes) -> None:
-    with pytest.raises(ParseError):
-        parser(output)
+def test_an_output_that_says_nothing_is_refused(output: str | bytes) -> None:
+    assert [name for name, (parser, _) in PARSERS.items() if attempt(parser, output) is not None] == []
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in TOOLS.iterdir()))

@@ -14,28 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from rackproof.parse import (
-    ParseError,
-    dcgm,
-    ethtool,
-    fio,
-    gdscheck,
-    iperf3,
-    lscpu,
-    lspci,
-    mlnx_qos,
-    mlxconfig,
-    mlxlink,
-    mounts,
-    nccl_tests,
-    nvbandwidth,
-    nvidia_smi,
-    nvidia_topology,
-    perftest,
-    rdma,
-    slurm,
-    xid,
-)
+from rackproof.parse import ParseError, nccl_tests, slurm, xid
 from rackproof.parse.text import whole_lines
 
 from . import TOOLS
@@ -53,36 +32,37 @@ ENDLESS: Final = frozenset({
 """Parsers of lists whose tool prints no end, so that a shorter list reads like a whole one. The kit's commands print a
 mark behind them, or the judge knows the number of entries."""
 
-OF_SAMPLES: dict[str, tuple[str, Parser]] = {
-    "fio/*.json": ("fio", fio.parse_fio),
-    "ib-perftest/ib_*_bw-*.txt": ("bandwidth", perftest.parse_bandwidth),
-    "ib-perftest/ib_*_lat-*.txt": ("latency", perftest.parse_latency),
-    "iperf3/*": ("iperf3", iperf3.parse_iperf3),
+OF_SAMPLES: dict[str, str | tuple[str, Parser]] = {
+    "fio/*.json": "fio",
+    "ib-perftest/ib_*_bw-*.txt": "bandwidth",
+    "ib-perftest/ib_*_lat-*.txt": "latency",
+    "iperf3/*": "iperf3",
     "nccl-tests/*": ("nccl", lambda output: nccl_tests.parse_nccl_tests(output, "all_reduce")),
-    "nvbandwidth/*.json": ("nvbandwidth", nvbandwidth.parse_nvbandwidth),
-    "nvidia-smi-xml/*": ("nvidia-smi", nvidia_smi.parse_nvidia_smi),
-    "nvidia-smi-nvlink/*": ("nvlink", nvidia_topology.parse_nvlink_status),
-    "nvidia-smi-topo/*": ("topology", nvidia_topology.parse_topology),
-    "proc-mounts/mountinfo*": ("mountinfo", mounts.parse_mountinfo),
-    "proc-mounts/rhel6*": ("proc mounts", mounts.parse_proc_mounts),
-    "proc-mounts/mountstats*": ("mountstats", mounts.parse_mountstats),
+    "nvbandwidth/*.json": "nvbandwidth",
+    "nvidia-smi-xml/*": "nvidia-smi",
+    "nvidia-smi-nvlink/*": "nvlink",
+    "nvidia-smi-topo/*": "topology",
+    "proc-mounts/mountinfo*": "mountinfo",
+    "proc-mounts/rhel6*": "proc mounts",
+    "proc-mounts/mountstats*": "mountstats",
     "slurm/scontrol-show-config.txt": ("slurm config", slurm.parse_scontrol_config),
     "slurm/scontrol-show-config*": ("slurm ping", slurm.parse_scontrol_ping),
     "slurm/scontrol-show-partition*": (
         "slurm partitions", lambda output: slurm.parse_scontrol_records(output, "PartitionName")
     ),
-    "rdma-link/*": ("rdma link", rdma.parse_rdma_link),
-    "ibv_devinfo/*": ("ibv_devinfo", rdma.parse_ibv_devinfo),
-    "ethtool/driver-info*": ("ethtool -i", ethtool.parse_ethtool_driver),
-    "lspci/*": ("lspci", lspci.parse_lspci),
-    "mlnx_qos/*": ("mlnx_qos", mlnx_qos.parse_mlnx_qos),
-    "mlxconfig/*": ("mlxconfig", mlxconfig.parse_mlxconfig),
-    "mlxlink/*": ("mlxlink", mlxlink.parse_mlxlink),
-    "lscpu/*": ("lscpu", lscpu.parse_lscpu),
-    "dcgmi-diag/*": ("dcgm", dcgm.parse_dcgm_diag),
-    "gdscheck/*": ("gdscheck", gdscheck.parse_gdscheck),
+    "rdma-link/*": "rdma link",
+    "ibv_devinfo/*": "ibv_devinfo",
+    "ethtool/driver-info*": "ethtool -i",
+    "lspci/*": "lspci",
+    "mlnx_qos/*": "mlnx_qos",
+    "mlxconfig/*": "mlxconfig",
+    "mlxlink/*": "mlxlink",
+    "lscpu/*": "lscpu",
+    "dcgmi-diag/*": "dcgm",
+    "gdscheck/*": "gdscheck",
     "dmesg/xid*": ("driver log", lambda output: xid.parse_driver_log(whole_lines("dmesg", output))),
 }  # fmt: skip
+"""Files of samples: the name of their parser in ``PARSERS``, or another one."""
 
 
 class Sample(NamedTuple):
@@ -96,7 +76,8 @@ def _samples() -> Iterator[Sample]:
     names = {id(parser): name for name, (parser, _) in PARSERS.items()}
     for case in CASES:
         yield Sample(names[id(case.values[0])], case.values[0], TOOLS / str(case.values[1]))  # type: ignore[arg-type]
-    for pattern, (name, parser) in OF_SAMPLES.items() if SAMPLES else ():
+    for pattern, read in OF_SAMPLES.items() if SAMPLES else ():
+        name, parser = (read, PARSERS[read][0]) if isinstance(read, str) else read
         for path in sorted(Path(SAMPLES or "").glob(pattern)):
             yield Sample(name, parser, path)
 

@@ -20,6 +20,7 @@ from rackproof.configure.storage_client import install as storage
 from rackproof.configure.versions.install import plan_install
 from rackproof.configure.versions.state import PackageState
 from rackproof.core.versions import LockedPackage
+from tests.unit.configure.versions.programs import refusal
 from tests.unit.configure.versions.real_apt import AVAILABLE, PreparedApt, RealApt, fast_folder
 from tests.unit.shell import executable
 
@@ -137,11 +138,6 @@ def install(
     return apt.run(caller(apt, version, policy).replace(CACHE, f"{apt.root}/cache"))
 
 
-def refusal(completed: subprocess.CompletedProcess[str]) -> str:
-    assert completed.returncode == 1, completed.stderr
-    return completed.stderr.strip().splitlines()[-1]
-
-
 @every_caller
 def test_what_is_declared_is_installed(apt: RealApt, caller: Caller) -> None:
     completed = install(apt, caller, "2.0-1")
@@ -160,7 +156,7 @@ def test_a_held_package_is_changed_and_held_again(apt: RealApt, caller: Caller) 
     assert apt.run("apt-mark showhold").stdout.split() == [TOOL]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @callers_with_versions
 @starting_with(a_version_that_fails)
 def test_a_hold_is_back_after_a_failure(apt: RealApt, caller: Caller) -> None:
@@ -170,7 +166,7 @@ def test_a_hold_is_back_after_a_failure(apt: RealApt, caller: Caller) -> None:
     assert apt.run("apt-mark showhold").stdout.split() == [TOOL]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_caller
 @starting_with(a_version_that_needs_a_newer_held_library)
 def test_no_other_held_package_is_changed(apt: RealApt, caller: Caller) -> None:
@@ -236,7 +232,7 @@ def test_the_holder_of_the_lock_is_named(apt: RealApt, caller: Caller) -> None:
     assert apt.installed() == {}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @every_caller
 @starting_with(a_broken_package)
 def test_a_half_configured_package_that_cannot_be_repaired_is_named(apt: RealApt, caller: Caller) -> None:

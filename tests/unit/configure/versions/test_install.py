@@ -12,7 +12,9 @@ from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.versions.install import NoRoom, hold_script, plan_install, to_hold
 from rackproof.configure.versions.state import PackageState, differences, parse_state, state_command
 from rackproof.core.versions import LockedPackage
+from tests.unit.configure.versions.programs import refusal
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
+from tests.unit.refusals import refuses
 from tests.unit.shell import executable
 
 pytestmark = [pytest.mark.few(6), pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")]
@@ -42,11 +44,6 @@ def install(
     apt: RealApt, packages: tuple[LockedPackage, ...], policy: Policy = POLICY
 ) -> subprocess.CompletedProcess[str]:
     return apt.run(plan_install(packages, state_of(apt, packages), "debian", policy)[0])
-
-
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 1
-    return done.stderr.strip().splitlines()[-1]
 
 
 def test_the_locked_version_is_installed_though_a_newer_one_is_offered(apt: RealApt) -> None:
@@ -183,16 +180,13 @@ def test_lists_signed_with_another_key_are_refused(apt: RealApt) -> None:
     assert "A4B469963BF863CC" in message
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["--", "--", "--"],
-        ["status 0", "--", "status 0", "--", "status 1"],
-        ["status 2", "--", "status 0", "--", "status 1", "--", "/usr 1", "status 0"],
-        ["status 0", "--", "status 127", "--", "status 1", "--", "/usr 1", "status 0"],
-        ["status 0", "--", "status 0", "--", "status 1", "--", "/usr ", "status 0"],
-    ],
+test_an_answer_that_is_not_whole_is_none = refuses(
+    lambda lines: parse_state(lines, "debian"),
+    ["--", "--", "--"],
+    ["status 0", "--", "status 0", "--", "status 1"],
+    ["status 2", "--", "status 0", "--", "status 1", "--", "/usr 1", "status 0"],
+    ["status 0", "--", "status 127", "--", "status 1", "--", "/usr 1", "status 0"],
+    ["status 0", "--", "status 0", "--", "status 1", "--", "/usr ", "status 0"],
+    error=(ValueError, IndexError),
+    says="",
 )
-def test_an_answer_that_is_not_whole_is_none(lines: list[str]) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        parse_state(lines, "debian")

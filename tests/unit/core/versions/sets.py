@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import yaml
@@ -53,6 +54,7 @@ platforms:
 Change = dict[str, Any]
 
 
+@cache
 def plain() -> dict[str, Any]:
     data: dict[str, Any] = yaml.safe_load(TEXT)
     return data

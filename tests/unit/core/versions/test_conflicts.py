@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ fabric:
 gpu: {count: 8, model: NVIDIA H200, memory_mib: null, fabric_manager: active, source: written}
 storage: {}
 """
+RACK: dict[str, Any] = yaml.safe_load(BASE)
 WEKA = {"class": "parallel", "mountpoint": "/mnt/w", "fstype": "wekafs", "source": "fs", "managed": False}
 NFS = {"class": "nfs", "mountpoint": "/mnt/n", "fstype": "nfs", "source": "/e", "transport": "rdma",
        "servers": ["192.0.2.1"], "managed": False}  # fmt: skip
@@ -39,7 +41,7 @@ GDS = {"version": "1.15.1", "nvidia_fs": "2.26.6", "nvidia_fs_for": "open", "pac
 
 
 def architecture(changes: Change) -> Architecture:
-    data: dict[str, Any] = yaml.safe_load(BASE)
+    data = deepcopy(RACK)
     for path, value in changes.items():
         *parents, last = path.split("/")
         place = data
