@@ -148,7 +148,11 @@ def collective_plot(certificate: Certificate) -> LinePlot | None:
         series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
         unit = m.unit
     across = "message size on a logarithmic axis"
-    return line_plot("Bus bandwidth against message size", unit, series, across, _size_text) if series else None
+    return (
+        line_plot("Bus bandwidth against message size", unit, series, across, lambda count: size(int(count)))
+        if series
+        else None
+    )
 
 
 def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
@@ -317,10 +321,6 @@ def line_plot(
         ),
         marks=tuple(Mark(x_of(x), text, "end" if x_of(x) > middle else "start", words_y) for x, text in marks),
     )
-
-
-def _size_text(count: float) -> str:
-    return size(int(count))
 
 
 def y_ticks(values: Iterable[float], y_of: Callable[[float], float]) -> tuple[Tick, ...]:
