@@ -26,8 +26,6 @@ Classes without a path are defined here, the others in the named module::
     ├── Refused                 an operation does not change a node; the other nodes go on
     │   ├── Unreadable          the node did not answer completely (configure/operation.py)
     │   ├── UnsupportedGpu      GPU, driver and operating system do not go together (core/gpu_generations.py)
-    │   ├── UnknownAdapter      no NIC of the kit's table (configure/nic/devices.py)
-    │   ├── StackProblem        another driver stack is installed, or in use (configure/nic/stack.py)
     │   ├── FirmwareProblem     an adapter cannot have the declared firmware (configure/nic/firmware.py)
     │   │   └── SharedAdapter   two ports of one adapter declare different firmware (configure/nic/firmware.py)
     │   ├── PortProblem         no NIC, or several, for a port (configure/network.py)
