@@ -7,13 +7,12 @@ import pytest
 from rackproof.configure.drives import (
     Drive,
     DriveState,
-    ForeignDrive,
     mkfs_script,
     needs_mkfs,
     parse_state,
     state_command,
 )
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 from tests.unit.shell import executable, sh
 
 DRIVE = Drive("/dev/disk/by-id/nvme-*_rplocal", "rp-local")
@@ -49,7 +48,7 @@ def test_our_own_file_system_is_left_alone_also_while_it_is_mounted() -> None:
     ],
 )
 def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, contents: str) -> None:
-    with pytest.raises(ForeignDrive, match="nothing was done") as caught:
+    with pytest.raises(Refused, match="nothing was done") as caught:
         needs_mkfs(DRIVE, state)
     assert f"actual {contents};" in str(caught.value)
 
@@ -64,7 +63,7 @@ def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, 
     ],
 )
 def test_a_pattern_must_name_one_whole_drive(state: DriveState, message: str) -> None:
-    with pytest.raises(ForeignDrive, match=message):
+    with pytest.raises(Refused, match=message):
         needs_mkfs(DRIVE, state)
 
 
@@ -105,7 +104,7 @@ def test_command_and_parser_tell_ours_blank_and_foreign_apart(tmp_path: Path) ->
         ask(tmp_path, content=b"foreign data"),
         ask(tmp_path, content=bytes((1 << 20) - 1) + b"x"),
     ):
-        with pytest.raises(ForeignDrive):
+        with pytest.raises(Refused):
             needs_mkfs(DRIVE, foreign)
 
 
