@@ -46,7 +46,7 @@ def containers() -> None:
     operations.files(
         name="Files", entries=plan.files(site, declared, chosen, family, machine.arch if machine else "x86_64")
     )
-    if units := plan.units(site, declared):
+    if units := plan.units(declared):
         operations.units(name="Services", wanted=units)
     if declared.bridge:
         container_operations.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
@@ -58,7 +58,7 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
     """Install the version set's packages as its stages, the others from the inventory's or distribution's source."""
     locked = {package.name: package.component for package in packages_here("all")}
     others = [name for name in names if name not in locked]
-    plan.check_sources(site, others, family, chosen)
+    plan.check_sources(others, family, chosen)
     if family == "rhel" and (repository := chosen.repository):
         declared_repository("containers", "Containers", repository, family)
     for component in dict.fromkeys(locked[name] for name in names if name in locked):

@@ -33,7 +33,7 @@ def nic() -> None:
     )  # fmt: skip
     if declared.drivers:
         _drivers(site, declared)
-    firmware = firmware_wanted(site, stack)
+    firmware = firmware_wanted(site)
     if firmware or declared.locked:
         firmware_operations.adapter_firmware(
             name="Firmware", wanted=firmware, rails=[port.port for port in declared.ports], locked=declared.locked,
@@ -51,7 +51,7 @@ def _drivers(site: Site, declared: Declared) -> None:
         common.packages(name="Packages", names=declared.inbox_packages, family=declared.family)
     else:
         network_stack()
-    common.files(name="Driver files", entries=plan.driver_files(site, declared))
+    common.files(name="Driver files", entries=plan.driver_files(declared))
     operations.drivers(
         name="Drivers", source=declared.source, dkms=declared.dkms, restart=stack.drivers_by == "restart",
         addresses=plan.addresses(declared),

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyinfra.context import host
-
 from deploys.base import base
 from deploys.fabric import fabric_needed
 from deploys.preflight import preflight
@@ -30,15 +28,9 @@ from rackproof.errors import Refused
 
 INSTALL_TIMEOUT_S = 3600
 """Downloads, and builds of several clients, each with a limit of its own."""
-DEFAULTS = {
-    # Seconds that one attempt to mount may take.
-    "mount_timeout_s": 30,
-    # Seconds between attempts.
-    "mount_retry_s": 5,
-}
 
 
-@deploy("Storage client", plan.why_nothing, DEFAULTS)
+@deploy("Storage client", plan.why_nothing)
 def storage_client() -> None:
     site = here()
     try:
@@ -48,8 +40,7 @@ def storage_client() -> None:
         return
     if drive := plan.local_drive(site):
         operations.filesystem(name="File system", drive=drive)
-    timeout_s, retry_s = int(host.data.mount_timeout_s), int(host.data.mount_retry_s)
-    operations.files(name="Files", entries=plan.files(site, timeout_s, retry_s, client))
+    operations.files(name="Files", entries=plan.files(site, client))
     if client.guards:
         storage_operations.ensured(name="Clients that run", steps=client.guards)
     stage("clients", "Locked client software")

@@ -14,15 +14,10 @@ from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.site import here
 from rackproof.configure.storage_client import plan
 
-DEFAULTS = {
-    # Names of storage to unmount, separated by commas, or all.
-    "unmount": "",
-}
 
-
-@deploy("Unmount", data_defaults=DEFAULTS)
+@deploy("Unmount")
 def unmount() -> None:
-    operations.unmounted(name="Mounts", keep=plan.kept_mounts(here(), str(host.data.unmount or "")))
+    operations.unmounted(name="Mounts", keep=plan.kept_mounts(here(), str(host.data.get("unmount") or "")))
 
 
 if alone(__name__):

@@ -26,16 +26,8 @@ Classes without a path are defined here, the others in the named module::
     ├── Refused                 an operation does not change a node; the other nodes go on
     │   ├── Unreadable          the node did not answer completely (configure/operation.py)
     │   ├── UnsupportedGpu      GPU, driver and operating system do not go together (core/gpu_generations.py)
-    │   ├── ForeignDrive        a drive holds data that the kit did not put there (configure/drives.py)
-    │   ├── OtherCluster        the node belongs to another cluster of Slurm or Ceph
-    │   ├── NoPartitions        Slurm cannot find the MIG partitions (configure/slurm/conf.py)
-    │   ├── NoRoom              a file system is too full for the packages (configure/versions/install.py)
-    │   ├── MarkersBroken       the kit's block in a file has no end, or two (configure/files.py)
-    │   ├── UnknownAdapter      no NIC of the kit's table (configure/nic/devices.py)
-    │   ├── StackProblem        another driver stack is installed, or in use (configure/nic/stack.py)
     │   ├── FirmwareProblem     an adapter cannot have the declared firmware (configure/nic/firmware.py)
     │   │   └── SharedAdapter   two ports of one adapter declare different firmware (configure/nic/firmware.py)
-    │   ├── InUse               a change would take down a device that is needed (configure/carriers.py)
     │   ├── PortProblem         no NIC, or several, for a port (configure/network.py)
     │   └── NotRebooted         a node did not reboot, or not into what was asked (configure/reboot/carry.py)
     ├── SelfTestError           a catalogue of faults, or a written rack, is malformed
@@ -124,7 +116,3 @@ class SelfTestError(RackproofError):
 
 class Refused(RackproofError):
     """An operation does not change a node: it could not be read, or the change would harm it."""
-
-
-class OtherCluster(Refused):
-    """The node belongs to a cluster of Slurm or Ceph that the kit did not set up."""

@@ -308,7 +308,11 @@ def test_max_payload(host: Host, arch: Architecture, node: Node, item: str) -> N
 def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
     expected = nic.firmware or ""
-    without = {port: _driver(port) for port in matched.ports if port.firmware is None and port.interface}
+    without = {
+        port: f"ethtool -i {shlex.quote(port.interface)}{STATUS}"
+        for port in matched.ports
+        if port.firmware is None and port.interface
+    }
     announce(host, *without.values())
     values = {port: port.firmware for port in matched.ports}
     for port, command in without.items():
@@ -319,10 +323,6 @@ def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None
         return
     oldest = version_numbers("architecture", expected.removeprefix(">=").strip())
     judge_ports(matched, expected, values.get, lambda version: version_numbers("firmware", version) >= oldest)
-
-
-def _driver(port: Port) -> str:
-    return f"ethtool -i {shlex.quote(port.interface or '')}{STATUS}"
 
 
 def _firmware_query(slot: str, names: str) -> str:

@@ -22,7 +22,7 @@ from rackproof.parse.limits import (
     parse_login_limits,
 )
 from rackproof.parse.systemctl import parse_systemctl_show
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import ended_lines
 from rackproof.validation import Unmeasured, check, expect_all, read
 
 NAMES = {"nofile": "open files", "nproc": "processes", "stack": "stack", "memlock": "locked memory"}
@@ -187,14 +187,6 @@ def test_irq_affinity(host: Host, arch: Architecture) -> None:
         raise Unmeasured("the firmware reports no NUMA node for any NIC with interrupts")
 
 
-def whole(tool: str, output: str) -> list[str]:
-    """Lines before the end marker. Raises ParseError when the marker is missing."""
-    *lines, last = whole_lines(tool, output)
-    if last != END:
-        raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
-    return lines
-
-
 @check(
     "os.next_boot",
     reads="system.cmdline_next_boot",
@@ -203,7 +195,7 @@ def whole(tool: str, output: str) -> list[str]:
 )
 def test_next_boot(host: Host, arch: Architecture) -> None:
     try:
-        state = cmdline.parse_state(whole("boot loader", read(host, NEXT_BOOT)))
+        state = cmdline.parse_state(ended_lines("boot loader", read(host, NEXT_BOOT), END))
     except ValueError as error:
         raise ParseError("boot loader", str(error)) from None
     if not state.tool or not state.entries:
@@ -232,7 +224,7 @@ def _own(arguments: tuple[str, ...]) -> frozenset[str]:
 )
 def test_reboot_pending(host: Host, arch: Architecture) -> None:
     try:
-        state = reasons.parse_state(whole("reboot", read(host, REBOOT)))
+        state = reasons.parse_state(ended_lines("reboot", read(host, REBOOT), END))
     except ValueError as error:
         raise ParseError("reboot", str(error)) from None
     expect_all(f"expected no pending reboot, actual {why}" for why in reasons.reasons(state, arch.system.kernel))

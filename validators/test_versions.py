@@ -50,7 +50,7 @@ def test_version_set(host: Host, arch: Architecture, node: Node, rack: Rack) -> 
     problems = []
     if kernel and kernel.version != machine.kernel:
         problems.append(f"kernel: expected {kernel.version}, actual {machine.kernel}")
-    expect_all([*problems, *wrong_versions(host, packages, machine), *not_held(host, packages, machine)])
+    expect_all([*problems, *wrong_versions(host, packages, machine), *not_held(host, packages)])
 
 
 def locked_set(node: Node, rack: Rack) -> VersionSet:
@@ -91,7 +91,7 @@ def wrong_versions(host: Host, packages: tuple[LockedPackage, ...], machine: Mac
     return problems
 
 
-def not_held(host: Host, packages: tuple[LockedPackage, ...], machine: Machine) -> list[str]:
+def not_held(host: Host, packages: tuple[LockedPackage, ...]) -> list[str]:
     lines = answered(host, HOLDS + STATUS, "apt-mark").lines
     held = parse_holds(lines, {package.name: package.version for package in packages})
     loose = [package.name for package in packages if package.name not in held]

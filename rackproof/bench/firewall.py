@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.user import BenchUsers
 from rackproof.core.rack import fold
 from rackproof.errors import RemoteError
@@ -35,21 +35,16 @@ _READY: Final = b"rackproof-firewall\n"
 _READY_S: Final = 30.0
 
 
-class Firewall:
+class Firewall(OncePerStage):
     """What is known of the nodes for the length of a stage."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._addresses: dict[str, frozenset[Ip]] = {}
         self._refusing: set[str] = set()
         """Nodes that have refused a table."""
         self._noted: set[tuple[str, str]] = set()
         """Nodes that the user has been told about, each with the reason."""
-
-    @staticmethod
-    def of(context: BenchContext) -> Firewall:
-        own: Firewall = context.shared.setdefault("firewall", Firewall(context))
-        return own
 
     def close(self, nodes: Collection[str], ports: Collection[int], *, chosen: bool = False) -> None:
         """Until the end of the step, let only these nodes reach these ports of each other.
@@ -69,7 +64,7 @@ class Firewall:
             return self._start(connection, peers, ports, users[connection.node.name].uid, chosen)
 
         able = [node for node in nodes if node not in self._refusing]
-        answers = self._context.session.fleet.each(able, start, "the firewall")
+        answers = self._session.fleet.each(able, start, "the firewall")
         for why in dict.fromkeys(answer for answer in answers.values() if answer is not None):
             refusing = [node for node in able if answers[node] == why]
             self._refusing.update(refusing)
@@ -78,7 +73,7 @@ class Firewall:
     def _ask(self, nodes: Collection[str]) -> str:
         """Learn the addresses of the nodes. Returns why those of one are unknown; empty if all are known."""
         missing = [node for node in nodes if node not in self._addresses]
-        for node, answer in self._context.session.fleet.run(dict.fromkeys(missing, ADDRESSES), _READY_S).items():
+        for node, answer in self._session.fleet.run(dict.fromkeys(missing, ADDRESSES), _READY_S).items():
             try:
                 if not answer.ok:
                     raise ParseError("ip", answer.why)

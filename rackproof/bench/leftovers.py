@@ -46,9 +46,12 @@ def _remove(session: Session, space: Space, owners: Mapping[str, str], say: Call
 
 
 def removals(space: Space, storage: Storage, node: Node) -> Iterator[str]:
-    """A command for each user who has files: the account that measures, and the one of containers."""
-    for user, kinds in ((USER, space.kinds.keys() - {CONTAINER}), (user_of(node), space.kinds.keys() & {CONTAINER})):
+    """A command for each user who has files: the account that measures, and the one of containers, whose folder above
+    the deploy declares."""
+    for user, declared in ((USER, False), (user_of(node), True)):
+        kinds = {kind for kind in space.kinds if (kind == CONTAINER) is declared}
         folders = [folder for kind in sorted(kinds) for folder in FOLDERS[kind](space.storage, storage, node)]
         if folders:
             point = storage.mountpoints[0]
-            yield script(__name__, "leftovers", *folders, user=user, stem=TEST_FILE, mountpoint=point)
+            texts = {"user": user, "stem": TEST_FILE, "mountpoint": point, "declared": "yes" if declared else "no"}
+            yield script(__name__, "leftovers", *folders, **texts)

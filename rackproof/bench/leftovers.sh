@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # Removes the files that benchmarks of "$user" left in the folders "$@", and the folders, unless they hold other files;
-# likewise the folder above them, unless another run or another client has a folder there.
+# likewise the folder above them, unless another run or another client has a folder there, or the deploy declares it.
 # Only folders of that user, as that user: root removes nothing that others could have put there, and no link is
 # followed. Folders that are not there are no fault.
-: "${user?}" "${stem?}" "${mountpoint?}"
+: "${user?}" "${stem?}" "${mountpoint?}" "${declared?}"
 set -u
 cd /
 timeout -k 2 20 mountpoint -q -- "$mountpoint" || { echo "$mountpoint: not mounted, or no answer" >&2; exit 1; }
@@ -27,6 +27,7 @@ directory of user $uid") ;;
   own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type d -name 'gpu[0-9]*' -empty -delete
   timeout -k 2 20 rmdir -- "$folder" 2>/dev/null || own rmdir -- "$folder" 2>/dev/null
 done
+[ "$declared" = no ] || exit 0
 uid=$(id -u -- "$user" 2>/dev/null) && gid=$(id -g -- "$user") || exit 0
 for folder; do
   timeout -k 2 20 rmdir -- "${folder%/*}" 2>/dev/null || own rmdir -- "${folder%/*}" 2>/dev/null

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -24,6 +25,18 @@ from rackproof.core.evidence import canonical
 from rackproof.core.rack import Rack, fold
 from rackproof.errors import ArchitectureError
 
+PLANS: Final[Mapping[str, tuple[Callable[[Architecture, Any, Rack], list[Step]], ...]]] = {
+    "gpu": (gpu.plan,),
+    "links": (groups.plan, links.plan, link_gpu.plan, all_rails.plan, fan_in.plan),
+    "collectives": (collectives.plan, guests.plan),
+    "storage": (storage.plan,),
+    "drives": (drives.plan,),
+    "osds": (drives.plan_osds,),
+    "containers": (containers.plan,),
+    "ingest": (ingest.plan,),
+}
+"""By key of the profile, in the order of a run."""
+
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
     """Steps of a profile. Raises ArchitectureError for an unknown profile.
@@ -37,29 +50,10 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
     _refuse_further_rails(architecture, rack)
     steps: list[Step] = []
-    if profile.gpu:
-        steps += _bound(gpu.plan(architecture, profile.gpu, rack, profile.gpu.members), architecture, profile.gpu, rack)
-    if profile.links:
-        planned = groups.plan(architecture, profile.links, rack, profile.links.members)
-        planned += links.plan(architecture, profile.links, rack, profile.links.members)
-        planned += link_gpu.plan(architecture, profile.links, rack, profile.links.members)
-        planned += all_rails.plan(architecture, profile.links, rack, profile.links.members)
-        planned += fan_in.plan(architecture, profile.links, rack)
-        steps += _bound(planned, architecture, profile.links, rack)
-    if profile.collectives:
-        planned = collectives.plan(architecture, profile.collectives, rack, profile.collectives.members)
-        planned += guests.plan(architecture, profile.collectives, rack, profile.collectives.members)
-        steps += _bound(planned, architecture, profile.collectives, rack)
-    if profile.storage:
-        steps += _bound(storage.plan(architecture, profile.storage, rack), architecture, profile.storage, rack)
-    if profile.drives:
-        steps += _bound(drives.plan(architecture, profile.drives, rack), architecture, profile.drives, rack)
-    if profile.osds:
-        steps += _bound(drives.plan_osds(architecture, profile.osds, rack), architecture, profile.osds, rack)
-    if profile.containers:
-        steps += _bound(containers.plan(architecture, profile.containers, rack), architecture, profile.containers, rack)
-    if profile.ingest:
-        steps += _bound(ingest.plan(architecture, profile.ingest, rack), architecture, profile.ingest, rack)
+    for name, plans in PLANS.items():
+        if part := getattr(profile, name):
+            planned = [step for plan in plans for step in plan(architecture, part, rack)]
+            steps += _bound(planned, architecture, part, rack)
     return steps
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.user import HOME, BenchUsers
 from rackproof.errors import NodeUnreachable
 from rackproof.remote.channel import END_S, Pipe
@@ -36,22 +36,17 @@ def socket_of(node: str) -> str:
     return f"{HOME}/{node}.fio"
 
 
-class Relay:
+class Relay(OncePerStage):
     """The ends, which steps share. One end listens on the launcher, one serves on each node."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._ends: dict[str, Pipe] = {}
         """By node; the launcher's is ``_LISTENER``."""
         self._listening: tuple[str, frozenset[str]] = ("", frozenset())
         """Launcher, and the nodes that it has sockets for."""
         self._routes: dict[int, str] = {}
         """Node of each connection."""
-
-    @staticmethod
-    def of(context: BenchContext) -> Relay:
-        own: Relay = context.shared.setdefault("relay", Relay(context))
-        return own
 
     def serve(self, node: str) -> None:
         """Start a node's end unless it runs. Raises RemoteError."""
@@ -72,7 +67,7 @@ class Relay:
             return
         users = BenchUsers.of(self._context)
         users.put([node], "rackproof.bench", (_FILE,))
-        end = self._ends[name] = self._context.session.fleet[node].pipe(
+        end = self._ends[name] = self._session.fleet[node].pipe(
             f"exec python3 -I {PROGRAM} {arguments}", LIFE_S, users[node].prefix
         )
         thread = threading.Thread(target=self._carry, args=(name, end), daemon=True)

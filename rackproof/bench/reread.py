@@ -20,8 +20,7 @@ from rackproof.bench.readers import reader_of
 from rackproof.bench.reading import Read, Reading, outputs_of
 from rackproof.bench.reread_load import read_load
 from rackproof.bench.storage.runs import is_layout
-from rackproof.bench.throttles.held import is_state
-from rackproof.bench.throttles.proof import proven
+from rackproof.bench.throttles.held import is_state, proven
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, Record
 from rackproof.core.metrics import METRICS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from rackproof.bench.reading import Read, outputs_of
 from rackproof.core.evidence import Measurement, Scope
@@ -26,6 +26,18 @@ class BenchContext:
     stack: ExitStack = field(default_factory=ExitStack)
     stage: ExitStack = field(default_factory=ExitStack)
     shared: dict[str, Any] = field(default_factory=dict)
+
+
+class OncePerStage:
+    """What steps of a stage share, made by the first one that needs it."""
+
+    def __init__(self, context: BenchContext) -> None:
+        self._context, self._session = context, context.session
+
+    @classmethod
+    def of(cls, context: BenchContext) -> Self:
+        own: Self = context.shared.setdefault(cls.__name__, cls(context))
+        return own
 
 
 class Writes(NamedTuple):

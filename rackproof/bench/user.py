@@ -7,13 +7,14 @@ home and the folders of the benchmarks, and nothing else.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import Final
 
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.errors import NodeUnreachable
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult, portable
@@ -74,18 +75,18 @@ def with_imports(package: str, programs: tuple[str, ...]) -> dict[str, bytes]:
     return sources
 
 
-class BenchUsers:
-    """Accounts of the nodes, made on first use in a stage."""
+def node_program(name: str, *words: str, home: str = HOME) -> str:
+    """Command that runs a program of the kit, which is in the folder ``home`` of a node."""
+    return f"python3 -I {home}/{name} {shlex.join(words)}"
+
+
+class BenchUsers(OncePerStage):
+    """Accounts of the nodes."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._session = context.session
+        super().__init__(context)
         self._accounts: dict[str, Account] = {}
         self._copied: set[tuple[str, str]] = set()
-
-    @staticmethod
-    def of(context: BenchContext) -> BenchUsers:
-        users: BenchUsers = context.shared.setdefault("bench-users", BenchUsers(context))
-        return users
 
     def __getitem__(self, node: str) -> Account:
         """Raises NodeUnreachable for a node that has no account yet."""

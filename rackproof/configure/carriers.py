@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
-from rackproof.errors import Refused
 from rackproof.parse.netdev import parse_ip
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
@@ -45,10 +44,6 @@ class Touched:
 
     def __bool__(self) -> bool:
         return bool(self.down or self.reconfigured)
-
-
-class InUse(Refused):
-    """A device that a change would take down is needed."""
 
 
 def command() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
 
 from pyinfra import logger
 from pyinfra.api.arguments_typed import PyinfraOperation
@@ -20,7 +19,7 @@ EXECUTED = "builtins"
 
 
 def deploy(
-    name: str, why_nothing: Callable[[Site], str | None] | None = None, data_defaults: dict[str, Any] | None = None
+    name: str, why_nothing: Callable[[Site], str | None] | None = None
 ) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
     """pyinfra's ``@deploy`` for a function that may raise errors of the kit.
 
@@ -34,7 +33,7 @@ def deploy(
                 if why_nothing is None or why_nothing(here()) is None:
                     body()
 
-        return pyinfra_deploy(name, data_defaults=data_defaults)(framed)
+        return pyinfra_deploy(name)(framed)
 
     return decorator
 

@@ -92,20 +92,16 @@ def _first(values: dict[str, list[str]], key: str) -> str:
     return values.get(key, [""])[0]
 
 
-class ForeignDrive(Refused):
-    """A drive that must not be written to, or a pattern that does not match exactly one drive."""
-
-
 def usable_device(device: str, state: DriveState) -> str:
     """The one whole drive that a pattern matches.
 
-    Raises ForeignDrive when it matches none, several, or something that is not a whole drive.
+    Raises Refused when it matches none, several, or something that is not a whole drive.
     """
     if len(state.devices) != 1:
         actual = ", ".join(state.devices) or "none"
-        raise ForeignDrive(f"{device}: expected exactly one drive, actual {actual}; correct the inventory")
+        raise Refused(f"{device}: expected exactly one drive, actual {actual}; correct the inventory")
     if state.kind != "disk":
-        raise ForeignDrive(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}; correct the inventory")
+        raise Refused(f"{device}: expected a whole drive, actual {state.kind or 'unknown'}; correct the inventory")
     return state.devices[0]
 
 
@@ -127,14 +123,14 @@ def describe(state: DriveState) -> str:
 def needs_mkfs(drive: Drive, state: DriveState) -> bool:
     """Whether the drive must be formatted: True when it is blank, False when it has the declared file system.
 
-    Raises ForeignDrive in every other case.
+    Raises Refused in every other case.
     """
     device = usable_device(drive.device, state)
     if state.type == drive.fstype and state.label == drive.label:
         return False
     if is_blank(state):
         return True
-    raise ForeignDrive(
+    raise Refused(
         f"{device}: expected {drive.fstype} '{drive.label}' or a blank drive, actual {describe(state)};"
         f" nothing was done. If nothing on it is needed: blkdiscard {device}"
     )

@@ -100,10 +100,6 @@ class FileState:
     text: str | None = None
 
 
-class MarkersBroken(Refused):
-    """The kit's marker lines do not pair up."""
-
-
 def states_command(paths: Sequence[str], texts: Sequence[str]) -> str:
     """Shell text that prints type, mode, owner and sha256 of all paths, and the content of those in ``texts``."""
     quoted = " ".join(shlex.quote(path) for path in paths)
@@ -142,7 +138,7 @@ def parse_states(lines: Sequence[str]) -> dict[str, FileState]:
 def merge_block(existing: str, block: str) -> str:
     """``existing`` with the kit's block replaced, or appended.
 
-    Raises MarkersBroken when the existing markers do not enclose exactly one block.
+    Raises Refused when the existing markers do not enclose exactly one block.
     """
     lines = existing.splitlines()
     begins = [i for i, line in enumerate(lines) if line.strip() == BEGIN]
@@ -151,7 +147,7 @@ def merge_block(existing: str, block: str) -> str:
     if not begins and not ends:
         return "\n".join([*lines, *body]) + "\n"
     if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
-        raise MarkersBroken(f"{len(begins)} line(s) '{BEGIN}' and {len(ends)} line(s) '{END}': repair them by hand")
+        raise Refused(f"{len(begins)} line(s) '{BEGIN}' and {len(ends)} line(s) '{END}': repair them by hand")
     return "\n".join([*lines[: begins[0]], *body, *lines[ends[0] + 1 :]]) + "\n"
 
 
@@ -194,7 +190,7 @@ class FilePlan:
 
 
 def plan_files(entries: Iterable[Entry], states: Mapping[str, FileState]) -> FilePlan:
-    """Compare declared with actual states. Raises Refused, MarkersBroken."""
+    """Compare declared with actual states. Raises Refused."""
     directories: list[RemoteDirectory] = []
     writes: list[tuple[RemoteFile, str]] = []
     attributes: list[RemoteFile] = []
@@ -230,8 +226,8 @@ def _content(file: RemoteFile, state: FileState | None) -> str:
         return file.content
     try:
         return merge_block((state.text if state else None) or "", file.content)
-    except MarkersBroken as error:
-        raise MarkersBroken(f"{file.path}: {error}") from None
+    except Refused as error:
+        raise Refused(f"{file.path}: {error}") from None
 
 
 def _wanted(entry: RemoteFile | RemoteDirectory) -> tuple[str, str, str]:

@@ -52,8 +52,6 @@ PLAIN: Mapping[str, str] = {
     "architecture": "The rack's reference architecture: an id or a file.",
     "versions_lock": "The version set that is installed and held: a file, relative to the inventory.",
     "command_timeout_s": "Seconds that one command of a validator may take on this node.",
-    "mount_timeout_s": "Seconds that one attempt to mount may take. Default 30; more for some vendors' clients.",
-    "mount_retry_s": "Seconds between attempts to mount at boot. Default 5.",
     "nic_ports": "Names of ports by purpose, instead of the architecture's and those of ``nic.ports``.",
     "reboot_mode": "``allowed`` or ``refused``, instead of ``reboot.allowed``; for the command line.",
     "reboot_serial": "Nodes that reboot at the same time, instead of ``reboot.serial``; for the command line.",

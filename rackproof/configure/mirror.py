@@ -35,7 +35,7 @@ from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import VersionSet
-from rackproof.core.versions.consistency import is_rhel
+from rackproof.core.versions.finding import is_rhel
 from rackproof.core.versions.mirror import MirrorItem, of_inputs, of_names, of_versions, unlisted
 from rackproof.core.versions.models import DISTRIBUTION, Platform
 from rackproof.core.versions.select import platform_name, stage_components

@@ -168,12 +168,13 @@ def time_followed() -> Commands:
 
 def keep_up(touched: Touched, declared: Collection[str]) -> None:
     """Refuse a change that would take down a device that carries an ssh session, the default route or an address that
-    is not among ``declared``. Every network change asks this before it begins. Raises ``InUse`` and ``Unreadable``."""
+    is not among ``declared``. Every network change asks this before it begins. Raises Refused, also for an unreadable
+    node."""
     if not touched:
         return
     actual = ask(facts.Carriers, CARRIED)
     if problem := carriers.needs(touched, actual, declared):
-        raise carriers.InUse(problem)
+        raise Refused(problem)
 
 
 @operation()

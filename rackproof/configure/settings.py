@@ -122,6 +122,10 @@ class NodeSettings(BaseModel):
     time_upstreams: tuple[Host, ...] = ()
     """Time servers outside the rack, names or addresses: for the rack's time server, or for every node when there is
     none. Default: none; a rack without a time server of its own keeps the sources of its chrony.conf."""
+    mount_timeout_s: int = Field(default=30, ge=1, le=3600)
+    """Seconds that one attempt to mount may take; some vendors' clients need more, and have more."""
+    mount_retry_s: int = Field(default=5, ge=1, le=3600)
+    """Seconds between attempts to mount at boot."""
     nfs_threads: int = Field(default=16, ge=1)
     """Threads of an NFS server; a request occupies one until the drive has answered. Default: the kit's choice, twice
     the default of nfs-utils 2.6 (nfs.conf(5))."""

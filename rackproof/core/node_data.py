@@ -70,7 +70,7 @@ _BOOLEAN: Final[Test] = ("True or False", lambda value: isinstance(value, bool))
 _ADDRESSES: Final[Test] = ("a list of addresses (10.0.0.1/24)", _list_of(_address))
 _MAPPING: Final[Test] = ("a mapping", lambda value: isinstance(value, Mapping))
 _COUNT: Final[Test] = ("a number from 1 on", _number(1, 1_000_000, whole=True))
-_SECONDS: Final[Test] = ("seconds, up to 3600", _number(0.001, 3600))
+_WHOLE_SECONDS: Final[Test] = ("whole seconds, 1 to 3600", _number(1, 3600, whole=True))
 
 TESTS: Final[Mapping[str, Test]] = {
     "ssh_hostname": ("a name or an address", lambda v: isinstance(v, str) and _HOST.fullmatch(v) is not None),
@@ -97,7 +97,8 @@ TESTS: Final[Mapping[str, Test]] = {
     ),
     **dict.fromkeys(("ingest", "rebooting", "slurm", "storage_client", "versions"), _MAPPING),
     "reboot": ("a mapping", lambda value: isinstance(value, Mapping) or value in ("allowed", "refused")),
-    **dict.fromkeys(("command_timeout_s", "mount_timeout_s", "mount_retry_s"), _SECONDS),
+    "command_timeout_s": ("seconds, up to 3600", _number(0.001, 3600)),
+    **dict.fromkeys(("mount_timeout_s", "mount_retry_s"), _WHOLE_SECONDS),
     **dict.fromkeys(("rollback_keep", "reboot_serial", "nfs_threads"), _COUNT),
     "reboot_mode": ("allowed or refused", ("allowed", "refused").__contains__),
 }

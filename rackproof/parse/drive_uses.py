@@ -12,10 +12,6 @@ SIZE_TOLERANCE = 0.03
 """Relative tolerance of a drive's size: sizes in architectures are often rounded."""
 
 
-def same_size(actual_tb: float, expected_tb: float) -> bool:
-    return abs(actual_tb - expected_tb) <= SIZE_TOLERANCE * expected_tb
-
-
 def drives_by_use(uses: Sequence[Drives], drives: Sequence[LocalDrive]) -> dict[str, tuple[LocalDrive, ...]]:
     """Drives of each use; drives that fit no use are left out.
 
@@ -44,7 +40,11 @@ def is_model(use: Drives, drive: LocalDrive) -> bool:
 def _fitting(uses: Sequence[Drives], drive: LocalDrive) -> list[Drives]:
     """Uses that fit the drive equally well."""
     of_kind = [use for use in uses if use.kind == drive.kind]
-    sized = [use for use in of_kind if use.size_tb is not None and same_size(drive.size_tb, use.size_tb)]
+    sized = [
+        use
+        for use in of_kind
+        if use.size_tb is not None and abs(drive.size_tb - use.size_tb) <= SIZE_TOLERANCE * use.size_tb
+    ]
     if sized:
         nearest = min(abs(drive.size_tb - (use.size_tb or 0)) for use in sized)
         fitting = [use for use in sized if abs(drive.size_tb - (use.size_tb or 0)) == nearest]

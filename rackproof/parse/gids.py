@@ -10,7 +10,7 @@ from typing import Final
 from rackproof.parse.answer import parse_answer
 from rackproof.parse.errors import ParseError
 from rackproof.parse.memory import remembered
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.sysfs import files_in, sysfs_command
 from rackproof.parse.text import excerpt
 
 _TABLE: Final = tuple(
@@ -46,10 +46,7 @@ GidTable = dict[tuple[str, int, int], Gid]
 @remembered(8)
 def parse_gids(output: str) -> GidTable:
     """Output of ``GIDS``. Cached: callers must not modify the table."""
-    answer = parse_answer("grep", output)
-    if answer.status not in GREP_DONE:
-        raise ParseError("grep", answer.failure)
-    files = files_of(answer.body) if answer.body else {}
+    files = files_in(parse_answer("grep", output))
     table: GidTable = {}
     for path, lines in files.items():
         match = re.fullmatch(r"([^/]+)/ports/(\d+)/gids/(\d+)", path)

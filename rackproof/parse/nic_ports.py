@@ -14,7 +14,7 @@ from rackproof.parse.answer import parse_answer
 from rackproof.parse.errors import ParseError
 from rackproof.parse.memory import remembered
 from rackproof.parse.pci_links import SLOT, generation
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.sysfs import files_in, sysfs_command
 from rackproof.parse.text import excerpt, matched, real
 
 _FUNCTION: Final = tuple(
@@ -126,11 +126,8 @@ def _natural(entry: tuple[str, object]) -> list[int | str]:
 
 
 def _folders(output: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    answer = parse_answer("grep", output)
-    if answer.status not in GREP_DONE:
-        raise ParseError("grep", answer.failure)
     devices: dict[str, dict[str, tuple[str, ...]]] = {}
-    for path, lines in files_of(answer.body).items() if answer.body else ():
+    for path, lines in files_in(parse_answer("grep", output)).items():
         name, _, rest = path.partition("/")
         devices.setdefault(name, {})[rest] = lines
     return devices

@@ -158,8 +158,8 @@ class ListedGpu:
     mig: tuple[MigDevice, ...]
 
 
-LISTED_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
-"""Index, name and UUID in a line of ``nvidia-smi -L``, and of what lists values by GPU."""
+_LISTED_GPU: Final = re.compile(r"GPU (\d{1,4}): (.+) \(UUID: (\S+)\)\s*")
+"""Index, name and UUID."""
 _REASON: Final = re.compile(r"clocks_(?:throttle|event)_reason_(\w+)")
 
 
@@ -196,19 +196,33 @@ def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
 
 def parse_nvidia_smi_list(output: str | bytes) -> tuple[ListedGpu, ...]:
     """Read ``nvidia-smi -L``; an error line (a lost GPU, no GPU) raises ParseError with that line."""
-    gpus: list[ListedGpu] = []
-    for line in whole_lines(TOOL, output, closing=r".*\(UUID: \S+\)"):
-        if gpu := LISTED_GPU.fullmatch(line):
-            gpus.append(ListedGpu(int(gpu[1]), gpu[2], gpu[3], ()))
-        elif gpus and (mig := re.fullmatch(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*", line)):
-            owner = gpus[-1]
-            device = MigDevice(mig[1], int(mig[2]), mig[3])
-            gpus[-1] = ListedGpu(owner.index, owner.name, owner.uuid, (*owner.mig, device))
-        elif line.strip():
+    gpus = lines_by_gpu(output, r".*\(UUID: \S+\)")
+    return tuple(ListedGpu(int(gpu[1]), gpu[2], gpu[3], tuple(map(_mig, lines))) for gpu, lines in gpus)
+
+
+def _mig(line: str) -> MigDevice:
+    match = re.fullmatch(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*", line)
+    if match is None:
+        raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+    return MigDevice(match[1], int(match[2]), match[3])
+
+
+def lines_by_gpu(output: str | bytes, closing: str) -> list[tuple[re.Match[str], list[str]]]:
+    """Match (index, name, UUID) and lines of each GPU, without blank ones. ``closing``: as of ``whole_lines``.
+
+    Raises ParseError where no GPU is listed, and for lines before the first one.
+    """
+    gpus: list[tuple[re.Match[str], list[str]]] = []
+    for line in whole_lines(TOOL, output, closing=closing):
+        if gpu := _LISTED_GPU.fullmatch(line):
+            gpus.append((gpu, []))
+        elif line.strip() and not gpus:
             raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+        elif line.strip():
+            gpus[-1][1].append(line)
     if not gpus:
         raise ParseError(TOOL, "no GPU listed")
-    return tuple(gpus)
+    return gpus
 
 
 def _gpu(element: ET.Element) -> Gpu:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.nvidia_smi import LISTED_GPU
+from rackproof.parse.nvidia_smi import lines_by_gpu
 from rackproof.parse.text import ANSI, excerpt, last_words, real, whole_lines
 
 TOOL: Final = "nvidia-smi"
@@ -103,31 +103,23 @@ _NOTE: Final = re.compile(r".*(?:does not have or support Nvlink|all links are (
 
 def parse_nvlink_status(output: str | bytes) -> tuple[GpuLinks, ...]:
     """Read ``nvidia-smi nvlink -s``; a GPU without links must have a message that says so."""
-    gpus: list[GpuLinks] = []
-    for line in whole_lines(TOOL, output, closing=rf"{_LINK.pattern}|{_NOTE.pattern}"):
-        if gpu := LISTED_GPU.fullmatch(line):
-            gpus.append(GpuLinks(int(gpu[1]), gpu[2], gpu[3], (), None))
-        elif not line.strip():
-            continue
-        elif not gpus:
-            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
-        elif link := _LINK.fullmatch(line):
+    gpus = lines_by_gpu(output, rf"{_LINK.pattern}|{_NOTE.pattern}")
+    return tuple(_links(gpu, lines) for gpu, lines in gpus)
+
+
+def _links(gpu: re.Match[str], lines: Iterable[str]) -> GpuLinks:
+    links: dict[int, NvLink] = {}
+    note = None
+    for line in lines:
+        if link := _LINK.fullmatch(line):
             speed = real(TOOL, "speed of an NVLink", link[2]) if link[2] else None
-            gpus[-1] = _with(gpus[-1], NvLink(int(link[1]), speed))
+            if int(link[1]) in links:
+                raise ParseError(TOOL, f"GPU {gpu[1]} lists link {link[1]} twice")
+            links[int(link[1])] = NvLink(int(link[1]), speed)
         elif _NOTE.fullmatch(line):
-            owner = gpus[-1]
-            gpus[-1] = GpuLinks(owner.index, owner.name, owner.uuid, owner.links, line.strip())
+            note = line.strip()
         else:
             raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
-    if not gpus:
-        raise ParseError(TOOL, "no GPU listed")
-    for item in gpus:
-        if not item.links and item.note is None:
-            raise ParseError(TOOL, f"GPU {item.index} has no links and no message about them")
-    return tuple(gpus)
-
-
-def _with(gpu: GpuLinks, link: NvLink) -> GpuLinks:
-    if any(link.index == other.index for other in gpu.links):
-        raise ParseError(TOOL, f"GPU {gpu.index} lists link {link.index} twice")
-    return GpuLinks(gpu.index, gpu.name, gpu.uuid, (*gpu.links, link), gpu.note)
+    if not links and note is None:
+        raise ParseError(TOOL, f"GPU {gpu[1]} has no links and no message about them")
+    return GpuLinks(int(gpu[1]), gpu[2], gpu[3], tuple(links.values()), note)

@@ -8,14 +8,14 @@ billions on a good link), and bit errors before correction (``Raw``).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.nvidia_smi import LISTED_GPU
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.nvidia_smi import lines_by_gpu
+from rackproof.parse.text import excerpt
 
 TOOL: Final = "nvidia-smi"
 
@@ -64,37 +64,35 @@ _INACTIVE: Final = re.compile(r"\s*Link (\d{1,3}): <?[Ii]nactive>?\s*")
 
 def parse_nvlink_errors(output: str | bytes) -> tuple[GpuLinkErrors, ...]:
     """``nvidia-smi nvlink -e``. Raises ParseError where links have different counters: some are missing then."""
-    gpus: list[tuple[int, str, str]] = []
-    counters: dict[int, dict[int, dict[str, int | None]]] = {}
-    silent: set[int] = set()
-    for line in whole_lines(TOOL, output, closing=rf"{_COUNTER.pattern}|{_SILENT.pattern}"):
-        if gpu := LISTED_GPU.fullmatch(line):
-            gpus.append((int(gpu[1]), gpu[2], gpu[3]))
-            counters[len(gpus) - 1] = {}
-        elif not line.strip():
-            continue
-        elif not gpus:
-            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
-        elif _SILENT.fullmatch(line):
-            silent.add(len(gpus) - 1)
-        elif inactive := _INACTIVE.fullmatch(line):
-            counters[len(gpus) - 1].setdefault(int(inactive[1]), {})
-        elif counter := _COUNTER.fullmatch(line):
-            _count(counters[len(gpus) - 1].setdefault(int(counter[1]), {}), counter[2], counter[3])
-        else:
-            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
-    if not gpus:
-        raise ParseError(TOOL, "no GPU listed")
-    for number, (index, _, _) in enumerate(gpus):
-        if not counters[number] and number not in silent:
-            raise ParseError(TOOL, f"GPU {index} has no counters and no message about them")
-    _same_counters(counters)
+    gpus = [
+        (gpu, _counters(gpu, lines)) for gpu, lines in lines_by_gpu(output, rf"{_COUNTER.pattern}|{_SILENT.pattern}")
+    ]
+    _same_counters(links for _, links in gpus)
     return tuple(
         GpuLinkErrors(
-            *gpu, tuple(LinkErrors(link, MappingProxyType(kinds)) for link, kinds in sorted(counters[number].items()))
+            int(gpu[1]), gpu[2], gpu[3],
+            tuple(LinkErrors(link, MappingProxyType(kinds)) for link, kinds in sorted(links.items())),
         )
-        for number, gpu in enumerate(gpus)
-    )
+        for gpu, links in gpus
+    )  # fmt: skip
+
+
+def _counters(gpu: re.Match[str], lines: Iterable[str]) -> dict[int, dict[str, int | None]]:
+    """Counters of each link of a GPU; none of inactive ones."""
+    links: dict[int, dict[str, int | None]] = {}
+    silent = False
+    for line in lines:
+        if _SILENT.fullmatch(line):
+            silent = True
+        elif inactive := _INACTIVE.fullmatch(line):
+            links.setdefault(int(inactive[1]), {})
+        elif counter := _COUNTER.fullmatch(line):
+            _count(links.setdefault(int(counter[1]), {}), counter[2], counter[3])
+        else:
+            raise ParseError(TOOL, f"unexpected line {excerpt(line, 160)}")
+    if not links and not silent:
+        raise ParseError(TOOL, f"GPU {gpu[1]} has no counters and no message about them")
+    return links
 
 
 def _count(kinds: dict[str, int | None], kind: str, value: str) -> None:
@@ -107,7 +105,7 @@ def _count(kinds: dict[str, int | None], kind: str, value: str) -> None:
     kinds[kind] = None if value == "N/A" else int(value)
 
 
-def _same_counters(counters: Mapping[int, Mapping[int, Mapping[str, int | None]]]) -> None:
-    sets = {frozenset(kinds) for links in counters.values() for kinds in links.values() if kinds}
+def _same_counters(gpus: Iterable[Mapping[int, Mapping[str, int | None]]]) -> None:
+    sets = {frozenset(kinds) for links in gpus for kinds in links.values() if kinds}
     if len(sets) > 1:
         raise ParseError(TOOL, "links have different counters; the output is incomplete")

@@ -8,7 +8,7 @@ from typing import Final
 
 from rackproof.parse.answer import STATUS, parse_answer
 from rackproof.parse.errors import ParseError
-from rackproof.parse.sysfs import GREP_DONE, files_of, sysfs_command
+from rackproof.parse.sysfs import files_in, sysfs_command
 from rackproof.parse.text import excerpt, whole_lines
 
 DEVICES: Final = "/sys/bus/pci/devices"
@@ -38,13 +38,12 @@ class PciLink:
 
 def parse_pci_links(output: str) -> dict[str, PciLink]:
     """Output of ``LINKS``, by PCI address."""
-    answer = parse_answer("grep", output)
-    if answer.status not in GREP_DONE or not answer.body:
-        raise ParseError("grep", f"{DEVICES} lists no device" if answer.status in GREP_DONE else answer.failure)
     devices: dict[str, dict[str, str]] = {}
-    for path, lines in files_of(answer.body).items():
+    for path, lines in files_in(parse_answer("grep", output)).items():
         slot, _, name = path.partition("/")
         devices.setdefault(slot, {})[name] = lines[0]
+    if not devices:
+        raise ParseError("grep", f"{DEVICES} lists no device")
     without = [slot for slot, files in devices.items() if "class" not in files]
     if without:
         raise ParseError("grep", f"{', '.join(without)} has no class")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from rackproof.parse.answer import STATUS
+from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, matched, whole_lines
 
@@ -44,6 +44,13 @@ def parse_clock_source(output: str) -> str:
     if len(lines) != 1 or not re.fullmatch(r"[\w-]+", lines[0]):
         raise ParseError("sysfs", f"expected a clock source, got {excerpt(lines[0])}")
     return lines[0]
+
+
+def files_in(answer: Answer) -> dict[str, tuple[str, ...]]:
+    """Files in the answer to a ``sysfs_command``; empty where it matches none. Raises ParseError where grep failed."""
+    if answer.status not in GREP_DONE:
+        raise ParseError(answer.tool, answer.failure)
+    return files_of(answer.body) if answer.body else {}
 
 
 # grep exits with 2 when a file cannot be read (the speed of a port that is down) and with 1 without any match; the

@@ -135,7 +135,7 @@ def _readable(text: str) -> str:
         try:
             return json.dumps(_ordered(json.loads(match[1])), indent=1, ensure_ascii=False, sort_keys=True) + match[2]
         except (ValueError, RecursionError):
-            return _broken_up(text)
+            return re.sub(r"(?<=[,{\[])(?=[\"{\[])", "\n", text) if text.count("\n") < 2 else text
     return text
 
 
@@ -150,10 +150,6 @@ def _ordered(value: Any) -> Any:
         if entries and all(isinstance(entry, dict) and isinstance(entry.get(name), str) for entry in entries):
             return sorted(entries, key=lambda entry: str(entry[name]))
     return entries
-
-
-def _broken_up(text: str) -> str:
-    return re.sub(r"(?<=[,{\[])(?=[\"{\[])", "\n", text) if text.count("\n") < 2 else text
 
 
 def _diff(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:

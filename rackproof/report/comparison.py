@@ -19,10 +19,10 @@ from rackproof.core.grouping import grouped
 from rackproof.core.judging.select import quantity as quantity_name
 from rackproof.core.status import Status
 from rackproof.core.verdict import item_of, name_of
-from rackproof.core.visible import one_line
 from rackproof.core.wording import counted
 from rackproof.errors import EXIT_FAILED, EXIT_OK
 from rackproof.report.quantities import ABSENT, distance, quantity
+from rackproof.report.text import Encoder
 
 SHOWN = 12
 """Rows of each list without ``--all``: changed checks, and numbers without a criterion."""
@@ -160,11 +160,7 @@ def _counts(items: Iterable[NumberChange | ValueChange | VerdictChange]) -> dict
 
 def show(comparison: Comparison, console: Console, everything: bool = False) -> None:
     """Print a line for each criterion, other changes and the conclusion; ``everything`` adds all numbers."""
-
-    def encoded(text: str) -> str:
-        # characters that the terminal lacks must not end the report
-        return one_line(text).encode(console.encoding, "replace").decode(console.encoding)
-
+    encoded = Encoder(console.encoding)
     for text in _head(comparison):
         console.print(Text(encoded(text)), soft_wrap=True)
     for text in comparison.warnings:

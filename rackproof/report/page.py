@@ -17,7 +17,7 @@ from rackproof.report.figures import key_figures
 from rackproof.report.findings import findings
 from rackproof.report.outputs import SHOWN_BYTES, OutputIndex
 from rackproof.report.schema import Certificate, MeasurementSummary
-from rackproof.report.sizing import Picture, curve_pictures
+from rackproof.report.sizing import curve_pictures
 from rackproof.report.statements import by_area, fold_subjects
 from rackproof.report.versions import CONTROLLER, is_version
 
@@ -103,7 +103,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     }
 
 
-def _sizing_pictures(certificate: Certificate) -> list[Picture]:
+def _sizing_pictures(certificate: Certificate) -> list[plots.LinePlot]:
     sizing = certificate.sizing
     return list(curve_pictures(sizing.latency, sizing.throughput).values()) if sizing else []
 

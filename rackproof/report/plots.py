@@ -115,6 +115,10 @@ class LinePlot:
     across: str = ""
     """What the horizontal axis shows, and which axes are logarithmic."""
     marks: tuple[Mark, ...] = ()
+    caption: str = ""
+    """Text alternative; empty: title and names."""
+    smooth: bool = False
+    """Curves of a model, without marks at their points."""
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
@@ -148,7 +152,11 @@ def collective_plot(certificate: Certificate) -> LinePlot | None:
         series.setdefault(m.labels.get("op", "operation") + engine, []).append((int(count), m.median))
         unit = m.unit
     across = "message size on a logarithmic axis"
-    return line_plot("Bus bandwidth against message size", unit, series, across, _size_text) if series else None
+    return (
+        line_plot("Bus bandwidth against message size", unit, series, across, lambda count: size(int(count)))
+        if series
+        else None
+    )
 
 
 def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
@@ -264,6 +272,8 @@ def line_plot(
     x_values: Sequence[float] = (),
     log_y: bool = False,
     marks: Iterable[tuple[float, str]] = (),
+    caption: str = "",
+    smooth: bool = False,
 ) -> LinePlot:
     """Lines through the points of each series, in the order of their names.
 
@@ -294,7 +304,10 @@ def line_plot(
     label_step = math.ceil(len(sizes) / 6)
     labelled = x_values or sizes[::-1][::label_step][::-1]
     column = (WIDTH - left) / min(columns, len(names))
-    middle, words_y = (left + right) / 2, top + 10 if log_y else bottom - 8  # where lines that rise leave room
+    words_y, step = (top + 10, 14) if log_y else (bottom - 8, -14)  # where lines that rise leave room
+    placed = sorted(marks)
+    # Of several marks the first has its text on the left, so that no line crosses a text.
+    turn = left + (right - left) / (4 if len(placed) > 1 else 2)
     return LinePlot(
         title=title,
         unit=sign(unit),
@@ -304,7 +317,7 @@ def line_plot(
         top=top,
         bottom=bottom,
         x_ticks=tuple(Tick(x_of(x), x_text(x)) for x in labelled),
-        y_ticks=y_ticks(y_values, y_of),
+        y_ticks=tuple(Tick(y_of(y), f"{y:g}" if y < 1000 else significant(y)) for y in y_values),
         across=across,
         lines=tuple(
             Line(
@@ -315,17 +328,13 @@ def line_plot(
             )
             for i, name in enumerate(names)
         ),
-        marks=tuple(Mark(x_of(x), text, "end" if x_of(x) > middle else "start", words_y) for x, text in marks),
+        marks=tuple(
+            Mark(x_of(x), text, "end" if i == 0 and x_of(x) > turn else "start", words_y + step * i)
+            for i, (x, text) in enumerate(placed)
+        ),
+        caption=caption,
+        smooth=smooth,
     )
-
-
-def _size_text(count: float) -> str:
-    return size(int(count))
-
-
-def y_ticks(values: Iterable[float], y_of: Callable[[float], float]) -> tuple[Tick, ...]:
-    """Ticks with the values as text."""
-    return tuple(Tick(y_of(value), f"{value:g}" if value < 1000 else significant(value)) for value in values)
 
 
 def _shortened(name: str, length: int = 11) -> str:
@@ -354,6 +363,8 @@ def rosette(seed: str, radius: float = 46.0) -> str:
 def summary_of(plot: BarPlot | LinePlot) -> str:
     """Text alternative of a plot, for screen readers."""
     if isinstance(plot, LinePlot):
+        if plot.caption:
+            return plot.caption
         names = ", ".join([*(line.name for line in plot.lines), *(mark.text for mark in plot.marks)])
         return f"{plot.title}, in {plot.unit}: {names}."
     parts = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from rackproof.core.status import Outcome
+from rackproof.report.quantities import parsed
 from rackproof.report.schema import Certificate, MeasurementSummary
 
 _HELP = {
@@ -74,11 +74,8 @@ def _labels(m: MeasurementSummary) -> dict[str, str]:
 
 
 def _finished(certificate: Certificate) -> list[tuple[dict[str, str], float]]:
-    try:
-        moment = datetime.fromisoformat(certificate.finished)
-    except ValueError:
-        return []
-    return [({}, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())]
+    time = parsed(certificate.finished)
+    return [({}, time.timestamp())] if time else []
 
 
 def _escaped(value: str) -> str:

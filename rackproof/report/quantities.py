@@ -60,19 +60,20 @@ def duration(seconds: float | None) -> str:
 
 def moment(text: str) -> str:
     """``2026-11-21T10:04:05Z`` as ``2026-11-21 10:04:05 UTC``; other texts unchanged."""
-    parsed = _parse(text)
-    return parsed.strftime("%Y-%m-%d %H:%M:%S UTC") if parsed else text
+    time = parsed(text)
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC") if time else text
 
 
 def between(started: str, finished: str) -> float | None:
     """Seconds between two times; None when either is not ISO 8601."""
-    first, last = _parse(started), _parse(finished)
+    first, last = parsed(started), parsed(finished)
     return (last - first).total_seconds() if first and last else None
 
 
-def _parse(text: str) -> datetime | None:
+def parsed(text: str) -> datetime | None:
+    """A time; UTC where it names no zone. None for another text."""
     try:
-        parsed = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

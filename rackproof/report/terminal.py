@@ -14,11 +14,11 @@ from rich.text import Text
 
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE
-from rackproof.core.visible import one_line
 from rackproof.report.claims import measured_here
 from rackproof.report.findings import Finding, findings
 from rackproof.report.schema import Certificate
 from rackproof.report.statements import broken_evidence, by_area, weakening_text
+from rackproof.report.text import Encoder
 
 FINDINGS = 10
 """Maximum number of findings on the terminal; the page has all."""
@@ -43,7 +43,7 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
 
     All output is ``Text``, so that text from nodes is never parsed as markup.
     """
-    encode = _Encoder(console.encoding)
+    encode = Encoder(console.encoding)
     if broken := broken_evidence(certificate.verdicts):
         console.print(Text(encode(broken), "bold magenta"), soft_wrap=True)
     else:
@@ -56,7 +56,7 @@ def summary(certificate: Certificate, console: Console, page: str | PathLike[str
         console.print(Text.assemble(("page  ", "dim"), encode(fspath(page))), soft_wrap=True)
 
 
-def _print_part(certificate: Certificate, console: Console, encode: _Encoder) -> None:
+def _print_part(certificate: Certificate, console: Console, encode: Encoder) -> None:
     """Print the result of a run of one stage: a line without a box, because nothing is certified."""
     console.print(Text(encode(certificate.statement), f"bold {_OUTCOME_STYLE[certificate.outcome]}"), soft_wrap=True)
     arch = certificate.architecture
@@ -66,7 +66,7 @@ def _print_part(certificate: Certificate, console: Console, encode: _Encoder) ->
 
 
 def _print_results(
-    certificate: Certificate, console: Console, encode: _Encoder, page: str | PathLike[str] | None
+    certificate: Certificate, console: Console, encode: Encoder, page: str | PathLike[str] | None
 ) -> None:
     console.print(_counts(certificate, encode))
     console.print()
@@ -80,25 +80,7 @@ def _print_results(
         console.print(Text(f"and {len(shown) - FINDINGS} more{' in the page' if page else ''}\n"))
 
 
-class _Encoder:
-    """Text as one line in the terminal's encoding; characters that it lacks are replaced."""
-
-    def __init__(self, encoding: str) -> None:
-        self._encoding = encoding
-
-    def __call__(self, text: str) -> str:
-        text = one_line(text)
-        try:
-            text.encode(self._encoding)
-        except UnicodeEncodeError:
-            text = text.translate(_ASCII).encode(self._encoding, "replace").decode(self._encoding)
-        return text
-
-
-_ASCII = str.maketrans({"≥": ">=", "≤": "<=", "↔": "<->", "·": ".", "–": "-", "−": "-", "×": "x", "µ": "u", "…": "..."})
-
-
-def _counts(certificate: Certificate, encode: _Encoder) -> Table:
+def _counts(certificate: Certificate, encode: Encoder) -> Table:
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("", overflow="fold")
     for status in Status:
@@ -110,7 +92,7 @@ def _counts(certificate: Certificate, encode: _Encoder) -> Table:
     return table
 
 
-def _claims(certificate: Certificate, encode: _Encoder) -> Table:
+def _claims(certificate: Certificate, encode: Encoder) -> Table:
     """Claim by claim: id, what it says, its figure, what was measured, verdict."""
     table = Table(box=SIMPLE, pad_edge=False, show_edge=False)
     for title in ("claim", certificate.scaled_from or "", "measured here", "verdict"):
@@ -125,7 +107,7 @@ def _claims(certificate: Certificate, encode: _Encoder) -> Table:
     return table
 
 
-def _print_finding(console: Console, finding: Finding, encode: _Encoder) -> None:
+def _print_finding(console: Console, finding: Finding, encode: Encoder) -> None:
     head = Text.assemble((finding.status.value, _STYLE[finding.status]), " ", (encode(finding.title), "bold"))
     head.append(f" on {encode(finding.subjects)}")
     if not finding.required:
@@ -139,7 +121,7 @@ def _print_finding(console: Console, finding: Finding, encode: _Encoder) -> None
     console.print()
 
 
-def _messages(finding: Finding, encode: _Encoder, limit: int = 3) -> list[Text]:
+def _messages(finding: Finding, encode: Encoder, limit: int = 3) -> list[Text]:
     lines = [
         Text(encode(f"{where}: {message}" if finding.says_where else message))
         for where, message in finding.messages[:limit]
@@ -149,7 +131,7 @@ def _messages(finding: Finding, encode: _Encoder, limit: int = 3) -> list[Text]:
     return [*lines, Text(f"and {omitted} more", style="dim")] if omitted > 0 else lines
 
 
-def _verdict(certificate: Certificate, encode: _Encoder) -> Panel:
+def _verdict(certificate: Certificate, encode: Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
     arch = certificate.architecture
     head = certificate.headline if arch.differs else certificate.outcome.value

@@ -1,14 +1,30 @@
-"""Output of programs, for a page."""
+"""Output of programs for a page, and any text for a terminal."""
 
 from __future__ import annotations
 
 import codecs
 
-from rackproof.core.visible import visible
+from rackproof.core.visible import one_line, visible
 
 _BINARY_SHARE = 0.1
 _CONTROL = bytes(set(range(0x20)) - set(b"\t\n\r\x1b\x08"))
 _HEX_BYTES = 256
+_ASCII = str.maketrans({"≥": ">=", "≤": "<=", "↔": "<->", "·": ".", "–": "-", "−": "-", "×": "x", "µ": "u", "…": "..."})
+
+
+class Encoder:
+    """Text as one line in the terminal's encoding; characters that it lacks are replaced."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+
+    def __call__(self, text: str) -> str:
+        text = one_line(text)
+        try:
+            text.encode(self._encoding)
+        except UnicodeEncodeError:
+            text = text.translate(_ASCII).encode(self._encoding, "replace").decode(self._encoding)
+        return text
 
 
 def decoded(data: bytes, complete: bool = True) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rackproof import architectures
-from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import InventoryError, SelfTestError
@@ -66,6 +65,8 @@ def local_context(
             raise InventoryError("--role needs --architecture: without an inventory none is known")
         local_node = Node(node or host_name().partition(".")[0], (role,))
         rack, arch = Rack("this machine", (local_node,)), architectures.load(architecture).model
+        if role not in arch.roles:
+            raise InventoryError(f"--role {role}: {arch.metadata.id} has {', '.join(arch.roles)}")
     else:
         rack, named = read_rack(rack_file or RACK_FILE)
         if architecture is None and isinstance(named, Path):
@@ -73,15 +74,8 @@ def local_context(
         else:
             arch = architectures.load(architecture or named).model
         local_node = own_node(rack, node or host_name())
-    if role is not None:
-        _known_role(arch, role)
     context = live_context(rack, arch, LocalFleet(rack, local_node.name, limit_s))
     return context, local_node
-
-
-def _known_role(arch: Architecture, role: str) -> None:
-    if role not in arch.roles:
-        raise InventoryError(f"--role {role}: {arch.metadata.id} has {', '.join(arch.roles)}")
 
 
 def only(node: Node, selection: Selection) -> Selection:

@@ -13,7 +13,7 @@ from rackproof.core.port_names import names_by_purpose
 from rackproof.core.rack import Node
 from rackproof.parse.gids import GidTable
 from rackproof.parse.nic_ports import INTERFACES, RDMA_DEVICES, Port, parse_ports
-from rackproof.parse.sysfs import GREP_DONE, files_of
+from rackproof.parse.sysfs import GREP_DONE, files_in
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.checks import announce, answered, expect_all, read, shown
 from rackproof.validation.expected import hardware, nic_of
@@ -27,8 +27,7 @@ def ports_on(host: Host) -> tuple[Port, ...]:
 
 def sysfs_files(host: Host, command: str) -> dict[str, tuple[str, ...]]:
     """Lines of the files that a ``sysfs_command`` prints, by path; empty where it matches no file."""
-    body = answered(host, command, "grep", good=GREP_DONE).body
-    return files_of(body) if body else {}
+    return files_in(answered(host, command, "grep", good=GREP_DONE))
 
 
 def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) -> tuple[Nic, ExpectedPorts]:

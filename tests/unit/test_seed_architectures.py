@@ -34,6 +34,7 @@ CLAIMS = {
     f"{letter}{number}" for letter, last in {"A": 12, "B": 9, "C": 10, "T": 20}.items() for number in range(1, last + 1)
 }
 NOT_CHECKABLE = {"C1", "C8", "T15", "T16", "T19"}
+COLD_OF_AN_APPLIANCE = ("cold", "cold on clients, unknown on servers")
 
 every_file = pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 
@@ -184,6 +185,16 @@ def test_sources_are_documents_and_proposals_are_called_so(file: Architecture) -
     assert [key for key, source in sources.items() if source.status is SourceStatus.PROPOSED] == ["proposal"]
     used = {entry.source for entry in entries(file)} | {claim.source for claim in file.claims.values()}
     assert used <= set(sources)
+
+
+@every_file
+def test_a_cold_cache_can_be_proven_where_the_storage_is_no_node_of_the_rack(file: Architecture) -> None:
+    """No run can drop the caches of an appliance; the data set's size keeps them from answering."""
+    for entry in (entry for entry in entries(file) if "cache" in entry.conditions):
+        storages = [file.storage[name] for name in [entry.where.get("storage")] if name] or file.storage.values()
+        assert entry.conditions["cache"] == (
+            "cold" if all(storage.class_ == "local" for storage in storages) else COLD_OF_AN_APPLIANCE
+        ), entry.id
 
 
 @every_file

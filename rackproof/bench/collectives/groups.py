@@ -33,6 +33,7 @@ from rackproof.bench.collectives.group_reader import (
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.collectives.nccl_used import ADAPTERS
+from rackproof.bench.relay import Relay
 from rackproof.bench.reread import answer_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.user import BenchUsers
@@ -54,9 +55,9 @@ LIMIT_S = 2 * JOB_S + 120.0
 """Time limit of a job."""
 
 
-def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
     """One step over all nodes of the group, where the profile asks for group testing."""
-    names = [node.name for node in rack.group(group)]
+    names = [node.name for node in rack.group(profile.members)]
     sizes = profile.grouped(len(names))
     if sizes is None or architecture.fabric is None or len(names) < 2:
         return []
@@ -214,7 +215,7 @@ class _Run:
         nodes = tuple(name for name in self.plan.places.names if name in parts[0].nodes)
         answers: list[CommandResult] = []
         with ExitStack() as stack:
-            shared = {name: kept for name, kept in self.context.shared.items() if name != "relay"}
+            shared = {name: kept for name, kept in self.context.shared.items() if name != Relay.__name__}
             context = replace(self.context, stack=stack, shared=shared)
             try:
                 launch = self.launch.among(context, nodes)

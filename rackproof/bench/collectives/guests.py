@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import TypeVar
 
-from rackproof.bench.collectives.command import sizes as stepped
+from rackproof.bench.collectives.command import sizes
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep
 from rackproof.bench.collectives.guest_commands import (
     STARTED,
@@ -64,9 +64,9 @@ INTERFACE = "lo"
 """Where the ranks of a node meet: the guest has no port of the fabric."""
 
 
-def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack) -> list[Step]:
     """One step per operation; none without ``guest`` in the profile. Raises InventoryError for an invalid guest."""
-    part, nodes = profile.guest, rack.group(group)
+    part, nodes = profile.guest, rack.group(profile.members)
     if part is None or not nodes:
         return []
     guests = {node.name: read_inputs(node, GuestInputs) for node in nodes}
@@ -80,7 +80,7 @@ def _step(
 ) -> Step:
     engine = ENGINES[profile.engine]
     id_ = f"collectives/{engine.name}/guest/{part.op}"
-    steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
+    steps = list(sizes(part.sweep.low, part.sweep.high, profile.factor))
     places = tuple(
         expected(metric, Scope.NODE, (node,), {"op": part.op, "bytes": str(size), "engine": engine.name}, id_)
         for node in part.nodes

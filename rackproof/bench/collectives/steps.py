@@ -7,23 +7,22 @@ one rail after the other, and the slowest rail counts. Every launch gives one sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.bench.collectives.command import sizes as stepped
+from rackproof.bench.collectives.command import sizes
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep, split_by_rails
 from rackproof.bench.collectives.launch import Way, launch_of, way_of
 from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, NAME, RAIL, WRONG, read_collectives
 from rackproof.bench.gpu.links import sampled_links
-from rackproof.bench.reading import Read, outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
+from rackproof.bench.reading import outputs_of
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown, unmeasured
 from rackproof.core import collective
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
-from rackproof.parse import Mismatch, ParseError
-from rackproof.remote.command import CommandResult
+from rackproof.parse import ParseError
 
 METRICS: Final = (BUSBW, ALGBW, WRONG)
 PER_SIZE_S: Final = 2.0
@@ -61,14 +60,9 @@ class Part:
         return {**engine.environment(interface, self.algorithm), **split}
 
 
-def sizes(profile: CollectiveProfile) -> list[int]:
-    """Message sizes of all engines, bytes."""
-    return list(stepped(profile.min_bytes, profile.max_bytes, profile.factor))
-
-
-def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: CollectiveProfile, rack: Rack) -> list[Step]:
     """Steps over all nodes of the group, one per operation and algorithm; then those of rails and single nodes."""
-    nodes = tuple(node.name for node in rack.group(group))
+    nodes = tuple(node.name for node in rack.group(profile.members))
     engine = ENGINES[profile.engine]
     if not nodes:
         return []
@@ -99,7 +93,7 @@ def _parts(
 
 def _step(architecture: Architecture, rack: Rack, engine: Engine, part: Part, profile: CollectiveProfile) -> Step:
     id_ = part.id(engine)
-    steps = list(stepped(part.sweep.low, part.sweep.high, profile.factor))
+    steps = list(sizes(part.sweep.low, part.sweep.high, profile.factor))
     places = _places(engine, part, steps, id_)
     seconds = START_S + PER_SIZE_S * len(steps)
     limit, alone = seconds * 2 + MARGIN_S, part.scope is Scope.NODE
@@ -125,7 +119,9 @@ def _step(architecture: Architecture, rack: Rack, engine: Engine, part: Part, pr
                     answers += launch.read()
         read = read_collectives(answers, session.architecture)
         for place in places:
-            yield _reading(place, read, answers, part)
+            launcher = part.nodes[0] if part.scope is Scope.RACK else place.members[0]
+            own = [answer for answer in answers if part.scope is Scope.RACK or answer.node == launcher]
+            yield reading_or_reason(place, read, NAME, outputs_of(own), who=f"{launcher}: ")
 
     def commands() -> Iterator[str]:
         way = way_of(architecture, rack, engine, part.nodes, profile, limit, alone=alone)
@@ -168,17 +164,3 @@ def _places(engine: Engine, part: Part, steps: Iterable[int], id_: str) -> tuple
         for size in steps
         for metric in metrics
     )
-
-
-def _reading(place: Measurement, read: Read, answers: Sequence[CommandResult], part: Part) -> Measurement:
-    """The measurement with its number, or with the reason why there is none."""
-    launcher = part.nodes[0] if part.scope is Scope.RACK else place.members[0]
-    own = [answer for answer in answers if part.scope is Scope.RACK or answer.node == launcher]
-    failed = any(not answer.ok for answer in own)
-    try:
-        return reading_of(place, read, NAME)
-    except Mismatch as error:
-        reason = f"{launcher}: {error}"
-    except ParseError as error:
-        reason = f"{launcher}: {error}" if failed else f"unreadable output: {error}"
-    return unmeasured(place, reason, outputs_of(own))

@@ -21,9 +21,9 @@ from rackproof.bench.containers.reader import (
 )
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.commands import drop_and_state, empty_folders, state_after
 from rackproof.bench.storage.layout import FIRST_S, LIMIT_S, SLACK, too_slow
-from rackproof.bench.storage.proof import mount_fault
 from rackproof.configure.containers.bridge import PROGRAM
 from rackproof.configure.containers.inputs import FOLDER
 from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
@@ -32,7 +32,6 @@ from rackproof.core.fiojob import Layout, layout_of, render, render_layout
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.fio import JobResult, complaints
-from rackproof.remote.command import CommandResult
 
 ENGINE = "posixaio"
 """fio's engine on both sides. libaio waits with io_pgetevents, which the runtimes' default seccomp profile forbids, so
@@ -72,7 +71,7 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
     }
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        return _ContainerStep(context, storage, job, nodes).execute(places)
+        return _ContainerStep(context, name, storage, job, nodes).execute(places)
 
     title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {len(nodes)} nodes at once"
     seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
@@ -113,27 +112,21 @@ def _fio(name: str, job_file: str) -> str:
     return f"fio --output-format=json --eta=never --name={name} {options}"
 
 
-class _ContainerStep:
-    def __init__(self, context: BenchContext, storage: Storage, job: FioJob, nodes: list[Node]) -> None:
-        self.session = context.session
-        self.storage, self.job, self.nodes = storage, job, nodes
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
-        self.answers: list[CommandResult] = []
-        self.lost: dict[str, str] = {}
+class _ContainerStep(Clients):
+    def __init__(self, context: BenchContext, name: str, storage: Storage, job: FioJob, nodes: list[Node]) -> None:
+        super().__init__(context, name, storage, [node.name for node in nodes])
+        self.job, self.nodes = job, nodes
 
     def execute(self, places: dict[tuple[str, str], Measurement]) -> Iterator[Measurement]:
-        ask = partial(state_after, self.storage, addresses=self.addresses)
-        for name, answer in self._ask(lambda node: ask([folder_of(self.storage, node)]), 60).items():
-            if (why := mount_fault(self.storage, answer)) is not None:
-                self.lost[name] = f"{name}: {why}"
+        folders = {node.name: (folder_of(self.storage, node),) for node in self.nodes}
+        self.check_mounts(self.clients, folders.__getitem__)
         self._write()
         limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
         for _ in range(self.job.runs):
-            self._ask(lambda node: drop_and_state(self.storage, [folder_of(self.storage, node)], self.addresses), 60)
+            self.ask({name: drop_and_state(self.storage, folders[name], self.addresses) for name in self.ready})
             self._run(lambda node: commands(self.storage, self.job, node)[0], limit, "on the node")
             self._run(lambda node: commands(self.storage, self.job, node)[1], limit, "inside a container")
-            self._ask(lambda node: ask([folder_of(self.storage, node)]), 60)
+            self.ask({name: state_after(self.storage, folders[name], self.addresses) for name in self.ready})
         read = read_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(
@@ -169,23 +162,12 @@ class _ContainerStep:
     ) -> dict[str, JobResult]:
         """Run fio on all nodes at once. Returns results by node; nodes without one are in ``lost``."""
         results = {}
-        for name, answer in self._ask(command, limit_s, only).items():
+        ready = set(self.ready) if only is None else set(self.ready) & set(only)
+        asked = {node.name: command(node) for node in self.nodes if node.name in ready}
+        for name, answer in self.ask(asked, limit_s).items():
             try:
                 results[name] = result_of(answer)
             except ParseError as error:
                 lines = [message.text for message in complaints(answer.text)] if answer.ok else []
                 self.lost[name] = "; ".join([f"{name}: fio {where}: {str(error).removeprefix('fio: ')}", *lines[:3]])
         return results
-
-    def _ask(
-        self, command: Callable[[Node], str], limit_s: float, only: Collection[str] | None = None
-    ) -> dict[str, CommandResult]:
-        names = {node.name for node in self.nodes} - set(self.lost)
-        asked = {
-            node.name: command(node)
-            for node in self.nodes
-            if node.name in (names if only is None else names & set(only))
-        }
-        answers = self.session.run(asked, limit_s, hold=True)
-        self.answers += answers.values()
-        return answers

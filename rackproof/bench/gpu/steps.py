@@ -6,7 +6,6 @@ at once, because power and cooling are shared.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from rackproof.bench.gpu.links import sampled_links
@@ -24,7 +23,7 @@ from rackproof.bench.gpu.reader import (
 )
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Node, Rack
@@ -34,7 +33,6 @@ from rackproof.parse.gpu_list import LIST, parse_gpu_list
 from rackproof.parse.gpu_program import PRODUCT, TRIAD
 from rackproof.remote.command import CommandResult
 
-PROGRAM = f"{HOME}/{PAYLOAD}"
 TRIAD_PRECISION = "fp32"
 COPY_S = 0.5
 """One measured cell of nvbandwidth: 16 copies of 512 MiB, and the check of their content."""
@@ -46,9 +44,9 @@ MARGIN_S = 120.0
 LIST_S = 90
 
 
-def plan(architecture: Architecture, profile: GpuProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: GpuProfile, rack: Rack) -> list[Step]:
     """Copies, memory, and one step per precision of matrix products, on all nodes of the group at once."""
-    nodes = list(rack.group(group))
+    nodes = list(rack.group(profile.members))
     count = architecture.gpu.count if architecture.gpu else 0
     if not nodes or not count:
         return []
@@ -103,9 +101,8 @@ def program_command(
     profile: GpuProfile, what: str, precision: str, sizes: Sequence[int], folder: str, uuids: Sequence[str]
 ) -> str:
     """The kit's program on GPUs, with the folder of PyTorch, or ``-`` for the interpreter's own."""
-    listed = ",".join(map(str, sizes))
-    parameters = f"{what} {precision} {profile.runs} {profile.seconds} {listed} {shlex.quote(folder)}"
-    return f"python3 -I {PROGRAM} {parameters} {' '.join(map(shlex.quote, uuids))}"
+    numbers = str(profile.runs), str(profile.seconds), ",".join(map(str, sizes))
+    return node_program(PAYLOAD, what, precision, *numbers, folder, *uuids)
 
 
 def torch_folder(node: Node) -> str:

@@ -1,35 +1,74 @@
-"""The counters of a run by which its binding stage is named. Pure."""
+"""The stage that bound a run of the input pipeline, from the run's own counters. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, NamedTuple
 
-from rackproof.bench.ingest.runs import Part
+from rackproof.bench.ingest.figures import Figures
 from rackproof.bench.ingest.series import PORTS, RDMA, at
-from rackproof.bench.ingest.stage import Bound, Counters, bound_by
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.base import Figure
+from rackproof.core.sizing.model import RUN_STAGES, StageName
 from rackproof.core.units import convert
 
+BUSY: Final = 0.95
+"""Utilisation of accelerators, processors or ports from which on they are what binds."""
+STARTING: Final = 0.25
+"""Share of the timed part before the first batch from which on the start of the workers binds."""
 
-class Leg(Protocol):
-    """One node of a run."""
-
-    @property
-    def part(self) -> Part: ...
-
-    @property
-    def mean_cpu(self) -> float: ...
+ACCELERATOR, DECODE = RUN_STAGES[StageName.GPU], RUN_STAGES[StageName.CPU]
+NETWORK, STORAGE = RUN_STAGES[StageName.NETWORK], RUN_STAGES[StageName.BANDWIDTH]
+START: Final = "start of workers"
 
 
-def utilisation_of(legs: Sequence[Leg]) -> float:
+class Counters(NamedTuple):
+    """Sums over all nodes of one run, and the highest of a node where it says so."""
+
+    utilisation: float
+    """Utilisation of the accelerators, 0 to 1."""
+    first_share: float
+    """Longest time to a worker's first batch, without the warm-up, over the timed part."""
+    read_s: float
+    """Time that workers waited for reads, seconds."""
+    decode_s: float
+    """Time that workers decoded and cropped, seconds."""
+    cpu: float
+    """Highest mean utilisation of a node's processors, 0 to 1."""
+    port: float | None
+    """Highest mean utilisation of a node's ports, 0 to 1; None where their rate is unknown."""
+
+
+class Bound(NamedTuple):
+    stage: str
+    because: str
+
+
+def bound_by(counters: Counters) -> Bound:
+    """The binding stage. Accelerators that hardly wait bind; else the stage in which workers spend most of their time:
+    decoding, or reading, which is the network's where a port is full."""
+    if counters.utilisation >= BUSY:
+        return Bound(ACCELERATOR, f"accelerators were busy {counters.utilisation:.0%} of the time")
+    if counters.first_share >= STARTING:
+        return Bound(START, f"the first batch of a worker came after {counters.first_share:.0%} of the timed part")
+    working = counters.read_s + counters.decode_s
+    if not working:
+        return Bound(ACCELERATOR, "nothing was read or decoded")
+    reading = counters.read_s / working
+    if reading < 0.5:
+        return Bound(DECODE, f"workers decoded {1 - reading:.0%} of their time, processors {counters.cpu:.0%} busy")
+    if counters.port is not None and counters.port >= BUSY:
+        return Bound(NETWORK, f"workers read {reading:.0%} of their time, a port {counters.port:.0%} full")
+    return Bound(STORAGE, f"workers read {reading:.0%} of their time, no port full")
+
+
+def utilisation_of(legs: Sequence[Figures]) -> float:
     """Utilisation of all accelerators over the timed part, percent."""
     possible = sum(leg.part.window_s * float(leg.part.config["accelerators"]) for leg in legs)
     return 100 * sum(leg.part.busy_s for leg in legs) / possible
 
 
-def bound_of(legs: Sequence[Leg], architecture: Architecture, storage: str) -> Bound:
+def bound_of(legs: Sequence[Figures], architecture: Architecture, storage: str) -> Bound:
     """The stage that bound a run."""
     config = legs[0].part.config
     return bound_by(
@@ -47,7 +86,7 @@ def bound_of(legs: Sequence[Leg], architecture: Architecture, storage: str) -> B
     )
 
 
-def port_share(legs: Sequence[Leg], architecture: Architecture, storage: str) -> float | None:
+def port_share(legs: Sequence[Figures], architecture: Architecture, storage: str) -> float | None:
     """How full the fullest ports were in the timed part, 0 to 1: those of a node, or all of the storage's together.
 
     Their rates are the sizing model's, of which ``port_efficiency`` reaches the application; None without them.
@@ -64,7 +103,7 @@ def port_share(legs: Sequence[Leg], architecture: Architecture, storage: str) ->
     return max(shares, default=None)
 
 
-def _received(leg: Leg) -> float:
+def _received(leg: Figures) -> float:
     """B/s that a node's ports received in the timed part: RDMA devices count what passes the network stack by."""
     rows, begin_s = leg.part.series, float(leg.part.config["warmup_s"])
     end_s = begin_s + leg.part.window_s

@@ -13,10 +13,10 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.storage.commands import mounted, own_folders, state_after
 from rackproof.bench.storage.proof import mount_fault
-from rackproof.bench.user import HOME, Account, BenchUsers
+from rackproof.bench.user import HOME, Account, BenchUsers, node_program
 from rackproof.core.architecture import DataSet, Storage
 from rackproof.core.rack import fold
 from rackproof.core.wording import counted
@@ -78,7 +78,7 @@ def command(
 def _program(action: str, spec: Mapping[str, Any], share: int = 0, shares: int = 1) -> str:
     words = [action, json.dumps(spec, sort_keys=True)]
     words += [] if action in ("state", "seal") else [str(share), str(shares), "0"]
-    return f"python3 -I {HOME}/{PROGRAM} {shlex.join(words)}"
+    return node_program(PROGRAM, *words)
 
 
 def writing(storage: Storage, name: str, dataset: DataSet, nodes: int) -> list[str]:
@@ -124,17 +124,13 @@ def made_of(document: Mapping[str, Any]) -> Made:
     return made
 
 
-class DataSets:
+class DataSets(OncePerStage):
     """Data sets that this stage has made or found complete."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._context, self._session, self._users = context, context.session, BenchUsers.of(context)
+        super().__init__(context)
+        self._users = BenchUsers.of(context)
         self._complete: set[str] = set()
-
-    @staticmethod
-    def of(context: BenchContext) -> DataSets:
-        datasets: DataSets = context.shared.setdefault("datasets", DataSets(context))
-        return datasets
 
     def ready(self, nodes: Sequence[str], programs: Iterable[str] = (PROGRAM,)) -> None:
         """Accounts and programs on the nodes. Raises DataSetError."""

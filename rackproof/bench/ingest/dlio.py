@@ -11,7 +11,6 @@ from math import sqrt
 from statistics import mean
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.ingest import dlio_node
 from rackproof.bench.ingest.caches import cache_state
 from rackproof.bench.ingest.datasets import FOLDER
 from rackproof.bench.reading import Reading
@@ -36,7 +35,6 @@ PROFILED: Final = ("config", "accelerators", "clients", "batch", "files", "epoch
 """Keys of a run that are the profile's."""
 _SPREAD: Final = 1.5
 """Three standard deviations of a sample's size over its mean: that of unet3d is 0.47 (``record_length_stdev``)."""
-_NODE: Final[Any] = dlio_node
 
 
 class _Trained(NamedTuple):

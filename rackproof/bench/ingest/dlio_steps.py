@@ -16,8 +16,9 @@ from rackproof.bench.ingest.dlio import ENGINE, LEG, PROFILED, PROGRAM, RATE, UT
 from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
-from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.storage.client_runs import Clients
+from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, DlioRun, Storage
@@ -63,7 +64,7 @@ def step(name: str, sizes: DlioRun, nodes: Sequence[str], architecture: Architec
         folder, first = folder_of(storage, name), rack.node(clients[0])
         launcher = _launcher(first, clients, sizes, architecture)
         for action, times in (("make", MAKE_TIMES), ("train", 1)):
-            yield _program(_config(name, sizes, folder, first, launcher, action, times))
+            yield node_program(PROGRAM, json.dumps(_config(name, sizes, folder, first, launcher, action, times)))
 
     return Step(id_, title, sizes.limit_s * sizes.runs, tuple(places), execute, commands=shown(commands))
 
@@ -91,48 +92,38 @@ def _config(
     }  # fmt: skip
 
 
-def _program(config: Mapping[str, Any]) -> str:
-    return f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
-
-
-class _DlioRun:
+class _DlioRun(Clients):
     def __init__(
-        self, context: BenchContext, name: str, sizes: DlioRun, storage: Storage, clients: tuple[str, ...]
+        self, context: BenchContext, job: str, sizes: DlioRun, storage: Storage, clients: tuple[str, ...]
     ) -> None:
-        self.context, self.session, self.name, self.sizes = context, context.session, name, sizes
-        self.storage, self.clients, self.folder = storage, clients, folder_of(storage, name)
-        self.node = clients[0]
+        super().__init__(context, sizes.storage, storage, list(clients))
+        self.job, self.sizes, self.folder, self.node = job, sizes, folder_of(storage, job), clients[0]
         self.launcher: list[str] = []
-        self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.users = BenchUsers.of(context)
 
     def execute(self) -> str:
         """All runs. Returns why they could not be started; what happens in them is the reader's. Raises ParseError,
         RemoteError."""
         if len(self.clients) < self.sizes.clients:
             return f"it needs {self.sizes.clients} clients, the group has {len(self.clients)}"
-        if silent := set(self.clients) - set(self.session.alive(list(self.clients), self.context.say)):
-            return f"{fold(sorted(silent))} does not answer"
+        if silent := self.silent:
+            return silent
         if lost := self.users.ready(self.clients):
             return "; ".join(lost.values())
         self.users.put([self.node], "rackproof.bench.ingest", (PROGRAM,))
         self._between_clients()
         folders = own_folders(self.storage, [self.folder], self.users[self.node], "unused")
-        if not (answer := self._ask(folders, STATE_S)).ok:
+        if not (answer := self.ask({self.node: folders}, STATE_S)[self.node]).ok:
             return f"{self.node}: {answer.why}"
         if not self._call("make", MAKE_TIMES).ok:
             return ""
-        role = self.storage.server_role
+        drop = drop_and_state(self.storage, [f"{self.folder}/train"], self.addresses, tree=True)
         for _ in range(self.sizes.runs):
-            before = self._before([f"{self.folder}/train"])
-            for node, state in self._ask_all(before).items():
-                if not state.ok:
-                    return f"{node}: {state.why}"
-            servers = {node.name: DROP for node in (self.session.rack.group(role) if role else ())}
-            self.answers += self.session.run(servers, STATE_S).values() if servers else ()
+            self.drop(dict.fromkeys(self.clients, drop), STATE_S)
+            if self.lost:
+                return "; ".join(self.lost.values())
             trained = self._call("train", 1)
-            self._ask_all(state_after(self.storage, (), self.addresses))
+            self.ask(dict.fromkeys(self.clients, state_after(self.storage, (), self.addresses)), STATE_S)
             if not trained.ok:
                 return ""
         return ""
@@ -147,21 +138,9 @@ class _DlioRun:
         connect(self.context, self.clients)
         Firewall.of(self.context).close(self.clients, (), chosen=True)
 
-    def _before(self, files: Sequence[str]) -> str:
-        return drop_and_state(self.storage, files, self.addresses, tree=True)
-
     def _call(self, action: str, times: int) -> CommandResult:
         first = self.session.rack.node(self.node)
-        config = _config(self.name, self.sizes, self.folder, first, self.launcher, action, times)
-        run = f"{mounted(self.storage.mountpoints)}; {self.users[self.node].prefix}{_program(config)}"
-        return self._ask(run, config["seconds"] + MARGIN_S)
-
-    def _ask_all(self, command: str) -> Mapping[str, CommandResult]:
-        answers = self.session.run(dict.fromkeys(self.clients, command), STATE_S)
-        self.answers += answers.values()
-        return answers
-
-    def _ask(self, command: str, limit_s: float) -> CommandResult:
-        answer = self.session.run_on(self.node, command, limit_s, hold=True)
-        self.answers.append(answer)
-        return answer
+        config = _config(self.job, self.sizes, self.folder, first, self.launcher, action, times)
+        program = f"{self.users[self.node].prefix}{node_program(PROGRAM, json.dumps(config))}"
+        command = f"{mounted(self.storage.mountpoints)}; {program}"
+        return self.ask({self.node: command}, config["seconds"] + MARGIN_S)[self.node]

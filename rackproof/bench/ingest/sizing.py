@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from rackproof.bench.ingest.runs import TOOL, Part
+from rackproof.bench.ingest.figures import Figures
+from rackproof.bench.ingest.runs import TOOL
 from rackproof.core.architecture import Architecture
 from rackproof.core.sizing.inputs import Choice, Inputs, inputs_of
 from rackproof.core.sizing.model import RUN_STAGES, first_epoch
 from rackproof.core.sizing.runs import CONTAINED
 from rackproof.errors import SizingError
 from rackproof.parse import ParseError
-
-
-class Leg(Protocol):
-    """One node of a run."""
-
-    @property
-    def part(self) -> Part: ...
-
-    @property
-    def storage_rate(self) -> float: ...
 
 
 class Prediction(NamedTuple):
@@ -34,7 +25,7 @@ class Prediction(NamedTuple):
 
 
 def predicted(
-    architecture: Architecture, workload: str, memory: Sequence[Leg], undecoded: Sequence[Leg] | None
+    architecture: Architecture, workload: str, memory: Sequence[Figures], undecoded: Sequence[Figures] | None
 ) -> Prediction:
     """The model's prediction with the processor time of leg ``memory``; with ``undecoded`` also with the processor time
     and the storage bandwidth of that leg. Without it the storage is unknown to the model. Raises ParseError."""
@@ -69,7 +60,7 @@ def predicted(
     return Prediction(phase.samples_per_s, stage.value, RUN_STAGES.get(stage, stage.value))
 
 
-def _cpu_s(legs: Sequence[Leg], nothing: str) -> float:
+def _cpu_s(legs: Sequence[Figures], nothing: str) -> float:
     """Processor time of a sample. Raises ParseError with ``nothing`` for none."""
     samples, cpu_s = (sum(leg.part.pipeline(key) for leg in legs) for key in ("samples", "cpu_s"))
     if not samples or not cpu_s:
@@ -77,7 +68,7 @@ def _cpu_s(legs: Sequence[Leg], nothing: str) -> float:
     return cpu_s / samples
 
 
-def _readable(leg: Leg) -> float:
+def _readable(leg: Figures) -> float:
     """B/s that the storage gives one node while all its workers wait for reads.
 
     Where they also do other things, such as sums of records, the leg's own rate is theirs and not the storage's.

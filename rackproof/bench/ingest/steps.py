@@ -8,10 +8,8 @@ are made first, and found complete later. Mounts and counters are read before an
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench import moment
@@ -29,8 +27,9 @@ from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
@@ -39,7 +38,6 @@ from rackproof.core.wording import counted
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST, parse_gpu_list
-from rackproof.remote.command import CommandResult
 
 PROGRAM: Final = "ingest_node.py"
 RANKS: Final = "train_node.py"
@@ -262,11 +260,8 @@ class _Job:
                 yield from writing(self.architecture.storage[dataset.storage], name, dataset, len(self.nodes))
             self.written.add(name)
         for run in runs:
-            yield _program([_config(self.architecture, self.profile, run, job, 0) for job in run.jobs])
-
-
-def _program(configs: Iterable[Mapping[str, Any]]) -> str:
-    return f"python3 -I {HOME}/{PROGRAM} {shlex.join(map(json.dumps, configs))}"
+            configs = (_config(self.architecture, self.profile, run, job, 0) for job in run.jobs)
+            yield node_program(PROGRAM, *map(json.dumps, configs))
 
 
 def _config(
@@ -301,24 +296,17 @@ def _config(
     } | ({"torch": torch} if torch else {})  # fmt: skip
 
 
-class _IngestStep:
+class _IngestStep(Clients):
     def __init__(self, context: BenchContext, id_: str, profile: IngestProfile, name: str, storage: Storage) -> None:
-        self.context, self.session, self.id = context, context.session, id_
+        nodes = [node.name for node in context.session.rack.group(profile.members)]
+        super().__init__(context, name, storage, nodes)
+        self.id, self.profile, self.users = id_, profile, BenchUsers.of(context)
         self.torch: dict[str, Any] = {}
         """What real accelerators need on each node; empty where all are emulated."""
         self.image: Image | None = None
-        self.profile, self.name, self.storage = profile, name, storage
-        self.nodes = [node.name for node in self.session.rack.group(profile.members)]
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
-        self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
 
     def execute(self, runs: Runs, places: Places) -> Iterator[Measurement]:
-        alive = self.session.alive(self.nodes, self.context.say)
-        why = ""
-        if gone := sorted(set(self.nodes) - set(alive)):
-            why = f"{', '.join(gone)} does not answer"
-        else:
+        if not (why := self.silent):
             try:
                 self._make(sorted({job for run in runs for job in run.jobs}))
                 if any(self.profile.jobs[job].engine == "torch" for run in runs for job in run.jobs):
@@ -338,36 +326,36 @@ class _IngestStep:
         """Data sets and programs. Raises DataSetError."""
         sets = DataSets.of(self.context)
         for name, dataset in datasets_of(self.profile, jobs).items():
-            made, answers = sets.make(name, dataset, self.nodes)
-            self.answers += answers
+            made, answers = sets.make(name, dataset, self.clients)
+            self.own += answers
             self.context.say(f"{name}: {made.text(dataset.storage)}")
-        sets.ready(self.nodes, (PROGRAM, RANKS))
+        sets.ready(self.clients, (PROGRAM, RANKS))
 
     def _prepare_ranks(self) -> None:
         """Where the ranks of PyTorch meet, and on which GPUs. Raises ParseError."""
-        inputs = inputs_of(self.session.rack, self.nodes)
-        backend = backend_of(self.session.architecture, self.session.rack, self.nodes)
-        first = self.session.rack.node(self.nodes[0])
-        address = first.fabric_address() if len(self.nodes) > 1 else "127.0.0.1"
+        inputs = inputs_of(self.session.rack, self.clients)
+        backend = backend_of(self.session.architecture, self.session.rack, self.clients)
+        first = self.session.rack.node(self.clients[0])
+        address = first.fabric_address() if len(self.clients) > 1 else "127.0.0.1"
         if address is None:
             raise ParseError(TORCH, f"{first.name} has no fabric_addresses, where the ranks could meet")
-        gpus: dict[str, list[str]] = {node: [] for node in self.nodes}
+        gpus: dict[str, list[str]] = {node: [] for node in self.clients}
         if backend == "nccl":
-            for node, answer in self._ask(dict.fromkeys(self.nodes, LIST), LIST_S).items():
+            for node, answer in self.ask(dict.fromkeys(self.clients, LIST), LIST_S).items():
                 if not answer.ok:
                     raise ParseError("nvidia-smi", f"{node}: {answer.why}")
                 gpus[node] = [gpu.uuid for gpu in parse_gpu_list(answer.stdout)]
-        Firewall.of(self.context).close(self.nodes, [inputs.port], chosen=True)
+        Firewall.of(self.context).close(self.clients, [inputs.port], chosen=True)
         fabric = self.session.architecture.fabric
-        interface = f"{fabric.interface_prefix}0" if fabric is not None and len(self.nodes) > 1 else ""
+        interface = f"{fabric.interface_prefix}0" if fabric is not None and len(self.clients) > 1 else ""
         self.image = image_of(
-            self.session.architecture, self.session.rack, self.nodes,
-            lambda command: self._ask(dict.fromkeys(self.nodes, command), LIST_S),
+            self.session.architecture, self.session.rack, self.clients,
+            lambda command: self.ask(dict.fromkeys(self.clients, command), LIST_S),
         )  # fmt: skip
         if self.image is not None:
             self._sweep(self.image)
             self.context.stack.callback(self._sweep, self.image)
-        for node in self.nodes:
+        for node in self.clients:
             python, folder = inputs.python or "python3", torch_folder(self.session.rack.node(node))
             if self.image is not None:
                 python, folder = "python3", "-"
@@ -379,30 +367,27 @@ class _IngestStep:
     def _sweep(self, image: Image) -> None:
         """Remove containers that a killed client has left: of an earlier run, and at the end of this step. Nothing of
         it is recorded."""
-        answering = [node for node in self.nodes if node in self.session.answering]
+        answering = [node for node in self.clients if node in self.session.answering]
         for node, answer in self.session.fleet.run(dict.fromkeys(answering, image.sweep), SWEEP_S).items():
             if not answer.ok:
                 self.context.say(f"{node}: containers of an earlier run stay: {answer.why}")
 
     def _run(self, run: Start) -> str:
         """One run. Returns why it could not be started; what happens in it is the reader's."""
-        nodes, jobs = self.nodes[: run.nodes], run.jobs
-        ask: Any = partial(drop_and_state if run.drop else state_after, self.storage, addresses=self.addresses)
+        nodes, jobs = self.clients[: run.nodes], run.jobs
         folders = self._folders(self.profile.jobs[jobs[0]])
         every = [self.profile.jobs[job] for job in jobs]
         if run.drop and self.storage.local_cache:
             sets = [folder_of(self.storage, job.dataset, self.profile.datasets[job.dataset]) for job in every]
-            self._ask({node: renewed(sets, self.users[node]) for node in self.nodes}, PASS_S)
+            self.ask({node: renewed(sets, self.users[node]) for node in self.clients}, PASS_S)
         if every[0].only_local_cache and not run.drop:
-            answers = self._ask(dict.fromkeys(nodes, DROP), STATE_S)
+            answers = self.ask(dict.fromkeys(nodes, DROP), STATE_S)
             if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
                 return "; ".join(failed)
         if run.drop:
-            answers = self._ask(dict.fromkeys(nodes, ask(folders)), STATE_S)
-            if failed := [f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok]:
-                return "; ".join(failed)
-            role = self.storage.server_role
-            self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
+            self.drop(dict.fromkeys(nodes, drop_and_state(self.storage, folders, self.addresses)), STATE_S)
+            if self.lost:
+                return "; ".join(self.lost.values())
         start = moment.CommonStart(self.session, self.users, jobs, max(job.start_s for job in every))
         limit = MARGIN_S + max((job.seconds if not job.epochs else PASS_S) + job.warmup_s for job in every)
         commands = {}
@@ -412,15 +397,15 @@ class _IngestStep:
             if self.image is not None:  # also where this run has emulated jobs only: it is compared with the others
                 gpus = bool(self.torch[node]["gpus"])
                 prefix = self.image.prefix(self.users[node], self.storage.mountpoints, gpus, start.limit_s + limit)
-            commands[node] = f"{mounted(self.storage.mountpoints)}; {prefix}{_program(configs)}"
+            program = node_program(PROGRAM, *map(json.dumps, configs))
+            commands[node] = f"{mounted(self.storage.mountpoints)}; {prefix}{program}"
         loaded = [node for node in nodes if self.torch and self.torch[node]["gpus"]]
         with sampled_links(self.session, self.id, loaded, start.limit_s + limit, self.context.say) as samples:
             answers, why = start.run(commands, limit)
-        self.answers += [*answers.values(), *samples.values()]
+        self.own += [*answers.values(), *samples.values()]
         if why:
             return why
-        after = partial(state_after, self.storage, addresses=self.addresses)
-        self._ask(dict.fromkeys(nodes, after(folders)), STATE_S)
+        self.ask(dict.fromkeys(nodes, state_after(self.storage, folders, self.addresses)), STATE_S)
         return ""
 
     def _folders(self, job: IngestJob) -> list[str]:
@@ -435,14 +420,9 @@ class _IngestStep:
     def _config(self, run: Start, name: str, node: int) -> dict[str, Any]:
         """Raises ParseError for a job that asks for more GPUs than the node has."""
         job = self.profile.jobs[name]
-        ranks = self.torch[self.nodes[node]] if job.engine == "torch" else None
+        ranks = self.torch[self.clients[node]] if job.engine == "torch" else None
         config = _config(self.session.architecture, self.profile, run, name, node, ranks)
         if ranks and 0 < len(ranks["gpus"]) < config["accelerators"]:
             there = len(ranks["gpus"])
-            raise ParseError(TORCH, f"{self.nodes[node]} has {there} GPUs, {name} asks for {config['accelerators']}")
+            raise ParseError(TORCH, f"{self.clients[node]} has {there} GPUs, {name} asks for {config['accelerators']}")
         return config | ({"image": self.image.config} if self.image else {})
-
-    def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
-        answers = self.session.run(commands, limit_s)
-        self.answers += answers.values()
-        return answers

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,15 +12,15 @@ from rackproof.bench.ingest.reader import NAME, read_ingest
 from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
-from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, own_folders, state_after
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.storage.client_runs import Clients
+from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, Storage, Tree
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import counted
-from rackproof.remote.command import CommandResult
 
 STATE_S: Final = 120.0
 SLOWEST: Final = 1_000_000.0
@@ -96,55 +95,53 @@ def _read(tree: Tree, storage: Storage, seed: str) -> dict[str, Any]:
 
 
 def _program(action: str, spec: Mapping[str, Any]) -> str:
-    return f"python3 -I {HOME}/{PROGRAM} {shlex.join([action, json.dumps(spec, sort_keys=True)])}"
+    return node_program(PROGRAM, action, json.dumps(spec, sort_keys=True))
 
 
-class _TreeRun:
+class _TreeRun(Clients):
     def __init__(self, context: BenchContext, tree: Tree, nodes: Sequence[str]) -> None:
-        self.context, self.session, self.tree, self.nodes = context, context.session, tree, list(nodes)
-        self.users, self.answers = BenchUsers.of(context), list[CommandResult]()
+        super().__init__(context, tree.storage, context.session.architecture.storage[tree.storage], list(nodes))
+        self.tree, self.users = tree, BenchUsers.of(context)
         self.seed = secrets.token_hex(8)
         self.limit_s = STATE_S + tree.files * (FILE_S + tree.max_bytes / SLOWEST)
         self.written: dict[str, Any] | None = None
 
     def execute(self) -> str:
         """Everything. Returns why it could not be started; what happens in it is the reader's."""
-        if gone := sorted(set(self.nodes) - set(self.session.alive(self.nodes, self.context.say))):
-            return f"{', '.join(gone)} does not answer"
-        first = self.session.rack.node(self.nodes[0])
+        if silent := self.silent:
+            return silent
+        first = self.session.rack.node(self.clients[0])
         way = _way(self.session.architecture, first, self.tree, self.seed)
         if isinstance(way, str):
             return way
-        if lost := self.users.ready(self.nodes):
+        if lost := self.users.ready(self.clients):
             return "; ".join(lost.values())
-        self.users.put(self.nodes, "rackproof.bench.ingest", (PROGRAM,))
+        self.users.put(self.clients, "rackproof.bench.ingest", (PROGRAM,))
         return self._write(way) or self._read()
 
     def _write(self, way: dict[str, Any]) -> str:
-        first, storage = self.nodes[0], None
+        first, storage = self.clients[0], None
         if way["by"] == "mount":
             storage = self.session.architecture.storage[way["storage"]]
             own = own_folders(storage, [way["folder"]], self.users[first], "unused")
-            if failed := self._failed(self._ask({first: own}, STATE_S)):
-                return failed
-            if failed := self._failed(self._ask({first: self._state(storage, before=True)}, STATE_S)):
-                return failed
+            for command in (own, self._state(storage, before=True)):
+                if not (answer := self.ask({first: command}, STATE_S)[first]).ok:
+                    return f"{first}: {answer.why}"
         spec = self.written = _written(self.tree, way, self.seed)
-        self._ask({first: self._command("write", first, spec, storage)}, self.limit_s)
+        self.ask({first: self._command("write", first, spec, storage)}, self.limit_s)
         if storage is not None:
-            self._ask({first: self._state(storage, before=False)}, STATE_S)
+            self.ask({first: self._state(storage, before=False)}, STATE_S)
         return ""
 
     def _read(self) -> str:
-        storage = self.session.architecture.storage[self.tree.storage]
-        if failed := self._failed(self._ask(dict.fromkeys(self.nodes, self._state(storage, before=True)), STATE_S)):
-            return failed
-        role = storage.server_role
-        self._ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, STATE_S)
+        storage = self.storage
+        self.drop(dict.fromkeys(self.clients, self._state(storage, before=True)), STATE_S)
+        if self.lost:
+            return "; ".join(self.lost.values())
         spec = _read(self.tree, storage, self.seed)
-        reads = {node: self._command("read", node, spec, storage) for node in self.nodes}
-        self._ask(reads, self.limit_s * len(storage.mountpoints))
-        self._ask(dict.fromkeys(self.nodes, self._state(storage, before=False)), STATE_S)
+        reads = {node: self._command("read", node, spec, storage) for node in self.clients}
+        self.ask(reads, self.limit_s * len(storage.mountpoints))
+        self.ask(dict.fromkeys(self.clients, self._state(storage, before=False)), STATE_S)
         return ""
 
     def remove(self) -> None:
@@ -152,8 +149,8 @@ class _TreeRun:
         if self.written is not None:
             way = self.written["way"]
             storage = self.session.architecture.storage[way["storage"]] if way["by"] == "mount" else None
-            first = self.nodes[0]
-            self._ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
+            first = self.clients[0]
+            self.ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
 
     def _state(self, storage: Storage, *, before: bool) -> str:
         addresses = self.session.rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
@@ -163,15 +160,6 @@ class _TreeRun:
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
         program = f"{self.users[node].prefix}{_program(action, spec)}"
         return f"{mounted(storage.mountpoints)}; {program}" if storage is not None else program
-
-    def _ask(self, commands: Mapping[str, str], limit_s: float) -> dict[str, CommandResult]:
-        answers = self.session.run(commands, limit_s, hold=True)
-        self.answers += answers.values()
-        return answers
-
-    @staticmethod
-    def _failed(answers: Mapping[str, CommandResult]) -> str:
-        return "; ".join(f"{node}: {answer.why}" for node, answer in answers.items() if not answer.ok)
 
 
 def _folder(point: str, seed: str) -> str:

@@ -40,7 +40,7 @@ from rackproof.core.architecture.coverage import measures
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
 from rackproof.errors import RemoteError
-from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse import ParseError, Unreliable
 from rackproof.remote.channel import Server
 from rackproof.remote.command import CommandResult
 from rackproof.remote.redaction import redacted
@@ -60,12 +60,12 @@ _WHAT: Final = {
 """Words of a step, by metric."""
 
 
-def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
     """Steps where a criterion asks: one per memory and round; every node is a client once."""
     fabric = architecture.fabric
     if fabric is None:
         return []
-    names = [node.name for node in rack.group(group)]
+    names = [node.name for node in rack.group(profile.members)]
     return [
         _step(architecture, fabric, profile, metric, number, pairs)
         for metric in _WHAT
@@ -127,11 +127,8 @@ class _Volley:
             self._runs(pair, places[0], answers)
             read = read_links(answers, self.architecture)
             return [reading_of(place, read, NAME) for place in places]
-        except (RemoteError, Mismatch, Unreliable) as error:
-            reason = str(error)
-        except ParseError as error:
-            reason = f"unreadable output: {error}"
-        return [unmeasured(place, reason, outputs_of(answers)) for place in places]
+        except (RemoteError, ParseError) as error:
+            return [unmeasured(place, str(error), outputs_of(answers)) for place in places]
 
     def _runs(self, pair: tuple[str, str], place: Measurement, answers: list[CommandResult]) -> None:
         session, fabric = self.session, self.fabric

@@ -31,7 +31,7 @@ from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Node, Rack
 from rackproof.core.wording import counted
 from rackproof.errors import NodeUnreachable, RemoteError
-from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse import ParseError, Unreliable
 from rackproof.remote.command import CommandResult
 
 STATE_S = 60
@@ -140,10 +140,8 @@ class _FanIn:
         try:
             self._runs(clients)
             return reading_of(place, read_links(self.answers, self.session.architecture), NAME)
-        except (RemoteError, Mismatch, Unreliable) as error:
+        except (RemoteError, ParseError) as error:
             return unmeasured(place, str(error), outputs_of(self.answers))
-        except ParseError as error:
-            return unmeasured(place, f"unreadable output: {error}", outputs_of(self.answers))
 
     def _runs(self, clients: Sequence[str]) -> None:
         """All runs, each repeated while its figures are unreliable."""

@@ -283,5 +283,6 @@ def reliable(attempts: Iterable[Attempt], prove: Callable[[Attempt], Proven], to
             if len(unreliable) >= ATTEMPTS:
                 break
     if unreliable:
-        raise Unreliable(tool, f"no reliable figure in {len(unreliable)} attempts: {unreliable[-1].reason}")
+        times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
+        raise Unreliable(tool, times + unreliable[-1].reason)
     return results

@@ -43,13 +43,13 @@ from rackproof.core.programs import PERFTEST
 from rackproof.core.rack import Rack
 
 
-def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
     """Steps where a criterion asks for GPU memory: every node sends once on each rail, or every pair is measured, with
     group testing every node with one other; the nodes of a round at once."""
     fabric = architecture.fabric
     if fabric is None:
         return []
-    names = [node.name for node in rack.group(group)]
+    names = [node.name for node in rack.group(profile.members)]
     pairs_of = rounds if profile.all_pairs(len(names)) else each_once
     schedules = {Scope.NIC: sends(names), Scope.PAIR: pairs_of(names)}
     return [

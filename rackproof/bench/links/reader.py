@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rackproof.bench.links.all_rails_reader import read_all_rails
 from rackproof.bench.links.fan_in_reader import read_fan_in
-from rackproof.bench.links.figures import ALONE, ATTEMPTS, PROGRAMS, TCP_BANDWIDTH, TO, TO_STORAGE, figure_of
+from rackproof.bench.links.figures import ALONE, PROGRAMS, TCP_BANDWIDTH, TO, TO_STORAGE, figure_of, reliable
 from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Ends, Run, proven
 from rackproof.bench.port_proof import counters_of, readings_of
@@ -17,7 +17,7 @@ from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.grouping import grouped
 from rackproof.core.programs import packaged
-from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.ping import Ping, parse_ping
 from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as program_of
@@ -83,22 +83,14 @@ def _link(
     if program != PROGRAMS[TCP_BANDWIDTH]:
         bound, asked = bound_as_placed(answers[0].command, f"{fabric.interface_prefix}{rail}", of_client)
         where = (asked,)
-    runs: list[Run] = []
-    unreliable: list[Unreliable] = []
     readings = [readings_of(of_server), readings_of(of_client)]
-    for number, answer in enumerate(answers):
-        try:
-            figure = figure_of(answer, architecture)
-        except Unreliable as error:
-            unreliable.append(error)
-            if len(unreliable) >= ATTEMPTS:
-                break
-            continue
-        unreliable.clear()
-        runs.append(proven(program, rail, nodes, figure, _ends(readings, number, len(answers)), fabric))
-    if unreliable:
-        times = f"no reliable figure in {len(unreliable)} attempts: " if len(unreliable) > 1 else ""
-        raise Unreliable(program, times + unreliable[-1].reason)
+
+    def prove(run: tuple[int, CommandResult]) -> Run:
+        number, answer = run
+        figure = figure_of(answer, architecture)
+        return proven(program, rail, nodes, figure, _ends(readings, number, len(answers)), fabric)
+
+    runs = reliable(enumerate(answers), prove, program)
     if any(measurement.metric not in run.values for run in runs):
         raise ParseError(program, f"nothing counts {measurement.metric} here")
     return Reading(

@@ -28,7 +28,7 @@ from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, read_lin
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
+from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.architecture.coverage import asks_for
@@ -37,7 +37,7 @@ from rackproof.core.pairing import each_once, rounds
 from rackproof.core.rack import Node, Rack
 from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
-from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse import ParseError, Unreliable
 from rackproof.remote.command import CommandResult, program
 
 RDMA_PORT, TCP_PORT = 18515, 15201
@@ -86,7 +86,7 @@ class Tool:
     seconds: float
 
 
-def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: str = "gpu") -> list[Step]:
+def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
     """One step per rail for loss and delay between all nodes, then one per rail, round and tool.
 
     The pairs of a round run at once; each node is in one of them. Unless the profile asks for all pairs, each node is
@@ -96,7 +96,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack, group: st
     if fabric is None:
         return []
     steps: list[Step] = []
-    names = [node.name for node in rack.group(group)]
+    names = [node.name for node in rack.group(profile.members)]
     all_pairs = profile.all_pairs(len(names))
     schedule = rounds(names) if all_pairs else each_once(names)
     chosen = {pair for pairs in schedule for pair in pairs}
@@ -311,15 +311,9 @@ def _unreliable(result: CommandResult, architecture: Architecture) -> bool:
 def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Architecture) -> Measurement:
     """The measurement with its number, or with the reason why there is none, a failed run first."""
     client = place.members[-1].partition("/")[0]
-    for answer in answers:
-        if answer.node == client and answer.rc != 0 and not answer.command.startswith("ping "):
-            return unmeasured(place, f"{client}: {program(answer.command)}: {answer.why}", outputs_of(answers))
-    try:
-        return reading_of(place, read_links(answers, architecture), NAME)
-    except (Mismatch, Unreliable) as error:
-        return unmeasured(place, f"{client}: {error}", outputs_of(answers))
-    except ParseError as error:
-        return unmeasured(place, f"{client}: unreadable output: {error}", outputs_of(answers))
+    failed = (a for a in answers if a.node == client and a.rc != 0 and not a.command.startswith("ping "))
+    why = next((f"{client}: {program(answer.command)}: {answer.why}" for answer in failed), "")
+    return reading_or_reason(place, read_links(answers, architecture), NAME, outputs_of(answers), why, f"{client}: ")
 
 
 def _once(context: BenchContext, tool: Tool, server: End, client: End) -> CommandResult:

@@ -18,7 +18,7 @@ from rackproof.bench.collectives.reader import proven_run
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.conditions import conditions_of
-from rackproof.bench.storage.result import Proven, messages_of, proven
+from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import Run, runs_of
 from rackproof.core.architecture import Architecture
 from rackproof.core.collective import busbw_factor
@@ -115,8 +115,6 @@ def read_beside(answers: Sequence[CommandResult], measurement: Measurement, arch
     conditions = conditions_of(runs, nodes, storage, len(runs[0].before))
     conditions["workload"] |= {"runs": len(samples)} | _asked(used[0])
     conditions |= collectives[-1].conditions
-    if messages := messages_of(runs):
-        conditions["fio_said"] = messages
     return Reading(
         tuple(samples),
         (*(run.launch.answer for run in runs), *used),

@@ -10,8 +10,7 @@ from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, READ, WRITE, job_name
-from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
-from rackproof.bench.storage.whole_files import SLOWEST, TYPICAL, results
+from rackproof.bench.storage.client_runs import SETUP_S, SLOWEST, TYPICAL, StorageClients, fio_step
 from rackproof.core.architecture import CheckpointProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render_whole
@@ -34,7 +33,7 @@ def step(name: str, storage: Storage, profile: CheckpointProfile, layout: Layout
         for job_file in job_files * profile.runs:
             if not clients.lost:
                 clients.run(names, job_file, part / SLOWEST, again=False)
-        yield from results(clients, places)
+        yield from clients.results(places)
 
     seconds = 2 * profile.runs * (SETUP_S + part / TYPICAL)
     who = counted(len(names) * profile.ranks, "rank", "ranks")

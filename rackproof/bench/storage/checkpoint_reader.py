@@ -11,7 +11,7 @@ from typing import Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.conditions import conditions_of
-from rackproof.bench.storage.result import Proven, messages_of, summed, whole
+from rackproof.bench.storage.result import Proven, summed, whole
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -49,8 +49,6 @@ def read_checkpoint(runs: Sequence[Run], measurement: Measurement, storage: Stor
     conditions["workload"] = {field: int(job[option]) for option, field in _SIZES.items()}
     conditions["workload"] |= {"model": measurement.labels["model"], "runs": len(own)}
     conditions["ranks"] = int(job["numjobs"]) * len(nodes)
-    if messages := messages_of(own):
-        conditions["fio_said"] = messages
     return Reading(tuple(samples), tuple(run.launch.answer for run in runs), conditions, summed(every))
 
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import NOTHING, BenchContext, Step, Writes
+from rackproof.bench.step import NOTHING, BenchContext, Step, Writes, reading_or_reason
 from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, drop_and_state, folders_of, server_state, state_after
 from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.storage.layout import Layouts
 from rackproof.bench.storage.proof import mount_fault
+from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.fiojob import Layout, command_line
+from rackproof.core.rack import fold
 from rackproof.remote.command import CommandResult
 
 SETUP_S = 10.0
 STATE_S = 60.0
 MARGIN_S = 120.0
 """Seconds for requests in flight at the end, and for the last fsync."""
+SLOWEST = 1e6
+"""B/s of the slowest client that is waited for where whole files are moved, beside the margin of every run."""
+TYPICAL = 20e6
+"""B/s of a client for the estimate of such a step."""
 
 JobFile = Callable[[str], str]
 """Job file of a client, from its directories (fio's ``directory``)."""
@@ -46,7 +52,8 @@ class Clients:
     """``lost``: why clients have no result, by node. ``own``: answers of this step, in order."""
 
     def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
-        self.session, self.name, self.storage, self.clients = context.session, name, storage, clients
+        self.context, self.session = context, context.session
+        self.name, self.storage, self.clients = name, storage, clients
         rack = self.session.rack
         self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
         self.own: list[CommandResult] = []
@@ -61,6 +68,12 @@ class Clients:
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs that a step without a number refers to."""
         return outputs_of(self.own)
+
+    @property
+    def silent(self) -> str:
+        """Which clients do not answer; empty where all do."""
+        gone = set(self.clients) - set(self.session.alive(self.clients, self.context.say))
+        return f"{fold(sorted(gone))} does not answer" if gone else ""
 
     @property
     def ready(self) -> list[str]:
@@ -79,7 +92,7 @@ class Clients:
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
         role = self.storage.server_role
-        self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())})
+        self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, limit_s)
         return [node for node in commands if node not in self.lost]
 
     def read_state(
@@ -95,6 +108,14 @@ class Clients:
             for node in commands
             if answers[node].rc is None
         }
+
+    def results(self, places: Iterable[Measurement]) -> Iterator[Measurement]:
+        """The step's measurements; none has a number once a client is lost."""
+        lost, raw = self.lost, self.outputs
+        why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
+        read = read_storage(self.answers, self.session.architecture)
+        for place in places:
+            yield reading_or_reason(place, read, NAME, raw, why)
 
     def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s, hold=True)

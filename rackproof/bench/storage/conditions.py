@@ -12,7 +12,7 @@ from rackproof.bench.storage.proof import mounts_of, nfs_of
 from rackproof.bench.storage.runs import Run, State
 from rackproof.bench.storage.server_counters import Served
 from rackproof.core.architecture import Storage
-from rackproof.parse import ParseError
+from rackproof.parse import ParseError, fio
 from rackproof.parse.answer import Answer
 from rackproof.parse.client_transfer import transports_in
 
@@ -21,7 +21,8 @@ OWN_CACHE = ("gpfs", "fuse.daos")
 SERVER_CACHE = ("ceph",)
 """File systems whose servers have their own cache besides the page cache, which the kit drops: BlueStore."""
 _SHOWN = 20
-"""Maximum number of runs whose bytes are listed: a search for the knee has a hundred."""
+"""Maximum number of runs whose bytes are listed, as a search for the knee has a hundred, and of fio's messages that a
+normal run does not have."""
 COLD = 0.01
 _BYPASSED = 0.10
 """Shares of the files in the page cache below which it was empty, and below which it was bypassed."""
@@ -49,6 +50,9 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
         texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
         conditions["bytes"] = "; ".join(dict.fromkeys(texts))
+    lines = [line for run in runs for line in fio.complaints(run.launch.words)]
+    if messages := dict.fromkeys(f"{line.host}: {line.text}" if line.host else line.text for line in lines):
+        conditions["fio_said"] = list(messages)[:_SHOWN]
     return conditions | ({} if job["rw"] == "write" else _of_servers(runs))
 
 

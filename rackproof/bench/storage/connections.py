@@ -113,7 +113,7 @@ class _Client(StorageClients):
 
     def __init__(self, context: BenchContext, architecture: Architecture, name: str, layout: Layout, node: str) -> None:
         super().__init__(context, name, architecture.storage[name], layout, [node])
-        self.context, self.node, self.declared = context, node, self.storage
+        self.node, self.declared = node, self.storage
 
     def execute(self, profile: Sizes, metric: str, pair: tuple[Leg, Leg]) -> str:
         """All runs. Returns why there is no number."""

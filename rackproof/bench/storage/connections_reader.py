@@ -18,7 +18,7 @@ from rackproof.bench.reading import Reading
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.proof import nfs_of
-from rackproof.bench.storage.result import messages_of, proven
+from rackproof.bench.storage.result import proven
 from rackproof.bench.storage.runs import Run, State
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
@@ -235,6 +235,4 @@ def _counters(transport: Transport) -> tuple[int, ...]:
 def _conditions(runs: Sequence[Run], node: str, storage: Storage, count: int) -> dict[str, Any]:
     conditions = conditions_of(runs, [node], storage, 1)
     conditions["workload"] |= {"runs": len(runs) // 2, "count": count}
-    if messages := messages_of(runs):
-        conditions["fio_said"] = messages
     return conditions

@@ -6,36 +6,29 @@ from contextlib import ExitStack
 
 from rackproof.bench.ports import at_socket, wait_listening
 from rackproof.bench.relay import FIO, LIFE_S, Relay
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.user import BenchUsers
 from rackproof.errors import RemoteError
 from rackproof.remote.channel import Server
 
 
-class FioServers:
+class FioServers(OncePerStage):
     """Starts missing servers and the way to them; both stay for later steps.
 
     A server takes every job that reaches it. It listens where only the account that measures can enter.
     """
 
     def __init__(self, context: BenchContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._running: dict[str, Server] = {}
-
-    @staticmethod
-    def of(context: BenchContext) -> FioServers:
-        servers: FioServers = context.shared.setdefault("fio-servers", FioServers(context))
-        return servers
 
     def missing(self, nodes: list[str]) -> dict[str, str]:
         """Start missing servers on nodes with an account. Returns the nodes without one and the reasons."""
-        started = self._context.session.fleet.each(
-            nodes, lambda connection: self._start(connection.node.name), "fio --server"
-        )
+        started = self._session.fleet.each(nodes, lambda connection: self._start(connection.node.name), "fio --server")
         return {node: why for node, why in started.items() if why is not None}
 
     def _start(self, node: str) -> str | None:
-        server, session = self._running.get(node), self._context.session
+        server, session = self._running.get(node), self._session
         try:
             Relay.of(self._context).serve(node)
             if server is not None and server.poll():

@@ -6,18 +6,15 @@ Written to the documented output of gdsio and tested on a stand-in; never run on
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
-from typing import Any
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
-from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, Clients
+from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM, folder_of, results_of, simulated
 from rackproof.bench.storage.program_runs import ProgramRun
 from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
-from rackproof.bench.storage.whole_files import SLOWEST
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.core.architecture import GdsProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import GDS
@@ -41,19 +38,16 @@ def step(name: str, storage: Storage, profile: GdsProfile, names: list[str]) -> 
     seconds = len(names) * profile.runs * (profile.runtime_s + SETUP_S)
     who = counted(len(names), "client", "clients one after another")
     title = f"{name}: reads of {profile.block_bytes} B into the memory of all GPUs, by {who}"
-    commands = [_line(storage, names[0], profile, action) for action in ("write", "read") if names]
+    commands = [_program(storage, names[0], profile, action) for action in ("write", "read") if names]
     return Step(places[0].step, title, seconds, tuple(places), execute, commands=tuple(commands))
 
 
-def _config(storage: Storage, node: str, profile: GdsProfile, action: str) -> dict[str, Any]:
-    return {
+def _program(storage: Storage, node: str, profile: GdsProfile, action: str) -> str:
+    config = {
         "job": action, "action": action, "folder": folder_of(storage, node), "threads": profile.threads,
         "file_bytes": profile.file_bytes, "block_bytes": profile.block_bytes, "seconds": profile.runtime_s,
     }  # fmt: skip
-
-
-def _line(storage: Storage, node: str, profile: GdsProfile, action: str) -> str:
-    return f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(_config(storage, node, profile, action)))}"
+    return node_program(PROGRAM, json.dumps(config))
 
 
 class _Client(Clients):
@@ -88,8 +82,8 @@ class _Client(Clients):
             if not answer.ok:
                 raise ParseError("sh", f"{self.node}: {answer.why}")
             self.users.put([self.node], "rackproof.bench.storage", (PROGRAM,))
-        line = _line(self.storage, self.node, self.profile, action)
-        command = f"{mounted(self.storage.mountpoints)}; {account.prefix}{line}"
+        program = _program(self.storage, self.node, self.profile, action)
+        command = f"{mounted(self.storage.mountpoints)}; {account.prefix}{program}"
         answers = self.ask({self.node: command}, min(seconds, 7200.0) + MARGIN_S)
         run = ProgramRun(PROGRAM, MARK, {}, True, None, answers)
         results_of(run, self.node, action)

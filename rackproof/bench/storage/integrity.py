@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, Writes, expected
-from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
+from rackproof.bench.storage.client_runs import SETUP_S, SLOWEST, TYPICAL, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import (
     CHECKED_BY_OTHER,
     CHECKED_BY_WRITER,
@@ -19,7 +19,6 @@ from rackproof.bench.storage.fio_launch import (
     VERIFY,
     VERIFY_READ,
 )
-from rackproof.bench.storage.whole_files import SLOWEST, TYPICAL, results
 from rackproof.core.architecture import Storage, WholeFile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render_whole
@@ -41,7 +40,7 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
         clients.write_files()
         if not clients.lost:
             _write_and_read(clients, job)
-        yield from results(clients, places)
+        yield from clients.results(places)
 
     runs = 3 if storage.class_ != "local" and len(names) > 1 else 2
     seconds = runs * (SETUP_S + job.file_bytes / TYPICAL)

@@ -24,7 +24,7 @@ from rackproof.bench.storage.fio_launch import (
     found_damage,
 )
 from rackproof.bench.storage.proof import check_options, states_around
-from rackproof.bench.storage.result import messages_of, summed, whole
+from rackproof.bench.storage.result import summed, whole
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
@@ -64,8 +64,6 @@ def read_integrity(runs: Sequence[Run], measurement: Measurement, storage: Stora
     conditions["read_back_by"] = f"{' and '.join(readers)}, after caches were dropped"
     if damage:
         conditions[DAMAGE] = damage[:_SHOWN]
-    if messages := messages_of(reads):
-        conditions["fio_said"] = messages
     return Reading((float(len(damage)),), tuple(run.launch.answer for run in runs), conditions, companions)
 
 

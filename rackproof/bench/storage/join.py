@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Final
 
@@ -14,8 +13,7 @@ from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clie
 from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted, own_folders
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import COPIED, PROGRAM
-from rackproof.bench.storage.whole_files import results
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.user import HOME, BenchUsers, node_program
 from rackproof.core.architecture import JoinProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import TEST_FILE
@@ -36,11 +34,11 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
     def execute(context: BenchContext) -> Iterator[Measurement]:
         run = _Joins(context, name, storage, clients)
         run.execute(sizes)
-        yield from results(run, places)
+        yield from run.results(places)
 
     seconds = 2 * SETUP_S + sizes.quiet_s
     title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
-    command = _program(_HOME, _config(storage, clients[0], JOB, sizes))
+    command = node_program(PROGRAM, json.dumps(_config(storage, clients[0], JOB, sizes)), home=_HOME)
     return Step(id_, title, seconds, tuple(places), execute, commands=(command,))
 
 
@@ -81,7 +79,7 @@ class _Joins(Clients):
         planting = action == "plant"
         user, home = (self.users[node].prefix, HOME) if planting else ("", _HOME)
         config = _config(self.storage, node, action, sizes) | {"seed": self.seeds[node]}
-        return f"{mounted(self.storage.mountpoints)}; {user}{_program(home, config)}"
+        return f"{mounted(self.storage.mountpoints)}; {user}{node_program(PROGRAM, json.dumps(config), home=home)}"
 
 
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:
@@ -90,7 +88,3 @@ def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dic
         "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
         "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
     }  # fmt: skip
-
-
-def _program(home: str, config: Mapping[str, Any]) -> str:
-    return f"python3 -I {home}/{PROGRAM} {shlex.quote(json.dumps(config))}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
+from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.knee_reader import (
     CLOSED,
@@ -22,13 +22,11 @@ from rackproof.bench.storage.knee_reader import (
     long_enough,
     measured_step,
 )
-from rackproof.bench.storage.reader import NAME, read_storage
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, KneeProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
 from rackproof.core.knee import LoadStep, Search, closed_loop, open_loop, peak_of, smallest
-from rackproof.core.rack import fold
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
@@ -69,13 +67,7 @@ class _Searches:
                 peak = self._closed(number)
                 if peak and arrivals:
                     arrivals = self._open(number, peak)
-        answers = clients.answers
-        read = read_storage(answers, clients.session.architecture)
-        raw = clients.outputs
-        reasons = "; ".join(clients.lost[node] for node in sorted(clients.lost))
-        why = f"{fold(clients.lost)} missing: {reasons}" if clients.lost else ""
-        for place in places:
-            yield reading_or_reason(place, read, NAME, raw, why)
+        return clients.results(places)
 
     def _closed(self, number: int) -> float:
         """A search with requests in flight. Returns the highest rate, 0 if a client is lost. Raises ParseError."""

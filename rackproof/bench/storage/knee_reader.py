@@ -14,7 +14,7 @@ from typing import Any, Final
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.fio_launch import ADD_UP
-from rackproof.bench.storage.result import Proven, messages_of, proven
+from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import KneeProfile, Storage
 from rackproof.core.evidence import Measurement
@@ -170,8 +170,6 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
     conditions["workload"] = {key: int(options[option]) for key, option in sizes.items()} | limits
     conditions["workload"] |= {"ramp_s": int(options.get("ramp_time", 0)), "runs": len(numbers)}
     conditions["curves"] = curves
-    if messages := messages_of(used):
-        conditions["fio_said"] = messages
     complete = {
         key: tuple(own[key] for own in companions) for key in companions[0] if all(key in c for c in companions)
     }

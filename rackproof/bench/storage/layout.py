@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rackproof.bench.step import BenchContext
+from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.bench.storage.commands import own_folders
 from rackproof.bench.storage.fio_clients import FioClients, addresses_of
 from rackproof.bench.user import BenchUsers
@@ -30,19 +30,14 @@ Folders = Callable[[str], tuple[str, ...]]
 """A node's directories, one per mount."""
 
 
-class Layouts:
+class Layouts(OncePerStage):
     """Files that were written in this stage, once per storage, client and directory."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._clients = FioClients(context)
         self._answers: dict[str, list[CommandResult]] = {}
         self._written: set[tuple[str, str]] = set()
-
-    @staticmethod
-    def of(context: BenchContext) -> Layouts:
-        layouts: Layouts = context.shared.setdefault("fio-layouts", Layouts(context))
-        return layouts
 
     def answers(self, name: str) -> list[CommandResult]:
         """Answers of all runs that wrote a storage's files in this stage."""
@@ -64,7 +59,7 @@ class Layouts:
         users = BenchUsers.of(self._context)
         lost = users.ready(missing)
         wanted = {node: own_folders(storage, folders(node), users[node]) for node in missing if node not in lost}
-        made = self._context.session.run(wanted, 120)
+        made = self._session.run(wanted, 120)
         lost |= {node: f"{node}: {answer.why}" for node, answer in made.items() if not answer.ok}
         lost |= self._clients.unready([node for node in missing if node not in lost])
         limit: int | None = FIRST_S

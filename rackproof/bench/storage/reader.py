@@ -21,7 +21,7 @@ from rackproof.bench.storage.gds_reader import read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
 from rackproof.bench.storage.join_reader import COPIED, read_join
 from rackproof.bench.storage.knee_reader import KNEE, read_knee
-from rackproof.bench.storage.result import Proven, messages_of, proven
+from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
@@ -110,8 +110,6 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             conditions["reads"] = "each byte once at most"
         if asked is not None:
             conditions["fairness"] = _fairness(nodes, shares)
-        if messages := messages_of(runs):
-            conditions["fio_said"] = messages
         return Reading(tuple(samples), used, conditions, complete)
 
     return read

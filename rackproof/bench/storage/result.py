@@ -75,9 +75,3 @@ def summed(runs: Sequence[Sequence[Proven]]) -> dict[str, tuple[float, ...]]:
     """Numbers for the gates of runs of whole files: sums over each run's results, of those that all results have."""
     names = [name for name in _OF_FILES if all(name in result.companions for run in runs for result in run)]
     return {name: tuple(sum(result.companions[name] for result in run) for run in runs) for name in names}
-
-
-def messages_of(runs: Sequence[Run]) -> list[str]:
-    """fio's messages that a normal run does not have."""
-    lines = [line for run in runs for line in fio.complaints(run.launch.words)]
-    return list(dict.fromkeys(f"{line.host}: {line.text}" if line.host else line.text for line in lines))[:20]

@@ -7,13 +7,12 @@ dropped between the creation of files and each use, on clients and servers, and 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from rackproof.bench import moment
 from rackproof.bench.step import BenchContext, Step, Writes, expected
-from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
+from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, STATE_S, TYPICAL, Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
 from rackproof.bench.storage.small_files_reader import (
     METADATA,
@@ -24,8 +23,7 @@ from rackproof.bench.storage.small_files_reader import (
     parents_of,
     trees_of,
 )
-from rackproof.bench.storage.whole_files import SLOWEST, TYPICAL, results
-from rackproof.bench.user import HOME, BenchUsers
+from rackproof.bench.user import BenchUsers, node_program
 from rackproof.core.architecture import FilesProfile, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import OPERATIONS
@@ -92,14 +90,14 @@ def _step(
     def execute(context: BenchContext) -> Iterator[Measurement]:
         run = _Files(context, name, storage, clients, sizes)
         run.execute(parts)
-        yield from results(run, places)
+        yield from run.results(places)
 
     creates = sum(part.action == "create" for part in parts)
     uses = sum(part.action != "prepare" for part in parts)
     each_s = SETUP_S + moment.TYPICAL_S + sizes.bytes / TYPICAL + sizes.files * sizes.processes / _TYPICAL_FILES
     who = counted(len(clients), "client", "clients at once")
     commands = [
-        f"python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(_config(storage, clients[0], sizes, part)))}"
+        node_program(PROGRAM, json.dumps(_config(storage, clients[0], sizes, part)))
         for part in parts
         if clients and part.timed
     ]
@@ -181,5 +179,5 @@ class _Files(Clients):
 
     def _command(self, node: str, part: _Part, start: Mapping[str, Any]) -> str:
         config = {**_config(self.storage, node, self.sizes, part), **start}
-        run = f"{self.users[node].prefix}python3 -I {HOME}/{PROGRAM} {shlex.quote(json.dumps(config))}"
-        return f"{mounted(self.storage.mountpoints)}; {run}"
+        program = node_program(PROGRAM, json.dumps(config))
+        return f"{mounted(self.storage.mountpoints)}; {self.users[node].prefix}{program}"

@@ -1,4 +1,4 @@
-"""The limits of a scaled architecture, in force while its rack is measured.
+"""The limits of a scaled architecture, in force while its rack is measured, and the proof of it from recorded answers.
 
 Every node with limits runs a program that sets them and removes them when its input ends: with the stage, with the
 program, or with the connection. What even a killed program of the node leaves is removed at the next bench stage, and
@@ -10,17 +10,18 @@ that are not QEMU's: their program refuses.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rackproof.bench.step import BenchContext
-from rackproof.core.evidence import Measurement
+from rackproof.bench.step import BenchContext, OncePerStage
+from rackproof.core.architecture import Architecture
+from rackproof.core.evidence import Measurement, NodeInfo
 from rackproof.core.rack import Node
-from rackproof.core.throttles import BPS, CONDITION, IOPS, NodeLimits, limits_of
+from rackproof.core.throttles import BPS, CONDITION, IOPS, LABEL, NodeLimits, limits_of
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
 from rackproof.parse.throttles import MARK as ANSWER
-from rackproof.parse.throttles import parse_throttles
+from rackproof.parse.throttles import TOOL, parse_throttles
 from rackproof.remote.channel import Pipe
 from rackproof.remote.command import MARK, CommandResult
 from rackproof.remote.interrupt import STOPPING
@@ -36,21 +37,16 @@ _DRIVES: Final = {"local": "data_drive", "nfs": "nfs_drive", "parallel": "ceph_d
 """Key of the inventory's data with the drive behind a storage of a class."""
 
 
-class Throttles:
+class Throttles(OncePerStage):
     """Limits of all nodes, for the length of a stage."""
 
     def __init__(self, context: BenchContext) -> None:
-        self._context, self._session = context, context.session
+        super().__init__(context)
         self._pipes: dict[str, Pipe] = {}
         self._set: dict[str, str] = {}
         """The line that each node was given last."""
         self._wanted: dict[str, NodeLimits] = {}
         self._actual: dict[str, Any] = {}
-
-    @staticmethod
-    def of(context: BenchContext) -> Throttles:
-        own: Throttles = context.shared.setdefault("throttles", Throttles(context))
-        return own
 
     def begin(self) -> None:
         """Remove what a killed run has left."""
@@ -169,3 +165,24 @@ def read_back(answer: CommandResult) -> tuple[NodeLimits | None, str]:
         return parse_throttles(answer.text), ""
     except ParseError as error:
         return None, str(error)
+
+
+def proven(
+    architecture: Architecture, nodes: Iterable[NodeInfo], measurement: Measurement, answers: Sequence[CommandResult]
+) -> dict[str, Any]:
+    """Conditions of a measurement; none where the architecture limits nothing. Raises ParseError."""
+    label = measurement.labels.get(LABEL)
+    actual: dict[str, Any] = {}
+    for node in nodes:
+        wanted = limits_of(architecture, node.groups, float(label) if label is not None else None)
+        if not any(wanted):
+            continue
+        own = [answer for answer in answers if answer.node == node.name and is_state(answer.command)]
+        if not own:
+            raise ParseError(TOOL, f"{node.name}: nothing says that its ports and drives were limited")
+        for answer in own:
+            limits, why = read_back(answer)
+            if limits is None or (why := wanted.unlike(limits)):
+                raise ParseError(TOOL, f"{node.name}: {why}")
+            actual[node.name] = limits.plain()
+    return {CONDITION: actual} if actual else {}

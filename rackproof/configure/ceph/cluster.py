@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
-from rackproof.configure.drives import DriveState, ForeignDrive, describe, is_blank, usable_device
+from rackproof.configure.drives import DriveState, describe, is_blank, usable_device
 from rackproof.configure.files import PENDING
 from rackproof.core.architecture import Ceph
-from rackproof.errors import OtherCluster
+from rackproof.errors import Refused
 from rackproof.parse.sections import keyed_lines
 
 _NAMESPACE = UUID("3a2bd0a6-9d0b-5c62-8f0a-6a2f3d1c7e55")
@@ -79,10 +79,10 @@ def parse_state(lines: Sequence[str]) -> CephState:
 def is_set_up(plan: CephPlan, state: CephState) -> bool:
     """Whether the bootstrap of this cluster is complete.
 
-    Raises OtherCluster when the node has another one.
+    Raises Refused when the node has another one.
     """
     if state.fingerprint not in (plan.fingerprint, None):
-        raise OtherCluster(
+        raise Refused(
             f"{plan.node}: expected the Ceph cluster {plan.fingerprint!r}, actual {state.fingerprint!r};"
             f" remove the old one by hand, then {DONE}"
         )
@@ -90,11 +90,11 @@ def is_set_up(plan: CephPlan, state: CephState) -> bool:
 
 
 def check_drive(plan: CephPlan, state: CephState, drive: DriveState) -> None:
-    """Raises ForeignDrive unless the drive is blank or already the OSD of this cluster."""
+    """Raises Refused unless the drive is blank or already the OSD of this cluster."""
     device = usable_device(plan.drive, drive)
     ours = drive.type == "ceph_bluestore" and state.osd_uuid == plan.osd_uuid
     if not ours and not is_blank(drive):
-        raise ForeignDrive(
+        raise Refused(
             f"{device}: expected a blank drive, actual {describe(drive)}; nothing was done."
             f" If nothing on it is needed: blkdiscard {device}"
         )

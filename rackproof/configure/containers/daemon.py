@@ -149,10 +149,6 @@ def enroot_mounts(mountpoints: tuple[str, ...]) -> str:
 
 def pyxis_conf(inputs: ContainerInputs, family: str, arch: str) -> str:
     """``plugstack.conf.d``. A required plugin that is missing fails every job, so its folder is that of the family."""
-    library = inputs.pyxis_library or f"{_libraries(family, arch)}/slurm/spank_pyxis.so"
+    folder = "/usr/lib64" if family == "rhel" else f"/usr/lib/{arch}-linux-gnu"  # rpm's %{_libdir}, Debian's triplet
+    library = inputs.pyxis_library or f"{folder}/slurm/spank_pyxis.so"
     return f"# Written by rackproof.\nrequired {library} runtime_path=/run/pyxis execute_entrypoint=0\n"
-
-
-def _libraries(family: str, arch: str) -> str:
-    """Folder of libraries: rpm's ``%{_libdir}``, or Debian's triplet of the processor."""
-    return "/usr/lib64" if family == "rhel" else f"/usr/lib/{arch}-linux-gnu"

@@ -47,7 +47,7 @@ def inputs_here(site: Site) -> ContainerInputs:
     return chosen
 
 
-def check_sources(site: Site, names: list[str], family: str, inputs: ContainerInputs) -> None:
+def check_sources(names: list[str], family: str, inputs: ContainerInputs) -> None:
     """Raises DeclarationError for packages that are not installed and that no known repository has."""
     missing = daemon.without_source(names, family, inputs)
     if not missing:
@@ -152,7 +152,7 @@ def program(site: Site, declared: Containers, family: str = "debian") -> RemoteF
     )
 
 
-def units(site: Site, declared: Containers) -> tuple[Unit, ...]:
+def units(declared: Containers) -> tuple[Unit, ...]:
     """podman and enroot have no daemon."""
     if declared.runtime not in ("docker", "containerd"):
         return ()

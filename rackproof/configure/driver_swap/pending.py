@@ -22,6 +22,7 @@ from rackproof.configure.versions.state import PackageState, is_installed
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 
 
 def why_nothing(site: Site) -> str | None:
@@ -62,7 +63,7 @@ def of_network(declared: Declared, state: stack.StackState) -> tuple[str, ...]:
     inputs = declared.stack
     try:
         plan = stack.plan_removal(declared.source, declared.ofed, state, inputs.remove_old)
-    except stack.StackProblem:
+    except Refused:
         return ()  # reported by preflight
     removed = tuple(change.line for change in plan.changes)
     restarted = stack.restarts(declared.source, state, inputs.drivers_by == "restart")

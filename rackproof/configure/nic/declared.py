@@ -216,7 +216,7 @@ def port_names(nic: Nic, node: Node) -> tuple[str, ...]:
     return named or nic.interfaces or nic.ports
 
 
-def firmware_wanted(site: Site, stack: NicInputs) -> tuple[FirmwareWanted, ...]:
+def firmware_wanted(site: Site) -> tuple[FirmwareWanted, ...]:
     """Declared firmware, purpose by purpose.
 
     Only an entry for the rails may leave out which ports it is about: the inventory names the rails. Raises

@@ -46,14 +46,10 @@ class Adapter:
     """``ConnectX-7``."""
 
 
-class UnknownAdapter(Refused):
-    """One line for error messages."""
-
-
 def adapters(machine: Machine, declared: Mapping[str, str]) -> tuple[Adapter, ...]:
     """Physical functions of all adapters, by address.
 
-    ``declared`` is the inventory's own table (``15b3:1031``: name). Raises UnknownAdapter.
+    ``declared`` is the inventory's own table (``15b3:1031``: name). Raises Refused.
     """
     adapters = []
     for device in machine.devices(VENDOR, NETWORK):
@@ -61,7 +57,7 @@ def adapters(machine: Machine, declared: Mapping[str, str]) -> tuple[Adapter, ..
             continue
         kind = declared.get(device.ids) or KINDS.get(device.device)
         if kind is None:
-            raise UnknownAdapter(_unknown(device))
+            raise Refused(_unknown(device))
         adapters.append(Adapter(device.address, kind))
     return tuple(adapters)
 

@@ -14,7 +14,7 @@ from rackproof.configure.nic import devices, facts, firmware, locked_firmware
 from rackproof.configure.nic.declared import FirmwareWanted
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.nic.operations import reboots
-from rackproof.configure.operation import Commands, ask, operation, record
+from rackproof.configure.operation import Commands, ask, operation, record, required
 from rackproof.errors import Refused
 from rackproof.parse import udev
 from rackproof.parse.pci_links import SLOT
@@ -111,11 +111,8 @@ def _slots_of(
 
 
 def _adapters(locked: Locked) -> tuple[devices.Adapter, ...]:
-    """Adapters of the current node. Raises UnknownAdapter, also where the machine could not be read."""
-    machine = machine_here()
-    if machine is None:
-        raise devices.UnknownAdapter("the machine could not be read, so nothing was changed")
-    return devices.adapters(machine, locked.kinds)
+    """Adapters of the current node."""
+    return devices.adapters(required(machine_here(), "the machine"), locked.kinds)
 
 
 @operation()

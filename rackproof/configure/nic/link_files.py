@@ -19,10 +19,10 @@ def link_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
     stack = declared.stack
     links.check_parents(stack, site.ports)
     render = _keyfiles if declared.manager == "NetworkManager" else _networkd
-    return (*render(site, declared), *_children(site, declared))
+    return (*render(declared), *_children(site, declared))
 
 
-def _networkd(site: Site, declared: Declared) -> list[Entry]:
+def _networkd(declared: Declared) -> list[Entry]:
     stack, folder = declared.stack, "/etc/systemd/network"
     entries: list[Entry] = []
     for name, bond in stack.bonds.items():
@@ -49,7 +49,7 @@ def _networkd(site: Site, declared: Declared) -> list[Entry]:
     return entries
 
 
-def _keyfiles(site: Site, declared: Declared) -> list[Entry]:
+def _keyfiles(declared: Declared) -> list[Entry]:
     stack = declared.stack
     entries: list[Entry] = []
     for name, bond in stack.bonds.items():

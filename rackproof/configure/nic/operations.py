@@ -114,7 +114,7 @@ def drivers(source: stack.Source, dkms: Sequence[str], restart: bool, addresses:
     installed = ask(facts.StackState, "the state of the adapters' drivers")
     try:
         plan = stack.plan_drivers(source, dkms, installed, restart)
-    except stack.StackProblem as error:
+    except Refused as error:
         if not state.is_executing:  # before the run the packages may be missing still
             host.noop(f"after the packages: {error}")
         elif not any(mark.startswith(f"{REBOOT}kernel ") for mark in installed.pending):

@@ -67,7 +67,7 @@ def acs_unit(site: Site, declared: Declared) -> str | None:
     return "no_redirect" if declared.acs == "no_redirect" and not by_kernel else None
 
 
-def driver_files(site: Site, declared: Declared) -> tuple[Entry, ...]:
+def driver_files(declared: Declared) -> tuple[Entry, ...]:
     """Files that drivers read when they are loaded, and that must not exist before their packages."""
     is_infiniband = any(declared_port.infiniband for declared_port in declared.ports)
     modules = ("ib_uverbs", "rdma_cm", "rdma_ucm", *(("ib_umad", "ib_ipoib") if is_infiniband else ()))

@@ -33,10 +33,6 @@ OPENIBD: Final = "/etc/systemd/system/openibd.service.d/rackproof.conf"
 OPENIB: Final = "/etc/infiniband/openib.conf"
 
 
-class StackProblem(Refused):
-    """Drivers cannot be brought to what is declared; one line with the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class Module:
     loaded: str | None
@@ -112,7 +108,7 @@ def _user(fields: str) -> str | None:
 def plan_removal(source: Source, version: str | None, state: StackState, allowed: bool) -> ScriptPlan:
     """Remove an OFED that is not the declared one, before anything else is installed.
 
-    ``version`` is that of the declared OFED (``25.10``), None where none is declared. Raises StackProblem where removal
+    ``version`` is that of the declared OFED (``25.10``), None where none is declared. Raises Refused where removal
     is not allowed, or a mount prevents it.
     """
     if state.ofed is None or (source != "inbox" and version is not None and _same_release(state.ofed, version)):
@@ -121,12 +117,12 @@ def plan_removal(source: Source, version: str | None, state: StackState, allowed
         return ScriptPlan()
     wanted = "the distribution's drivers" if source == "inbox" else f"OFED {version}"
     if not allowed:
-        raise StackProblem(
+        raise Refused(
             f"OFED {state.ofed} is installed and {wanted} declared: only one can be installed; set"
             " nic: {remove_old: true} to remove the installed one first, with everything that was built against it"
         )
     if state.users:
-        raise StackProblem(
+        raise Refused(
             f"OFED {state.ofed} cannot be removed while {', '.join(state.users)} may use it: unmount there first"
         )
     remove = "/usr/sbin/ofed_uninstall.sh"
@@ -157,11 +153,11 @@ REASON: Final = "drivers of the network adapters"
 def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart: bool) -> ScriptPlan:
     """Bring installed drivers into force, by a reboot or a restart of openibd.
 
-    Raises StackProblem where the drivers are not installed for the running kernel, or a mount forbids the restart.
+    Raises Refused where the drivers are not installed for the running kernel, or a mount forbids the restart.
     """
     core = state.modules["mlx5_core"]
     if not core.path:
-        raise StackProblem(
+        raise Refused(
             f"no module mlx5_core for kernel {state.kernel}; "
             + (
                 "dkms status says why it was not built"
@@ -171,18 +167,18 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
         )
     if source != "inbox":
         if not core.vendor and state.ofed is None:
-            raise StackProblem(
+            raise Refused(
                 "NVIDIA's drivers are declared and none are installed: name them in the version set"
                 " (components: {network: …} in versions.lock.yaml), bring them with the image, or say"
                 " nic: {source: inbox}"
             )
         if not core.vendor and core.path != "(builtin)":
-            raise StackProblem(
+            raise Refused(
                 f"mlx5_core of kernel {state.kernel} is the distribution's ({core.path}), not NVIDIA's: its package"
                 " built nothing for this kernel; see dkms status and /var/lib/dkms/*/build/make.log"
             )
         if bad := unbuilt(dkms, state):
-            raise StackProblem(
+            raise Refused(
                 f"not built for kernel {state.kernel}: {', '.join(bad)}; run dkms autoinstall -k {state.kernel} and"
                 " read /var/lib/dkms/*/build/make.log"
             )
@@ -192,7 +188,7 @@ def plan_drivers(source: Source, dkms: Sequence[str], state: StackState, restart
     named = ", ".join(stale)
     if restarts(source, state, restart):
         if state.users:
-            raise StackProblem(
+            raise Refused(
                 f"{named}: openibd cannot be restarted while {', '.join(state.users)} may use RDMA: unmount there, or"
                 " say nic: {drivers_by: reboot}"
             )

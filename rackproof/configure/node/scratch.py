@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.configure import drives
-from rackproof.configure.drives import ForeignDrive
+from rackproof.errors import Refused
 from rackproof.parse.sections import blocks_of, keyed_lines
 
 
@@ -87,11 +87,11 @@ def parse_state(lines: Sequence[str]) -> ScratchState:
 def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
     """Steps in order, of ``create``, ``assemble``, ``mkfs``; empty when the array is complete.
 
-    Raises ForeignDrive when a drive is missing, used twice or carries other data.
+    Raises Refused when a drive is missing, used twice or carries other data.
     """
     devices = [drives.usable_device(member.asked, member.state) for member in state.members]
     if doubled := next((device for device in devices if devices.count(device) > 1), None):
-        raise ForeignDrive(f"{doubled}: named twice among the scratch drives")
+        raise Refused(f"{doubled}: named twice among the scratch drives")
     ours = [member.array == scratch.label for member in state.members]
     if all(ours):
         if not state.active:
@@ -101,19 +101,19 @@ def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
         if not state.type and state.zero and not state.mounted:
             return ("mkfs",)
         actual = f"{state.type} '{state.label}'" if state.type else "data without a known signature"
-        raise ForeignDrive(
+        raise Refused(
             f"{scratch.array}: expected {scratch.fstype} '{scratch.label}', actual {actual}; nothing was done"
         )
     for member, own in zip(state.members, ours, strict=True):
         if own:
             others = ", ".join(m.state.devices[0] for m, known in zip(state.members, ours, strict=True) if not known)
-            raise ForeignDrive(
+            raise Refused(
                 f"{member.state.devices[0]}: member of the array '{scratch.label}' already, {others} not;"
                 " a RAID0 cannot be completed. If nothing on it is needed:"
                 f" mdadm --stop {scratch.array}; mdadm --zero-superblock on every drive"
             )
         if not drives.is_blank(member.state):
-            raise ForeignDrive(
+            raise Refused(
                 f"{member.state.devices[0]}: expected a blank drive for the array '{scratch.label}', actual"
                 f" {drives.describe(member.state)}; nothing was done. If nothing on it is needed:"
                 f" blkdiscard {member.state.devices[0]}"

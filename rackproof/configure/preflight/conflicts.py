@@ -16,7 +16,8 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
-from rackproof.core.versions.conflicts import Choices, find_conflicts
+from rackproof.core.versions.choices import Choices
+from rackproof.core.versions.conflicts import find_conflicts
 from rackproof.core.versions.consistency import contradictions
 from rackproof.core.versions.models import Components, VersionSet
 

@@ -11,7 +11,7 @@ from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount, mount_differences
 from rackproof.configure.network import Link, in_use
 from rackproof.configure.nic.declared_ports import DeclaredPort, adapter_paths
-from rackproof.configure.nic.devices import UnknownAdapter, adapters, missing_adapters, missing_rails
+from rackproof.configure.nic.devices import adapters, missing_adapters, missing_rails
 from rackproof.configure.nic.links import foreign_problem
 from rackproof.configure.preflight.problem import (
     FOREIGN_PORT,
@@ -97,7 +97,7 @@ def nic_problems(
     """Adapters of rails, and of the slots that the architecture names. ``named``: the inventory's own kinds."""
     try:
         known = adapters(machine, named)
-    except UnknownAdapter as error:
+    except Refused as error:
         yield Problem("nic.unknown", str(error))
         return
     paths = tuple(map(str, node.data.get("fabric_paths") or ()))
@@ -157,7 +157,7 @@ def other_port_problems(
     """Ports other than rails that lack an adapter, or are in use under another name. ``named``: as ``nic_problems``."""
     try:
         missing = missing_adapters(adapter_paths(declared), "nic.ports", machine, adapters(machine, named))
-    except UnknownAdapter:
+    except Refused:
         missing = None  # reported by nic_problems
     if missing:
         yield Problem(MISSING_PORT, missing)

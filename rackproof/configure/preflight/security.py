@@ -140,7 +140,8 @@ def listening(architecture: Architecture, node: Node, slurm: SlurmInputs) -> tup
 def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]) -> Iterator[Problem]:
     if state.default_zone is None or not wanted:
         return
-    closed = {port.name: network for port in ports if not _trusted(state, port.name, network := _network(port))}
+    networks_of = {port.name: str(ipaddress.ip_interface(port.address).network) for port in ports}
+    closed = {name: network for name, network in networks_of.items() if not _trusted(state, name, network)}
     own = state.zones.get("trusted", Zone())
     # Without fabric ports the network between the nodes is unknown: any trusted zone counts.
     if not closed and (ports or state.default_zone == "trusted" or own.sources or own.interfaces):
@@ -156,10 +157,6 @@ def _firewall(state: SecurityState, ports: Sequence[Port], wanted: Sequence[str]
         f"firewall-cmd --permanent --zone=trusted {networks} (and the management network), then firewall-cmd"
         " --reload, or systemctl disable --now firewalld",
     )
-
-
-def _network(port: Port) -> str:
-    return str(ipaddress.ip_interface(port.address).network)
 
 
 def _trusted(state: SecurityState, interface: str, network: str) -> bool:

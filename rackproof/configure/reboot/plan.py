@@ -20,7 +20,7 @@ def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str
     """Arguments of ``operations.reboot``; ``mode``: the command line's. Raises DeclarationError for an unknown one."""
     slurm, works = site.architecture.slurm, site.in_slurm
     return {
-        "mode": mode_of(site, inputs, mode),
+        "mode": mode_of(inputs, mode),
         "inputs": inputs,
         "kernel": site.architecture.system.kernel,
         "slurm": works,
@@ -31,7 +31,7 @@ def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str
     }
 
 
-def mode_of(site: Site, inputs: RebootInputs, mode: object = None) -> Mode:
+def mode_of(inputs: RebootInputs, mode: object = None) -> Mode:
     """The command line's mode; without one, what the inventory allows. Raises DeclarationError for an unknown mode."""
     if mode is None:
         return Mode.ALLOWED if inputs.allowed else Mode.REFUSED

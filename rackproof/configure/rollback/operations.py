@@ -85,7 +85,7 @@ def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:
 
 def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> dict[str, list[str]]:
     differences = {}
-    for entry, data in plans.differences_paths(plan):
+    for entry, data in ((entry, entry.data) for entry in plan.files if not entry.secret and entry.state == "regular"):
         now, old = states.get(entry.path), states.get(data)
         before, after = (((file_state.text if file_state else None) or "").splitlines() for file_state in (now, old))
         lines = difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)

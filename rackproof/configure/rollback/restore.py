@@ -247,8 +247,3 @@ def _directory_is_before(entry: Entry, now: FileState | None) -> bool:
 
 def _has_attributes(entry: Entry, now: FileState) -> bool:
     return (now.mode.lstrip("0"), f"{now.owner}:{now.group}") == (entry.mode.lstrip("0"), entry.owner)
-
-
-def differences_paths(plan: RestorePlan) -> list[tuple[Entry, str]]:
-    """Files whose difference can be shown, with the path of the old content."""
-    return [(entry, entry.data) for entry in plan.files if not entry.secret and entry.state == "regular"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rackproof.configure.gpu.simulated import DEVICE
 from rackproof.configure.slurm.cluster import Cluster
 from rackproof.configure.slurm.nodes import folded
-from rackproof.errors import OtherCluster, Refused
+from rackproof.errors import Refused
 from rackproof.parse.slurm_conf import HEADER, NodeLine, SlurmConf
 
 RESTART_KEYS = frozenset(
@@ -19,10 +19,6 @@ RESTART_KEYS = frozenset(
 )  # fmt: skip
 """Keys that a daemon reads when it starts (slurm.conf(5)). Everything else takes ``scontrol reconfigure``; so does,
 from 23.11 on, a changed set of nodes, for which older daemons have to be restarted. Jobs outlive either."""
-
-
-class NoPartitions(Refused):
-    """Slurm's package cannot find the MIG devices that are declared."""
 
 
 def node_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]:
@@ -65,7 +61,7 @@ def partition_text(cluster: Cluster, lines: Mapping[str, NodeLine]) -> list[str]
 
 
 def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
-    """gres.conf of one node. Raises NoPartitions, one line, for MIG devices without the NVML plugin."""
+    """gres.conf of one node. Raises Refused, one line, for MIG devices without the NVML plugin."""
     lines = [f"{HEADER}. What this node has to give to jobs beside processors and memory."]
     for name, count in cluster.declared.gres.items():
         if name != "gpu":
@@ -75,7 +71,7 @@ def gres_text(cluster: Cluster, simulated: bool, nvml: bool) -> str:
             lines += ["# Simulated: devices with nothing behind them.", "AutoDetect=off", _of_devices(DEVICE, count)]
         else:
             if cluster.mig and cluster.inputs.gres_autodetect != "nvml" and not nvml:
-                raise NoPartitions(
+                raise Refused(
                     "slurm.gres.gpu: only NVML finds partitions of MIG (gpu.mig: Enabled), and Slurm's package here has"
                     " no gpu_nvml.so: install one that has (slurm.repository, or the version set), say"
                     " slurm.gres_autodetect: nvml where it lies elsewhere, or gpu.mig: Disabled"
@@ -100,17 +96,17 @@ def needs_restart(before: SlurmConf | None, after: SlurmConf) -> bool:
 
 
 def check_ours(node: str, before: SlurmConf | None, cluster: Cluster) -> None:
-    """Raises OtherCluster if the node's slurm.conf is not the kit's or names another controller than the inventory."""
+    """Raises Refused if the node's slurm.conf is not the kit's or names another controller than the inventory."""
     if before is None:
         return
     if not before.ours:
         where = f" of a cluster with the controller {before.controller}" if before.controller else ""
-        raise OtherCluster(
+        raise Refused(
             f"{node}: /etc/slurm/slurm.conf{where} is not the kit's; nothing was done."
             " If that cluster is given up: remove the file"
         )
     if before.controller != cluster.controller:
-        raise OtherCluster(
+        raise Refused(
             f"{node}: the controller is {before.controller}, the inventory says {cluster.controller}; nothing was done."
             f" To move it: stop slurmctld there, copy {cluster.inputs.state_directory}/slurmctld over, and remove"
             " /etc/slurm/slurm.conf on every node"

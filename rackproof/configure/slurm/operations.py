@@ -240,7 +240,7 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     worker = host.name in cluster.nodes and bool(cluster.declared.gres)
     try:
         gres = conf.gres_text(cluster, simulated, nvml) if worker else None
-    except conf.NoPartitions as error:
+    except Refused as error:
         raise Refused(f"{host.name}: {error}") from None
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
     anew = conf.needs_restart(own, parse_slurm_conf(text))

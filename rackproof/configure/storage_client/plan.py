@@ -101,18 +101,18 @@ def local_drive(site: Site) -> Drive | None:
     return site.drive("data_drive", local[0].source, local[0].fstype)
 
 
-def files(site: Site, timeout_s: int = 30, retry_s: int = 5, client: Client | None = None) -> tuple[Entry, ...]:
+def files(site: Site, client: Client | None = None) -> tuple[Entry, ...]:
     mounts = site.client_mounts()
     client = client_of(site) if client is None else client
     network = [mount for mount in mounts if mount.network]
-    entries: list[Entry] = [*client.files, *(_unit_file(mount, timeout_s) for mount in mounts)]
+    entries: list[Entry] = [*client.files, *(_unit_file(mount, site.settings.mount_timeout_s) for mount in mounts)]
     entries += [RemoteDirectory(mount.where) for mount in mounts if mount.service and mount.type != "fuse.daos"]
     if client.modules:
         entries.append(boot_modules("storage", "storage", client.modules))
     if network:
         entries += [
             rendered(RETRY_SCRIPT, mode="755", mounts=network),
-            rendered(f"/etc/systemd/system/{RETRY_SERVICE}", retry_s=retry_s),
+            rendered(f"/etc/systemd/system/{RETRY_SERVICE}", retry_s=site.settings.mount_retry_s),
         ]
     ahead = {mount.where: mount.read_ahead_kib for mount in mounts if mount.read_ahead_kib is not None}
     if ahead:

@@ -19,17 +19,13 @@ BOOT: Final = 40
 """Divisor of ``free_mib`` for /boot otherwise: at most an initramfs is rewritten, and RHEL's /boot has 1 GiB."""
 
 
-class NoRoom(Refused):
-    """There is not enough free space; nothing was changed."""
-
-
 def plan_install(
     packages: Sequence[LockedPackage], state: PackageState, family: str, policy: Policy
 ) -> tuple[str, list[Change]]:
     """Script with one transaction for all packages that are not installed at their versions, empty when all are; and
     its changes.
 
-    Raises NoRoom, one line, when a file system lacks space.
+    Raises Refused, one line, when a file system lacks space.
     """
     missing = tuple(package for package in packages if not is_installed(package, state, family))
     if not missing and not state.broken:
@@ -39,7 +35,7 @@ def plan_install(
     room = room_mib(missing, state, policy)
     for directory, needed in room.items():
         if state.free_mib[directory] < needed:
-            raise NoRoom(
+            raise Refused(
                 f"{directory}: {state.free_mib[directory]} MiB free, {needed} wanted before packages are installed;"
                 " make room (apt-get clean, dnf clean all, old kernels), or lower versions.free_mib"
             )

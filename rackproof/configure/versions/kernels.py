@@ -137,17 +137,13 @@ def unbuilt(modules: Sequence[str], release: str, state: KernelState) -> tuple[s
     return tuple(name for name in modules if name not in good)
 
 
-def headers_package(release: str, family: str) -> str:
-    return f"kernel-devel-{release}" if family == "rhel" else f"linux-headers-{release}"
-
-
 def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: str) -> ScriptPlan:
     """Build missing modules for the locked kernel and check them, because package scripts hide failed builds."""
     missing = unbuilt(modules, release, state)
     if not missing:
         return ScriptPlan()
     kernel = shlex.quote(release)
-    package = headers_package(release, family)
+    package = f"kernel-devel-{release}" if family == "rhel" else f"linux-headers-{release}"
     head = (
         "export LC_ALL=C",
         f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are missing, so no"

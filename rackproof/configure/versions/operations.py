@@ -9,8 +9,7 @@ from pyinfra.context import host, state
 
 from rackproof.configure.facts import Marks
 from rackproof.configure.files import REBOOT
-from rackproof.configure.machine import machine_here
-from rackproof.configure.operation import Commands, ask, note, operation, record_reasons, required
+from rackproof.configure.operation import Commands, ask, note, operation, record_reasons
 from rackproof.configure.rollback.journal import file_line, hold_line
 from rackproof.configure.rollback.run import carried_out, journal_here, journaled
 from rackproof.configure.versions import downloads, facts, install, kernels, repositories
@@ -20,20 +19,6 @@ from rackproof.core.plan import Change
 from rackproof.core.versions import LockedPackage
 from rackproof.core.wording import some
 from rackproof.errors import Refused
-
-
-@operation()
-def identified() -> None:
-    """Refuse a node whose operating system could not be read, because packages depend on it. Changes nothing.
-
-    **Example:**
-
-    .. code:: python
-
-        versions.identified(name="Operating system")
-    """
-    required(machine_here(), "the operating system")
-    host.noop("the operating system is known")
 
 
 @operation()

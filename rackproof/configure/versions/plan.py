@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rackproof.configure import operations
 from rackproof.configure.files import Entry
 from rackproof.configure.machine import machine_here
 from rackproof.configure.nic.declared import locked_firmware, uses_adapters_here
@@ -10,7 +11,6 @@ from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
-from rackproof.configure.versions import operations
 from rackproof.configure.versions import repositories as repository_files
 from rackproof.configure.versions.downloads import Placed, placed
 from rackproof.configure.versions.inputs import VersionInputs
@@ -89,7 +89,9 @@ def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
     machine = machine_here()
     platform = platform_here()
     if machine is None or platform is None:
-        operations.identified(name="Operating system")
+        operations.refused(
+            name="Operating system", reason="the operating system could not be read, so nothing was changed"
+        )
         return None
     if machine.family not in UPDATERS:
         raise DeclarationError(f"{machine.label}: its package manager is not supported (expected apt or dnf)")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.inputs import Repository
 from rackproof.core.machine import Machine
-from rackproof.core.versions import DISTRIBUTION, LockedRepository, Platform, SigningKey
+from rackproof.core.versions import DISTRIBUTION, LockedRepository, Platform
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_digests
@@ -90,12 +90,9 @@ def keys(repositories: Mapping[str, LockedRepository], mirrors: Mapping[str, str
 def key_path(name: str, repository: LockedRepository) -> str:
     if repository.kind == "dnf":
         return f"{RPM_KEYS}/RPM-GPG-KEY-rackproof-{name}"
-    return f"{APT_KEYRINGS}/rackproof-{name}.{_suffix(repository.key)}"
-
-
-def _suffix(key: SigningKey) -> str:
-    """apt distinguishes armoured from binary keys by the file name."""
-    return "gpg" if urlsplit(key.url).path.endswith((".gpg", ".kbx")) else "asc"
+    # apt distinguishes armoured from binary keys by the file name.
+    suffix = "gpg" if urlsplit(repository.key.url).path.endswith((".gpg", ".kbx")) else "asc"
+    return f"{APT_KEYRINGS}/rackproof-{name}.{suffix}"
 
 
 def files(

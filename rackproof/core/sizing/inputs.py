@@ -87,7 +87,7 @@ class Inputs:
         """
         tenants, key = self._place(name)
         spec = WORKLOAD[key] if tenants else SYSTEM[key]
-        _check(name, value, spec, tenants != () or key not in _NEEDED, origin.unit if origin else spec.shown)
+        _check(name, value, spec, origin.unit if origin else spec.shown)
         system, changed = self.system, list(self.tenants)
         change: Any = {key.rpartition(".")[2]: value}
         if key.startswith("unit."):
@@ -277,18 +277,14 @@ def _shared_out(inputs: Inputs, chosen: Sequence[Choice]) -> Inputs:
     return replace(inputs, tenants=tenants)
 
 
-_NEEDED = {"nodes", "gpus_per_node", "storage_ports", "port_efficiency", "share_of_dataset", "unit.count", "unit.nodes"}
-_NEEDED |= {key for key in SYSTEM if key.startswith("ceilings.")}
-
-
 def _written(value: float, spec: Spec, shown: str) -> str:
     """The value in the unit of the file."""
     return words.in_unit(value, spec.unit, shown, exact=True) if math.isfinite(value) else f"{value:g}"
 
 
-def _check(name: str, value: float | None, spec: Spec, optional: bool, shown: str) -> None:
+def _check(name: str, value: float | None, spec: Spec, shown: str) -> None:
     if value is None:
-        if not optional or name.rpartition(".")[2] == "share":
+        if spec.needed:
             raise SizingError(f"{name} cannot be unknown")
         return
     if value >= _WIDEST:

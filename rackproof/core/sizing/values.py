@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 from rackproof.core.architecture import SourceStatus
 from rackproof.core.architecture.workloads import WorkloadKind
@@ -24,110 +25,66 @@ class Spec:
     """A count: only whole numbers."""
     share: bool = False
     """At most 1."""
+    needed: bool = False
+    """The model does not work without it."""
 
 
-_COUNT = Spec("1", "1", whole=True)
-_SHARE = Spec("1", "percent", share=True)
-_SIZE = Spec("B", "GB")
-_BANDWIDTH = Spec("B/s", "GB/s")
-_LINE = Spec("B/s", "Gb/s")
-_RATE = Spec("1/s", "1/s")
-_TIME = Spec("s", "ms")
-
-SYSTEM: dict[str, Spec] = {
-    "nodes": _COUNT,
-    "gpus_per_node": _COUNT,
-    "cores_per_node": _COUNT,
-    "client_cache": _SIZE,
-    "local_tier": _SIZE,
-    "storage_ports": _COUNT,
-    "port_rate": _LINE,
-    "port_efficiency": _SHARE,
-    "connections_per_node": _COUNT,
-    "connections_used": _COUNT,
-    "connection_rate": _BANDWIDTH,
-    "connection_slots": _COUNT,
-    "share_of_dataset": _SHARE,
-    "unit.count": _COUNT,
-    "unit.read": _BANDWIDTH,
-    "unit.read_measured": _BANDWIDTH,
-    "unit.write": _BANDWIDTH,
-    "unit.read_iops": _RATE,
-    "unit.opens": _RATE,
-    "unit.unloaded_latency": _TIME,
-    "unit.loaded_latency": _TIME,
-    "unit.cache": _SIZE,
-    "unit.capacity": Spec("B", "TB"),
-    "unit.nodes": _COUNT,
-    "unit.ports": _COUNT,
-    "unit.port_rate": _LINE,
-    "ceilings.gpu": _SHARE,
-    "ceilings.cpu": _SHARE,
-    "ceilings.network": _SHARE,
-    "ceilings.storage": _SHARE,
-}
-
-WORKLOAD: dict[str, Spec] = {
-    "share": _SHARE,
-    "sample_size": Spec("B", "kB"),
-    "rate_per_gpu": _RATE,
-    "batch_per_gpu": _COUNT,
-    "cpu_time_per_sample": _TIME,
-    "read_size": Spec("B", "KiB"),
-    "dataset": Spec("B", "TB"),
-    "epochs": _COUNT,
-    "files_per_sample": Spec("1", "1"),
-    "checkpoint": _SIZE,
-    "checkpoint_interval": Spec("s", "s"),
-}
+Count = Annotated[float, Spec("1", "1", whole=True)]
+Share = Annotated[float, Spec("1", "percent", share=True)]
+Size = Annotated[float, Spec("B", "GB")]
+Terabytes = Annotated[float, Spec("B", "TB")]
+Bandwidth = Annotated[float, Spec("B/s", "GB/s")]
+LineRate = Annotated[float, Spec("B/s", "Gb/s")]
+Rate = Annotated[float, Spec("1/s", "1/s")]
+Time = Annotated[float, Spec("s", "ms")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """One chassis, server or brick of the storage, and how many there are."""
 
-    count: float
-    read: float | None
-    read_measured: float | None
-    write: float | None
-    read_iops: float | None
-    opens: float | None
-    unloaded_latency: float | None
-    loaded_latency: float | None
-    cache: float | None
-    capacity: float | None
-    nodes: float
-    ports: float | None
-    port_rate: float | None
+    count: Count
+    read: Bandwidth | None
+    read_measured: Bandwidth | None
+    write: Bandwidth | None
+    read_iops: Rate | None
+    opens: Rate | None
+    unloaded_latency: Time | None
+    loaded_latency: Time | None
+    cache: Size | None
+    capacity: Terabytes | None
+    nodes: Count
+    ports: Count | None
+    port_rate: LineRate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
     """Maximum utilisation of each stage for planning."""
 
-    gpu: float
-    cpu: float
-    network: float
-    storage: float
+    gpu: Share
+    cpu: Share
+    network: Share
+    storage: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """The system for the workloads."""
 
-    nodes: float
-    gpus_per_node: float
-    cores_per_node: float | None
-    client_cache: float | None
-    local_tier: float | None
-    storage_ports: float
-    port_rate: float | None
-    port_efficiency: float
-    connections_per_node: float | None
-    connections_used: float | None
-    connection_rate: float | None
-    connection_slots: float | None
-    share_of_dataset: float
+    nodes: Count
+    gpus_per_node: Count
+    cores_per_node: Count | None
+    client_cache: Size | None
+    local_tier: Size | None
+    storage_ports: Count
+    port_rate: LineRate | None
+    port_efficiency: Share
+    connections_per_node: Count | None
+    connections_used: Count | None
+    connection_rate: Bandwidth | None
+    connection_slots: Count | None
+    share_of_dataset: Share
     unit: Unit
     ceilings: Ceilings
 
@@ -149,18 +106,18 @@ class Tenant:
     name: str
     title: str
     kind: WorkloadKind
-    share: float
+    share: Share
     """Share of the nodes."""
-    sample_size: float | None
-    rate_per_gpu: float | None
-    batch_per_gpu: float | None
-    cpu_time_per_sample: float | None
-    read_size: float | None
-    dataset: float | None
-    epochs: float | None
-    files_per_sample: float | None
-    checkpoint: float | None
-    checkpoint_interval: float | None
+    sample_size: Annotated[float, Spec("B", "kB")] | None
+    rate_per_gpu: Rate | None
+    batch_per_gpu: Count | None
+    cpu_time_per_sample: Time | None
+    read_size: Annotated[float, Spec("B", "KiB")] | None
+    dataset: Terabytes | None
+    epochs: Count | None
+    files_per_sample: Annotated[float, Spec("1", "1")] | None
+    checkpoint: Size | None
+    checkpoint_interval: Annotated[float, Spec("s", "s")] | None
 
     @property
     def requests_per_sample(self) -> float | None:
@@ -169,6 +126,20 @@ class Tenant:
             return None
         packed = self.sample_size / self.read_size
         return packed if self.files_per_sample is None else max(packed, self.files_per_sample)
+
+
+def _specs(block: type, prefix: str = "") -> dict[str, Spec]:
+    """Units and limits of a block's inputs; those that may be None are not needed."""
+    specs = {}
+    for name, hint in get_type_hints(block, include_extras=True).items():
+        kinds = [kind for kind in (hint, *get_args(hint)) if get_origin(kind) is Annotated]
+        if kinds:
+            specs[f"{prefix}{name}"] = replace(kinds[0].__metadata__[0], needed=kinds[0] is hint)
+    return specs
+
+
+SYSTEM: dict[str, Spec] = _specs(System) | _specs(Unit, "unit.") | _specs(Ceilings, "ceilings.")
+WORKLOAD: dict[str, Spec] = _specs(Tenant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from rackproof.core.architecture import Architecture
 from rackproof.core.versions import tables
 from rackproof.core.versions.choices import Choices, Plan, Rule, Side
-from rackproof.core.versions.consistency import ofed_of
 from rackproof.core.versions.lockdown_rules import SOURCE as LOCKDOWN_SOURCE
 from rackproof.core.versions.lockdown_rules import secure_boot_lockdown
 from rackproof.core.versions.models import Components, major
-
-__all__ = ["RULES", "Choices", "Conflict", "Plan", "Rule", "Side", "find_conflicts"]
+from rackproof.core.versions.system_rules import ofed_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rackproof.core.versions import gpu_rules, system_rules
-from rackproof.core.versions.finding import Rule, is_rhel
-from rackproof.core.versions.gpu_rules import cuda_suffix
+from rackproof.core.versions.finding import Contradiction, Rule
 from rackproof.core.versions.models import VersionSet
-from rackproof.core.versions.system_rules import ofed_of
-
-__all__ = ["RULES", "Contradiction", "contradictions", "cuda_suffix", "is_rhel", "ofed_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Two values of a set that exclude each other."""
-
-    id: str
-    platform: str
-    key: str
-    """Path of the second value, ``components.fabric_manager.version``."""
-    message: str
-    """One line: the expected value, and why."""
-    remedy: str
-    source: str
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.platform}: {self.key}: {self.message}; {self.remedy}"
 
 
 def contradictions(versions: VersionSet) -> tuple[Contradiction, ...]:
     """All contradictions, platform by platform, in the order of the rules."""
     return tuple(
-        Contradiction(id, name, finding.key, finding.message, finding.remedy, finding.source)
+        finding._replace(id=id, platform=name)
         for name, platform in versions.platforms.items()
         for id, rule in RULES.items()
         for finding in rule(name, platform)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rackproof.core.versions.models import Platform
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFinding:
-    """A contradiction in one platform of a set; ``key`` is the path below the platform."""
+class Contradiction(NamedTuple):
+    """Two values of a set that exclude each other; ``contradictions`` adds the rule and the platform."""
 
     key: str
+    """Path of the second value below the platform, ``components.fabric_manager.version``."""
     message: str
+    """One line: the expected value, and why."""
     remedy: str
     source: str
+    id: str = ""
+    platform: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.platform}: {self.key}: {self.message}; {self.remedy}"
 
 
-Rule = Callable[[str, Platform], Iterator[RuleFinding]]
+Rule = Callable[[str, Platform], Iterator[Contradiction]]
 """Takes a platform's name and the platform."""
 
 

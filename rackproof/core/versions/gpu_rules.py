@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from rackproof.core.versions import tables
-from rackproof.core.versions.finding import RuleFinding, is_rhel
+from rackproof.core.versions.finding import Contradiction, is_rhel
 from rackproof.core.versions.models import Component, Driver, Platform, major
 from rackproof.core.versions.tables import numbers
 
 
-def fabric_manager_version(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def fabric_manager_version(name: str, platform: Platform) -> Iterator[Contradiction]:
     driver, manager = platform.components.driver, platform.components.fabric_manager
     if driver and manager and manager.version != driver.version:
-        yield RuleFinding(
+        yield Contradiction(
             "components.fabric_manager.version",
             f"expected exactly the driver's {driver.version}, actual {manager.version}",
             "lock both at one version; the fabric manager refuses every other driver",
@@ -22,7 +22,7 @@ def fabric_manager_version(name: str, platform: Platform) -> Iterator[RuleFindin
         )
 
 
-def package_versions(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def package_versions(name: str, platform: Platform) -> Iterator[Contradiction]:
     """A component's version differs from its main package's."""
     for key in ("driver", "fabric_manager", "imex", "nccl", "container_toolkit", "dcgm"):
         component: Component | None = getattr(platform.components, key)
@@ -31,7 +31,7 @@ def package_versions(name: str, platform: Platform) -> Iterator[RuleFinding]:
         for package, version in component.packages.items():
             upstream = re.sub(r"^\d+:", "", version)
             if _is_main(key, package) and not re.match(rf"{re.escape(component.version)}(?![0-9.])", upstream):
-                yield RuleFinding(
+                yield Contradiction(
                     f"components.{key}.packages.{package}",
                     f"expected a version that begins with {component.version}, actual {version}",
                     "correct one of the two",
@@ -51,7 +51,7 @@ def _is_main(key: str, package: str) -> bool:
     return re.fullmatch(pattern, package) is not None
 
 
-def fabric_manager_name(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def fabric_manager_name(name: str, platform: Platform) -> Iterator[Contradiction]:
     manager = platform.components.fabric_manager
     branch = major(manager.version) if manager else None
     if manager is None or branch is None:
@@ -65,14 +65,14 @@ def fabric_manager_name(name: str, platform: Platform) -> Iterator[RuleFinding]:
     named = [package for package in manager.packages if re.match(r"nvidia-fabric-?manager(-\d+)?$", package)]
     for package in named:
         if package not in expected:
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.fabric_manager.packages.{package}",
                 f"expected {' or '.join(sorted(expected))} for branch {branch}, actual {package}",
                 f"the package changed its name at branch {tables.FABRIC_MANAGER_RENAMED}",
                 tables.FABRIC_MANAGER_SOURCE,
             )
     if manager.packages and not named:
-        yield RuleFinding(
+        yield Contradiction(
             "components.fabric_manager.packages",
             f"expected {' or '.join(sorted(expected))}, actual {', '.join(manager.packages)}",
             "name the package of the fabric manager",
@@ -80,13 +80,13 @@ def fabric_manager_name(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
 
 
-def one_repository_a_driver(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def one_repository_a_driver(name: str, platform: Platform) -> Iterator[Contradiction]:
     components = platform.components
     driver = components.driver
     for key in ("fabric_manager", "imex"):
         other: Component | None = getattr(components, key)
         if driver and other and other.packages and driver.packages and other.repository != driver.repository:
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.{key}.repository",
                 f"comes from {other.repository}, the driver from {driver.repository}",
                 "take both from one repository, which builds them together",
@@ -94,11 +94,11 @@ def one_repository_a_driver(name: str, platform: Platform) -> Iterator[RuleFindi
             )
 
 
-def cuda_driver(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def cuda_driver(name: str, platform: Platform) -> Iterator[Contradiction]:
     driver, cuda = platform.components.driver, platform.components.cuda
     release = major(cuda.version) if cuda else None
     if cuda and release and (needs := _newer_driver(driver, min(release, max(tables.CUDA_DRIVERS)))):
-        yield RuleFinding(
+        yield Contradiction(
             "components.cuda.version",
             f"CUDA {cuda.version} {needs}",
             "lock a newer driver, or an older CUDA",
@@ -120,21 +120,21 @@ def cuda_suffix(version: str) -> tuple[int, ...] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def nccl_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def nccl_cuda(name: str, platform: Platform) -> Iterator[Contradiction]:
     nccl, cuda = platform.components.nccl, platform.components.cuda
     if nccl is None:
         return
     suffixes = {package: cuda_suffix(version) for package, version in nccl.packages.items()}
     for package, suffix in suffixes.items():
         if suffix and cuda and suffix[0] != major(cuda.version):
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.nccl.packages.{package}",
                 f"built for CUDA {suffix[0]}.{suffix[1]}, the set has CUDA {cuda.version}",
                 "take NCCL's package with the suffix of the set's CUDA",
                 "NVIDIA NCCL installation guide (packages carry +cudaX.Y)",
             )
     if len(set(nccl.packages.values())) > 1:
-        yield RuleFinding(
+        yield Contradiction(
             "components.nccl.packages",
             f"expected one version for all, actual {', '.join(sorted(set(nccl.packages.values())))}",
             "library and headers must be of one build",
@@ -143,7 +143,7 @@ def nccl_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
     driver = platform.components.driver
     for package, suffix in suffixes.items():
         if suffix and cuda is None and (needs := _newer_driver(driver, suffix[0])):
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.nccl.packages.{package}",
                 f"built for CUDA {suffix[0]}, which {needs}",
                 "take NCCL's package for an older CUDA",
@@ -151,7 +151,7 @@ def nccl_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
             )
 
 
-def dcgm_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def dcgm_cuda(name: str, platform: Platform) -> Iterator[Contradiction]:
     dcgm, cuda, driver = platform.components.dcgm, platform.components.cuda, platform.components.driver
     for package in dcgm.packages if dcgm else ():
         match = re.search(r"-cuda(\d+)$", package)
@@ -159,14 +159,14 @@ def dcgm_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
             continue
         needed = int(match[1])
         if cuda and major(cuda.version) != needed:
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.dcgm.packages.{package}",
                 f"is for CUDA {needed}, the set has CUDA {cuda.version}",
                 f"take datacenter-gpu-manager-4-cuda{major(cuda.version)}",
                 "NVIDIA DCGM user guide, installation (one package a major version of CUDA)",
             )
         elif needs := _newer_driver(driver, needed):
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.dcgm.packages.{package}",
                 f"is for CUDA {needed}, which {needs}",
                 "take the package for an older CUDA",
@@ -174,22 +174,22 @@ def dcgm_cuda(name: str, platform: Platform) -> Iterator[RuleFinding]:
             )
 
 
-def gds_flavour(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def gds_flavour(name: str, platform: Platform) -> Iterator[Contradiction]:
     driver, gds = platform.components.driver, platform.components.gds
     if gds is None:
         return
     source = "NVIDIA GPUDirect Storage installation guide"
     if driver is None:
-        yield RuleFinding("components.gds", "GPUDirect Storage without a driver in the set", "add the driver", source)
+        yield Contradiction("components.gds", "GPUDirect Storage without a driver in the set", "add the driver", source)
     elif gds.nvidia_fs_for and gds.nvidia_fs_for != driver.flavour:
-        yield RuleFinding(
+        yield Contradiction(
             "components.gds.nvidia_fs_for",
             f"nvidia-fs is built for the {gds.nvidia_fs_for} modules, the driver is {driver.flavour}",
             "take the package of nvidia-fs that goes with the driver",
             source,
         )
     if gds.nvidia_fs and not gds.dkms and not any("kmod" in package for package in gds.packages):
-        yield RuleFinding(
+        yield Contradiction(
             "components.gds.dkms",
             f"nvidia-fs {gds.nvidia_fs} is a module without a dkms or kmod package",
             "set dkms: [nvidia-fs], or leave nvidia_fs out where the kernel's P2PDMA is used",
@@ -197,7 +197,7 @@ def gds_flavour(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
 
 
-def driver_packages(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def driver_packages(name: str, platform: Platform) -> Iterator[Contradiction]:
     """Packages of the other flavour, of another branch, or of another repository."""
     driver = platform.components.driver
     if driver is None:
@@ -207,7 +207,7 @@ def driver_packages(name: str, platform: Platform) -> Iterator[RuleFinding]:
         is_open = bool(re.search(r"(^nvidia-open|-open(-|$)|-open-dkms)", package))
         is_closed = package in ("cuda-drivers", "nvidia-kernel-dkms", "kmod-nvidia-latest-dkms", "nvidia-legacy")
         if (is_open and driver.flavour == "proprietary") or (is_closed and driver.flavour == "open"):
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.driver.packages.{package}",
                 f"brings the {'open' if is_open else 'proprietary'} modules, flavour is {driver.flavour}",
                 "take the packages of one flavour",
@@ -215,7 +215,7 @@ def driver_packages(name: str, platform: Platform) -> Iterator[RuleFinding]:
             )
         branch = re.search(r"-(\d{3})(-|$)", package)
         if branch and driver.branch is not None and int(branch[1]) != driver.branch:
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.driver.packages.{package}",
                 f"is of branch {branch[1]}, the driver is {driver.version}",
                 "take the packages of one branch",
@@ -224,21 +224,21 @@ def driver_packages(name: str, platform: Platform) -> Iterator[RuleFinding]:
         if package.startswith(f"{tables.PINNING}-") and package != f"{tables.PINNING}-{driver.version}":
             pinned = package.removeprefix(f"{tables.PINNING}-")
             if pinned not in (str(driver.branch), driver.version):
-                yield RuleFinding(
+                yield Contradiction(
                     f"components.driver.packages.{package}",
                     f"pins {pinned}, the driver is {driver.version}",
                     f"take {tables.PINNING}-{driver.version}",
                     source,
                 )
     if driver.precompiled and driver.dkms:
-        yield RuleFinding(
+        yield Contradiction(
             "components.driver.dkms",
             "precompiled modules, and modules that DKMS builds",
             "leave dkms out, or set precompiled: false",
             source,
         )
     if driver.packages and not driver.precompiled and not driver.dkms:
-        yield RuleFinding(
+        yield Contradiction(
             "components.driver.dkms",
             "modules that are neither precompiled nor built by DKMS",
             "set dkms: [nvidia], or precompiled: true",

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from rackproof.core.versions import tables
-from rackproof.core.versions.finding import RuleFinding, is_rhel
+from rackproof.core.versions.finding import Contradiction, is_rhel
 from rackproof.core.versions.models import DISTRIBUTION, Components, Platform
 from rackproof.core.versions.tables import numbers
 
 
-def kernel_headers(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def kernel_headers(name: str, platform: Platform) -> Iterator[Contradiction]:
     kernel = platform.components.kernel
     if kernel is None or not kernel.packages:
         return
@@ -27,7 +27,7 @@ def kernel_headers(name: str, platform: Platform) -> Iterator[RuleFinding]:
         packages = f"linux-image-{release} and linux-headers-{release}"
     builds = any(component.dkms for _, component in platform.components.named())
     if not images or (builds and not headers):
-        yield RuleFinding(
+        yield Contradiction(
             "components.kernel.packages",
             f"expected {packages}, actual {', '.join(kernel.packages)}",
             "list kernel and headers of the locked release, otherwise DKMS builds for another one",
@@ -35,10 +35,10 @@ def kernel_headers(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
 
 
-def kernel_for_dkms(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def kernel_for_dkms(name: str, platform: Platform) -> Iterator[Contradiction]:
     built = [key for key, component in platform.components.named() if component.dkms]
     if built and platform.components.kernel is None:
-        yield RuleFinding(
+        yield Contradiction(
             "components.kernel",
             f"{', '.join(built)} build modules with DKMS, and the set has no kernel to build them for",
             "lock kernel and headers as well",
@@ -46,7 +46,7 @@ def kernel_for_dkms(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
     precompiled = platform.components.driver is not None and platform.components.driver.precompiled
     if precompiled and platform.components.kernel is None:
-        yield RuleFinding(
+        yield Contradiction(
             "components.kernel",
             "precompiled modules are for one kernel, and the set has none",
             "lock their kernel",
@@ -54,19 +54,19 @@ def kernel_for_dkms(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
 
 
-def ofed_end(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def ofed_end(name: str, platform: Platform) -> Iterator[Contradiction]:
     network = platform.components.network
     if network is None:
         return
     if network.stack == "mlnx_ofed" and numbers(network.version)[:2] > tables.OFED_LAST:
-        yield RuleFinding(
+        yield Contradiction(
             "components.network.version",
             f"there is no MLNX_OFED {network.version}: 24.10 is the last",
             "take DOCA-OFED (stack: doca)",
             tables.OFED_LAST_SOURCE,
         )
     if network.stack == "inbox" and network.packages and any("ofed" in package for package in network.packages):
-        yield RuleFinding(
+        yield Contradiction(
             "components.network.packages",
             "the stack is inbox, and packages of OFED are listed",
             "set stack: doca or mlnx_ofed, or leave the packages out",
@@ -74,7 +74,7 @@ def ofed_end(name: str, platform: Platform) -> Iterator[RuleFinding]:
         )
     inside = tables.DOCA_OFED.get(numbers(network.version)[:2]) if network.stack == "doca" else None
     if inside and network.ofed and numbers(network.ofed)[:2] != inside:
-        yield RuleFinding(
+        yield Contradiction(
             "components.network.ofed",
             f"DOCA {network.version} has OFED {inside[0]}.{inside[1]:02d} inside, actual {network.ofed}",
             "read the release notes of DOCA-Host",
@@ -92,7 +92,7 @@ def ofed_of(components: Components) -> tuple[int, ...] | None:
     return numbers(network.ofed)[:2] if network.ofed else tables.DOCA_OFED.get(numbers(network.version)[:2])
 
 
-def client_builds(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def client_builds(name: str, platform: Platform) -> Iterator[Contradiction]:
     """A client was built against another OFED, or for another kernel, than the set's."""
     components = platform.components
     ofed = ofed_of(components)
@@ -101,14 +101,14 @@ def client_builds(name: str, platform: Platform) -> Iterator[RuleFinding]:
         if client.ofed is not None:
             built = None if client.ofed == "inbox" else numbers(client.ofed)[:2]
             if built != ofed:
-                yield RuleFinding(
+                yield Contradiction(
                     f"components.clients.{kind}.ofed",
                     f"built against OFED {client.ofed}, the set has {shown}",
                     "build the client again (/usr/src/ofa_kernel/default), or lock the network stack of this build",
                     "slurm-appliance ansible/roles/lustre; BeeGFS client autobuild (OFED_INCLUDE_PATH)",
                 )
         if client.kernel is not None and components.kernel and client.kernel != components.kernel.version:
-            yield RuleFinding(
+            yield Contradiction(
                 f"components.clients.{kind}.kernel",
                 f"its modules are for kernel {client.kernel}, the set has {components.kernel.version}",
                 "lock the client's build for this kernel, or the kernel of this build",
@@ -116,11 +116,11 @@ def client_builds(name: str, platform: Platform) -> Iterator[RuleFinding]:
             )
 
 
-def repository_kind(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def repository_kind(name: str, platform: Platform) -> Iterator[Contradiction]:
     kind = "dnf" if is_rhel(name) else "apt"
     for repository, declared in platform.repositories.items():
         if declared.kind != kind:
-            yield RuleFinding(
+            yield Contradiction(
                 f"repositories.{repository}.kind",
                 f"expected {kind} on {name}, actual {declared.kind}",
                 "list the platform's own repositories",
@@ -128,7 +128,7 @@ def repository_kind(name: str, platform: Platform) -> Iterator[RuleFinding]:
             )
 
 
-def mft_follows_doca(name: str, platform: Platform) -> Iterator[RuleFinding]:
+def mft_follows_doca(name: str, platform: Platform) -> Iterator[Contradiction]:
     network, cuda = platform.components.network, platform.components.cuda or platform.components.driver
     if network is None or network.stack != "doca" or cuda is None or cuda.repository == DISTRIBUTION:
         return
@@ -136,7 +136,7 @@ def mft_follows_doca(name: str, platform: Platform) -> Iterator[RuleFinding]:
         return
     exclude = platform.repositories[cuda.repository].exclude
     if not any(pattern.startswith("mft") for pattern in exclude):
-        yield RuleFinding(
+        yield Contradiction(
             f"repositories.{cuda.repository}.exclude",
             "CUDA's repository has firmware tools too, but they must match DOCA",
             "exclude [mft*, kernel-mft*] there",

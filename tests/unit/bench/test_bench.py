@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from rackproof.bench.collectives import steps as collectives
-from rackproof.bench.collectives.command import launcher_of
+from rackproof.bench.collectives.command import launcher_of, sizes
 from rackproof.bench.collectives.reader import ENGINES, nccl_wrong
 from rackproof.bench.links import steps as links
 from rackproof.bench.plan import plan_steps
@@ -308,7 +308,7 @@ def test_links_are_measured_between_the_nodes_of_a_pair(tmp_path: Path) -> None:
     [
         (lambda n, c: reply(n, c, rc=127, err="sh: 1: ib_write_bw: not found"), "is not installed"),
         (lambda n, c: reply(n, c, rc=1, err="Couldn't connect to 10.77.0.21:18515"), "Couldn't connect"),
-        (lambda n, c: reply(n, c, "0 0 0\n"), "unreadable output"),
+        (lambda n, c: reply(n, c, "0 0 0\n"), "perftest: no result table"),
         (lambda n, c: reply(n, c, rc=None, error="connection lost"), "connection lost"),
     ],
 )
@@ -344,9 +344,11 @@ def test_loss_and_delay_are_measured_between_all_nodes_with_an_address() -> None
 
 def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: Path) -> None:
     measurements = measure(tmp_path, [step("collectives/mpi/all_reduce")], FabricNodes().answer)
-    sizes = collectives.sizes(LAB.collectives)  # type: ignore[arg-type]
+    profile = LAB.collectives
+    assert profile is not None
+    every = list(sizes(profile.min_bytes, profile.max_bytes, profile.factor))
     assert {(m.metric, m.labels["bytes"]) for m in measurements} == {
-        (metric, str(s)) for s in sizes for metric in collectives.METRICS
+        (metric, str(size)) for size in every for metric in collectives.METRICS
     }
     assert all(m.samples for m in measurements)
 
@@ -358,7 +360,7 @@ def test_collectives_give_bandwidths_and_wrong_values_for_every_size(tmp_path: P
             lambda n, c: reply(n, c, rc=213, err="ORTE was unable to reliably start one or more daemons."),
             "unable to reliably start",
         ),
-        (lambda n, c: reply(n, c, "no json here\n"), "unreadable output"),
+        (lambda n, c: reply(n, c, "no json here\n"), "gpu-01: mpi collectives: "),
     ],
 )
 def test_a_collective_that_fails_gives_unmeasured(

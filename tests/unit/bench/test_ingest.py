@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from rackproof.bench.ingest import steps as ingest
+from rackproof.bench.ingest.bound import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.proof import check_identity
 from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.runs import TOOL, Part, configs_of
-from rackproof.bench.ingest.stage import ACCELERATOR, DECODE, NETWORK, START, STORAGE, Counters, bound_by
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after

@@ -70,15 +70,16 @@ def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
 
 
 def test_the_folder_above_goes_when_nothing_else_is_in_it(mount: Path) -> None:
-    """The last client removes it; a folder that another run has made in it keeps it."""
+    """The last client removes it; a folder that another run has made in it keeps it. The deploy declares that of the
+    containers: without it the next deploy would change the node."""
     plant(mount / "rackproof-bench/gpu-01/rackproof.0")
     (mount / "rackproof-bench/gpu-02").mkdir()
-    (mount / "rackproof-user").mkdir()
+    plant(mount / "rackproof-user/gpu-01/rackproof.0")
     assert {done.returncode for done in remove(mount)} == {0}
-    assert [path.name for path in mount.rglob("*")] == ["rackproof-bench", "gpu-02"]
+    assert sorted(path.name for path in mount.rglob("*")) == ["gpu-02", "rackproof-bench", "rackproof-user"]
     (mount / "rackproof-bench/gpu-02").rmdir()
     assert {done.returncode for done in remove(mount)} == {0}  # its own folder is gone already
-    assert list(mount.iterdir()) == []
+    assert [path.name for path in mount.iterdir()] == ["rackproof-user"]
 
 
 def test_a_link_in_the_place_of_the_folder_above_stays(mount: Path) -> None:

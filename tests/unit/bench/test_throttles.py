@@ -16,8 +16,7 @@ from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step, expected, measured
 from rackproof.bench.throttles import held
-from rackproof.bench.throttles.held import is_state
-from rackproof.bench.throttles.proof import proven
+from rackproof.bench.throttles.held import is_state, proven
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Kind, Measurement, NodeInfo, Scope
 from rackproof.core.rack import Node, Rack

@@ -11,8 +11,8 @@ from rackproof.configure.ceph.cluster import (
     is_set_up,
     parse_state,
 )
-from rackproof.configure.drives import DriveState, ForeignDrive
-from rackproof.errors import OtherCluster
+from rackproof.configure.drives import DriveState
+from rackproof.errors import Refused
 from tests.unit.configure.rack import site
 
 BLANK = DriveState(("/dev/nvme1n1",), "/dev/disk/by-id/nvme-x_rpceph", "disk", zero=True)
@@ -52,12 +52,12 @@ def test_an_interrupted_bootstrap_is_completed() -> None:
 
 @pytest.mark.parametrize("osd", [None, "1b671a64-40d5-491e-99b0-da01ff1f3341"])
 def test_the_drive_of_another_cluster_is_not_touched(osd: str | None) -> None:
-    with pytest.raises(ForeignDrive, match="actual ceph_bluestore"):
+    with pytest.raises(Refused, match="actual ceph_bluestore"):
         check_drive(plan(), CephState(None, osd), BLUESTORE)
 
 
 def test_a_cluster_with_other_parameters_is_not_touched() -> None:
-    with pytest.raises(OtherCluster, match="size=3"):
+    with pytest.raises(Refused, match="size=3"):
         is_set_up(plan(), CephState(plan().fingerprint.replace("size=1", "size=3"), None))
 
 

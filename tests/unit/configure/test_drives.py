@@ -7,13 +7,12 @@ import pytest
 from rackproof.configure.drives import (
     Drive,
     DriveState,
-    ForeignDrive,
     mkfs_script,
     needs_mkfs,
     parse_state,
     state_command,
 )
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 from tests.unit.refusals import refuses
 from tests.unit.shell import executable, sh
 
@@ -50,7 +49,7 @@ def test_our_own_file_system_is_left_alone_also_while_it_is_mounted() -> None:
     ],
 )
 def test_a_drive_with_anything_else_on_it_is_never_formatted(state: DriveState, contents: str) -> None:
-    with pytest.raises(ForeignDrive, match="nothing was done") as caught:
+    with pytest.raises(Refused, match="nothing was done") as caught:
         needs_mkfs(DRIVE, state)
     assert f"actual {contents};" in str(caught.value)
 
@@ -61,7 +60,7 @@ test_a_pattern_must_name_one_whole_drive = refuses(
     (DriveState(("/dev/nvme0n1", "/dev/nvme1n1"), kind="disk", zero=True), "actual /dev/nvme0n1, /dev/nvme1n1"),
     (DriveState(("/dev/nvme0n1p1",), kind="part", zero=True), "expected a whole drive, actual part"),
     (DriveState(("/dev/nvme0n1",), kind="", zero=True), "expected a whole drive, actual unknown"),
-    error=ForeignDrive,
+    error=Refused,
 )
 
 
@@ -102,7 +101,7 @@ def test_command_and_parser_tell_ours_blank_and_foreign_apart(tmp_path: Path) ->
         ask(tmp_path, content=b"foreign data"),
         ask(tmp_path, content=bytes((1 << 20) - 1) + b"x"),
     ):
-        with pytest.raises(ForeignDrive):
+        with pytest.raises(Refused):
             needs_mkfs(DRIVE, foreign)
 
 

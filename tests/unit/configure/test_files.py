@@ -15,7 +15,6 @@ from rackproof.configure.files import (
     END,
     Absent,
     FileState,
-    MarkersBroken,
     RemoteDirectory,
     RemoteFile,
     apply_script,
@@ -186,9 +185,9 @@ def test_block_is_added_replaced_and_read_back() -> None:
 
 @pytest.mark.parametrize("text", [BEGIN, END, f"{END}\n{BEGIN}", f"{BEGIN}\n{BEGIN}\n{END}"])
 def test_broken_markers_are_not_guessed_at(text: str) -> None:
-    with pytest.raises(MarkersBroken):
+    with pytest.raises(Refused, match="repair them by hand"):
         merge_block(text, "x\n")
-    with pytest.raises(MarkersBroken, match="/etc/hosts"):
+    with pytest.raises(Refused, match="/etc/hosts"):
         plan_files([RemoteFile("/etc/hosts", "x\n", block=True)], {"/etc/hosts": state(text, text=True)})
 
 

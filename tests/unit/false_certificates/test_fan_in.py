@@ -113,7 +113,7 @@ BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
     ("another port", lambda n: setattr(n.fabric, "way", lambda port: "eth0"), "another path"),
     ("iperf3 failed", lambda n: n.fabric.status.update(iperf3=1), "gpu-01"),
     ("refused", lambda n: setattr(n.fabric, "edit", lambda *_: REFUSED), "Connection refused"),
-    ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "unreadable output"),
+    ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "JSON document is cut off"),
     ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
     ("a bind mount", mounts(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp "), "bind mount of /local"),
     ("another server", mounts("10.77.0.11:/srv", "10.99.0.11:/srv"), "10.99.0.11"),

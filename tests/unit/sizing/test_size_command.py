@@ -84,7 +84,7 @@ def test_curves_show_the_rack_and_where_more_gpus_stop_helping() -> None:
     plots = pictures(plan)
     assert [mark.text for mark in plots[SCALE].marks] == ["here 72"]
     assert [mark.text for mark in plots[LATENCY].marks] == ["here 66.3 %", "planned 70 %"]
-    gives, takes = (line.points for line in plots[SCALE].lines)
+    takes, gives = (line.points for line in plots[SCALE].lines)
     assert gives[0] == takes[0]
     assert gives[-1][1] > takes[-1][1]  # lower on the page is less
     heights = [y for _, y in plots[LATENCY].lines[0].points]

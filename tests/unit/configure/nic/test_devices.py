@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from rackproof.configure.nic.devices import KINDS, Adapter, UnknownAdapter, adapters, missing_rails
+from rackproof.configure.nic.devices import KINDS, Adapter, adapters, missing_rails
 from rackproof.core.machine import Machine, Pci
+from rackproof.errors import Refused
 from rackproof.parse import ParseError
 from rackproof.parse.udev import parse_id_path, slot_of_id_path
 
@@ -21,15 +22,13 @@ def test_every_kind_is_found_and_virtual_functions_are_not_adapters() -> None:
 
 def test_an_unknown_adapter_is_named_with_the_way_out() -> None:
     here = machine(("0000:1a:00.0", "15b3:1031"))
-    with pytest.raises(
-        UnknownAdapter, match=r"0000:1a:00.0: unknown network adapter 15b3:1031; .*adapters: \{'15b3:1031'"
-    ):
+    with pytest.raises(Refused, match=r"0000:1a:00.0: unknown network adapter 15b3:1031; .*adapters: \{'15b3:1031'"):
         adapters(here, {})
     assert adapters(here, {"15b3:1031": "ConnectX-10"}) == (Adapter("0000:1a:00.0", "ConnectX-10"),)
 
 
 def test_an_adapter_that_no_package_drives_any_more() -> None:
-    with pytest.raises(UnknownAdapter, match="older than ConnectX-4"):
+    with pytest.raises(Refused, match="older than ConnectX-4"):
         adapters(machine(("0000:1a:00.0", "15b3:1003")), {})
 
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from rackproof.configure.nic.stack import (
     MODULES,
-    StackProblem,
     StackState,
     parse_state,
     plan_drivers,
     plan_removal,
     state_command,
 )
+from rackproof.errors import Refused
 from tests.unit.refusals import error_of
 from tests.unit.shell import is_shell, sh
 
@@ -54,7 +54,7 @@ def test_what_stands_on_rdma() -> None:
 
 
 def test_another_ofed_is_only_removed_when_declared() -> None:
-    with pytest.raises(StackProblem, match=r"OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared.*remove_old: true"):
+    with pytest.raises(Refused, match=r"OFED 5.8-4.1.5.0 is installed and OFED 25.10 declared.*remove_old: true"):
         plan_removal("doca", "25.10", state("5.8-4.1.5.0"), allowed=False)
     plan = plan_removal("doca", "25.10", state("5.8-4.1.5.0"), allowed=True)
     assert "ofed_uninstall.sh --force" in plan.script
@@ -63,7 +63,7 @@ def test_another_ofed_is_only_removed_when_declared() -> None:
 
 
 def test_nothing_is_removed_under_a_mount() -> None:
-    message = error_of(StackProblem, plan_removal, "doca", "25.10", state("5.8-4.1.5.0", extra=MOUNTS), allowed=True)
+    message = error_of(Refused, plan_removal, "doca", "25.10", state("5.8-4.1.5.0", extra=MOUNTS), allowed=True)
     assert all(user in message for user in USERS)
     assert "/mnt/home" not in message
 
@@ -82,7 +82,7 @@ def test_what_is_declared_stays(source: str, version: str | None, ofed: str) -> 
 
 
 def test_an_ofed_beside_the_distributions_drivers() -> None:
-    with pytest.raises(StackProblem, match="the distribution's drivers declared"):
+    with pytest.raises(Refused, match="the distribution's drivers declared"):
         plan_removal("inbox", None, state("25.10-1.7.1"), allowed=False)
 
 
@@ -101,7 +101,7 @@ def test_old_modules_in_use_ask_for_one_reboot() -> None:
 def test_openibd_is_restarted_only_without_users() -> None:
     before = state(loaded="BBBB", dkms=BUILT, extra=("openibd",))
     assert "systemctl restart openibd.service" in plan_drivers("doca", (), before, restart=True).script
-    with pytest.raises(StackProblem, match=r"openibd cannot be restarted while /mnt/vast \(NFS over RDMA\)"):
+    with pytest.raises(Refused, match=r"openibd cannot be restarted while /mnt/vast \(NFS over RDMA\)"):
         plan_drivers("doca", (), state(loaded="BBBB", dkms=BUILT, extra=("openibd", *MOUNTS)), restart=True)
 
 
@@ -118,7 +118,7 @@ def test_openibd_is_restarted_only_without_users() -> None:
     ],
 )
 def test_modules_that_were_not_built_for_this_kernel(state: StackState, says: str) -> None:
-    assert says in error_of(StackProblem, plan_drivers, "doca", ("mlnx-ofed-kernel",), state, restart=False)
+    assert says in error_of(Refused, plan_drivers, "doca", ("mlnx-ofed-kernel",), state, restart=False)
 
 
 def test_a_stack_that_the_vendor_built_beside_a_gpu_driver_of_dkms() -> None:
@@ -126,7 +126,7 @@ def test_a_stack_that_the_vendor_built_beside_a_gpu_driver_of_dkms() -> None:
     gpu = "nvidia/580, 6.8.0, x86_64: installed"
     assert not plan_drivers("doca", (), state(dkms=(gpu,)), restart=False)
     broken = state(dkms=(gpu, "mlnx-ofa_kernel/25.10, 6.8.0, x86_64: built"))
-    assert "mlnx-ofa_kernel (built)" in error_of(StackProblem, plan_drivers, "doca", (), broken, restart=False)
+    assert "mlnx-ofa_kernel (built)" in error_of(Refused, plan_drivers, "doca", (), broken, restart=False)
 
 
 def test_a_difference_and_a_warning_of_dkms_is_still_installed() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.drives import ForeignDrive
 from rackproof.configure.node.scratch import Scratch, ScratchState, parse_state, plan, script, state_command
+from rackproof.errors import Refused
 from tests.unit.refusals import refuses
 from tests.unit.shell import executable, is_shell, sh
 
@@ -63,7 +63,7 @@ test_what_is_refused = refuses(
     (parse_state(["member /dev/a", *member("b", *BLANK), "array"]), "expected exactly one drive, actual none"),
     (parse_state([*member("a", *BLANK, kind="part"), *member("b", *BLANK), "array"]), "expected a whole drive"),
     (parse_state([*member("a", *BLANK), *member("a", *BLANK), "array"]), "/dev/a: named twice"),
-    error=ForeignDrive,
+    error=Refused,
 )
 
 

@@ -15,7 +15,7 @@ from rackproof.configure import facts
 from rackproof.configure import operations as common
 from rackproof.configure.ceph.cluster import CephState, check_drive, is_set_up
 from rackproof.configure.driver_swap.gpu_users import Use
-from rackproof.configure.drives import Drive, DriveState, ForeignDrive, needs_mkfs
+from rackproof.configure.drives import Drive, DriveState, needs_mkfs
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.network import Link, Port
@@ -45,7 +45,7 @@ from rackproof.configure.versions.state import PackageState
 from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.versions import LockedPackage
-from rackproof.errors import InventoryError
+from rackproof.errors import InventoryError, Refused
 from rackproof.parse.mounts import Mount
 from tests.unit.configure import rack
 from tests.unit.configure.nic.test_stack import state as stack_state
@@ -275,9 +275,7 @@ def test_drives_of_the_kits_own_and_blank_ones_are_no_problem() -> None:
 def test_foreign_drives_of_an_array_and_of_ceph_are_named_in_the_words_of_the_operation() -> None:
     state = ScratchState((Member(ARRAY.drives[0], FOREIGN), Member(ARRAY.drives[1], BLANK)), False)
     (problem,) = foreign(plan_scratch, ARRAY, replace(state, members=(state.members[0],)))
-    assert problem.line.startswith(
-        error_of(ForeignDrive, plan_scratch, ARRAY, replace(state, members=(state.members[0],)))
-    )
+    assert problem.line.startswith(error_of(Refused, plan_scratch, ARRAY, replace(state, members=(state.members[0],))))
     answers = {facts.CephState: CephState(None, None), facts.DriveState: FOREIGN}
     (problem,) = foreign(check_drive, CEPH, CephState(None, None), FOREIGN)
     assert problem.line.startswith(of_operation(common.ceph_cluster, answers, plan=CEPH))

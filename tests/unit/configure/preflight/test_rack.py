@@ -16,7 +16,8 @@ from rackproof.core.architecture import Architecture, Expectation, Lossless, Slu
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node, Rack
 from rackproof.core.versions import LockedPackage
-from rackproof.core.versions.conflicts import RULES, Choices
+from rackproof.core.versions.choices import Choices
+from rackproof.core.versions.conflicts import RULES
 from rackproof.core.versions.models import Components, Driver, FileSystemClient, Gds, NetworkStack, VersionSet
 from rackproof.errors import InventoryError
 from tests.unit.configure.preflight import cases

@@ -175,15 +175,15 @@ def test_after_a_failure_the_next_batch_is_left_alone() -> None:
 @pytest.mark.parametrize("mode", ["yes", True, ""])
 def test_an_unknown_mode_is_refused(mode: object) -> None:
     with pytest.raises(DeclarationError, match="reboot_mode: expected allowed or refused"):
-        deploy.mode_of(site(), RebootInputs(allowed=True), mode)
+        deploy.mode_of(RebootInputs(allowed=True), mode)
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_the_command_lines_mode_overrides_the_inventory(allowed: bool) -> None:
     inputs = RebootInputs(allowed=allowed)
-    assert deploy.mode_of(site(), inputs) is (Mode.ALLOWED if allowed else Mode.REFUSED)
+    assert deploy.mode_of(inputs) is (Mode.ALLOWED if allowed else Mode.REFUSED)
     for mode in Mode:
-        assert deploy.mode_of(site(), inputs, mode.value) is mode
+        assert deploy.mode_of(inputs, mode.value) is mode
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rackproof.configure.slurm.nodes import folded, node_line, parse_state, skew
 from rackproof.configure.versions.repositories import declared_file
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Rack
-from rackproof.errors import DeclarationError, InventoryError, OtherCluster, Refused
+from rackproof.errors import DeclarationError, InventoryError, Refused
 from rackproof.parse.slurm import NodeHardware
 from rackproof.parse.slurm_conf import HEADER, NodeLine, parse_slurm_conf
 from tests.unit.configure.rack import architecture, rack, site
@@ -257,7 +257,7 @@ def test_partitions_of_mig_are_found_by_nvml_or_refused() -> None:
     # A given method means that the library is there, perhaps in an unusual path.
     assert conf.gres_text(named, False, nvml=False).endswith("AutoDetect=nvml\nName=gpu\n")
     assert conf.gres_text(slurm, False, nvml=True).endswith("AutoDetect=nvml\nName=gpu\n")
-    with pytest.raises(conf.NoPartitions, match=r"only NVML finds partitions of MIG .* has no gpu_nvml\.so"):
+    with pytest.raises(Refused, match=r"only NVML finds partitions of MIG .* has no gpu_nvml\.so"):
         conf.gres_text(slurm, False, nvml=False)
     assert "File=/dev/rackproof-gpu[0-55]" in conf.gres_text(slurm, True, nvml=False)  # simulated: counted
 
@@ -304,7 +304,7 @@ test_two_controllers = refuses(
     ("ClusterName=old\nSlurmctldHost=head-01\nNodeName=x Procs=4\n", "controller head-01 is not the kit's"),
     ("# by hand\n", "is not the kit's"),
     (f"{HEADER}\nSlurmctldHost=gpu-01(10.0.0.1)\n", "the controller is gpu-01, the inventory says storage-01"),
-    error=OtherCluster,
+    error=Refused,
 )
 
 

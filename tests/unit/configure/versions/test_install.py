@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rackproof.configure.package_transaction.transaction import Policy
-from rackproof.configure.versions.install import NoRoom, hold_script, plan_install, to_hold
+from rackproof.configure.versions.install import hold_script, plan_install, to_hold
 from rackproof.configure.versions.state import PackageState, differences, parse_state, state_command
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 from tests.unit.configure.versions.programs import refusal
 from tests.unit.configure.versions.real_apt import AVAILABLE, RealApt
 from tests.unit.refusals import refuses
@@ -159,7 +160,7 @@ def test_the_pinning_package_is_there_before_the_driver_is_looked_at(apt: RealAp
 
 def test_a_full_disk_is_reported_before_anything_is_done() -> None:
     state = PackageState({}, frozenset(), (), {"/usr": 100, "/var": 9000, "/boot": 9000})
-    with pytest.raises(NoRoom, match=r"/usr: 100 MiB free, 6144 wanted"):
+    with pytest.raises(Refused, match=r"/usr: 100 MiB free, 6144 wanted"):
         plan_install(locked(libnccl2="1.0-1"), state, "debian", dataclasses.replace(POLICY, free_mib=6144))
 
 

@@ -8,7 +8,8 @@ import yaml
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.versions import Components
-from rackproof.core.versions.conflicts import RULES, Choices, find_conflicts
+from rackproof.core.versions.choices import Choices
+from rackproof.core.versions.conflicts import RULES, find_conflicts
 from tests.unit.core.versions.sets import Change, changed
 
 BASE = """\
