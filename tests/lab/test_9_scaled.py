@@ -54,7 +54,7 @@ NEGATIVES = [
         _slower(0.5, role="storage", published=40, by=["port", "slower"]), {"T18"}, {"T2"},
     ),
     Negative(
-        "hitachi-v225g", {"ingest": ("ports",)},
+        "hitachi-v225g", {"ingest": ("ports", "decoding")},
         _slower(0.3, role="gpu", published=100, by=["port", "slower"], series=True), {"C3"}, {"C5"},
     ),
     Negative("hpe-apollo6500-weka", {"storage": FIO}, _slower_drive("cephfs", 5, "matrix-drive"), {"A3"}, {"A4"}),

@@ -36,7 +36,7 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
     dataset = int(job["size"]) * int(job["numjobs"])
     start = worst([start_share(before, dataset) for before, _ in pairs])
     bypassed = _bypassed(pairs, dataset)
-    conditions = {
+    conditions: dict[str, Any] = {
         "io": "buffered" if job.get("direct") != "1" or bypassed is False else "O_DIRECT",
         **cache_conditions(storage, start, _DURING[bypassed], [run.servers_dropped for run in runs]),
         "clients": len(launch.clients),
