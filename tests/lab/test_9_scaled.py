@@ -60,7 +60,7 @@ NEGATIVES = [
     Negative("hpe-apollo6500-weka", {"storage": FIO}, _slower_drive("cephfs", 5, "matrix-drive"), {"A3"}, {"A4"}),
     Negative(
         "dell-scaling-little", {"storage": (*FIO, "random_reads")}, _slower_drive("nfs-tcp", 3, "drive"),
-        {"B2"}, {"B1", "B3"},
+        {"B2"}, {"B3"},
     ),
     # All three say of one number that it is large: the rate of inference from the shared storage.
     Negative(
