@@ -89,6 +89,8 @@ class FabricNodes:
     """Counters that no node has."""
     priority: Callable[[str], int] = lambda options: 3 if "--tclass=106" in options or "--sl=3" in options else 0
     """The priority that RDMA takes, from the command line of its tool."""
+    returned: int | None = None
+    """The priority of what servers send in tests of both directions; None: that of the clients."""
     mpi: str = (
         "default /usr/bin/mpirun\nmpirun /usr/bin/mpirun mpirun (Open MPI) 5.0.7\n"
         "mpi4py Open MPI v5.0.7, package: Debian OpenMPI\nsrun MPI plugin types are... none pmix pmix_v5\n"
@@ -96,6 +98,8 @@ class FabricNodes:
     """Answer of ``mpi_probe.sh`` between its first line and its last one."""
     spoken: Callable[[str, list[str]], list[str]] = lambda node, lines: lines
     """Changes the log of NCCL on a node: counted lines, as ``nccl_log.sh`` prints them."""
+    nvlink: bool = False
+    """Whether NVLink joins the nodes; NCCL then uses adapters only where NCCL_MNNVL_ENABLE is 0."""
     adapters: int = 1
     """RDMA devices of a node; GPUs share them, or have several, unless NCCL_IB_HCA names those that NCCL may use."""
     logs: dict[str, list[str]] = field(default_factory=dict)
@@ -155,27 +159,18 @@ class FabricNodes:
         device = words[words.index("-d") + 1]
         port = device.replace(self.device, self.port)
         peer = self._peer(command) or ""
-        number = self.priority(command)
         gpu_memory = self.gpu_memory if "--use_cuda_bus_id" in words else ""
         if program == "ib_write_bw" and "--use_cuda_bus_id" in words:
             text = gpu_memory + (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             text = re.sub("(?m)^ 65536 .*$", GPU_ROW, text)
             if "-b" in words:
                 text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("80.00", "160.00")
-                if not self.one_way:
-                    self.pass_(peer, node, port, 20 * 8388608, 20)
-            self.pass_(node, peer, port, 20 * 8388608, 20)
-            self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 20 * 8388608
-            self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 20 * 8388608
+            self._carry(node, peer, port, (20, 8388608, 8388608), command)
         elif program == "ib_write_bw":
             text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
             if "-b" in words:
                 text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("16.25", "32.50")
-                if not self.one_way:
-                    self.pass_(peer, node, port, 1300 * 65536, 1300)
-            self.pass_(node, peer, port, 1300 * 65536, 1300)
-            self.counts[node, self.way(port)][f"tx_prio{number}_bytes"] += 1300 * 65600
-            self.counts[peer, self.way(port)][f"rx_prio{number}_bytes"] += 1300 * 65600
+            self._carry(node, peer, port, (1300, 65536, 65600), command)
         else:
             lasting, count = "-D" in words, 612034 if "-D" in words else 200
             text = (DATA / f"perftest-write-lat{'-duration' if lasting else ''}.txt").read_text()
@@ -185,6 +180,17 @@ class FabricNodes:
             self.pass_(node, peer, port, count * 70, count)
         self.counts[node, device]["duplicate_request"] += self.retries
         return text.replace(": rdma0", f": {device}").replace("5f21c6", f"{next(self.serial):06x}")
+
+    def _carry(self, client: str, server: str, port: str, messages: tuple[int, int, int], command: str) -> None:
+        """Number, bytes, and bytes with headers, of messages; of a test in both directions the server sends as many."""
+        count, size, counted = messages
+        ways = [(client, server, self.priority(command))]
+        if "-b" in command.split() and not self.one_way:
+            ways.append((server, client, ways[0][2] if self.returned is None else self.returned))
+        for sender, receiver, number in ways:
+            self.pass_(sender, receiver, port, count * size, count)
+            self.counts[sender, self.way(port)][f"tx_prio{number}_bytes"] += count * counted
+            self.counts[receiver, self.way(port)][f"rx_prio{number}_bytes"] += count * counted
 
     def _iperf3(self, node: str, words: list[str]) -> str:
         document = json.loads((DATA / "iperf3-3.12-two-streams.json").read_text())
@@ -262,7 +268,9 @@ class FabricNodes:
                 device = ((asked.rail or 0) + place) % asked.ranks_per_node if split else place
                 lines += [f"1 [{place}] INFO ncclCommInitRank comm 0x rank {rank} nranks {asked.ranks} cudaDev {place}"
                           f" nvmlDev {device} - Init COMPLETE"]  # fmt: skip
-                if len(hosts) > 1:
+                if len(hosts) > 1 and self.over_nvlink(asked):
+                    lines += [f"16 [{place}] INFO Channel via P2P/MNNVL"]
+                elif len(hosts) > 1:
                     own = [one for one in range(len(named)) if one % len(rails) == device] or [device % len(named)]
                     lines += [f"16 [{place}] INFO Channel [{way}] via NET/IB/{one}/GDRDMA/Shared"
                               for way in ("send", "receive") for one in own]  # fmt: skip
@@ -278,8 +286,10 @@ class FabricNodes:
             (asked.iterations + asked.warmup) * least_received(asked.op, size, len(asked.hosts), together)
             for size in asked.sizes
         )
+        ports = self.carriers(asked)
         for host in asked.hosts:
-            self.counts[host, self.way(asked.interface or f"{self.port}0")]["rx_bytes"] += received
+            for port in ports:
+                self.counts[host, self.way(port)]["rx_bytes"] += received // len(ports)
         if asked.engine == "nccl-tests":
             self._uses(asked, asked.hosts)
             return self._nccl(asked.op, command, hosts)
@@ -310,6 +320,13 @@ class FabricNodes:
             if asked.backend == "nccl":
                 self._uses(asked, asked.hosts)
         return json.dumps(document) + "\n"
+
+    def over_nvlink(self, asked: Requested) -> bool:
+        return self.nvlink and asked.environment.get("NCCL_MNNVL_ENABLE") != "0"
+
+    def carriers(self, asked: Requested) -> list[str]:
+        """Ports of a node that a collective between nodes uses."""
+        return [asked.interface or f"{self.port}0"]
 
     def nccl_us(self, asked: Requested, size: int, factor: float) -> float:
         """Microseconds of one call, whose bus bandwidth is ``factor`` times its rate."""

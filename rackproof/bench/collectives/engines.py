@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rackproof.bench.collectives.nccl_used import ENVIRONMENT
+from rackproof.bench.collectives.nccl_used import ENVIRONMENT, MNNVL
 from rackproof.bench.user import HOME
 from rackproof.core.architecture import CollectiveProfile
 
@@ -71,8 +71,8 @@ ENGINES: Final[Mapping[str, Engine]] = {
 def split_by_rails(rail: int, ranks_per_node: int) -> dict[str, str]:
     """Variables that split the ranks of nccl-tests by their place in the node, rank 0 on the rail's GPU.
 
-    The table shows rank 0's group. MNNVL off: between nodes nothing may go over NVLink. Source: nccl-tests
-    src/common.cu; a mask is known to all versions since 2.11, ``MOD`` to those since 2.14.
+    The table shows rank 0's group. Source: nccl-tests src/common.cu; a mask is known to all versions since 2.11,
+    ``MOD`` to those since 2.14.
     """
     power_of_two = ranks_per_node & (ranks_per_node - 1) == 0
     split = (
@@ -81,4 +81,4 @@ def split_by_rails(rail: int, ranks_per_node: int) -> dict[str, str]:
         else {"NCCL_TESTS_SPLIT": f"MOD {ranks_per_node}"}
     )
     gpus = [(rail + place) % ranks_per_node for place in range(ranks_per_node)]
-    return {**split, "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "NCCL_MNNVL_ENABLE": "0"}
+    return {**split, "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), MNNVL: "0"}

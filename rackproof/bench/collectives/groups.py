@@ -32,7 +32,7 @@ from rackproof.bench.collectives.group_reader import (
 )
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
-from rackproof.bench.collectives.nccl_used import ADAPTERS
+from rackproof.bench.collectives.nccl_used import ADAPTERS, MNNVL
 from rackproof.bench.relay import Relay
 from rackproof.bench.reread import answer_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
@@ -102,8 +102,7 @@ def words(
     environment = engine.environment(interface)
     program = engine.program(OP, profile, Sweep(profile.min_bytes, profile.max_bytes), way.python)
     if not engine.one_rail:
-        # between nodes nothing may go over NVLink
-        environment["NCCL_MNNVL_ENABLE"] = "0"
+        environment[MNNVL] = "0"
         if len(rails) < fabric.rails:
             environment[ADAPTERS] = "=" + ",".join(f"{fabric.rdma_prefix}{rail}" for rail in sorted(rails))
         program += "" if engine.source else " -g 1"
@@ -205,7 +204,10 @@ class _Run:
                     ledger.add(answers, self.architecture, self.plan.least)
                     outcomes[number] += take_all(ledger, parts)
             self.rounds += 1
-            failed = sum(not all(one.passed for one in own) for own in outcomes)
+            failed = sum(
+                len(own) < len(parts_of(job, one_rail)) or not all(one.passed for one in own)
+                for job, own in zip(jobs, outcomes, strict=True)
+            )
             of = counted(len(jobs), "job", "jobs")
             self.context.say(f"group testing, round {self.rounds}: {failed} of {of} failed")
         return outcomes

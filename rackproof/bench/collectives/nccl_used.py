@@ -35,6 +35,8 @@ NVLS: Final = "NVLS"
 ADAPTERS: Final = "NCCL_IB_HCA"
 """Adapters that NCCL may use; ``=`` before them: exactly these names (NCCL's documentation of its variables)."""
 TOPOLOGY: Final = "NCCL_TOPO_FILE"
+MNNVL: Final = "NCCL_MNNVL_ENABLE"
+"""0: between nodes nothing may go over NVLink."""
 DECLARED: Final = f"  # {TOPOLOGY} of the inventory: "
 """Comment at the end of a command, before the topology files that the inventory gives its nodes."""
 LEAST_CHANNELS: Final = ("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS")
@@ -98,6 +100,11 @@ def log_of(answer: CommandResult) -> NcclLog:
 def bypasses_fabric(architecture: Architecture) -> bool:
     """Whether nodes are connected by NVLink."""
     return any(SERVICE in role.expect.services for role in architecture.roles.values())
+
+
+def goes_over_nvlink(asked: Asked, architecture: Architecture) -> bool:
+    """Whether what nodes exchange may take NVLink instead of the fabric's ports."""
+    return asked.rail is None and asked.environment.get(MNNVL) != "0" and bypasses_fabric(architecture)
 
 
 def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture, fabr
         used = ", ".join(f"NET/{name} on {count} connections" for name, count in over_tcp.items())
         yield f"expected RDMA, actual {used or f'network {log.chosen[0]}'}"
         return
-    over_nvlink = asked.rail is None and bypasses_fabric(architecture)
+    over_nvlink = goes_over_nvlink(asked, architecture)
     if not counts and not over_nvlink:
         yield "NCCL names no connection to another node"
     direct = architecture.gpu.gpudirect if architecture.gpu else None

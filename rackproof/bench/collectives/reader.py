@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rackproof.bench.collectives.command import MPIRUN, Requested, launcher_of, leads, requested_by
-from rackproof.bench.collectives.nccl_used import bypasses_fabric, check_used, conditions_of, log_of, log_readings
+from rackproof.bench.collectives.nccl_used import check_used, conditions_of, goes_over_nvlink, log_of, log_readings
 from rackproof.bench.port_proof import (
     counters_of,
     prove,
@@ -352,7 +352,7 @@ def _passed(
     received = {node: received_on(*pair, fabric, rails) for node, pair in counters.items()}
     least = min(received, key=lambda node: received[node])
     path = "fabric" if received[least] >= needed else "NVLink"
-    if split > 1 or not bypasses_fabric(architecture):
+    if not goes_over_nvlink(requested.asked(len(requested.hosts)), architecture):
         prove(PROGRAM, f"{requested.interface or 'the fabric ports'} of {least}", "received", needed, received[least])
     retries = [
         count

@@ -58,11 +58,13 @@ def proven(
     # A latency test moves less than the port's background.
     in_priority = {}
     if priority is not None and not figure.values.keys().isdisjoint(_BANDWIDTHS):
-        needed = figure.payload_bytes
+        ways = [(client, client_after, True), (server, server_after, False)]
+        if figure.both:
+            ways += [(server, server_after, True), (client, client_after, False)]
         in_priority["priority_bytes"] = float(
             min(
-                prove_priority(program, client, client_after, name, True, needed, priority),
-                prove_priority(program, server, server_after, name, False, needed, priority),
+                prove_priority(program, before, after, name, sent, figure.payload_bytes, priority)
+                for before, after, sent in ways
             )
         )
     values = dict(figure.values)

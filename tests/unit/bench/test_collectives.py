@@ -24,6 +24,7 @@ from rackproof.configure.collectives.inputs import CollectiveInputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.architecture.coverage import measured_values
 from rackproof.core.evidence import Kind, Measurement, Record
+from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Status
 from rackproof.evidence.store import read_records
@@ -221,15 +222,19 @@ def used(
     environment: dict[str, str] | None = None,
     files: tuple[str, ...] = (),
     rails: int = RAILS,
+    services: tuple[str, ...] = (),
 ) -> str:
     """Why two nodes with four GPUs, each on a rail, did not do what was asked for; empty if they did."""
     made = virtual_rack()
+    role = made.roles["gpu"]
+    role = role.model_copy(update={"expect": role.expect.model_copy(update={"services": services})})
     assert made.fabric is not None
     assert made.gpu is not None
     made = made.model_copy(
         update={
             "fabric": made.fabric.model_copy(update={"rails": rails}),
             "gpu": made.gpu.model_copy(update={"nccl": nccl}),
+            "roles": {**made.roles, "gpu": role},
         }
     )
     variables = {"NCCL_DEBUG": "INFO"} | (environment or {}) | (split_by_rails(rail, RAILS) if rail is not None else {})
@@ -244,6 +249,32 @@ def used(
     except Mismatch as mismatch:
         return mismatch.reason
     return ""
+
+
+def over_nvlink(node: str, lines: list[str]) -> list[str]:
+    return [re.sub(r"via NET/.*", "via P2P/MNNVL", line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("services", "environment", "reason"),
+    [
+        ((SERVICE,), {}, ""),
+        ((SERVICE,), {"NCCL_MNNVL_ENABLE": "0"}, "NCCL names no connection to another node"),
+        ((), {}, "NCCL names no connection to another node"),
+    ],
+)
+def test_nvlink_between_nodes_is_no_path_where_it_is_switched_off(
+    services: tuple[str, ...], environment: dict[str, str], reason: str
+) -> None:
+    assert reason in (said := used(over_nvlink, services=services, environment=environment))
+    assert bool(said) == bool(reason)
+
+
+def test_group_testing_uses_its_rails_also_where_nvlink_joins_the_nodes() -> None:
+    off = {"NCCL_MNNVL_ENABLE": "0", "NCCL_IB_HCA": "=rxe0,rxe1"}
+    assert not used(services=(SERVICE,), environment=off)
+    other = replaced("[1]rxe1:1", "[1]rxe3:1")
+    assert "on the 2 rails alone, actual also on rxe3" in used(other, services=(SERVICE,), environment=off)
 
 
 LOADED = added(*["INFO Loading topology file /etc/topo.xml"] * RAILS)

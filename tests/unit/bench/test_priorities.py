@@ -24,7 +24,7 @@ from rackproof.core.rack import Node
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.port_counters import PortCounters, counters_command, parse_port_counters
 from tests.unit.fabric import NO_NUMA, FabricNodes
-from tests.unit.judging import document
+from tests.unit.judging import bar, criterion, document
 
 LOSSLESS = {
     "pfc_priority": 3, "trust": "dscp", "dscp_priority": {26: 3, 48: 6}, "tos": 106, "traffic_class": 106,
@@ -44,9 +44,9 @@ NIC statistics:
 """
 
 
-def rack(lossless: dict[str, Any] | None = LOSSLESS) -> Architecture:
+def rack(lossless: dict[str, Any] | None = LOSSLESS, *criteria: dict[str, Any]) -> Architecture:
     fabric = {"kind": "roce", "mtu": 9000, "rdma_prefix": "rxe"} | ({"lossless": lossless} if lossless else {})
-    return Architecture.model_validate(document(fabric=fabric))
+    return Architecture.model_validate(document(*criteria, fabric=fabric))
 
 
 def measured(nodes: FabricNodes, architecture: Architecture, metric: str = link_figures.RDMA_BANDWIDTH) -> Any:
@@ -109,6 +109,15 @@ def test_traffic_that_stays_in_priority_0_is_no_number() -> None:
     nodes = FabricNodes(priority=lambda options: 0)
     with pytest.raises(Mismatch, match=r"gpu-02 fabric0 .* sent 85196800 B in priority 3, .* say 0: 85280000: this"):
         measured(nodes, rack())
+
+
+def test_in_both_directions_both_ends_send_in_the_priority_with_pfc() -> None:
+    both = criterion(metric=link_figures.RDMA_BOTH, scope="pair", where={}, bar=bar("ge", 1, "Gb/s"))
+    made = rack(LOSSLESS, both)
+    reading = measured(FabricNodes(), made, link_figures.RDMA_BOTH)
+    assert reading.companions["priority_bytes"] == (1300 * 65600.0,)
+    with pytest.raises(Mismatch, match=r"gpu-01 fabric0 .* sent 85196800 B in priority 3, .* say 0: 85280000: this"):
+        measured(FabricNodes(returned=0), made, link_figures.RDMA_BOTH)
 
 
 @pytest.mark.parametrize(("more", "passes"), [(OTHERS_LEAST, True), (OTHERS_LEAST + 1, False)])

@@ -12,6 +12,7 @@ import yaml
 
 from rackproof.bench.collectives.group_reader import OVER_GLOO
 from rackproof.bench.collectives.groups import places_of
+from rackproof.bench.collectives.launch import Launch
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
@@ -26,6 +27,7 @@ from rackproof.core.metrics import METRICS
 from rackproof.core.rack import Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
+from rackproof.errors import NodeUnreachable
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_records
 from rackproof.run import stages
@@ -82,6 +84,7 @@ def measure(
     only: str = "links/groups",
     engine: str = "mpi",
     dead: set[str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Measurement]:
     """Numbers of group testing by node; ``dead`` nodes do not answer, and more of them may die on the way."""
     planned = Bench(architecture(engine), rack, "lab")
@@ -89,7 +92,7 @@ def measure(
         if dead is not None:
             session.fleet.dead = dead  # type: ignore[attr-defined]
         session.store.append(Kind.STAGE, {"stage": "bench", "event": "begin"})
-        run_steps(session, planned.steps(only), set(), lambda text: None)
+        run_steps(session, planned.steps(only), set(), say)
     return {m.members[0]: m for m in measurements(folder) if m.metric == METRIC}
 
 
@@ -300,6 +303,17 @@ def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> Non
     made = measure(tmp_path, nodes, rack_of(COUNT), dead=dead)
     assert unknown(made) == {"gpu-07"}
     assert named(made) == {}
+
+
+def test_a_job_that_does_not_begin_is_said_to_have_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*arguments: object) -> None:
+        raise NodeUnreachable("gpu-02", "connection lost")
+
+    monkeypatch.setattr(Launch, "among", lost)
+    said: list[str] = []
+    made = measure(tmp_path, nodes_of(rack_of(2)), rack_of(2), say=said.append)
+    assert unknown(made) == {"gpu-01", "gpu-02"}
+    assert "group testing, round 1: 1 of 1 job failed" in said
 
 
 def test_a_node_that_stops_answering_does_not_fail_for_the_jobs_of_a_slow_one(tmp_path: Path) -> None:
