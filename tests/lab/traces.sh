@@ -11,6 +11,7 @@ ps -eo user:32=,stat=,comm=,args= | awk '
     $3 ~ /^(fio|iperf3|ib_.*|mpirun|prterun|prted|orted|srun)$/ { if ($3 != "awk") print "process " $0 }'
 cut -d ' ' -f 1-3 /proc/self/mounts | grep -v -e '^nsfs' -e '/run/user/' | sed 's/^/mount /'
 for path in /run/rackproof-bench /tmp/* /var/tmp/* /dev/shm/*; do
+  case $path in */systemd-private-*) continue ;; esac # of a service that was started again
   [ ! -e "$path" ] || echo "file $path"
 done
 find /mnt/*/rackproof-bench /srv/nfs/rackproof-bench -mindepth 1 2>/dev/null | sed 's/^/file /'
