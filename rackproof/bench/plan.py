@@ -71,8 +71,8 @@ def _refuse_further_rails(architecture: Architecture, rack: Rack) -> None:
 
 def _bound(steps: list[Step], architecture: Architecture, part: BaseModel, rack: Rack) -> Iterator[Step]:
     """The steps with their digests."""
-    # The text that a run stores is whole, and extends nothing.
-    reference = architecture.model_dump(mode="json", exclude={"profiles"}) | {"extends": None}
+    # The text that a run stores is whole: it extends and drops nothing.
+    reference = architecture.model_dump(mode="json", exclude={"profiles"}) | {"extends": None, "drop": []}
     shared = canonical(
         {
             "architecture": hashlib.sha256(canonical(reference)).hexdigest(),

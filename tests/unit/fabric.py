@@ -8,6 +8,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -46,6 +47,11 @@ PCI = (
 )
 """Adapter with its NUMA node, and GPUs of a node: the second GPU is behind the adapter's switch."""
 NO_NUMA = "none\n-1\n\nno numactl\nno built perftest\nend\n"
+
+
+@lru_cache(maxsize=4096)
+def words_of(command: str) -> list[str]:
+    return shlex.split(command)
 
 
 @dataclass
@@ -142,7 +148,7 @@ class FabricNodes:
         return reply(node, command, text, rc=self.status.get(program, 0), err=complaint)
 
     def _peer(self, command: str) -> str | None:
-        return self.addresses.get(shlex.split(command.partition("  # to ")[0])[-1])
+        return self.addresses.get(words_of(command.partition("  # to ")[0])[-1])
 
     def pass_(self, sender: str, receiver: str, port: str, moved: int, packets: int) -> None:
         port = self.way(port)
@@ -153,7 +159,7 @@ class FabricNodes:
             self.counts[node, port]["rx_packets"] += packets
 
     def _link(self, node: str, command: str, program: str) -> str:
-        words = shlex.split(command)
+        words = words_of(command)
         if program == "iperf3":
             return self._iperf3(node, words)
         device = words[words.index("-d") + 1]

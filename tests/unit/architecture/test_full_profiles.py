@@ -83,6 +83,14 @@ def test_it_measures_all_but_the_listed_rest(name: str) -> None:
     assert named == set(listed)
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_stored_text_of_a_run_has_the_plan_of_the_file(name: str) -> None:
+    """Otherwise a run against a file that extends another one is INCOMPLETE when it is judged again."""
+    model, whole = model_of(name), architectures.stored(architectures.load(name).text, "stored").model
+    plans = [plan_steps(one, "full", rack_of(model)) for one in (model, whole)]
+    assert [step.digest for step in plans[0]] == [step.digest for step in plans[1]]
+
+
 RECORDED: Final = {
     "ingest": {"cache", "data", "gpus", "nodes", "predicted", "steps"},
     "containers": {"engine", "io", "nodes", "privileges", "runtime"},

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackproof.remote.command import CommandResult
 from rackproof.remote.written import Answers, read_answers
+from tests.unit.certify.words import Words, exchanged
 
 DATA = Path(__file__).parents[2] / "data"
 LIKE = DATA / "written/hgx-h200-roce/gpu-01"
@@ -31,34 +32,47 @@ def _resolved(names: Sequence[str], loop: bool) -> bytes:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """What all nodes answer. ``own`` answers come first; in the others ``words`` are exchanged."""
+
+    own: Answers
+    like: Answers
+    words: Words
+    known: dict[str, CommandResult] = field(default_factory=dict)
+    """Answers by command."""
+
+    def answer(self, command: str) -> CommandResult:
+        if command not in self.known:
+            result = self.own.run(command, 1.0)
+            if result.rc == 127 and not result.stdout:
+                result = self.like.run(command, 1.0)
+                text = exchanged(result.stdout.decode(), self.words)
+                result = CommandResult(result.node, command, result.rc, text.encode(), result.stderr)
+            self.known[command] = result
+        return self.known[command]
+
+
+@dataclass(frozen=True)
 class CheckedNode:
-    """One node of several. ``own`` answers come first; in the others ``words`` (pattern: replacement) are exchanged."""
+    """One node of several."""
 
     name: str
     number: int
     """From 1 on."""
-    own: Answers
-    like: Answers
-    words: Sequence[tuple[str, str]]
+    alike: Alike
 
     def answer(self, command: str) -> CommandResult:
         if names := _NAMES.match(command):
             return CommandResult(self.name, command, 0, _resolved(names[1].split(), loop="for n in" in command))
-        asked = command.replace(self.name, "gpu-01") if self.number > 1 else command
-        result = self.own.run(asked, 1.0)
+        result = self.alike.answer(command.replace(self.name, "gpu-01"))
         text = result.stdout.decode()
-        if result.rc == 127 and not result.stdout:
-            result = self.like.run(asked, 1.0)
-            text = result.stdout.decode()
-            for pattern, word in self.words:
-                text = re.sub(pattern, word, text)
         if self.number > 1:
             text = re.sub(r"\b10\.60\.(\d)\.1\b", rf"10.60.\1.{self.number}", text.replace("gpu-01", self.name))
         return CommandResult(self.name, command, result.rc, text.encode(), result.stderr)
 
 
-def checked_nodes(names: Sequence[str], folder: str, words: Sequence[tuple[str, str]]) -> Mapping[str, CheckedNode]:
-    """Nodes by name; their own answers are in ``data/certified/FOLDER``."""
-    own = Answers("gpu-01", read_answers(DATA / "certified" / folder))
-    like = Answers("gpu-01", read_answers(LIKE))
-    return {name: CheckedNode(name, number, own, like, words) for number, name in enumerate(names, 1)}
+def checked_nodes(names: Sequence[str], folders: Sequence[str], words: Words) -> Mapping[str, CheckedNode]:
+    """Nodes by name; their own answers are in these folders of ``data/certified``, those of the first one first."""
+    own = tuple(answer for folder in folders for answer in read_answers(DATA / "certified" / folder))
+    alike = Alike(Answers("gpu-01", own), Answers("gpu-01", read_answers(LIKE)), words)
+    return {name: CheckedNode(name, number, alike) for number, name in enumerate(names, 1)}

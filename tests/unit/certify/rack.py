@@ -1,15 +1,16 @@
 """Racks of hardware that is not there, certified by the real command: its stages, checks, judge and files, over the
 answers of stand-in programs that print in the tools' formats what a test tells them.
 
-Only the ssh connection (``FakeFleet``), the reading of the inventory's file and pyinfra's process are replaced. Every
-node says that it is a stand-in, and the certificate must say so, too.
+Only the ssh connection (``FakeFleet``), the reading of the inventory's file, pyinfra's process and waiting (for ports,
+for the disk) are replaced. Every node says that it is a stand-in, and the certificate must say so, too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from click.testing import CliRunner, Result
 
 from rackproof.architectures import load
 from rackproof.bench import waiting
+from rackproof.bench.collectives.nccl_used import bypasses_fabric
 from rackproof.bench.firewall import ADDRESSES
 from rackproof.bench.links import all_rails
 from rackproof.cli import runs
@@ -31,47 +33,39 @@ from rackproof.remote.command import CommandResult
 from rackproof.report.document import plain
 from rackproof.run import stages
 from rackproof.run.converge import Converged
+from tests.unit.certify import words
 from tests.unit.certify.checked import LIKE, CheckedNode, checked_nodes
 from tests.unit.certify.fabric import RackFabric
+from tests.unit.certify.figures import FIGURES, Figures
+from tests.unit.certify.nvlink_domain import imex_answer
 from tests.unit.certify.storage import RackStorage, Rates
-from tests.unit.certify.words import WORDS
 from tests.unit.deploys import deployed
 from tests.unit.fakes import FakeFleet, identity_answer, reply
 from tests.unit.gpu_nodes import BUSY, GpuNodes
 from tests.unit.load_answers import Machine
 
 INVENTORY = "rack.py"
-SLOTS = ("1a", "3c", "4d", "5e", "9c", "bc", "cc", "dc")
-"""Bus addresses of the adapters of the rails; the GPUs are one bus behind."""
-BUSES = tuple(f"00000000:{slot}:00" for slot in ("19", "3B", "4C", "5D", "9B", "BB", "CB", "DB"))
+BUSES = tuple(f"00000000:{bus.upper()}:00" for bus in words.BUSES)
 STAND_IN_IDENTITY = (
     "/sys/class/dmi/id/sys_vendor:rackproof\n/sys/class/dmi/id/product_name:stand-in programs\nno hypervisor\n"
 )
 """What a node answers about its kind: it is no machine."""
 REPORT = LIKE / "load/gpus.xml"
 """Two of its GPUs before and after each step, as in the written rack: all of them would be parsed for seconds."""
-FACTS = "Linux 6.8.0-79-generic x86_64\nUbuntu 24.04.3 LTS\n224\nMemTotal: 2113445432 kB\n"
-
 
 _RACKS = count()
 """A rack that continues another one's run does not print what that has printed: outputs of two runs differ in times."""
 
 
-def _gpus(runs: int) -> GpuNodes:
-    samples = "".join(f"{bus}.0, {BUSY}\n" for _ in range(5) for bus in BUSES)
-    return GpuNodes(
-        count=8, name="NVIDIA H100 80GB HBM3", buses=BUSES, product=775e12, triad=2.9e12, to_device=[55.1] * 8,
-        to_host=[54.9] * 8, samples=samples, runs=runs,
-    )  # fmt: skip
-
-
 @dataclass
 class WrittenRack:
-    """Four healthy nodes; a test changes one thing before it certifies them."""
+    """The healthy nodes of an architecture; a test changes one thing before it certifies them."""
 
     file: str = "nvidia-dgx-h100"
     """Id or path of the architecture."""
-    nodes: int = 4
+    like: str = "nvidia-dgx-h100"
+    """Id of the published architecture whose nodes it has, if it is none itself."""
+    figures: Figures = field(init=False)
     architecture: Architecture = field(init=False)
     names: list[str] = field(init=False)
     rack: Rack = field(init=False)
@@ -85,27 +79,30 @@ class WrittenRack:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self.names = [f"gpu-{number:02d}" for number in range(1, self.nodes + 1)]
-        self.checked = dict(checked_nodes(self.names, "dgx-h100", WORDS))
+        kind = self.file if self.file in FIGURES else self.like
+        self.figures = figures = FIGURES[kind]
+        self.names = names = [f"gpu-{number:02d}" for number in range(1, figures.nodes + 1)]
         self.architecture = model = load(self.file).model
-        rails = model.fabric.rails if model.fabric else 0
-        self.rack = Rack(INVENTORY, tuple(_node(name, number, rails) for number, name in enumerate(self.names, 1)))
+        exchanged = words.words_of(model)
+        self.checked = dict(checked_nodes(names, folders_of(model, kind), exchanged))
+        self.rack = Rack(INVENTORY, tuple(_node(name, number, model) for number, name in enumerate(names, 1)))
         before = next(_RACKS)
-        self.gpus = {name: _gpus(5000 * before + 1000 * number) for number, name in enumerate(self.names)}
-        addresses = {address: node.name for node in self.rack.nodes for address in _addresses(node)}
-        self.fabric = RackFabric(addresses, adapters=rails, serial=count(1 + 1_000_000 * before))
-        ingest = model.profiles["full"].ingest
+        self.gpus = {name: _gpus(model, figures, 5000 * before + 1000 * n) for n, name in enumerate(names)}
+        self.fabric = _fabric(self.rack, model, figures, count(1 + 1_000_000 * before))
+        dlio = model.profiles["full"].ingest.dlio if model.profiles["full"].ingest else {}
+        demand = model.workloads["resnet50"].rate_per_gpu.value if dlio else None
         self.storage = RackStorage(
-            model, Rates(read=4.5e9, write=2.3e9, randread=400e6), clients=self.names,
-            runs=dict(ingest.dlio) if ingest else {},
+            model, Rates(read=4.5e9, write=2.3e9, randread=400e6), clients=names, runs=dict(dlio),
+            demand=demand or 0.0, gpus=len(next(iter(self.gpus.values())).buses),
         )  # fmt: skip
-        self.machines = {name: Machine(gpus=REPORT.read_text(), processors=224) for name in self.names}
+        report = words.exchanged(REPORT.read_text(), exchanged)
+        self.machines = {name: Machine(gpus=report, processors=words.processors(model)) for name in names}
         for machine in self.machines.values():
             machine.uptime_s += 1e5 * before
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if command == stages.FACTS:
-            return reply(node, command, FACTS)
+            return reply(node, command, words.facts(self.architecture))
         if command == IDENTITY_COMMAND:
             return identity_answer(node, self.names.index(node), more=STAND_IN_IDENTITY)
         if command == ADDRESSES:
@@ -119,6 +116,8 @@ class WrittenRack:
             )
 
     def check(self, node: str, command: str) -> CommandResult:
+        if imex := imex_answer(command, [one.fabric_address() or "" for one in self.rack.nodes]):
+            return reply(node, command, imex)
         return self.checked[node].answer(command)
 
     def converge(self, rack: Rack, *, dry: bool = False, **_: Any) -> Converged:
@@ -126,13 +125,17 @@ class WrittenRack:
 
     def certify(self, folder: Path, *more: str) -> Certified:
         """Certify it with the reports in ``folder``, as a user does."""
+        return self.command("certify", folder, *more)
+
+    def command(self, verb: str, folder: Path, *more: str) -> Certified:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", lambda file: None)
             patch.setattr(waiting, "PAUSE_S", 0.0)
             patch.setattr(all_rails, "END_S", 0.0)
             patch.setattr(stages, "Fleet", self._fleet)
             patch.setattr(stages, "converge", self.converge)
             patch.setattr(runs, "load_rack", lambda inventory: self.rack)
-            arguments = ["certify", INVENTORY, "--architecture", self.file, "--quiet", "--output", str(folder), *more]
+            arguments = [verb, INVENTORY, "--architecture", self.file, "--quiet", "--output", str(folder), *more]
             result = CliRunner().invoke(cli, arguments)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return Certified(max(folder.iterdir()), result)
@@ -141,10 +144,43 @@ class WrittenRack:
         return FakeFleet(rack, self.answer, checks=self.check, machines=self.machines)
 
 
-def _node(name: str, number: int, rails: int) -> Node:
+def folders_of(model: Architecture, kind: str) -> list[str]:
+    """Folders of own answers, the most particular one first."""
+    over = ["infiniband"] if model.fabric and model.fabric.kind == "infiniband" else []
+    return [kind, *over, "common"]
+
+
+def _gpus(model: Architecture, figures: Figures, runs: int) -> GpuNodes:
+    gpu = model.gpu
+    assert gpu is not None
+    buses, generation = BUSES[: gpu.count], gpu.pcie_generation or 5
+    busy = BUSY.replace(" 5, 5, 16", f" {generation}, {generation}, 16")
+    return GpuNodes(
+        count=gpu.count, name=gpu.model, buses=buses, product=figures.product, triad=figures.triad,
+        to_device=[figures.to_device] * gpu.count, to_host=[figures.to_host] * gpu.count, peers=figures.peers,
+        samples="".join(f"{bus}.0, {busy}\n" for _ in range(5) for bus in buses), runs=runs,
+    )  # fmt: skip
+
+
+def _fabric(rack: Rack, model: Architecture, figures: Figures, serial: Iterator[int]) -> RackFabric:
+    addresses = {address: node.name for node in rack.nodes for address in _addresses(node)}
+    gpu, fabric = model.gpu, model.fabric
+    made = RackFabric(
+        addresses, serial=serial, bus=dict(figures.bus), rate=lambda node, device: figures.port,
+        gpu=gpu.model if gpu else "", gpus=gpu.count if gpu else 0, adapters=model.rails,
+        nvlink=bypasses_fabric(model),
+    )  # fmt: skip
+    if fabric:
+        made.port, made.device = fabric.interface_prefix, fabric.rdma_prefix
+        made.adapter = "RoCE" if fabric.kind == "roce" else "IB"
+    return made
+
+
+def _node(name: str, number: int, model: Architecture) -> Node:
     data = {
-        "fabric_addresses": [f"10.60.{rail}.{number}/24" for rail in range(rails)],
-        "fabric_paths": [f"pci-0000:{slot}:00.0" for slot in SLOTS[:rails]],
+        "fabric_addresses": [f"10.60.{rail}.{number}/24" for rail in range(model.rails)],
+        "fabric_paths": [f"pci-0000:{bus}:00.0" for bus in words.RAILS[: model.rails]],
+        "nic_ports": {nic.purpose: words.names_of(nic, model) for nic in model.roles["gpu"].expect.nics},
     }
     return Node(name, ("gpu",), data)
 
@@ -162,11 +198,16 @@ class Certified:
 
     @property
     def outcome(self) -> str:
-        return str(self.certificate["outcome"])
+        return str(self._verdicts["outcome"])
 
     @property
     def certificate(self) -> dict[str, Any]:
         return plain(json.loads((self.folder / "certificate.json").read_text()))
+
+    @property
+    def _verdicts(self) -> dict[str, Any]:
+        """A run of one stage has them, too, and no certificate."""
+        return plain(json.loads((self.folder / "verdicts.json").read_text()))
 
     @property
     def page(self) -> str:
@@ -175,7 +216,7 @@ class Certified:
     def open(self) -> dict[str, dict[str, str]]:
         """Required verdicts that did not pass: status and message by id and subject."""
         verdicts: dict[str, dict[str, str]] = {}
-        for v in self.certificate["verdicts"]:
+        for v in self._verdicts["verdicts"]:
             if v["required"] and v["status"] not in ("PASS", "WARN"):
                 verdicts.setdefault(v["id"], {})[v["subject"]] = f"{v['status']}: {v['message']}"
         return verdicts

@@ -39,8 +39,9 @@ class RackStorage(StorageNodes):
     runs: dict[str, DlioRun] = field(default_factory=dict)
     utilisation: float = 95.0
     """Utilisation of emulated accelerators, percent."""
-    demand: float = 1785.7
+    demand: float = 0.0
     """Samples a second of one that is always busy."""
+    gpus: int = 8
     gds: float = 3.6e9
     """B/s of a GPU that reads its own memory full."""
 
@@ -75,14 +76,15 @@ class RackStorage(StorageNodes):
         reads, threads, block = config["action"] == "read", config["threads"], config["block_bytes"]
         seconds = float(config["seconds"]) if reads else 60.0
         requests = int(self.gds * (1 + next(_ODD) % 7 / 1000) * seconds / block)
-        self._count(node, "hps", 0 if reads else 1, 8 * requests * block)
+        self._count(node, "hps", 0 if reads else 1, self.gpus * requests * block)
         kib = requests * block // 1024
         line = (
             f"IoType: {config['action'].upper()} XferType: GPUD Threads: {threads} DataSetSize: {kib}/{kib}(KiB)"
             f" IOSize: {block // 1024}(KiB) Throughput: {requests * block / seconds / 1024**3:.6f} GiB/sec,"
             f" Avg_Latency: 2200.000000 usecs ops: {requests} total_time {seconds:.6f} secs\n"
         )
-        rows = [{"gpu": gpu, "status": 0, "text": line, "sizes": [config["file_bytes"]] * threads} for gpu in range(8)]
+        sizes = [config["file_bytes"]] * threads
+        rows = [{"gpu": gpu, "status": 0, "text": line, "sizes": sizes} for gpu in range(self.gpus)]
         return {gds_reader.MARK: 1, "job": config["job"], "folder": config["folder"], "gpus": rows}
 
     def _count(self, node: str, storage: str, way: int, moved: int) -> None:
@@ -92,7 +94,7 @@ class RackStorage(StorageNodes):
     def _storage(self, text: str) -> Storage:
         """A state without folders names the file system, not its mount."""
         named = (one for one in self.architecture.storage.values() if one.mountpoints[0] in text)
-        return next(named, self.architecture.storage["hps"])
+        return next(named, list(self.architecture.storage.values())[-1])
 
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         text = super()._state(node, command, when, addresses)
