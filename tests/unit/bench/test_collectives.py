@@ -266,8 +266,9 @@ def over_nvlink(node: str, lines: list[str]) -> list[str]:
 def test_nvlink_between_nodes_is_no_path_where_it_is_switched_off(
     services: tuple[str, ...], environment: dict[str, str], reason: str
 ) -> None:
-    assert reason in (said := used(over_nvlink, services=services, environment=environment))
-    assert bool(said) == bool(reason)
+    actual = used(over_nvlink, services=services, environment=environment)
+    assert reason in actual
+    assert bool(actual) == bool(reason)
 
 
 def test_group_testing_uses_its_rails_also_where_nvlink_joins_the_nodes() -> None:

@@ -122,7 +122,8 @@ def a_file(tree: Path, number: int = 9) -> Path:
 
 def garble(tree: Path) -> None:
     path = a_file(tree)
-    path.write_bytes(b"\0" + path.read_bytes()[1:])
+    first, *rest = path.read_bytes()
+    path.write_bytes(bytes([first ^ 1, *rest]))
 
 
 @pytest.mark.parametrize(

@@ -305,15 +305,15 @@ def test_a_node_that_is_lost_in_the_search_is_not_cleared(tmp_path: Path) -> Non
     assert named(made) == {}
 
 
-def test_a_job_that_does_not_begin_is_said_to_have_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_does_not_begin_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*arguments: object) -> None:
         raise NodeUnreachable("gpu-02", "connection lost")
 
     monkeypatch.setattr(Launch, "among", lost)
-    said: list[str] = []
-    made = measure(tmp_path, nodes_of(rack_of(2)), rack_of(2), say=said.append)
+    lines: list[str] = []
+    made = measure(tmp_path, nodes_of(rack_of(2)), rack_of(2), say=lines.append)
     assert unknown(made) == {"gpu-01", "gpu-02"}
-    assert "group testing, round 1: 1 of 1 job failed" in said
+    assert "group testing, round 1: 1 of 1 job failed" in lines
 
 
 def test_a_node_that_stops_answering_does_not_fail_for_the_jobs_of_a_slow_one(tmp_path: Path) -> None:
