@@ -38,7 +38,7 @@ SAYS = "No node of this rack was measured: stand-in programs print every answer 
 
 
 JUDGED_AGAIN = ("nvidia-dgx-h100", "nvidia-dgx-a100")
-"""From the evidence alone, against the stored text: a file of its own, and one that extends another and drops entries."""
+"""From the evidence alone, against the stored text: a whole file, and one that extends another and drops entries."""
 
 
 def is_rack_wide(command: str) -> bool:
