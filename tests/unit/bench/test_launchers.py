@@ -266,7 +266,7 @@ def test_calls_are_counted_or_go_on_for_a_time(tmp_path: Path, asked: str, least
     assert least <= len(point.began_s) <= most
     assert point.wrong == 0
     if asked.endswith("s"):
-        assert point.began_s[-1] - point.began_s[0] < 1.0 < time.time() - point.began_s[0]
+        assert time.time() - point.began_s[0] > 1.0  # no more: a busy host may begin the last call late
 
 
 def test_times_of_calls_that_do_not_rise_are_refused() -> None:
