@@ -106,6 +106,8 @@ class FabricNodes:
     """Changes the log of NCCL on a node: counted lines, as ``nccl_log.sh`` prints them."""
     nvlink: bool = False
     """Whether NVLink joins the nodes; NCCL then uses adapters only where NCCL_MNNVL_ENABLE is 0."""
+    absent: int = 0
+    """The last ranks of nccl-tests that do not take part."""
     adapters: int = 1
     """RDMA devices of a node; GPUs share them, or have several, unless NCCL_IB_HCA names those that NCCL may use."""
     logs: dict[str, list[str]] = field(default_factory=dict)
@@ -298,7 +300,7 @@ class FabricNodes:
                 self.counts[host, self.way(port)]["rx_bytes"] += received // len(ports)
         if asked.engine == "nccl-tests":
             self._uses(asked, asked.hosts)
-            return self._nccl(asked.op, command, hosts)
+            return self._nccl(asked.op, command, hosts[: len(hosts) - self.absent])
         if not leads(command):
             return ""
         rows = []

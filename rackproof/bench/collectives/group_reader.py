@@ -307,11 +307,15 @@ def search(plan: Plan, run: RunJobs, one_rail: bool) -> Searched:
 
     def passed(jobs: Sequence[Job]) -> list[bool]:
         for job, outcomes in zip(jobs, run(jobs), strict=True):
-            complete = len(outcomes) == len(parts_of(job, one_rail))
-            tried.append(Tried(job, tuple(outcomes), complete and all(one.passed for one in outcomes)))
+            tried.append(Tried(job, tuple(outcomes), has_passed(job, outcomes, one_rail)))
         return [one.passed for one in tried[len(tried) - len(jobs) :]]
 
     return Searched(plan, locate(plan.places, passed), tuple(tried))
+
+
+def has_passed(job: Job, outcomes: Sequence[Outcome], one_rail: bool) -> bool:
+    """Whether all launches of a job have an outcome, and each has passed."""
+    return len(outcomes) == len(parts_of(job, one_rail)) and all(one.passed for one in outcomes)
 
 
 def take_all(ledger: Ledger, parts: Iterable[Job]) -> Iterator[Outcome]:

@@ -24,6 +24,7 @@ from rackproof.bench.collectives.group_reader import (
     Ledger,
     Outcome,
     Plan,
+    has_passed,
     launches,
     parts_of,
     read_groups,
@@ -204,10 +205,7 @@ class _Run:
                     ledger.add(answers, self.architecture, self.plan.least)
                     outcomes[number] += take_all(ledger, parts)
             self.rounds += 1
-            failed = sum(
-                len(own) < len(parts_of(job, one_rail)) or not all(one.passed for one in own)
-                for job, own in zip(jobs, outcomes, strict=True)
-            )
+            failed = sum(not has_passed(job, own, one_rail) for job, own in zip(jobs, outcomes, strict=True))
             of = counted(len(jobs), "job", "jobs")
             self.context.say(f"group testing, round {self.rounds}: {failed} of {of} failed")
         return outcomes

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -198,8 +198,7 @@ def over_sockets(rack: WrittenRack) -> None:
 
 def fewer_ranks(rack: WrittenRack) -> None:
     """The last node's ranks do not take part."""
-    plain = rack.fabric._nccl
-    rack.fabric._nccl = lambda op, command, hosts: plain(op, command, hosts[:-8])  # type: ignore[method-assign]
+    rack.fabric.absent = rack.fabric.gpus
 
 
 def slow_collective(rack: WrittenRack) -> None:
@@ -287,11 +286,6 @@ def nvlink_domain() -> str:
     return str(path)
 
 
-def without_a_tray(rack: WrittenRack) -> None:
-    plain = rack.fabric._nccl
-    rack.fabric._nccl = lambda op, command, hosts: plain(op, command, hosts[:-4])  # type: ignore[method-assign]
-
-
 def over_the_ports(rack: WrittenRack) -> None:
     """IMEX does not join the trays, and NCCL takes their adapters, at their rate."""
     rack.fabric.nvlink, rack.fabric.bus["rack"] = False, 188.0
@@ -300,7 +294,7 @@ def over_the_ports(rack: WrittenRack) -> None:
 @pytest.mark.parametrize(
     ("fault", "outcome", "blamed", "says"),
     [
-        (without_a_tray, "INCOMPLETE", {"nccl.domain", "nccl.correct"}, "expected ranks 72, actual 68"),
+        (fewer_ranks, "INCOMPLETE", {"nccl.domain", "nccl.correct"}, "expected ranks 72, actual 68"),
         (over_the_ports, "NOT CERTIFIED", {"nccl.domain"}, "expected ≥ 750 GB/s, actual 18"),
     ],
 )
@@ -318,15 +312,10 @@ def test_an_nvlink_domain_has_all_its_gpus(
 
 def test_a_tray_of_another_nvlink_domain_is_named(tmp_path: Path) -> None:
     rack = WrittenRack("nvidia-gb200-nvl72")
-    whole = rack.check
-
-    def check(node: str, command: str) -> CommandResult:
-        result = whole(node, command)
-        if node != "gpu-07" or command != DOMAIN:
-            return result
-        return reply(node, command, result.text.replace("5b0c1f7e", "6c1d2f8e"))
-
-    rack.check = check  # type: ignore[method-assign]
+    node = rack.checked["gpu-07"]
+    whole = node.alike.answer(DOMAIN)
+    other = replace(whole, stdout=whole.stdout.replace(b"5b0c1f7e", b"6c1d2f8e"))
+    rack.checked["gpu-07"] = replace(node, alike=replace(node.alike, known={DOMAIN: other}))
     run = rack.command("validate", tmp_path, "-k", "nvlink_domain")
     checks = [CheckResult.model_validate(r.body) for r in read_records(run.folder) if r.kind is Kind.CHECK]
     bad = [(c.check, c.node, c.outcome) for c in checks if c.outcome is not CheckOutcome.PASSED]
