@@ -79,14 +79,14 @@ def restore(run: str | None = None, force: Sequence[str] = ()) -> Commands:
 
 
 def _to_show(runs: Iterable[plans.KeptRun]) -> list[str]:
-    entries = [e for run in runs for e in run.entries if e.kind == "file" and not e.secret and e.state == "regular"]
+    entries = [e for run in runs for e in run.entries if e.kind == "file" and e.shows_text]
     return list(dict.fromkeys(path for e in entries for path in (e.path, e.data)))
 
 
 def _differences(plan: plans.RestorePlan, states: Mapping[str, FileState]) -> dict[str, list[str]]:
     differences = {}
-    for entry, data in ((entry, entry.data) for entry in plan.files if not entry.secret and entry.state == "regular"):
-        now, old = states.get(entry.path), states.get(data)
+    for entry in (entry for entry in plan.files if entry.shows_text):
+        now, old = states.get(entry.path), states.get(entry.data)
         before, after = (((file_state.text if file_state else None) or "").splitlines() for file_state in (now, old))
         lines = difflib.unified_diff(before, after, entry.path, entry.path, lineterm="", n=2)
         differences[entry.path] = list(lines)

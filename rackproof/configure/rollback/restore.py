@@ -45,6 +45,11 @@ class Entry:
     def secret(self) -> bool:
         return "secret" in self.flags.split(",")
 
+    @property
+    def shows_text(self) -> bool:
+        """Whether the difference of a file's contents is shown."""
+        return not self.secret and self.state == "regular"
+
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
