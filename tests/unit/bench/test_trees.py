@@ -115,7 +115,8 @@ def test_one_data_set_whatever_wrote_it(tmp_path: Path, export: Path) -> None:
     assert "asks for 64" in (profile_mismatch(found_nothing, own, Profile(ingest=profile(more))) or "")
 
 
-def a_file(tree: Path, number: int = 9) -> Path:
+def a_file(tree: Path, number: int = tree_node.EDGES.index(4097)) -> Path:
+    """One of the tree's files: by default one that is never empty, whatever the seed."""
     (path,) = tree.rglob(f"file {number:05d}*")
     return path
 
