@@ -127,10 +127,15 @@ def check_files(state: State, requested: Mapping[str, str]) -> None:
 def states_around(run: StatesAround, node: str, storage: Storage) -> tuple[State, State]:
     """States of a client before and after a run, whose mounts are the architecture's, and the same. Raises ParseError."""
     before, after = run.state(node, BEFORE), run.state(node, AFTER)
+    check_around(storage, before, after)
+    return before, after
+
+
+def check_around(storage: Storage, before: State, after: State) -> None:
+    """The storage's mounts are the architecture's before and after a run, and the same. Raises ParseError."""
     for old, new in zip(check_mounts(storage, before, BEFORE), check_mounts(storage, after, AFTER), strict=True):
         if old != new:
             raise ParseError("mount", f"{new.mountpoint} changed during the run: {_changes(old, new)}")
-    return before, after
 
 
 def _changes(old: Mount, new: Mount) -> str:
