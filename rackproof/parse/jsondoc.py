@@ -17,7 +17,7 @@ LINE_BEGINS_ARRAY: Final = re.compile(r"(?m)^[ \t]*(?=\[)")
 
 _MISSING: Final = object()
 _BITS: Final = 64
-"""Of the largest counters; a longer integer is damage, and may not become a float."""
+"""The largest counters have so many; a longer integer is damage, and may not become a float."""
 
 
 @dataclass(frozen=True, slots=True)

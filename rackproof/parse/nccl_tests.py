@@ -54,7 +54,7 @@ class Row:
 
     @property
     def wrong(self) -> int | None:
-        """Wrong elements of both halves; None where neither counts them, or one has none and the other was not checked."""
+        """Wrong elements of both halves; None where neither counts them, or where one that was not checked leaves 0."""
         halves = (self.out_of_place, self.in_place)
         counts = [half.wrong for half in halves if half is not None and half.wrong is not None]
         return sum(counts) if counts and (any(counts) or self.checked) else None

@@ -125,7 +125,7 @@ def check_files(state: State, requested: Mapping[str, str]) -> None:
 
 
 def states_around(run: StatesAround, node: str, storage: Storage) -> tuple[State, State]:
-    """States of a client before and after a run, whose mounts are the architecture's, and the same. Raises ParseError."""
+    """States of a client before and after a run, with the architecture's mounts, the same ones. Raises ParseError."""
     before, after = run.state(node, BEFORE), run.state(node, AFTER)
     check_around(storage, before, after)
     return before, after

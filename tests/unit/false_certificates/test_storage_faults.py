@@ -103,7 +103,7 @@ def test_clients_that_had_the_storage_for_themselves_have_no_number(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda line: re.sub(r" rw\b", " ro", line), "changed during the run: rw in force before it only; ro in force after it"),
+        (lambda line: re.sub(r" rw\b", " ro", line), "rw in force before it only; ro in force after it"),
         (lambda line: re.sub(r" \d+:\d+ ", " 7:77 ", line), "before it, 7:77 after it"),
         (lambda line: f"{line},lazytime", "changed during the run: lazytime in force after it only"),
     ],

@@ -60,7 +60,9 @@ def test_one_half_that_was_not_checked_is_not_right_because_of_the_other(halves:
 
 
 def test_a_footer_that_counts_wrong_values_counts_although_a_half_was_not_checked() -> None:
-    unchecked = tool_output("nccl-unchecked.txt").replace("Out of bounds values : 0 OK", "Out of bounds values : 3 FAILED")
+    unchecked = tool_output("nccl-unchecked.txt").replace(
+        "Out of bounds values : 0 OK", "Out of bounds values : 3 FAILED"
+    )
     result = parse_nccl_tests(unchecked)
     assert (result.checked, result.out_of_bounds) == (False, 3)
 
