@@ -16,6 +16,8 @@ LINE_BEGINS_OBJECT: Final = re.compile(r"(?m)^[ \t]*(?=\{)")
 LINE_BEGINS_ARRAY: Final = re.compile(r"(?m)^[ \t]*(?=\[)")
 
 _MISSING: Final = object()
+_BITS: Final = 64
+"""The largest counters have so many; a longer integer is damage, and may not become a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Json:
         value = self._get(key)
         if isinstance(value, bool) or not isinstance(value, int):
             self.refuse(key, "is not an integer")
+        if value.bit_length() > _BITS:
+            self.refuse(key, "is out of range")
         if minimum is not None and value < minimum:
             self.refuse(key, f"is below {minimum}")
         return value

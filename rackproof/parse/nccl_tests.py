@@ -54,10 +54,10 @@ class Row:
 
     @property
     def wrong(self) -> int | None:
-        """Wrong elements of both halves; None where neither counts them."""
+        """Wrong elements of both halves; None where neither counts them, or where one that was not checked leaves 0."""
         halves = (self.out_of_place, self.in_place)
         counts = [half.wrong for half in halves if half is not None and half.wrong is not None]
-        return sum(counts) if counts else None
+        return sum(counts) if counts and (any(counts) or self.checked) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ class NcclTests:
     average_busbw_gb_per_s: float | None
     """From the footer; None when it is absent."""
     out_of_bounds: int | None
-    """From the footer; None when it is absent or results were not checked (the tool prints ``0 OK`` even then)."""
+    """From the footer; None when it is absent, or 0 of results that were not all checked (the tool prints ``0 OK`` even
+    then)."""
     failure: str | None
     """First line that reports a failure of CUDA, of a call of NCCL, or of the test."""
     warnings: tuple[str, ...]
@@ -150,9 +151,8 @@ def parse_nccl_tests(output: str | bytes, op: str | None = None) -> NcclTests:
         failure=next((line.strip() for line in lines if _FAILURE.search(line)), None),
         warnings=tuple(line.strip() for line in lines if "NCCL WARN" in line),
     )
-    if bounds is None or not result.checked:
-        return result
-    return replace(result, out_of_bounds=integer(TOOL, "out of bounds values", bounds))
+    count = 0 if bounds is None else integer(TOOL, "out of bounds values", bounds)
+    return replace(result, out_of_bounds=count) if count or (bounds and result.checked) else result
 
 
 def _in_first_group(rank_groups: tuple[tuple[int, int], ...], ranks: int | None) -> int | None:

@@ -13,8 +13,8 @@ from rackproof.bench.storage.byte_counters import counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE, state_of
 from rackproof.bench.storage.fio_launch import workload
 from rackproof.bench.storage.proof import (
+    check_around,
     check_files,
-    check_mounts,
     check_options,
     check_result,
     check_written,
@@ -143,8 +143,7 @@ def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurem
     if layout is None:
         raise ParseError("fio", "nothing wrote its files before")
     before, after = state_in(pair.before, BEFORE), state_in(pair.after, AFTER)
-    check_mounts(storage, before, BEFORE)
-    check_mounts(storage, after, AFTER)
+    check_around(storage, before, after)
     asked = job_of(pair.host.command)
     check_written(layout, result_of(layout), job_of(layout.command), asked)
     check_files(before, asked)

@@ -17,6 +17,8 @@ TOGETHER_S: Final = 0.5
 """How far the begin of a node may be off its own common start, seconds."""
 IDENTITY: Final = 0.03
 """Tolerance of samples × bytes a sample against the bytes of the storage."""
+_ROUNDING: Final = 1.0001
+"""Factor on sums of times."""
 _OWN_RANKS: Final = ("node", "gpus", "folder")
 
 
@@ -43,6 +45,16 @@ def check_together(parts: Sequence[tuple[str, Part]], *, apart: bool = False) ->
     sets = {part.answer.child("dataset").string("samples_sha256") for _, part in parts}
     if len(sets) > 1:
         raise Mismatch(TOOL, "the nodes read different data sets")
+    if parts[0][1].reads and not first["seconds"]:
+        _check_pass([part for _, part in parts], apart)
+
+
+def _check_pass(parts: Sequence[Part], apart: bool) -> None:
+    """One pass reads each sample of the data set once: all nodes together, or, ``apart``, each node."""
+    samples = parts[0].answer.child("dataset").number("samples") * (len(parts) if apart else 1)
+    read = sum(part.pipeline("samples") + part.pipeline("drained") for part in parts)
+    if read != samples:
+        raise ParseError(TOOL, f"expected a pass over {samples:.0f} samples, actual {read:.0f}")
 
 
 def _shared(part: Part) -> dict[str, Any]:
@@ -54,14 +66,18 @@ def _shared(part: Part) -> dict[str, Any]:
 
 def check_figures(part: Part) -> None:
     """The figures of one node do not contradict each other."""
-    window, accelerators = part.window_s, int(part.config["accelerators"])
+    window = part.window_s
     asked = float(part.config["seconds"])
     if window <= 0 or (asked and abs(window - asked) > 0.01 * asked):
         raise ParseError(TOOL, f"expected {asked:g} s, actual {window:g} s")
-    if part.busy_s > accelerators * window * 1.0001:
-        raise ParseError(TOOL, f"accelerators were busy for {part.busy_s:g} s of {accelerators * window:g} s")
+    if (most := max(part.busy_of_each)) > window * _ROUNDING:
+        raise ParseError(TOOL, f"an accelerator was busy for {most:g} s of {window:g} s")
     if part.busy_s <= 0:
         raise ParseError(TOOL, "no batch reached an accelerator")
+    steps = sum(part.steps) if part.real else max(sum(part.steps), part.busy_s / float(part.config["step_s"]))
+    taken, given = steps * float(part.config["batch"]), part.pipeline("samples")
+    if part.config["data"] != "synthetic" and taken > given * _ROUNDING:
+        raise ParseError(TOOL, f"its accelerators took {taken:.0f} samples, its workers gave them {given:.0f}")
     wall = part.answer.number("ended_at") - part.answer.number("began_at")
     if wall < window + part.config["warmup_s"] - TOGETHER_S:
         raise ParseError(TOOL, f"it ran {wall:.1f} s, less than its timed part and warm-up")

@@ -226,7 +226,7 @@ def _conditions(
     last = every[-1]
     config, dataset = last[0].part.config, last[0].part.answer.child("dataset")
     bound = bound_of(last, architecture, name, gbps)
-    steps = min(sum(one.part.answer.values["steps"]) // config["accelerators"] for own in every for one in own)
+    steps = min(int(sum(one.part.steps)) // config["accelerators"] for own in every for one in own)
     return {
         "accelerator": text_of([one.part for one in last])
         if last[0].part.real

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -38,9 +39,14 @@ class Part:
         return self.answer.number("start_at")
 
     @property
+    def busy_of_each(self) -> list[float]:
+        """Busy time by accelerator, seconds."""
+        return _numbers(self.answer, "busy_s", int(self.config["accelerators"]))
+
+    @property
     def busy_s(self) -> float:
         """Busy time of all accelerators together."""
-        return sum(_numbers(self.answer, "busy_s", int(self.config["accelerators"])))
+        return sum(self.busy_of_each)
 
     @property
     def rate(self) -> float:
@@ -90,8 +96,8 @@ class Part:
 
 
 def _row(row: Any) -> bool:
-    numbers = isinstance(row, list) and len(row) == 7
-    return numbers and all(value is None or (isinstance(value, int | float) and value >= 0) for value in row)
+    numbers = isinstance(row, list) and len(row) == 7 and row[0] is not None
+    return numbers and all(value is None or (type(value) in (int, float) and 0 <= value < math.inf) for value in row)
 
 
 def _numbers(document: Json, key: str, count: int) -> list[float]:

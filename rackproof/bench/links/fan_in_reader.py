@@ -18,7 +18,7 @@ from rackproof.bench.port_proof import Moved, by_interface, counters_of, prove, 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.commands import AFTER, state_of
 from rackproof.bench.storage.conditions import mounts_text
-from rackproof.bench.storage.proof import check_mounts, mounts_of
+from rackproof.bench.storage.proof import check_around, mounts_of
 from rackproof.bench.storage.runs import State, state_in
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
@@ -133,8 +133,8 @@ def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architectu
         for node in clients
         for when, by_node in (("before", volley.mounts), (AFTER, volley.mounts_after))
     ]
-    for _, when, state in states:
-        check_mounts(storage, state, when)
+    for (_, _, before), (_, _, after) in zip(states[::2], states[1::2], strict=True):
+        check_around(storage, before, after)
     used: dict[str, list[str]] = {}
     figures: list[tuple[CommandResult, Figure]] = []
     for test in volley.tests:

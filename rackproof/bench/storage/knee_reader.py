@@ -14,6 +14,7 @@ from typing import Any, Final
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.fio_launch import ADD_UP
+from rackproof.bench.storage.proof import check_at_once
 from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import Run
 from rackproof.core.architecture import KneeProfile, Storage
@@ -101,6 +102,7 @@ def measured_step(run: Run, nodes: Sequence[str], storage: Storage) -> Measured:
     if not run.launch.answer.ok:
         raise ParseError("fio", run.launch.answer.why)
     results = tuple(proven(run, node, storage) for node in nodes)
+    check_at_once(run, (result.moved for result in results), storage)
     match = _NAME.fullmatch(run.launch.jobs[nodes[0]]["name"])
     if match is None or any(run.launch.jobs[node]["name"] != match[0] for node in nodes):
         raise ParseError("fio", "its jobs are not one load of a search")

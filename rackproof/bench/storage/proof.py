@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.fio_launch import SHARED, consistent, suffix_of
@@ -19,6 +19,10 @@ _TOGETHER = 0.02
 """Relative tolerance between dependent numbers of one result."""
 _ALLOCATED = 0.95
 """Minimum share of a file's size in allocated blocks, which have file systems' own units."""
+_MOST_LAG = 0.2
+_STARTING_S = 2.5
+"""Largest time between the first and the last client's start: as a share of the shortest run, and in seconds, which
+emulated nodes need, up to half of that run. With a larger one some of the clients had the storage for themselves."""
 
 
 def check_options(entry: fio.JobResult, requested: Mapping[str, str]) -> None:
@@ -53,6 +57,19 @@ def check_result(entry: fio.JobResult, requested: Mapping[str, str]) -> fio.Dire
     if requested.get("fsync") == "1" and (entry.syncs or 0) < (moved.total_ios or 0) * _SHORTEST:
         raise ParseError("fio", f"expected an fsync after each of {moved.total_ios} writes, actual {entry.syncs or 0}")
     return consistent(moved)
+
+
+def check_at_once(run: Run, moved: Iterable[fio.Direction], storage: Storage) -> None:
+    """All clients began with those that ``moved`` something, by their clocks, which the deploy keeps together; unknown
+    before fio 3.36. Clients of local drives share nothing."""
+    entries = run.launch.entries.values()
+    starts = [entry.start_ms for entry in entries if entry.start_ms]
+    if storage.class_ == "local" or len(starts) < max(2, len(entries)):
+        return
+    lag, shortest = (max(starts) - min(starts)) / 1000, min(one.runtime_ms for one in moved) / 1000
+    if lag > max(_MOST_LAG * shortest, min(_STARTING_S, shortest / 2)):
+        began = f"began up to {lag:g} s apart, and the shortest one took {shortest:g} s"
+        raise ParseError("fio", f"its clients {began}: let them run longer, or see chrony")
 
 
 def _equal(a: float, b: float) -> bool:
@@ -108,11 +125,27 @@ def check_files(state: State, requested: Mapping[str, str]) -> None:
 
 
 def states_around(run: StatesAround, node: str, storage: Storage) -> tuple[State, State]:
-    """States of a client before and after a run, whose mounts are the architecture's. Raises ParseError."""
+    """States of a client before and after a run, with the architecture's mounts, the same ones. Raises ParseError."""
     before, after = run.state(node, BEFORE), run.state(node, AFTER)
-    check_mounts(storage, before, BEFORE)
-    check_mounts(storage, after, AFTER)
+    check_around(storage, before, after)
     return before, after
+
+
+def check_around(storage: Storage, before: State, after: State) -> None:
+    """The storage's mounts are the architecture's before and after a run, and the same. Raises ParseError."""
+    for old, new in zip(check_mounts(storage, before, BEFORE), check_mounts(storage, after, AFTER), strict=True):
+        if old != new:
+            raise ParseError("mount", f"{new.mountpoint} changed during the run: {_changes(old, new)}")
+
+
+def _changes(old: Mount, new: Mount) -> str:
+    """What differs between two mounts of one mount point, with both values."""
+    pairs = [("source", old.source, new.source), ("device", old.device, new.device)]
+    changes = [f"{name} {was} before it, {now} after it" for name, was, now in pairs if was != now]
+    first, last = ({*mount.options, *mount.super_options} for mount in (old, new))
+    options = [*(f"{one} in force before it only" for one in sorted(first - last))]
+    options += [f"{one} in force after it only" for one in sorted(last - first)]
+    return "; ".join(changes + options) or "it was mounted anew"
 
 
 def check_mounts(storage: Storage, state: State, when: str) -> tuple[Mount, ...]:

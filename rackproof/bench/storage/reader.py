@@ -1,8 +1,9 @@
 """Samples of storage, with proof of what was measured.
 
 A number counts only if fio succeeded, reports the requested options and duration, and moved bytes that the mount, the
-client, the device or the node's ports counted as well; if its files were completely written before; and if mounts and
-transport were the architecture's immediately before and after the run.
+client, the device or the node's ports counted as well; if its files were completely written before; if clients that
+share the storage ran at the same time; and if mounts and transport were the architecture's immediately before and after
+the run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rackproof.bench.storage.gds_reader import read_gds
 from rackproof.bench.storage.integrity_reader import read_integrity
 from rackproof.bench.storage.join_reader import COPIED, read_join
 from rackproof.bench.storage.knee_reader import KNEE, read_knee
+from rackproof.bench.storage.proof import check_at_once
 from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, runs_of
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
@@ -89,6 +91,7 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
                 raise ParseError("fio", "it reports other clients than took part")
             check_job(run.launch, nodes, measurement)
             results = [result_of(number, node, storage) for node in nodes]
+            check_at_once(run, (result.moved for result in results), storage)
             values = [_value(result, measurement.metric) for result in results]
             samples.append(sum(values))
             shares.append(values)

@@ -398,6 +398,19 @@ def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_pa
     assert not made[f"wrong_values {8 << 20} rack"].samples, "none is wrong, over another path"
 
 
+def half_checked(program: str, text: str) -> str:
+    """Results in place were not compared."""
+    lines = [f"{line[:-1]}N/A" if line.startswith("65536 ") else line for line in text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def test_results_of_one_half_alone_are_not_right(tmp_path: Path) -> None:
+    made = measured(tmp_path, RACK, FabricNodes(edit=half_checked))
+    assert "did not check the result" in (made["wrong_values 65536 rack"].reason or "")
+    assert made[f"wrong_values {8 << 20} rack"].samples == (0.0, 0.0)
+    assert made["busbw 65536 rack"].samples
+
+
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [

@@ -240,7 +240,16 @@ class TestReader:
              "the clock of gpu-01 is 5.0 s behind that of gpu-02"),
             (lambda c, d: d["gpu-02"]["dataset"].update(samples_sha256="cd"), "read different data sets"),
             (lambda c, d: d["gpu-01"].update(seconds=5.0), "expected 10 s, actual 5 s"),
-            (lambda c, d: d["gpu-01"].update(busy_s=[15.0, 15.0]), "busy for 30 s of 20 s"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[15.0, 15.0]), "busy for 15 s of 10 s"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[1.0, 10.1]), "an accelerator was busy for 10.1 s of 10 s"),
+            (lambda c, d: d["gpu-01"].update(busy_s=[6.0, 5.0]), "took 440 samples, its workers gave them 439"),
+            (lambda c, d: d["gpu-01"].update(steps=[60, 50]), "took 440 samples, its workers gave them 439"),
+            (lambda c, d: d["gpu-01"]["pipeline"].update(samples=3.0), "took 400 samples, its workers gave them 3"),
+            (lambda c, d: d["gpu-01"].update(steps=None), "expected 2 values of steps"),
+            (lambda c, d: d["gpu-01"].pop("steps"), "expected 2 values of steps"),
+            (lambda c, d: d["gpu-01"]["series"][3].__setitem__(0, None), "series of counters is not complete"),
+            (lambda c, d: d["gpu-01"]["series"][3].__setitem__(5, True), "series of counters is not complete"),
+            (lambda c, d: d["gpu-01"]["series"][-1].__setitem__(2, 1e999), "series of counters is not complete"),
             (lambda c, d: d["gpu-01"].update(busy_s=[0.0, 0.0]), "no batch reached an accelerator"),
             (lambda c, d: d["gpu-01"].update(busy_s=[5.0]), "expected 2 values of busy_s"),
             (lambda c, d: d["gpu-01"].update(ended_at=1003.0), "it ran 3.0 s, less than"),
@@ -252,6 +261,21 @@ class TestReader:
     def test_a_run_that_contradicts_itself_gives_no_number(self, change: Change, why: str) -> None:
         with pytest.raises(ParseError, match=why):
             value("ingest.samples_rate", answers(change))
+
+    @pytest.mark.parametrize(("read", "why"), [(440.0, None), (430.0, "a pass over 880 samples, actual 870")])
+    def test_a_pass_that_one_node_ends_early_gives_no_number(self, read: float, why: str | None) -> None:
+        def one_pass(configs: Any, documents: Any) -> None:
+            for node in NODES:
+                configs[node]["seconds"] = 0
+                documents[node]["dataset"]["samples"] = 880
+            documents["gpu-02"]["pipeline"]["samples"] = read - 1
+
+        every = answers(one_pass)
+        if why is None:
+            assert value("ingest.samples_rate", every) == pytest.approx(80.0)
+            return
+        with pytest.raises(ParseError, match=why):
+            value("ingest.samples_rate", every)
 
     def test_a_cut_answer_gives_no_number(self) -> None:
         with pytest.raises(ParseError, match="gpu-02: its answer is cut off"):
@@ -394,9 +418,10 @@ def sizing(
         def change(configs: dict[str, Any], documents: dict[str, Any]) -> None:
             for node in NODES:
                 configs[node]["data"] = data
+                pipeline = documents[node]["pipeline"]
                 if data == "memory":
                     documents[node]["busy_s"] = [10.0, 10.0]
-                pipeline = documents[node]["pipeline"]
+                    pipeline |= {key: 2 * pipeline[key] for key in ("samples", "read_s", "decode_s", "cpu_s")}
                 if data == "undecoded":
                     elapsed_s = configs[node]["seconds"] + configs[node]["warmup_s"]
                     pipeline |= {"read_s": configs[node]["workers"] * elapsed_s - summed, "cpu_s": 0.1 + summed}

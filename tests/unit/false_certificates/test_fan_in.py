@@ -99,6 +99,20 @@ def mounts(old: str, new: str) -> Callable[[Nodes], object]:
     return lambda nodes: setattr(nodes.storage, "mountinfo", lambda text: text.replace(old, new))
 
 
+def mounted_anew(nodes: Nodes) -> None:
+    """By the second state of each client the mount is another one."""
+    plain, asked = nodes.answer, list[str]()
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        made = plain(node, command)
+        if made is None or not command.startswith(": storage-state"):
+            return made
+        asked.append(node)
+        return reply(node, command, made.text.replace(" 0:47 ", f" 0:{46 + asked.count(node)} "))
+
+    nodes.answer = answer  # type: ignore[method-assign]
+
+
 def slow_clock(nodes: Nodes) -> None:
     plain = nodes.answer
 
@@ -116,6 +130,7 @@ BROKEN: list[tuple[str, Callable[[Nodes], object], str]] = [
     ("cut off", lambda n: setattr(n.fabric, "edit", lambda _, text: text[:400]), "JSON document is cut off"),
     ("no counters", lambda n: n.fabric.lacking.add("rx_bytes"), "no counter rx_bytes"),
     ("a bind mount", mounts(" / /mnt/nfs-tcp ", " /local /mnt/nfs-tcp "), "bind mount of /local"),
+    ("a mount that was made anew", mounted_anew, "changed during the run: device 0:"),
     ("another server", mounts("10.77.0.11:/srv", "10.99.0.11:/srv"), "10.99.0.11"),
     ("no time of its start", slow_clock, "it does not report when it began"),
 ]  # fmt: skip

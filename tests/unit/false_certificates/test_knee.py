@@ -84,9 +84,15 @@ def refusing(document: Document) -> None:
         entry["error"] = 5 if entry["hostname"] == socket_of("gpu-02") else 0
 
 
+def one_after_another(document: Document) -> None:
+    for number, entry in enumerate(document["client_stats"]):
+        entry["job_start"] += number * 11_000
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [
+        (StorageNodes(ARCHITECTURE, servers=20, change=one_after_another), "its clients began up to 11 s apart"),
         (StorageNodes(ARCHITECTURE, servers=20, change=without_percentiles), "no 99th percentile of gpu-01"),
         (StorageNodes(ARCHITECTURE, servers=20, change=refusing), "gpu-02 missing: gpu-02: fio error 5"),
         (StorageNodes(ARCHITECTURE, servers=20, counted=0.2), "the mount counted"),

@@ -426,6 +426,10 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
         ({"allocated": 0.4}, "B allocated"),
         ({"mountinfo": replaced("10.77.0.11:/srv/nfs", "10.77.0.11:/srv/fast")}, "actual 10.77.0.11:/srv/fast"),
         ({"mountstats": replaced("xprt:\ttcp", "xprt:\trdma")}, "expected tcp, actual rdma"),
+        (
+            {"mountinfo_after": replaced(" 0:47 ", " 0:77 ")},
+            "changed during the run: device 0:47 before it, 0:77 after",
+        ),
     ],
 )
 def test_a_container_that_measured_something_else_is_no_number(

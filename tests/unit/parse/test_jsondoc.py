@@ -50,6 +50,7 @@ READ: list[tuple[str, Any]] = [
     ("integer", 1.0),
     ("integer", False),
     ("integer", -1),
+    ("integer", 1 << 64),
     ("string", ""),
     ("string", 5),
     ("strings", "abc"),

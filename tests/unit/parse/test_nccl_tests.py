@@ -48,6 +48,25 @@ def test_results_that_were_not_checked_are_not_ok_although_the_footer_says_so() 
     assert result.complete
 
 
+@pytest.mark.parametrize(("halves", "wrong"), [("N/A 0", None), ("0 N/A", None), ("N/A 7", 7), ("7 N/A", 7)])
+def test_one_half_that_was_not_checked_is_not_right_because_of_the_other(halves: str, wrong: int | None) -> None:
+    first, second = halves.split()
+    row = next(line for line in NEW.splitlines() if line.lstrip().startswith("67108864 "))
+    cells = row.split()
+    cells[8], cells[12] = first, second
+    result = parse_nccl_tests(NEW.replace(row, " ".join(cells)))
+    assert [one.wrong for one in result.rows] == [0, 0, wrong, 0, 0]
+    assert (result.checked, result.out_of_bounds) == (False, None)
+
+
+def test_a_footer_that_counts_wrong_values_counts_although_a_half_was_not_checked() -> None:
+    unchecked = tool_output("nccl-unchecked.txt").replace(
+        "Out of bounds values : 0 OK", "Out of bounds values : 3 FAILED"
+    )
+    result = parse_nccl_tests(unchecked)
+    assert (result.checked, result.out_of_bounds) == (False, 3)
+
+
 def test_labels_of_srun_and_a_missing_footer() -> None:
     result = parse_nccl_tests(tool_output("nccl-labelled-no-footer.txt"), op="all_reduce")
     assert len(result.rows) == 5
