@@ -153,9 +153,8 @@ class _TreeRun(Clients):
             self.ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
 
     def _state(self, storage: Storage, *, before: bool) -> str:
-        addresses = self.session.rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
         folders = [_folder(point, self.seed) for point in storage.mountpoints]
-        return (drop_and_state if before else state_after)(storage, folders, addresses)
+        return (drop_and_state if before else state_after)(storage, folders, storage.addresses(self.session.rack))
 
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
         program = f"{self.users[node].prefix}{_program(action, spec)}"

@@ -54,8 +54,7 @@ class Clients:
     def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
         self.context, self.session = context, context.session
         self.name, self.storage, self.clients = name, storage, clients
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.addresses = storage.addresses(self.session.rack)
         self.own: list[CommandResult] = []
         self.lost: dict[str, str] = {}
 
@@ -91,8 +90,7 @@ class Clients:
         for node, answer in self.ask(commands, limit_s).items():
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
-        role = self.storage.server_role
-        self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, limit_s)
+        self.ask({node.name: DROP for node in self.storage.server_nodes(self.session.rack)}, limit_s)
         return [node for node in commands if node not in self.lost]
 
     def read_state(
@@ -190,10 +188,9 @@ class StorageClients(Clients):
 
     def _of_servers(self, when: str) -> dict[str, str]:
         """Commands for the servers' counters, where no client runs on a server: its own bytes would be among them."""
-        role = self.storage.server_role
-        if role is None or role in self.storage.client_roles:
+        if self.storage.server_role in self.storage.client_roles:
             return {}
-        return {node.name: server_state(when) for node in self.session.rack.group(role)}
+        return {node.name: server_state(when) for node in self.storage.server_nodes(self.session.rack)}
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

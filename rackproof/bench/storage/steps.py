@@ -34,7 +34,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
     arrivals = asks_for(architecture, UTILISATION)
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
-        clients = [n.name for role in storage.client_roles for n in rack.group(role)]
+        clients = storage.clients(rack)
         steps += connections.steps(architecture, name, profile, clients)
         if profile.every_job:
             steps += _of_fio(name, storage, profile, clients, arrivals)
