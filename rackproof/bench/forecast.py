@@ -121,7 +121,7 @@ def spaces(
             sets.setdefault(name, {})[files] = None
     for name in (known for known in architecture.storage if known in kinds or known in sets):
         storage = architecture.storage[name]
-        clients = storage.clients(rack) if kinds.get(name) else []
+        clients = tuple(storage.clients(rack)) if kinds.get(name) else ()
         space = Space(name, clients, kinds.get(name, {}), storage.class_ != "local", tuple(sets.get(name, ())))
         if space.nodes and (space.needed or space.sets):
             yield space

@@ -178,11 +178,6 @@ class Rack:
             )
         return matching
 
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Every unordered pair of a group's nodes, names in inventory order."""
-        names = [node.name for node in self.group(name)]
-        return tuple((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
-
 
 def expand(text: str) -> tuple[str, ...]:
     """``gpu-[01-03]`` as ``gpu-01, gpu-02, gpu-03``. Raises ValueError for an invalid node set."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.fan_in_reader import check_last, client_command, targets_in
 from rackproof.bench.links.figures import ATTEMPTS, TO_STORAGE
-from rackproof.bench.links.reader import NAME, read_links
+from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import READING_S, START_S, TCP_PORT, End, end_of, iperf3_server
 from rackproof.bench.port_proof import reading_command
 from rackproof.bench.ports import at_port, wait_listening
@@ -138,7 +138,7 @@ class _FanIn:
             return unmeasured(place, "; ".join(lost.values()))
         try:
             self._runs(clients)
-            return reading_of(place, read_links(self.answers, self.session.architecture), NAME)
+            return reading_of(place, read_links(self.answers, self.session.architecture))
         except (RemoteError, ParseError) as error:
             return unmeasured(place, str(error), outputs_of(self.answers))
 

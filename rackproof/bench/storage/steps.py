@@ -16,7 +16,7 @@ from rackproof.bench.storage import beside, checkpoint, connections, gds, integr
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.knee_reader import UTILISATION
-from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
+from rackproof.bench.storage.reader import CLIENTS, read_storage
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
@@ -138,4 +138,4 @@ def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]
     raw = clients.outputs
     for (_, node), place in places.items():
         gone = lost.get(node, "" if node else why)
-        yield reading_or_reason(place, read, NAME, raw, gone, f"{node}: " if node else "")
+        yield reading_or_reason(place, read, raw, gone, f"{node}: " if node else "")

@@ -489,9 +489,7 @@ def test_the_storage_gave_two_jobs_their_samples(
 
 def test_a_job_that_gave_no_answer_was_not_beside_another() -> None:
     every = beside(answers())
-    every = [
-        replace(a, stdout=a.stdout.splitlines()[0] + b"\n") if configs_of(a.command, TOOL) else a for a in every
-    ]
+    every = [replace(a, stdout=a.stdout.splitlines()[0] + b"\n") if configs_of(a.command, TOOL) else a for a in every]
     with pytest.raises(ParseError, match="0 answers of serve"):
         value("inference.latency_p99", every, beside="training")
 
