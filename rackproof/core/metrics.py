@@ -267,9 +267,9 @@ METRICS: dict[str, Metric] = {
                "sequential reads of all clients that are lost while a collective runs on the same nodes"),
         Metric("mixed.collectives_beside_storage_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
                "bus bandwidth of a collective that is lost while the same nodes read from the storage"),
-        Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload",), "ingest",
+        Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload", "port_gbps"), "ingest",
                "measured samples a second over what the sizing model predicts from the measured stages"),
-        Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload",), "ingest",
+        Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload", "port_gbps"), "ingest",
                "share of the configurations tried in which the stage that the model names is the one that binds"),
     )
 }  # fmt: skip

@@ -51,7 +51,7 @@ def _text(value: float | None) -> str:
 
 def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: float | None = None) -> NodeLimits:
     """What a node of these groups has, the least where several are declared. ``port_gbps``: of the links with
-    ``series``, instead of their published rate."""
+    ``series``, instead of their published rate. Links with ``only_series`` limit nothing without it."""
     ports: dict[str, float] = {}
     drives: dict[str, dict[str, float]] = {}
     scale, fabric = architecture.scale, architecture.fabric
@@ -63,6 +63,8 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
                 key, value = limit_of(scale, throttle)
                 own = drives.setdefault(throttle.storage, {})
                 own[key] = min(value, own.get(key, value))
+        elif throttle.only_series and port_gbps is None:
+            continue
         elif throttle.role in groups and fabric is not None:
             name = f"{fabric.interface_prefix}{throttle.rail}"
             rate = link_rate(scale, throttle, port_gbps if throttle.series else None)
@@ -94,10 +96,9 @@ def words_of(scale: Scale) -> Iterator[tuple[str, ShapedLink | ThrottledDrive, f
     """Every throttle for people: what it limits, itself, its value here, and the unit of that."""
     for _, throttle in throttles(scale):
         if isinstance(throttle, ShapedLink):
-            yield (
-                f"Port of every {throttle.role} node, rail {throttle.rail}, both directions",
-                throttle, link_rate(scale, throttle) / 1e6, "Mb/s",
-            )  # fmt: skip
+            title = f"Port of every {throttle.role} node, rail {throttle.rail}, both directions"
+            title += ", in jobs of several rates only" if throttle.only_series else ""
+            yield title, throttle, link_rate(scale, throttle) / 1e6, "Mb/s"
         else:
             key, value = limit_of(scale, throttle)
             what = f"Drive behind {throttle.storage}, reads"

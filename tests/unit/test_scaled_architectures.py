@@ -231,7 +231,9 @@ def both(*throttles: Throttle) -> Throttle:
         ("dell-scaling-little", "B4", slower("storage.shared_file_read_bandwidth", 0.1)),
         ("dell-scaling-little", "B1 B5", slower("storage.knee_outstanding", 0.1)),
         ("dell-scaling-little", "B2", slower("storage.read_bandwidth", 0.2)),
-        ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5)),
+        ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, workload="decoding")),
+        ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, port_gbps="10")),
+        ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, port_gbps="40")),
         ("dell-scaling-little", "B7", slower("container.read_over_host", 0.2)),
         ("dell-scaling-little", "B8", slower("mixed.accelerator_utilisation_loss", 5.0)),
         ("dell-scaling-little", "B8", slower("inference.latency_p99", 6.0, beside="training")),
@@ -295,8 +297,9 @@ def test_an_entry_that_a_scaled_file_forgets_is_named(seed: str) -> None:
         kept = file.criteria[:index] + file.criteria[index + 1 :]
         entry, fewer = file.criteria[index], file.model_copy(update={"criteria": kept})
         of = entry.scaled.of if entry.scaled else None
+        again = any(other.scaled is not None and other.scaled.of == of for _, other in each_entry(fewer))
         missing = [f"{seed} has also {of}," in problem.message for problem in against_published(published, fewer)]
-        assert missing == ([True] if of else [])
+        assert missing == ([True] if of and not again else [])
 
 
 def test_every_judged_claim_has_a_negative() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from rackproof.bench.ingest.figures import Figures
@@ -10,6 +11,7 @@ from rackproof.bench.ingest.series import PORTS, RDMA, at
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.base import Figure
 from rackproof.core.sizing.model import RUN_STAGES, StageName
+from rackproof.core.throttles import limits_of
 from rackproof.core.units import convert
 
 BUSY: Final = 0.95
@@ -68,8 +70,8 @@ def utilisation_of(legs: Sequence[Figures]) -> float:
     return 100 * sum(leg.part.busy_s for leg in legs) / possible
 
 
-def bound_of(legs: Sequence[Figures], architecture: Architecture, storage: str) -> Bound:
-    """The stage that bound a run."""
+def bound_of(legs: Sequence[Figures], architecture: Architecture, storage: str, port_gbps: int | None = None) -> Bound:
+    """The stage that bound a run. ``port_gbps``: as of ``lines_of``."""
     config = legs[0].part.config
     return bound_by(
         Counters(
@@ -81,26 +83,49 @@ def bound_of(legs: Sequence[Figures], architecture: Architecture, storage: str) 
             sum(leg.part.pipeline("read_s") for leg in legs),
             sum(leg.part.pipeline("decode_s") for leg in legs),
             max(leg.mean_cpu for leg in legs),
-            port_share(legs, architecture, storage),
+            port_share(legs, lines_of(architecture, storage, port_gbps)),
         )
     )
 
 
-def port_share(legs: Sequence[Figures], architecture: Architecture, storage: str) -> float | None:
-    """How full the fullest ports were in the timed part, 0 to 1: those of a node, or all of the storage's together.
+class Lines(NamedTuple):
+    """B/s that ports can carry; None where it is unknown."""
 
-    Their rates are the sizing model's, of which ``port_efficiency`` reaches the application; None without them.
+    node: float | None = None
+    """One node towards the storage."""
+    storage: float | None = None
+    """All ports of the storage together."""
+
+
+def lines_of(architecture: Architecture, storage: str, port_gbps: int | None = None) -> Lines:
+    """Line rates of the sizing model times ``port_efficiency``, or less where ``scale.links`` limits the ports: limits
+    count whole frames, as the counters of ports do.
+
+    ``port_gbps``: the rate of the links with ``series``, in Gb/s of the published system.
     """
-    sizing = architecture.sizing
-    if architecture.storage[storage].class_ == "local" or sizing is None or sizing.storage not in (None, storage):
-        return None
+    of = architecture.storage[storage]
+    if of.class_ == "local":
+        return Lines()
+    sizing = architecture.sizing if architecture.sizing and architecture.sizing.storage in (None, storage) else None
+    node = servers = None
+    if sizing is not None:
+        if line := _bytes(sizing.port_rate):
+            node = line * sizing.storage_ports * sizing.port_efficiency
+        if sizing.unit.ports and sizing.unit.port_rate and (line := _bytes(sizing.unit.port_rate)):
+            servers = line * sizing.unit.ports * sizing.unit.count * sizing.port_efficiency
+    if shaped := limits_of(architecture, of.client_roles, port_gbps).ports:
+        node = min(node or inf, *(rate / 8 for rate in shaped.values()))
+    if of.server_role is not None and (shaped := limits_of(architecture, (of.server_role,), port_gbps).ports):
+        servers = min(servers or inf, min(shaped.values()) / 8 * architecture.roles[of.server_role].count.min)
+    return Lines(node, servers)
+
+
+def port_share(legs: Sequence[Figures], lines: Lines) -> float | None:
+    """How full the fullest ports were in the timed part, 0 to 1: those of a node, or all of the storage's together.
+    None where no line is known."""
     rates = [_received(leg) for leg in legs]
-    shares = []
-    if line := _bytes(sizing.port_rate):
-        shares.append(max(rates) / (line * sizing.storage_ports * sizing.port_efficiency))
-    if sizing.unit.ports and sizing.unit.port_rate and (line := _bytes(sizing.unit.port_rate)):
-        shares.append(sum(rates) / (line * sizing.unit.ports * sizing.unit.count * sizing.port_efficiency))
-    return max(shares, default=None)
+    carried = ((max(rates), lines.node), (sum(rates), lines.storage))
+    return max((rate / line for rate, line in carried if line), default=None)
 
 
 def _received(leg: Figures) -> float:

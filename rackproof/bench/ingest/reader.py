@@ -18,11 +18,12 @@ from rackproof.bench.ingest.proof import check_figures, check_together, checked_
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
-from rackproof.bench.ingest.sizing import predicted
+from rackproof.bench.ingest.sizing import StorageLeg, predicted
 from rackproof.bench.reading import Read, Reading, of_every, reader, with_preamble
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.throttles import LABEL
 from rackproof.core.units import convert
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
@@ -137,7 +138,7 @@ def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) ->
         if measurement.metric == UTILISATION:
             used += tuple(run.samples[measurement.members[0].partition("/")[0]] for run, _ in proven)
         own_runs, every = [run for run, _ in proven], [own for _, own in proven]
-        conditions = _conditions(every, own_runs, storage, architecture)
+        conditions = _conditions(every, own_runs, measurement, architecture)
         if measurement.metric == LOSS:
             alone, beside = _alone_and_beside(proven)
             other = next(run.jobs[1] for run in own_runs if len(run.jobs) > 1)
@@ -186,7 +187,7 @@ def _of_runs(
     complete = of_every(companions)
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
-    conditions = _conditions([own for _, own in chosen], runs, measurement.step.split("/")[1], architecture)
+    conditions = _conditions([own for _, own in chosen], runs, measurement, architecture)
     conditions |= further_of(measurement.metric, [{one.node: one.part for one in own} for _, own in chosen])
     if measurement.metric == LOCAL_HITS:
         conditions["local_cache"] = _local(mine[0]).counter
@@ -209,13 +210,19 @@ def _companions(figures: Sequence[Figures]) -> dict[str, float]:
     return numbers
 
 
+def _port_gbps(measurement: Measurement) -> int | None:
+    """Rate of the ports that the step was given."""
+    return int(measurement.labels[LABEL]) if LABEL in measurement.labels else None
+
+
 def _conditions(
-    every: Sequence[Sequence[Figures]], runs: Sequence[Run], name: str, architecture: Architecture
+    every: Sequence[Sequence[Figures]], runs: Sequence[Run], measurement: Measurement, architecture: Architecture
 ) -> dict[str, Any]:
     """How it was measured, and what bound the last run."""
+    name, gbps = place_of(measurement)[0], _port_gbps(measurement)
     last = every[-1]
     config, dataset = last[0].part.config, last[0].part.answer.child("dataset")
-    bound = bound_of(last, architecture, name)
+    bound = bound_of(last, architecture, name, gbps)
     steps = min(sum(one.part.answer.values["steps"]) // config["accelerators"] for own in every for one in own)
     return {
         "accelerator": text_of([one.part for one in last])
@@ -262,20 +269,20 @@ def _of_sizing(
     legs = [by_data.get(data, []) for data in ("memory", "undecoded", "storage")]
     if not legs[0] or len({len(leg) for leg in legs}) > 1:
         raise ParseError(TOOL, "the stages were not measured equally often")
-    samples, last = [], None
+    samples, last, workload, gbps = [], None, measurement.labels["workload"], _port_gbps(measurement)
     for memory, undecoded, whole in zip(*legs, strict=True):
-        last = predicted(architecture, measurement.labels["workload"], memory, undecoded)
-        alone = predicted(architecture, measurement.labels["workload"], memory, None)
+        last = predicted(architecture, workload, memory, StorageLeg(undecoded, storage, gbps))
+        alone = predicted(architecture, workload, memory, None)
         if measurement.metric == "sizing.throughput_over_predicted":
             samples.append(_rate(whole) / last.rate)
         else:
-            stages = [bound_of(leg, architecture, storage).stage for leg in (whole, memory)]
+            stages = [bound_of(leg, architecture, storage, gbps).stage for leg in (whole, memory)]
             if START in stages:
                 raise ParseError(TOOL, f"{START} bound a run, which the model does not know: let runs last longer")
             named = [stage == one.binds for stage, one in zip(stages, (last, alone), strict=True)]
             samples.append(sum(named) / len(named))
     runs, every = [run for run, _ in proven], [own for _, own in proven]
-    conditions = _conditions(every, runs, storage, architecture)
+    conditions = _conditions(every, runs, measurement, architecture)
     if last is not None:
         conditions |= {"predicted": last.stage, "predicted_rate": last.rate}
     used = tuple(answer for run in runs for answer in run.answers.values())

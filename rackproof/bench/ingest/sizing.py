@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from rackproof.bench.ingest.bound import BUSY, lines_of, port_share
 from rackproof.bench.ingest.figures import Figures
 from rackproof.bench.ingest.runs import TOOL
 from rackproof.core.architecture import Architecture
@@ -24,16 +25,38 @@ class Prediction(NamedTuple):
     """The same stage, as an ingest run names it in ``bound_by``."""
 
 
+class StorageLeg(NamedTuple):
+    """The leg that reads and decodes nothing."""
+
+    figures: Sequence[Figures]
+    storage: str
+    port_gbps: int | None
+    """As of ``lines_of``."""
+
+    def rates(self, architecture: Architecture) -> dict[str, float | None]:
+        """B/s of the stages that it has measured: the storage with all that lies before it, or the ports where they
+        were full, behind which the storage is only known to be faster."""
+        lines = lines_of(architecture, self.storage, self.port_gbps)
+        rates = {"unit.read": sum(map(_readable, self.figures)), **dict.fromkeys(CONTAINED)}
+        if (port_share(self.figures, lines) or 0.0) < BUSY:
+            return rates
+        ports = {"storage_ports": 1.0, "port_efficiency": 1.0, "port_rate": lines.node}
+        if lines.storage is not None:
+            ports |= {"unit.ports": 1.0, "unit.port_rate": lines.storage}
+        return {**rates, **ports, "unit.read": None}
+
+
 def predicted(
-    architecture: Architecture, workload: str, memory: Sequence[Figures], undecoded: Sequence[Figures] | None
+    architecture: Architecture, workload: str, memory: Sequence[Figures], reads: StorageLeg | None
 ) -> Prediction:
-    """The model's prediction with the processor time of leg ``memory``; with ``undecoded`` also with the processor time
-    and the storage bandwidth of that leg. Without it the storage is unknown to the model. Raises ParseError."""
+    """The model's prediction with the processor time of leg ``memory``; with ``reads`` also with the processor time of
+    that leg and the bandwidth that it has measured. Without it the storage is unknown to the model. Raises
+    ParseError."""
     first = memory[0].part
     dataset = first.answer.child("dataset")
     cpu_s = _cpu_s(memory, "the leg from memory has decoded nothing")
-    if undecoded:
-        cpu_s += _cpu_s(undecoded, "the leg that decodes nothing has read nothing")
+    if reads is not None:
+        cpu_s += _cpu_s(reads.figures, "the leg that decodes nothing has read nothing")
     cores = min(min(leg.part.answer.integer("processors", minimum=1) for leg in memory), int(first.config["workers"]))
     measured: dict[str, float | None] = {
         "nodes": float(len(memory)),
@@ -43,9 +66,8 @@ def predicted(
         "cpu_time_per_sample": cpu_s,
         "sample_size": dataset.number("bytes", minimum=1.0) / dataset.number("samples", minimum=1.0),
         "unit.count": 1.0,
-        "unit.read": sum(map(_readable, undecoded)) if undecoded else None,
         **{f"ceilings.{name}": 1.0 for name in ("gpu", "cpu", "network", "storage")},
-        **dict.fromkeys(CONTAINED),
+        **(reads.rates(architecture) if reads else dict.fromkeys(("unit.read", *CONTAINED))),
     }
     try:
         inputs: Inputs = inputs_of(architecture, [Choice(workload)])

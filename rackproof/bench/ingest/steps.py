@@ -134,7 +134,7 @@ class _Job:
         if job.beside is not None:
             yield self._beside(job.beside)
         if job.predict:
-            yield self._sizing()
+            yield from map(self._sizing, job.port_gbps or (None,))
         if job.settle:
             yield self._settling()
 
@@ -161,7 +161,12 @@ class _Job:
         labels = {**self._labels(IngestData.STORAGE.value, len(every)), LABEL: str(gbps)}
         runs = [Start(len(every), (self.name,), True, self.job.accelerators)] * self.job.runs
         places = tuple(self._places(leg, IngestData.STORAGE.value, every, labels=labels))
-        return replace(self._step(leg, f"storage, port {gbps} Gb/s in scale", runs, places), port_gbps=gbps)
+        return self._through(gbps, leg, "storage", runs, places)
+
+    def _through(self, gbps: int | None, leg: str, title: str, runs: Runs, places: Places) -> Step:
+        """The step with the ports at this rate; None: as in every other step."""
+        title += f", port {gbps} Gb/s in scale" if gbps else ""
+        return replace(self._step(leg, title, runs, places), port_gbps=gbps)
 
     def _epochs(self) -> Step:
         places: list[Measurement] = []
@@ -185,16 +190,18 @@ class _Job:
         place = self._place(BESIDE, metric, self.nodes, labels)
         return self._step(BESIDE, f"alone and beside {other}", own * self.job.runs, (place,))
 
-    def _sizing(self) -> Step:
+    def _sizing(self, gbps: int | None) -> Step:
         """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
+        leg = f"sizing-{gbps}" if gbps else "sizing"
         count, one = len(self.nodes), (self.name,)
         legs = (IngestData.MEMORY, IngestData.UNDECODED, IngestData.STORAGE)
         runs = [Start(count, one, True, self.job.accelerators, data) for data in legs] * self.job.runs
+        labels = {"workload": self.job.workload} | ({LABEL: str(gbps)} if gbps else {})
         places = tuple(
-            self._place("sizing", f"sizing.{metric}", self.nodes, {"workload": self.job.workload})
+            self._place(leg, f"sizing.{metric}", self.nodes, labels)
             for metric in ("throughput_over_predicted", "bottleneck_agreement")
         )
-        return self._step("sizing", "the sizing model's prediction", runs, places)
+        return self._through(gbps, leg, "the sizing model's prediction", runs, places)
 
     def _settling(self) -> Step:
         """Positive control of the cache detection: a data set that fits into memory must be seen to be cached."""

@@ -87,8 +87,8 @@ class IngestJob(Model):
     nodes: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Numbers of nodes, one leg each; none: all nodes of the group."""
     port_gbps: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(), exclude_if=lambda value: not value)
-    """Instead of one leg from the storage one for each of these rates of a port, in Gb/s of the published system:
-    ``scale.links`` says what they are on the virtual rack."""
+    """Instead of one leg from the storage and one prediction one for each of these rates of a port, in Gb/s of the
+    published system: ``scale.links`` says what they are on the virtual rack."""
     epochs: int = Field(default=0, ge=0)
     """More than 0: instead of ``seconds`` so many passes over the data set, caches dropped before the first only."""
     only_local_cache: bool = False
@@ -152,8 +152,9 @@ class IngestJob(Model):
             raise ValueError("settle needs seconds, epochs have none: give them to another job")
         if self.only_local_cache and self.epochs < 2:
             raise ValueError("only_local_cache is about the second epoch: epochs of 2 or more")
-        if self.port_gbps and (self.epochs or self.nodes or IngestData.STORAGE not in self.data):
-            raise ValueError("port_gbps gives legs from the storage of all nodes, without epochs")
+        reads = IngestData.STORAGE in self.data or self.predict
+        if self.port_gbps and (self.epochs or self.nodes or not reads):
+            raise ValueError("port_gbps gives legs from the storage of all nodes, or predictions, without epochs")
         if any(self.accelerators % count for count in self.placement):
             raise ValueError(f"{self.accelerators} accelerators cannot be placed evenly on {self.placement} nodes")
         return self

@@ -66,6 +66,8 @@ class ShapedLink(Throttle):
     rail: int = Field(default=0, ge=0)
     series: bool = Field(default=False, exclude_if=lambda value: not value)
     """Ingest jobs with ``port_gbps`` give it several rates, one after the other."""
+    only_series: bool = Field(default=False, exclude_if=lambda value: not value)
+    """The port has no limit in any other step."""
 
 
 class ThrottledDrive(Throttle):

@@ -47,9 +47,10 @@ RUN_STAGES: dict[StageName, str] = {
     StageName.GPU: "accelerator",
     StageName.CPU: "decode",
     StageName.NETWORK: "network",
+    StageName.STORAGE_PORTS: "network",
     StageName.BANDWIDTH: "storage",
 }
-"""Stages that an ingest run can name, by its own word (``bound_by``)."""
+"""Stages that an ingest run can name, by its own word (``bound_by``): a full port, of either end, is the network."""
 
 SINGULAR = frozenset({StageName.NETWORK, StageName.BANDWIDTH})
 """Titles in the singular, for verbs."""

@@ -20,7 +20,7 @@ from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after
 from rackproof.bench.storage.program_runs import configs_of
-from rackproof.core.architecture import DataSet, IngestJob, IngestProfile, Profile
+from rackproof.core.architecture import Architecture, DataSet, IngestJob, IngestProfile, Profile, Scale
 from rackproof.core.architecture.base import Figure
 from rackproof.core.clocks import Clock
 from rackproof.core.evidence import Measurement, Scope
@@ -384,12 +384,12 @@ class TestReader:
 
 
 def sizing(
-    slow: float = 1.0, decoded: float = 5.0, summed: float = 0.0, first: float | None = None
+    slow: float = 1.0, decoded: float = 5.0, summed: float = 0.0, first: float | None = None, port_mb: float = 0.0
 ) -> list[CommandResult]:
     """The legs of the sizing model; ``slow`` divides the rate of the whole, ``decoded`` is its time to decode.
 
     Workers that decode nothing wait for reads, except for ``summed`` seconds of processor time for sums of records.
-    ``first``: when the first batch of the whole came."""
+    ``first``: when the first batch of the whole came. ``port_mb``: MB/s that the ports of a node carry in reads."""
     nodes = StorageNodes(virtual_rack())
 
     def leg(data: str) -> Change:
@@ -407,6 +407,8 @@ def sizing(
                 if data == "storage":
                     documents[node]["busy_s"] = [5.0 / slow, 5.0 / slow]
                     documents[node]["pipeline"]["decode_s"] = decoded
+            if port_mb and data != "memory":
+                carried(port_mb)(configs, documents)
 
         return change
 
@@ -529,6 +531,31 @@ class TestSizing:
         assert reading.conditions["predicted"] == "storage_bandwidth"
         assert reading.conditions["predicted_rate"] == pytest.approx(80.0)
 
+    @pytest.mark.parametrize(
+        ("gbps", "carries", "predicted", "agreement"),
+        [
+            ("10", 0.02, "network", 1.0),  # full: 160 kb/s
+            ("10", 0.015, "storage_bandwidth", 1.0),
+            ("40", 0.02, "storage_bandwidth", 1.0),
+            ("100", 0.2, "gpu", 0.5),  # full while nothing else is done: of the storage no more is known than that
+            (None, 0.02, "storage_bandwidth", 1.0),  # no limit outside of the series
+        ],
+    )
+    def test_a_full_port_is_predicted_at_its_rate_in_the_step(
+        self, gbps: str | None, carries: float, predicted: str, agreement: float
+    ) -> None:
+        read = read_ingest(sizing(port_mb=carries), shaped_rack())
+        labels = {"workload": "ingest"} | ({"port_gbps": gbps} if gbps else {})
+        reading = read(place("sizing.bottleneck_agreement", leg="sizing", **labels))
+        assert (reading.conditions["predicted"], reading.samples) == (predicted, (agreement,))
+        if predicted == "network":
+            assert reading.conditions["predicted_rate"] == pytest.approx(2 * 20_000 / 1000, rel=0.01)
+
+    def test_full_ports_of_the_storage_are_the_network_too(self) -> None:
+        read = read_ingest(sizing(port_mb=0.01), shaped_rack("storage"))
+        reading = read(place("sizing.bottleneck_agreement", leg="sizing", workload="ingest", port_gbps="10"))
+        assert (reading.conditions["predicted"], reading.samples) == ("storage_ports", (1.0,))
+
     def test_a_missing_leg_or_workload_gives_no_number(self) -> None:
         with pytest.raises(ParseError, match="not measured equally often"):
             self.value("bottleneck_agreement", sizing()[:-6])
@@ -624,6 +651,14 @@ def _reading(measurement: Measurement) -> Any:
     from rackproof.bench.reading import Reading
 
     return Reading(measurement.samples, (), measurement.conditions)
+
+
+def shaped_rack(role: str = "gpu") -> Architecture:
+    """The virtual rack with ports of 160 kb/s in place of 10 Gb/s, in jobs of several rates only."""
+    port = {"title": "Rate of a port", "published": 10, "here": 0.00016, "unit": "Gb/s", "reason": "Small samples."}
+    link = {"role": role, "published": 40, "unit": "Gb/s", "by": ["port"], "reason": "Weighed against 10 Gb/s."}
+    scale = {"of": "x", "factors": {"port": port}, "links": {"p": {**link, "series": True, "only_series": True}}}
+    return virtual_rack().model_copy(update={"scale": Scale.model_validate(scale)})
 
 
 def carried(mb: float) -> Change:

@@ -190,6 +190,21 @@ def test_the_limits_of_the_scaled_systems(seed: str, group: str, ports: Any, dri
     assert (limits.ports, limits.drives) == (ports, drives)
 
 
+def test_a_link_of_a_series_only_limits_nothing_else() -> None:
+    """The least limit counts of the links of one port that are in force."""
+    file = scaled("hitachi-v225g")
+    assert file.scale is not None
+    only = file.scale.links["v225g"].model_copy(update={"only_series": True})
+    slower = only.model_copy(update={"only_series": False, "series": False, "published": 20.0})
+    for links, rates in (
+        ({"a": only}, {None: {}, 10: {"fabric0": 2.47e6}}),
+        ({"a": only, "b": slower}, {None: {"fabric0": 4.94e6}, 10: {"fabric0": 2.47e6}, 100: {"fabric0": 4.94e6}}),
+    ):
+        model = file.model_copy(update={"scale": file.scale.model_copy(update={"links": links})})
+        for gbps, ports in rates.items():
+            assert limits_of(model, ("gpu",), gbps).ports == pytest.approx(ports)
+
+
 def test_a_port_series_has_a_step_for_each_rate() -> None:
     steps = {step.id: step for step in plan_steps(scaled("hitachi-v225g"), "lab", lab_rack())}
     for gbps in (10, 25, 40, 100):
