@@ -36,6 +36,7 @@ from rackproof.core.architecture.weakening import key_path, reason_key, unused_r
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Rack
 from rackproof.core.texts import SHA256
+from rackproof.core.wording import shortened
 from rackproof.errors import ArchitectureError
 from rackproof.read_file import DOCUMENT, read_bytes
 
@@ -428,4 +429,4 @@ def _text(path: Path) -> str:
 def _shown(path: str | Path) -> str:
     """A path as one printable line of at most 200 characters."""
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(path))
-    return text if len(text) <= 200 else f"{text[:199]}…"
+    return shortened(text, 200)

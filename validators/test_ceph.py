@@ -25,8 +25,7 @@ WHOLE = frozenset({"active", "clean", "scrubbing", "deep", "snaptrim", "snaptrim
 def has_cluster(arch: Architecture, node: Node, rack: Rack) -> bool:
     """The first node of the server role carries the cluster."""
     return arch.ceph is not None and any(
-        storage.fstype == "ceph" and storage.server_role and rack.group(storage.server_role)[:1] == (node,)
-        for storage in arch.storage.values()
+        storage.fstype == "ceph" and storage.server_nodes(rack)[:1] == (node,) for storage in arch.storage.values()
     )
 
 

@@ -23,6 +23,7 @@ from rackproof.validation.gpus import (
     DEVICES,
     KERNEL_MODULE,
     QUERY,
+    driver_version,
     expect_each,
     expect_known,
     has_gpus,
@@ -133,9 +134,7 @@ def test_memory(host: Host, arch: Architecture) -> None:
     hint="Pin the driver's packages; after an upgrade the old module stays loaded until a reboot.",
 )
 def test_driver(host: Host, arch: Architecture) -> None:
-    driver = report(host).driver
-    if driver is None:
-        raise Unmeasured("nvidia-smi reports no driver version")
+    driver = driver_version(host)
     expected = promised(arch).driver or ""
     if expected.startswith(">="):
         oldest = expected.removeprefix(">=").strip()
@@ -161,10 +160,7 @@ def test_kernel_module(host: Host) -> None:
     module = parse_kernel_module(answer.body)
     if message := refusal(host):
         raise AssertionError(f"expected libraries of the kernel module's version {module.version}, actual {message}")
-    driver = report(host).driver
-    if driver is None:
-        raise Unmeasured("nvidia-smi reports no driver version")
-    expect(driver, module.version, "driver of nvidia-smi against the kernel module")
+    expect(driver_version(host), module.version, "driver of nvidia-smi against the kernel module")
 
 
 @check(

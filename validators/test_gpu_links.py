@@ -10,6 +10,7 @@ from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import shares_gpu_memory
+from rackproof.core.architecture.gpu import Nvlink
 from rackproof.core.gpu_links import FULL_SPEED, IDLE
 from rackproof.core.nvlink_domain import COMMAND, canonical, declared_domains, domain_problem, imex_addresses
 from rackproof.core.rack import Node, Rack, fold
@@ -31,7 +32,7 @@ from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 from rackproof.validation.checks import shown
-from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, expect_each, promised, real_gpus, report
+from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, driver_version, expect_each, promised, real_gpus
 
 MATRIX = "nvidia-smi topo -m"
 LINK_STATUS = "nvidia-smi nvlink -s"
@@ -95,6 +96,13 @@ def test_topology(host: Host, arch: Architecture) -> None:
         raise AssertionError(str(mismatch))
 
 
+def promised_nvlink(arch: Architecture) -> Nvlink:
+    """Raises Unmeasured without any."""
+    if (nvlink := promised(arch).nvlink) is None:
+        raise Unmeasured("the architecture has no gpu.nvlink")
+    return nvlink
+
+
 @check(
     "gpu.nvlink",
     reads="gpu.nvlink",
@@ -102,9 +110,7 @@ def test_topology(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then exchange the GPU.",
 )
 def test_nvlink(host: Host, arch: Architecture) -> None:
-    gpu, nvlink = promised(arch), promised(arch).nvlink
-    if nvlink is None:
-        raise Unmeasured("the architecture has no gpu.nvlink")
+    gpu, nvlink = promised(arch), promised_nvlink(arch)
     gpus = parse_nvlink_status(read(host, LINK_STATUS))
     expect(len(gpus), gpu.count, "GPUs that nvidia-smi nvlink lists")
 
@@ -136,9 +142,7 @@ def _speed(gb_per_s: float | None) -> str:
     hint="nvidia-smi nvlink -e before and after a load; if errors grow, reseat or exchange the GPU.",
 )
 def test_nvlink_errors(host: Host, arch: Architecture) -> None:
-    gpu, nvlink = promised(arch), promised(arch).nvlink
-    if nvlink is None:
-        raise Unmeasured("the architecture has no gpu.nvlink")
+    gpu, nvlink = promised(arch), promised_nvlink(arch)
     gpus = parse_nvlink_errors(read(host, LINK_ERRORS))
     expect_all(
         f"GPU {counted.index} link {link.link}: expected {kind} of at most {nvlink.errors_max}, actual {count}"
@@ -206,10 +210,9 @@ def test_fabric_manager(host: Host) -> None:
         raise AssertionError(f"nvidia-fabricmanager.service: expected loaded, actual {unit['LoadState']}")
     expect(f"{unit['ActiveState']} ({unit['SubState']})", "active (running)", "nvidia-fabricmanager.service")
     answer = answered(host, FABRIC_MANAGER_VERSION, "nv-fabricmanager")
-    driver = report(host).driver
-    if driver is None:
-        raise Unmeasured("nvidia-smi reports no driver version")
-    expect(parse_fabric_manager_version(answer.body), driver, "fabric manager's version against the driver's")
+    expect(
+        parse_fabric_manager_version(answer.body), driver_version(host), "fabric manager's version against the driver's"
+    )
 
 
 def in_nvlink_domain(arch: Architecture, node: Node, rack: Rack) -> bool:

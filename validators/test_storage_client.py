@@ -29,7 +29,7 @@ from rackproof.parse.statfs import parse_statfs
 from rackproof.parse.systemctl import at_boot_command, parse_at_boot
 from rackproof.parse.text import whole_lines
 from rackproof.validation import Blames, Unmeasured, announce, check, expect_all, read
-from rackproof.validation.mounts import MOUNTINFO, addresses_of, answering, mounts_of, nfs_of, servers_of, statfs
+from rackproof.validation.mounts import MOUNTINFO, answering, mounts_of, nfs_of, servers_of, statfs
 
 BYTES_PER_GB = 1_000_000_000
 
@@ -71,7 +71,7 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     if storage.fstype == "fuse.daos":
         announce(host, DFUSE)
     daemons = parse_dfuse(read(host, DFUSE)) if storage.fstype == "fuse.daos" else ()
-    faults = source_faults(storage, mounts, addresses_of(storage, rack), device, daemons)
+    faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons)
     expect_all([*bind_faults(mounts), *faults])
 
 
@@ -165,7 +165,7 @@ def test_count(host: Host, arch: Architecture, item: str) -> None:
 )
 def test_balance(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
-    addresses = addresses_of(storage, rack)
+    addresses = storage.addresses(rack)
     if not addresses:
         raise Unmeasured("neither the inventory nor storage.servers has the server's addresses")
     mounts = Counter(server_of(mount) for mount in mounts_of(host, storage))

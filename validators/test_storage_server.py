@@ -21,7 +21,7 @@ def served(arch: Architecture, node: Node, rack: Rack) -> dict[str, Storage]:
     return {
         name: storage
         for name, storage in arch.storage.items()
-        if storage.class_ == "nfs" and storage.server_role and rack.group(storage.server_role)[:1] == (node,)
+        if storage.class_ == "nfs" and storage.server_nodes(rack)[:1] == (node,)
     }
 
 

@@ -121,7 +121,7 @@ def spaces(
             sets.setdefault(name, {})[files] = None
     for name in (known for known in architecture.storage if known in kinds or known in sets):
         storage = architecture.storage[name]
-        clients = _clients(storage, rack) if kinds.get(name) else ()
+        clients = tuple(storage.clients(rack)) if kinds.get(name) else ()
         space = Space(name, clients, kinds.get(name, {}), storage.class_ != "local", tuple(sets.get(name, ())))
         if space.nodes and (space.needed or space.sets):
             yield space
@@ -136,10 +136,6 @@ def _size(architecture: Architecture, profile: StorageProfile, kind: str) -> int
         gpus = architecture.gpu.count if architecture.gpu else 1
         return profile.gds.threads * profile.gds.file_bytes * gpus if profile.gds else 0
     return profile.tree_bytes if kind == SMALL else layout_of(profile.every_job).bytes
-
-
-def _clients(storage: Storage, rack: Rack) -> tuple[str, ...]:
-    return tuple(node.name for role in storage.client_roles for node in rack.group(role))
 
 
 def _sets(

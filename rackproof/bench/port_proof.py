@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rackproof.core.architecture import Fabric
+from rackproof.core.architecture import Architecture, Fabric
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.port_counters import BEGINS, TOOL, Counters, PortCounters, counters_command, parse_port_counters
 from rackproof.remote.command import CommandResult
@@ -42,6 +42,13 @@ class Moved(NamedTuple):
     received_bytes: int
     sent_packets: int
     received_packets: int
+
+
+def fabric_of(architecture: Architecture, tool: str) -> Fabric:
+    """Raises ParseError without one."""
+    if architecture.fabric is None:
+        raise ParseError(tool, "the architecture has no fabric")
+    return architecture.fabric
 
 
 def protected_priority(fabric: Fabric) -> int | None:

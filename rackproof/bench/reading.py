@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from rackproof.core.architecture import Architecture
@@ -25,15 +27,42 @@ class Reading(NamedTuple):
 
 Read = Callable[[Measurement], Reading]
 """Reads one measurement of a step. Raises ParseError without a number."""
-Reader = Callable[[Sequence[CommandResult], Architecture], Read]
+ReadFunction = Callable[[Sequence[CommandResult], Architecture], Read]
 """Takes all answers of one step, in order, with secrets redacted. Pure: equal answers give equal numbers."""
 
 
-def with_preamble(reader: Reader) -> Reader:
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """All answers of one step, with their reader's name, which is recorded with every number."""
+
+    reader: str
+    read: Read
+
+    def __call__(self, measurement: Measurement) -> Reading:
+        return self.read(measurement)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A function with the name that is recorded."""
+
+    name: str
+    function: ReadFunction
+
+    def __call__(self, answers: Sequence[CommandResult], architecture: Architecture) -> Answers:
+        return Answers(self.name, self.function(answers, architecture))
+
+
+def reader(name: str) -> Callable[[ReadFunction], Reader]:
+    """Decorator that names a reader."""
+    return partial(Reader, name)
+
+
+def with_preamble(function: ReadFunction) -> ReadFunction:
     """The same reader, with what programs printed before their answers among the conditions."""
 
     def wrapped(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
-        read = reader(answers, architecture)
+        read = function(answers, architecture)
 
         def with_conditions(measurement: Measurement) -> Reading:
             reading = read(measurement)
@@ -44,6 +73,11 @@ def with_preamble(reader: Reader) -> Reader:
         return with_conditions
 
     return wrapped
+
+
+def of_every(runs: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    """Companions that every run has, one number each."""
+    return {name: tuple(run[name] for run in runs) for name in runs[0] if all(name in run for run in runs)}
 
 
 def outputs_of(answers: Iterable[CommandResult]) -> tuple[str, ...]:

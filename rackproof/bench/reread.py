@@ -6,7 +6,7 @@ Linear in the evidence; keeps the answers of one step at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rackproof.bench.collectives.group_reader import SETS, STEP
@@ -26,14 +26,12 @@ from rackproof.core.evidence import CommandRecord, Kind, Measurement, NodeInfo, 
 from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import OF_CONTROLLER
 from rackproof.errors import RunError
+from rackproof.evidence.store import Output, answer_of
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult, sha256_of
 
 _TOLERANCE: Final = 1e-9
 """Relative: sums of the same numbers may differ in the last digit between platforms."""
-
-Output = Callable[[str], bytes]
-"""Returns a stored output by sha256. Raises RunError if it is missing or changed."""
 
 
 def disproven(
@@ -60,7 +58,8 @@ def disproven(
             try:
                 if answers is None:
                     answers = [answer_of(command, output) for command in commands]
-                name, reader = reader_of(measurement.metric)
+                reader = reader_of(measurement.metric)
+                name = reader.name if reader else ""
                 if reader is not None and name not in reads:
                     reads[name] = reader([a for a in answers if not is_state(a.command)], architecture)
                 fault = _identity_fault(measurement, name, step)
@@ -130,14 +129,6 @@ def _earlier(
     if not measurements[0][1].step.startswith(STEP):
         return layouts.get(measurements[0][1].step.rpartition("/")[0], [])
     return interrupted.before({c.command.partition(SETS)[2] for c in commands if SETS in c.command})
-
-
-def answer_of(record: CommandRecord, output: Output) -> CommandResult:
-    """A recorded command with its outputs. Raises RunError for a missing output."""
-    return CommandResult(
-        record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
-        record.elapsed_s, record.timeout_s, record.error,
-    )  # fmt: skip
 
 
 def _identity_fault(measurement: Measurement, reader: str, step: str | None) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
-from rackproof.bench.reading import Read, outputs_of
+from rackproof.bench.reading import Answers, outputs_of
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import METRICS
 from rackproof.errors import InventoryError, NodeUnreachable
@@ -93,57 +93,33 @@ def expected(metric: str, scope: Scope, members: Iterable[str], labels: Mapping[
     )  # fmt: skip
 
 
-def measured(
-    place: Measurement,
-    samples: Iterable[float],
-    raw: Iterable[str],
-    conditions: Mapping[str, Any],
-    members: Iterable[str] | None = None,
-    companions: Mapping[str, Sequence[float]] | None = None,
-    reader: str = "",
-) -> Measurement:
-    """The measurement with its samples. Companions without one number per sample are dropped.
-
-    Raises ValueError without samples.
+def reading_of(place: Measurement, read: Answers) -> Measurement:
+    """The measurement with the values that its reader reads from the step's answers. Companions without one number per
+    sample are dropped. Raises ParseError, and ValueError without samples.
     """
-    values = tuple(samples)
-    if not values:
-        raise ValueError("a measurement needs at least one sample")
-    update: dict[str, Any] = {
-        "samples": values,
-        "reason": None,
-        "raw": tuple(dict.fromkeys(raw)),
-        "conditions": dict(conditions),
-        "reader": reader,
-    }
-    if companions:
-        complete = {name: tuple(numbers) for name, numbers in companions.items() if len(numbers) == len(values)}
-        update["companions"] = complete
-    if members is not None:
-        update["members"] = tuple(members)
-    return place.model_copy(update=update)
-
-
-def reading_of(place: Measurement, read: Read, reader: str) -> Measurement:
-    """The measurement with the values that its reader reads from the step's answers. Raises ParseError."""
     reading = read(place)
-    return measured(
-        place,
-        reading.samples,
-        outputs_of(reading.used),
-        reading.conditions,
-        companions=reading.companions,
-        reader=reader,
+    if not reading.samples:
+        raise ValueError("a measurement needs at least one sample")
+    count = len(reading.samples)
+    return place.model_copy(
+        update={
+            "samples": tuple(reading.samples),
+            "reason": None,
+            "raw": outputs_of(reading.used),
+            "conditions": dict(reading.conditions),
+            "companions": {name: tuple(own) for name, own in reading.companions.items() if len(own) == count},
+            "reader": read.reader,
+        }
     )
 
 
 def reading_or_reason(
-    place: Measurement, read: Read, reader: str, raw: Iterable[str], why: str = "", who: str = ""
+    place: Measurement, read: Answers, raw: Iterable[str], why: str = "", who: str = ""
 ) -> Measurement:
     """``reading_of``, or UNMEASURED: for the reason ``why`` if given, else for its ParseError, after ``who``. INVALID
     for FromMemory."""
     try:
-        return unmeasured(place, why, raw) if why else reading_of(place, read, reader)
+        return unmeasured(place, why, raw) if why else reading_of(place, read)
     except ParseError as error:
         invalid = isinstance(error, FromMemory)
         return unmeasured(place, f"{who}{error}", raw).model_copy(update={"invalid": invalid})

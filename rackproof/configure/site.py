@@ -124,10 +124,8 @@ class Site:
 
     def named_storage(self) -> tuple[NamedStorage, ...]:
         """Storage that this node mounts, with the addresses of its servers."""
-        addresses = self.rack.storage_addresses
         return tuple(
-            NamedStorage(name, storage, addresses(storage.servers, storage.server_role, storage.managed))
-            for name, storage in self.client_storage().items()
+            NamedStorage(name, storage, storage.addresses(self.rack)) for name, storage in self.client_storage().items()
         )
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rackproof.core.wording import shortened
+
 NOT_FOUND: Final = 127
 NOT_STARTED: Final = 126
 _TIMED_OUT: Final = (124, 137)
@@ -89,4 +91,4 @@ def last_words(text: str) -> str:
     before = text[: document.start()] if (document := _DOCUMENT.search(text)) else text
     lines = (" ".join(line.split()) for line in reversed(before.splitlines()))
     line = next((line for line in lines if line and not _NO_WORDS.match(line)), "")
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return shortened(line, _LONGEST)

@@ -76,6 +76,12 @@ def command_line(job_file: str) -> str:
     return shlex.join(["fio", f"--name={name[1:-1]}", *(f"--{option}" for option in options)])
 
 
+def options_of(words: Iterable[str]) -> dict[str, str]:
+    """Options of a job on fio's command line, and its ``name``; without those of fio itself."""
+    pairs = (word.removeprefix("--").partition("=") for word in words if "=" in word)
+    return {key: value for key, _, value in pairs if key not in ("eta", "output-format")}
+
+
 def render_layout(name: str, layout: Layout, directory: str, engine: str = "libaio", limit_s: int | None = None) -> str:
     """A job file that writes every byte of the files once, with data that no storage can compress or deduplicate.
 

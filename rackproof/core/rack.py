@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -177,22 +177,6 @@ class Rack:
                 f"the rack has {fold(node.name for node in self.nodes)} (groups: {fold(members)})"
             )
         return matching
-
-    def storage_addresses(self, servers: Sequence[str], role: str | None, managed: bool) -> tuple[str, ...]:
-        """Addresses of a storage: as given, or of the nodes of the role that serves it.
-
-        All nodes of an appliance serve one file system; of servers that the deploys set up, only the first serves.
-        """
-        if servers:
-            return tuple(dict.fromkeys(servers))
-        nodes = self.group(role) if role else ()
-        nodes = nodes[:1] if managed else nodes
-        return tuple(dict.fromkeys(address for node in nodes for address in node.server_addresses))
-
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """Every unordered pair of a group's nodes, names in inventory order."""
-        names = [node.name for node in self.group(name)]
-        return tuple((a, b) for i, a in enumerate(names) for b in names[i + 1 :])
 
 
 def expand(text: str) -> tuple[str, ...]:

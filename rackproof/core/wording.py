@@ -26,6 +26,11 @@ def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = F
     return text if pad or "." not in text else text.rstrip("0").rstrip(".")
 
 
+def shortened(text: str, most: int) -> str:
+    """``text`` of at most ``most`` characters, the last of them "…" where some are left out."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def some(items: Sequence[str], most: int, separator: str = ", ") -> str:
     """``a, b and 3 more``, ``a; b; and 3 more``: the first ``most`` items and the number of the others."""
     shown, omitted = separator.join(items[:most]), len(items) - most

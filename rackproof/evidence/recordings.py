@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from rackproof.core.evidence import CommandRecord, Kind
@@ -9,7 +10,7 @@ from rackproof.core.history import VALIDATE
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.evidence.folder import info_of
-from rackproof.evidence.store import EVIDENCE, read_raw, read_records
+from rackproof.evidence.store import EVIDENCE, answer_of, read_raw, read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import read_folder
@@ -34,14 +35,7 @@ def recordings_of_run(folder: Path) -> list[Recording]:
             validating = record.body["stage"] == VALIDATE and record.body["event"] == "begin"
         elif record.kind is Kind.COMMAND and validating:
             command = CommandRecord.model_validate(record.body)
-            results.setdefault(command.node, []).append(_result(folder, command))
+            results.setdefault(command.node, []).append(answer_of(command, partial(read_raw, folder)))
     if not any(results.values()):
         raise RunError(f"{folder}: its nodes were not validated, there is nothing to read")
     return [Recording(Node(node.name, node.groups), by_command(results[node.name])) for node in info.nodes]
-
-
-def _result(folder: Path, record: CommandRecord) -> CommandResult:
-    return CommandResult(
-        record.node, record.command, record.rc, read_raw(folder, record.stdout), read_raw(folder, record.stderr),
-        record.elapsed_s, record.timeout_s, record.error,
-    )  # fmt: skip

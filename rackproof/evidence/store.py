@@ -38,9 +38,8 @@ class EvidenceStore:
     Raises EvidenceWriteError when the disk is full or not writable; evidence written before stays readable.
     """
 
-    def __init__(self, folder: Path, now: Callable[[], str] = utc_now) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._now = now
         self._seq, self._prev = 0, GENESIS
         try:
             (folder / RAW).mkdir(parents=True, exist_ok=True)
@@ -81,7 +80,7 @@ class EvidenceStore:
         return self._write(kind, redact_json(_plain(body) if isinstance(body, Frozen) else body))
 
     def _write(self, kind: Kind, plain: dict[str, Any]) -> Record:
-        record = make_record(self._seq, self._now(), kind, plain, self._prev)
+        record = make_record(self._seq, utc_now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
         start = self._handle.tell()
         try:
@@ -231,6 +230,18 @@ def read_raw(folder: Path, name: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != name:
         raise RunError(f"{folder}: output {name[:12]} was changed after it was recorded")
     return data
+
+
+Output = Callable[[str], bytes]
+"""A stored output by its sha256. Raises RunError if it is missing or changed."""
+
+
+def answer_of(record: CommandRecord, output: Output) -> CommandResult:
+    """A recorded command with its outputs. Raises RunError for a missing output."""
+    return CommandResult(
+        record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
+        record.elapsed_s, record.timeout_s, record.error,
+    )  # fmt: skip
 
 
 def named_outputs(records: Iterable[Record]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from pyinfra.api.exceptions import PyinfraError
 
 from rackproof.core.nearest import suggestion
+from rackproof.core.node_data import wrong
 from rackproof.errors import InventoryError
 from rackproof.read_file import read_input, read_json_text
 
@@ -24,7 +25,6 @@ Roles = Mapping[str, str | None]
 LISTS = ("fabric_addresses", "fabric_macs", "fabric_paths")
 """Keys with one entry per rail."""
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._:-]*[A-Za-z0-9])?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9a-f]{2}(:[0-9a-f]{2}){19}")
 _GROUP = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -104,12 +104,6 @@ def _check(record: Record) -> None:
     where = record.where
     if not _NAME.fullmatch(record.name):
         raise SourceError(f"{where}: expected a node's name, actual {record.name!r}")
-    hostname = record.data.get("ssh_hostname")
-    if hostname is not None and not _HOST.fullmatch(str(hostname)):
-        raise SourceError(f"{where}: {record.name}: ssh_hostname: expected a name or an address, actual {hostname!r}")
-    port = record.data.get("ssh_port")
-    if port is not None and not (str(port).isdigit() and 0 < int(port) < 65536):
-        raise SourceError(f"{where}: {record.name}: ssh_port: expected 1 to 65535, actual {port!r}")
     for address in record.data.get("fabric_addresses", ()):
         try:
             if "/" not in str(address):
@@ -125,6 +119,8 @@ def _check(record: Record) -> None:
             raise SourceError(
                 f"{where}: {record.name}: fabric_macs: expected six bytes (a0:88:c2:00:00:01), actual {mac!r}"
             )
+    if problem := wrong(record.data):
+        raise SourceError(f"{where}: {record.name}: {problem}")
 
 
 def listed(value: Any) -> list[str]:

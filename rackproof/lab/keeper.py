@@ -177,9 +177,9 @@ class Keeper:
 class KeeperClient:
     """A connection to a rack's keeper. Raises LabError if the rack is down."""
 
-    def __init__(self, folder: Path, timeout: float = 20.0) -> None:
+    def __init__(self, folder: Path) -> None:
         self._sock = socket.socket(socket.AF_UNIX)
-        self._sock.settimeout(timeout)
+        self._sock.settimeout(20.0)
         try:
             connect_in(self._sock, folder, SOCKET)
         except OSError as error:

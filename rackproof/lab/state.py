@@ -19,10 +19,8 @@ FAULTS = "faults.json"
 START = "start it with `rackproof lab up`"
 
 
-def lab_folder(base: Path | None = None) -> Path:
-    """``.lab`` in ``base``, or in the nearest folder upwards with pyproject.toml and inventories."""
-    if base is not None:
-        return base / FOLDER
+def lab_folder() -> Path:
+    """``.lab`` in the nearest folder upwards with pyproject.toml and inventories."""
     working = Path.cwd()
     for folder in (working, *working.parents):
         if (folder / "pyproject.toml").is_file() and (folder / "inventories").is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rackproof.core.wording import shortened
 from rackproof.errors import RackproofError
 
 _LONGEST_REASON: Final = 240
@@ -20,9 +21,7 @@ class ParseError(RackproofError, ValueError):
 
     def __init__(self, tool: str, reason: str) -> None:
         line = " ".join(reason.split())
-        line = "".join(c if c.isprintable() else "?" for c in line)
-        if len(line) > _LONGEST_REASON:
-            line = line[: _LONGEST_REASON - 1] + "…"
+        line = shortened("".join(c if c.isprintable() else "?" for c in line), _LONGEST_REASON)
         super().__init__(line if line.startswith(f"{tool}: ") or _FAILURE.search(line) else f"{tool}: {line}")
         self.tool = tool
         self.reason = line

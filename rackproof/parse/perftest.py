@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from rackproof.parse.errors import ParseError, Unreliable
 from rackproof.parse.text import excerpt, half_digit, integer, last_words, real, whole_lines
 
 TOOL: Final = "perftest"
+Row = TypeVar("Row")
 
 
 class BandwidthUnit(StrEnum):
@@ -82,15 +83,9 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class BandwidthReport:
+class Report(Generic[Row]):
     conditions: Conditions
-    rows: tuple[BandwidthRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyReport:
-    conditions: Conditions
-    rows: tuple[LatencyRow, ...]
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +115,7 @@ def parse_gpu_memory(output: str) -> GpuMemory | None:
     return GpuMemory(names[0], "DMA-BUF" if shared else "peer memory")
 
 
-def parse_bandwidth(output: str | bytes) -> BandwidthReport:
+def parse_bandwidth(output: str | bytes) -> Report[BandwidthRow]:
     """Rows of a bandwidth test; each must agree with its own message rate.
 
     Raises Unreliable for a row that contradicts itself, e.g. iterations done and none a second.
@@ -132,13 +127,13 @@ def parse_bandwidth(output: str | bytes) -> BandwidthReport:
     for cells in _rows(lines, "BW average"):
         unit = _unit(next(column for column in cells if column.startswith("BW average")))
         rows.append(_bandwidth_row(cells, unit, bidirectional=bidirectional))
-    return BandwidthReport(conditions, tuple(rows))
+    return Report(conditions, tuple(rows))
 
 
-def parse_latency(output: str | bytes) -> LatencyReport:
+def parse_latency(output: str | bytes) -> Report[LatencyRow]:
     """Rows of a latency test."""
     lines = whole_lines(TOOL, output, closing=_RULE)
-    return LatencyReport(_conditions(lines), tuple(_latency_row(cells) for cells in _rows(lines, "t_avg")))
+    return Report(_conditions(lines), tuple(_latency_row(cells) for cells in _rows(lines, "t_avg")))
 
 
 _RULE: Final = r" ?-{80,}"

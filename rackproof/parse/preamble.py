@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from rackproof.core.wording import shortened
+
 _SHOWN: Final = 3
 """Lines."""
 _LONGEST: Final = 160
@@ -67,7 +69,7 @@ def printed_before(command: str, output: bytes | str) -> str:
             return "; ".join(before[:_SHOWN])
         words = " ".join(line.split())
         if any(character.isalnum() for character in words):
-            before.append(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…")
+            before.append(shortened(words, _LONGEST))
     return ""
 
 

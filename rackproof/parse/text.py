@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from rackproof.core.wording import shortened
 from rackproof.parse.errors import ParseError
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -115,8 +116,7 @@ def version_numbers(tool: str, version: str) -> tuple[int, ...]:
 
 def excerpt(text: str, limit: int = 80) -> str:
     """A shortened excerpt of output, quoted, for error messages."""
-    text = " ".join(text.split())
-    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+    return repr(shortened(" ".join(text.split()), limit))
 
 
 def last_words(text: str) -> str:

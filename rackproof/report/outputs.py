@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rackproof.core.grouping import grouped
 from rackproof.core.texts import SHA256
+from rackproof.core.wording import shortened
 from rackproof.report.brevity import LISTED, by_need
 from rackproof.report.certificate import EMPTY_SHA256
 from rackproof.report.schema import Certificate, RawOutput
@@ -135,10 +136,6 @@ class OutputIndex:
             cut=cut,
             note=note,
         )
-
-
-def shortened(command: str, length: int) -> str:
-    return command if len(command) <= length else f"{command[: length - 1]}…"
 
 
 def _file(sha: str) -> str | None:

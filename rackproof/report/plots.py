@@ -16,6 +16,7 @@ from rackproof.core.grouping import grouped
 from rackproof.core.status import Status
 from rackproof.core.units import sign
 from rackproof.core.verdict import Verdict
+from rackproof.core.wording import shortened
 from rackproof.report.findings import verdicts_about, worst
 from rackproof.report.quantities import significant, size
 from rackproof.report.schema import Certificate, MeasurementSummary
@@ -27,6 +28,9 @@ BAR_NODES = 8
 WIDTH = 340.0
 _LABEL, _VALUE = 74.0, 62.0
 _BAR, _GAP, _HEAD = 11.0, 4.0, 21.0
+_NAME = 11
+_TICKS = 4
+_RADIUS = 46.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +179,11 @@ def scale_plots(certificate: Certificate) -> tuple[LinePlot, ...]:
     return tuple(plots)
 
 
-def nice_ticks(top: float, count: int = 4) -> tuple[float, ...]:
+def nice_ticks(top: float) -> tuple[float, ...]:
     """From 0 in steps of 1, 2 or 5 times a power of ten to the first step at or above ``top``."""
     if not top > 0:
         return (0.0, 1.0)
-    raw = top / count
+    raw = top / _TICKS
     magnitude = 10.0 ** math.floor(math.log10(raw))
     step = next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * (1 - 1e-9)) * magnitude
     return tuple(i * step for i in range(math.ceil(top / step - 1e-9) + 1))
@@ -226,7 +230,7 @@ def _bar_plot(certificate: Certificate, title: str, unit: str, series: Sequence[
                     Bar(
                         y,
                         at(m.median) or 0.0,
-                        _shortened(m.subject),
+                        shortened(m.subject, _NAME),
                         value,
                         worst(about(m)),
                         at(thresholds[m.subject + m.labels.get("storage", "")]),
@@ -337,11 +341,7 @@ def line_plot(
     )
 
 
-def _shortened(name: str, length: int = 11) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}…"
-
-
-def rosette(seed: str, radius: float = 46.0) -> str:
+def rosette(seed: str) -> str:
     """SVG path of a guilloche, with petals and depth from ``seed``, a hexadecimal hash.
 
     Decoration only: certificates of different evidence look different. The hash is the proof.
@@ -355,7 +355,7 @@ def rosette(seed: str, radius: float = 46.0) -> str:
     for i in range(steps):
         angle = 2 * math.pi * turns * i / steps
         wave = (1 + math.cos(petals * angle / turns * (turns - 1) + digits[0])) / 2
-        r = radius * (inner + (1 - inner) * wave)
+        r = _RADIUS * (inner + (1 - inner) * wave)
         points.append(f"{r * math.cos(angle):.1f} {r * math.sin(angle):.1f}")
     return f"M{'L'.join(points)}Z"
 

@@ -116,15 +116,14 @@ def live_context(
     arch: Architecture,
     fleet: Fleet,
     on_result: Callable[[CommandResult], object] = lambda result: None,
-    timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Context:
-    """Context that reads live nodes over the fleet's connections.
-
-    ``timeout_s`` applies to every command; ``command_timeout_s`` in a node's data overrides it.
-    """
+    """Context that reads live nodes over the fleet's connections. ``command_timeout_s`` is an input of a node."""
     readers = {
         node.name: RecordingReader(
-            node.name, fleet[node.name], timeout_s=node.data.get("command_timeout_s", timeout_s), on_result=on_result
+            node.name,
+            fleet[node.name],
+            timeout_s=node.data.get("command_timeout_s", COMMAND_TIMEOUT_S),
+            on_result=on_result,
         )
         for node in rack.nodes
     }

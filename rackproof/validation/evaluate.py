@@ -13,6 +13,7 @@ from rackproof.core.architecture.expectations import ABSENT, role_with, value_at
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.failure import DENIED, NEEDS_ROOT, cause_of, last_words
 from rackproof.core.rack import Node
+from rackproof.core.wording import shortened
 from rackproof.errors import RackproofError
 from rackproof.parse.preamble import printed_before
 from rackproof.remote.command import CommandResult, program
@@ -146,5 +147,4 @@ def _reason(error: BaseException) -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return shortened(" ".join(text.split()), _LONGEST)

@@ -63,6 +63,14 @@ def report(host: Host) -> NvidiaSmi:
     return parsed
 
 
+def driver_version(host: Host) -> str:
+    """Raises Unmeasured without one."""
+    driver = report(host).driver
+    if driver is None:
+        raise Unmeasured("nvidia-smi reports no driver version")
+    return driver
+
+
 def refusal(host: Host) -> str | None:
     """nvidia-smi's error if the driver has no GPU, regardless of the exit status; None otherwise."""
     result = host.run(QUERY)

@@ -65,7 +65,7 @@ def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Mess
     return (*kept, *later)
 
 
-def quoted(messages: tuple[Message, ...], most: int = 3) -> str:
-    """Number of messages, and the first few."""
-    words = "; ".join(dict.fromkeys(message.text[:160] for message in messages[:most]))
+def quoted(messages: tuple[Message, ...]) -> str:
+    """Number of messages, and the first three."""
+    words = "; ".join(dict.fromkeys(message.text[:160] for message in messages[:3]))
     return f"{len(messages)}: {words}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from rackproof import architectures
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import shortened
 from rackproof.errors import InventoryError, SelfTestError
 from rackproof.remote.document import as_model, load_yaml
 from rackproof.remote.local import LocalFleet
@@ -104,4 +105,4 @@ def brief(results: Sequence[CheckResult]) -> str:
     word = "" if first.outcome is CheckOutcome.FAILED else "not measured: "
     line = " ".join(f"{word}{name_of(first)}: {first.message}".split())
     more = f" (+{len(bad) - 1} more)" if len(bad) > 1 else ""
-    return (line if len(line) + len(more) <= BRIEF else line[: BRIEF - len(more) - 1] + "…") + more
+    return shortened(line, BRIEF - len(more)) + more

@@ -89,8 +89,3 @@ def servers_of(host: Host, storage: Storage, rack: Rack) -> dict[str, str]:
     """``storage-01 (10.77.0.11)`` by mount point, for NFS, whose mounts have one server."""
     mounts = mounts_of(host, storage) if storage.class_ == "nfs" else ()
     return {mount.mountpoint: rack.at(server_of(mount)) for mount in mounts}
-
-
-def addresses_of(storage: Storage, rack: Rack) -> tuple[str, ...]:
-    """Allowed addresses of the storage's servers; empty if neither architecture nor inventory names any."""
-    return rack.storage_addresses(storage.servers, storage.server_role, storage.managed)

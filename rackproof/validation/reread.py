@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,11 +27,11 @@ from rackproof.core.evidence import (
 from rackproof.core.node_data import wrong, wrong_name
 from rackproof.core.planned_checks import PlannedChecks
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import shortened
 from rackproof.errors import InventoryError, RunError
-from rackproof.evidence.store import EvidenceStore
+from rackproof.evidence.store import EvidenceStore, Output, answer_of
 from rackproof.read_file import read_bytes
 from rackproof.remote.collect import RecordingReader
-from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import public_data
 from rackproof.remote.redaction import redact_data, redact_json
 from rackproof.validation.context import Context
@@ -42,9 +42,6 @@ from rackproof.version_sets import LOCK_KEY, lock_path
 
 STAGE: Final = "validate"
 _NO_CHECK: Final = "recorded as passed, there is no such check for the node"
-
-Output = Callable[[str], bytes]
-"""A stored output by its sha256. Raises RunError where it is missing or was changed."""
 
 
 @dataclass
@@ -197,12 +194,7 @@ def _node(
     known = []
     for record in answers.values():
         try:
-            known.append(
-                CommandResult(
-                    record.node, record.command, record.rc, output(record.stdout), output(record.stderr),
-                    record.elapsed_s, record.timeout_s, record.error,
-                )
-            )  # fmt: skip
+            known.append(answer_of(record, output))
         except RunError:
             continue  # named by the verdict on the evidence; a check that needs it has no answer
     reader = RecordingReader(name, known=known)
@@ -239,5 +231,4 @@ def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return shortened(json.dumps(value, sort_keys=True, ensure_ascii=False), 80)

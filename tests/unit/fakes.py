@@ -37,6 +37,10 @@ def reply(
     return CommandResult(node, command, rc, out.encode() if isinstance(out, str) else out, err.encode(), 0.1, 1, error)
 
 
+def hanging(result: CommandResult) -> CommandResult:
+    return CommandResult(result.node, result.command, None, error="no answer within 153 s")
+
+
 def identity_answer(node: str, machine: int, boot: int = 0, more: str = "") -> CommandResult:
     """What ``IDENTITY_COMMAND`` prints on one of several machines after one of its boots."""
     text = (

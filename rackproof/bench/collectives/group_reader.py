@@ -8,14 +8,14 @@ choices depend on nothing else. A job without a complete, proven output does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rackproof.bench.collectives.command import SSH, Requested, launcher_of, leads, requested_by
 from rackproof.bench.collectives.nccl_used import ADAPTERS
 from rackproof.bench.collectives.reader import proven_run
-from rackproof.bench.port_proof import LEAST_SHARE, counters_of, readings_of, received_on
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.port_proof import LEAST_SHARE, counters_of, fabric_of, readings_of, received_on
+from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.core.architecture import Architecture
 from rackproof.core.collective import least_received
 from rackproof.core.evidence import Measurement
@@ -25,8 +25,6 @@ from rackproof.core.wording import some
 from rackproof.parse import ParseError, nccl_log, port_counters
 from rackproof.remote.command import CommandResult, program
 
-NAME: Final = "groups-proven"
-"""Recorded name of this reader."""
 OP: Final = "alltoall"
 """Operation of all jobs: its traffic uses every pair of nodes."""
 TOOL: Final = "group testing"
@@ -184,9 +182,7 @@ def job_of(command: str, architecture: Architecture) -> Job:
 
 
 def _rails(requested: Requested, architecture: Architecture) -> frozenset[int]:
-    fabric = architecture.fabric
-    if fabric is None:
-        raise ParseError(TOOL, "the architecture has no fabric")
+    fabric = fabric_of(architecture, TOOL)
     all_rails = range(fabric.rails)
     if requested.interface is not None:
         rails = frozenset(rail for rail in all_rails if requested.interface == f"{fabric.interface_prefix}{rail}")
@@ -205,10 +201,7 @@ def outcome_of(
 ) -> Outcome:
     """Judge one launch by its output and the readings beside it. ``least``: GB/s of a node on a rail."""
     beside = tuple(beside)
-    bare = CommandResult(
-        answer.node, answer.command.partition(SETS)[0].rstrip(), answer.rc, answer.stdout, answer.stderr,
-        answer.elapsed_s, answer.timeout_s, answer.error,
-    )  # fmt: skip
+    bare = replace(answer, command=answer.command.partition(SETS)[0].rstrip())
     try:
         if not answer.ok:
             raise ParseError(program(answer.command), answer.why)
@@ -242,9 +235,7 @@ def _carried(
     requested: Requested, size: int, rails: frozenset[int], beside: Sequence[CommandResult], architecture: Architecture
 ) -> None:
     """Raises ParseError unless every rail of every node received its part."""
-    fabric = architecture.fabric
-    if fabric is None:
-        raise ParseError(TOOL, "the architecture has no fabric")
+    fabric = fabric_of(architecture, TOOL)
     needed = requested.iterations * least_received(OP, size, len(requested.hosts), requested.ranks_per_node)
     for node in requested.hosts:
         before, after = (counters_of(one) for one in readings_of(one for one in beside if one.node == node))
@@ -329,6 +320,7 @@ def take_all(ledger: Ledger, parts: Iterable[Job]) -> Iterator[Outcome]:
             return
 
 
+@reader("groups-proven")
 @with_preamble
 def read_groups(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """Number of named faults of a node; a node that is neither cleared nor shown to be faulty has no number."""

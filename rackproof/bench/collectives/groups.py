@@ -15,12 +15,12 @@ from functools import partial
 
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep
 from rackproof.bench.collectives.group_reader import (
-    NAME,
     OP,
     OVER_GLOO,
     PROVING,
     SETS,
     STEP,
+    TOOL,
     Ledger,
     Outcome,
     Plan,
@@ -34,8 +34,8 @@ from rackproof.bench.collectives.group_reader import (
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.collectives.nccl_used import ADAPTERS, MNNVL
+from rackproof.bench.port_proof import fabric_of
 from rackproof.bench.relay import Relay
-from rackproof.bench.reread import answer_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Architecture, CollectiveProfile, GroupTests, LinkProfile
@@ -44,7 +44,7 @@ from rackproof.core.group_testing import METRIC, Job, Places
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
-from rackproof.evidence.store import read_raw
+from rackproof.evidence.store import answer_of, read_raw
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
@@ -96,9 +96,7 @@ def words(
     way: Way, architecture: Architecture, profile: CollectiveProfile, rails: frozenset[int]
 ) -> tuple[str, dict[str, str], str]:
     """Program, environment and interface of a job on some rails. Raises ParseError."""
-    fabric, engine = architecture.fabric, way.engine
-    if fabric is None:
-        raise ParseError("group testing", "the architecture has no fabric")
+    fabric, engine = fabric_of(architecture, TOOL), way.engine
     interface = f"{fabric.interface_prefix}{min(rails)}"
     environment = engine.environment(interface)
     program = engine.program(OP, profile, Sweep(profile.min_bytes, profile.max_bytes), way.python)
@@ -152,7 +150,7 @@ def _execute(
     read = read_groups(run.answers, architecture)
     for place in left:
         try:
-            yield reading_of(place, read, NAME)
+            yield reading_of(place, read)
         except ParseError as error:
             yield unmeasured(place, f"{place.members[0]}: {error}", _outputs(run.answers, place.members[0]))
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from rackproof.bench.collectives.command import launcher_of, requested_by
 from rackproof.bench.collectives.guest_commands import inside_of, is_off, is_side
 from rackproof.bench.collectives.reader import BUSBW, WRONG, read_collectives
-from rackproof.bench.reading import Read, Reading
+from rackproof.bench.reading import Read, Reading, reader
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
 from rackproof.core.starvation import conditions_of, starved
@@ -20,8 +20,6 @@ from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.guest import SHUT_OFF, TOOL, Side, parse_off, parse_side
 from rackproof.remote.command import CommandResult
 
-NAME: Final = "guests-proven"
-"""Recorded name of this reader."""
 GUEST, HOST = "guest.collective_busbw", "guest.host_collective_busbw"
 
 
@@ -60,6 +58,7 @@ def how_off(answer: CommandResult) -> str:
     return parse_off(answer.stdout)
 
 
+@reader("guests-proven")
 def read_guests(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per launch on either side."""
     hosts: dict[str, list[CommandResult]] = {}

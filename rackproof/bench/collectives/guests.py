@@ -26,7 +26,6 @@ from rackproof.bench.collectives.guest_commands import (
 from rackproof.bench.collectives.guest_reader import (
     GUEST,
     HOST,
-    NAME,
     check_guest,
     check_host,
     how_off,
@@ -153,7 +152,7 @@ class _GuestStep:
         for place in places:
             (node,) = place.members
             raw = outputs_of(answer for answer in self.answers if answer.node == node)
-            yield reading_or_reason(place, read, NAME, raw, self.lost.get(node, ""), f"{node}: ")
+            yield reading_or_reason(place, read, raw, self.lost.get(node, ""), f"{node}: ")
 
     @property
     def _left(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from rackproof.bench.port_proof import (
     received_on,
     tcp_retransmitted,
 )
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.collective import least_received
 from rackproof.core.evidence import Measurement, Scope
@@ -31,8 +31,6 @@ from rackproof.parse.nccl_log import NcclLog
 from rackproof.parse.port_counters import PortCounters
 from rackproof.remote.command import CommandResult, program
 
-NAME: Final = "collectives-proven"
-"""Recorded name of this reader."""
 PROGRAM: Final = MPIRUN
 BUSBW, ALGBW, WRONG = "collective.busbw", "collective.algbw", "collective.wrong_values"
 IN_PLACE: Final = f"{BUSBW}_in_place"
@@ -145,6 +143,7 @@ class Proven:
         return rows[-1]
 
 
+@reader("collectives-proven")
 @with_preamble
 def read_collectives(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per launch and size; every run is between two readings of every node."""

@@ -14,7 +14,7 @@ from typing import Final
 from rackproof.bench.collectives.command import sizes
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep, split_by_rails
 from rackproof.bench.collectives.launch import Way, launch_of, way_of
-from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, NAME, RAIL, WRONG, read_collectives
+from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, RAIL, WRONG, read_collectives
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown, unmeasured
@@ -121,7 +121,7 @@ def _step(architecture: Architecture, rack: Rack, engine: Engine, part: Part, pr
         for place in places:
             launcher = part.nodes[0] if part.scope is Scope.RACK else place.members[0]
             own = [answer for answer in answers if part.scope is Scope.RACK or answer.node == launcher]
-            yield reading_or_reason(place, read, NAME, outputs_of(own), who=f"{launcher}: ")
+            yield reading_or_reason(place, read, outputs_of(own), who=f"{launcher}: ")
 
     def commands() -> Iterator[str]:
         way = way_of(architecture, rack, engine, part.nodes, profile, limit, alone=alone)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.bench.storage.byte_counters import counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE, state_of
 from rackproof.bench.storage.fio_launch import workload
@@ -23,11 +23,10 @@ from rackproof.bench.storage.runs import state_in
 from rackproof.configure.containers.bridge import PROGRAM
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
+from rackproof.core.fiojob import options_of
 from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 
-NAME = "containers-proven"
-"""Recorded name of this reader."""
 HOST, INSIDE, RATIO = "container.host_read_bandwidth", "container.read_bandwidth", "container.read_over_host"
 JOB = "rackproof"
 LAYOUT = "rackproof-layout"
@@ -56,9 +55,7 @@ class Proven:
 
 def job_of(command: str) -> dict[str, str]:
     """Options of fio in a command, and its ``name``."""
-    words = shlex.split(command[command.rindex("fio --output-format=json") :])
-    pairs = (word.removeprefix("--").partition("=") for word in words[1:])
-    return {key: value for key, _, value in pairs if key not in ("output-format", "eta")}
+    return options_of(shlex.split(command[command.rindex("fio --output-format=json") :]))
 
 
 def result_of(answer: CommandResult) -> fio.JobResult:
@@ -73,6 +70,7 @@ def result_of(answer: CommandResult) -> fio.JobResult:
     return result.jobs[0]
 
 
+@reader("containers-proven")
 @with_preamble
 def read_containers(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per pair of runs: first on the node, then in the container."""

@@ -14,7 +14,6 @@ from rackproof.bench.containers.reader import (
     INSIDE,
     JOB,
     LAYOUT,
-    NAME,
     RATIO,
     read_containers,
     result_of,
@@ -28,7 +27,7 @@ from rackproof.configure.containers.bridge import PROGRAM
 from rackproof.configure.containers.inputs import FOLDER
 from rackproof.core.architecture import Architecture, ContainerProfile, Containers, FioJob, Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, layout_of, render, render_layout
+from rackproof.core.fiojob import Layout, command_line, layout_of, render, render_layout
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.fio import JobResult, complaints
@@ -82,7 +81,7 @@ def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
     """Commands on the node and inside a container: the same fio arguments, user and file."""
     data = node.data.get("containers") or {}
     image = data.get("image")
-    run = _fio(JOB, render(JOB, job, folder_of(storage, node), ENGINE))
+    run = _fio(render(JOB, job, folder_of(storage, node), ENGINE))
     root = f"--image {shlex.quote(str(image))}" if image else "--host-root"
     return f"cd / && {_as_user(node)}{run}", f"cd / && {_as_user(node)}{PROGRAM} {root} -- {run}"
 
@@ -90,7 +89,7 @@ def commands(storage: Storage, job: FioJob, node: Node) -> tuple[str, str]:
 def layout_command(storage: Storage, layout: Layout, node: Node, limit_s: int | None = None) -> str:
     """Command that writes the files completely, as the same user."""
     folder = folder_of(storage, node)
-    run = _fio(LAYOUT, render_layout(LAYOUT, layout, folder, ENGINE, limit_s))
+    run = _fio(render_layout(LAYOUT, layout, folder, ENGINE, limit_s))
     return f"{empty_folders(storage, [folder], _as_user(node))} && cd / && {_as_user(node)}{run}"
 
 
@@ -107,9 +106,8 @@ def _as_user(node: Node) -> str:
     return f"runuser -u {shlex.quote(user_of(node))} -- "
 
 
-def _fio(name: str, job_file: str) -> str:
-    options = " ".join(shlex.quote(f"--{line}") for line in job_file.splitlines()[1:])
-    return f"fio --output-format=json --eta=never --name={name} {options}"
+def _fio(job_file: str) -> str:
+    return f"fio --output-format=json --eta=never {command_line(job_file).removeprefix('fio ')}"
 
 
 class _ContainerStep(Clients):
@@ -132,7 +130,7 @@ class _ContainerStep(Clients):
             raw = outputs_of(
                 answer for answer in self.answers if answer.node == name and "fio --output" in answer.command
             )
-            yield reading_or_reason(place, read, NAME, raw, self.lost.get(name, ""), f"{name}: ")
+            yield reading_or_reason(place, read, raw, self.lost.get(name, ""), f"{name}: ")
 
     def _write(self) -> None:
         """Write the files. If the first attempt does not complete them, its rate determines the second's time limit."""

@@ -17,24 +17,22 @@ from rackproof.bench.drives.listing import (
     usable,
 )
 from rackproof.bench.drives.osd_reader import WRITE, read_osd
-from rackproof.bench.reading import Read, Reading
+from rackproof.bench.reading import Read, Reading, reader
 from rackproof.bench.storage.proof import check_options, check_result
 from rackproof.core.architecture import Architecture, DriveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.failure import failure
+from rackproof.core.fiojob import options_of
 from rackproof.core.metrics import DRIVE
 from rackproof.parse import ParseError, fio
 from rackproof.parse.drive_state import END, parse_drive_state
 from rackproof.remote.command import CommandResult
 
-NAME: Final = "drives-proven"
-"""Recorded name of this reader."""
 READ: Final = "drive.read_bandwidth"
 BUSY: Final = 0.05
 """Maximum share of fio's bytes that others may move on the drive meanwhile."""
 _STATUS: Final = re.compile(r"^-- fio (\d{1,3})$", re.MULTILINE)
 _FIO: Final = re.compile(r"^fio --readonly .*$", re.MULTILINE)
-_OF_PROGRAM: Final = ("eta", "output-format")
 _SIZES: Final = {"bs": "block_bytes", "iodepth": "iodepth", "runtime": "runtime_s"}
 
 
@@ -55,6 +53,7 @@ def read_command(listed: ListedDrive, profile: DriveProfile) -> str:
     return f'{state}\n{fio_line(listed.devices, profile)}\necho "-- fio $?"\n{state}'
 
 
+@reader("drives-proven")
 def read_drives(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per run. Of a node: its drive with the lowest median."""
     drives_of = drives_in(answers, architecture)
@@ -147,6 +146,4 @@ def _proven(
 def _job(command: str) -> dict[str, str]:
     """Options of the job in a command's line of fio; none for another command."""
     line = _FIO.search(command)
-    words = shlex.split(line[0])[1:] if line else []
-    options = (word.removeprefix("--").partition("=") for word in words if "=" in word)
-    return {key: value for key, _, value in options if key not in _OF_PROGRAM}
+    return options_of(shlex.split(line[0])) if line else {}

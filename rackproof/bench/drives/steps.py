@@ -12,7 +12,7 @@ from typing import Self
 
 from rackproof.bench.drives.listing import ListedDrive, drives_in, list_command, state_command, usable
 from rackproof.bench.drives.osd_reader import WRITE, bench_command, osds_command, osds_on, placed
-from rackproof.bench.drives.reader import NAME, READ, fio_line, read_command, read_drives
+from rackproof.bench.drives.reader import READ, fio_line, read_command, read_drives
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.core.architecture import Architecture, DriveProfile, OsdProfile
@@ -107,7 +107,7 @@ class _Drives:
         for place in places:
             node = place.members[0].partition("/")[0]
             try:
-                yield unmeasured(place, lost[node]) if node in lost else reading_of(place, read, NAME)
+                yield unmeasured(place, lost[node]) if node in lost else reading_of(place, read)
             except ParseError as error:
                 yield unmeasured(place, str(error), outputs_of(a for a in answers if a.node == node))
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from rackproof.bench.gpu.links import is_sampler, load_conditions
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement
 from rackproof.core.gpu_links import LinkSample
@@ -24,8 +24,6 @@ from rackproof.parse.nvbandwidth import TOOL as NVBANDWIDTH
 from rackproof.parse.nvbandwidth import Matrix, NvBandwidth, parse_nvbandwidth
 from rackproof.remote.command import CommandResult, program
 
-NAME: Final = "gpus-proven"
-"""Recorded name of this reader."""
 TO_DEVICE, TO_HOST = "gpu.host_to_device_bandwidth", "gpu.device_to_host_bandwidth"
 PEER_READ: Final = "gpu.peer_read_bandwidth"
 MEMORY, PRODUCTS, WRONG = "gpu.memory_bandwidth", "gpu.matmul_rate", "gpu.wrong_values"
@@ -41,6 +39,7 @@ PAYLOAD: Final = "gpu_program.py"
 WHAT: Final = {PRODUCTS: PRODUCT, MEMORY: TRIAD}
 
 
+@reader("gpus-proven")
 @with_preamble
 def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per run of nvbandwidth, or per repetition of the kit's program."""

@@ -12,7 +12,6 @@ from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.reader import (
     DIAGNOSED,
     MEMORY,
-    NAME,
     PAYLOAD,
     PEER_READ,
     PRODUCTS,
@@ -161,9 +160,7 @@ def _step(
         read = read_gpus([answer for several in answers.values() for answer in several], session.architecture)
         for name, several in places.items():
             for place in several:
-                yield reading_or_reason(
-                    place, read, NAME, outputs_of(answers.get(name, ())), lost.get(name, ""), f"{name}: "
-                )
+                yield reading_or_reason(place, read, outputs_of(answers.get(name, ())), lost.get(name, ""), f"{name}: ")
 
     expects = tuple(place for several in places.values() for place in several)
     shown = tuple(dict.fromkeys(commands(nodes[0], ["UUID"])))

@@ -193,9 +193,7 @@ class DataSets(OncePerStage):
         return [f"{node}: {fault}" for node, answer in answers.items() for fault in answer["faults"]]
 
     def _check_mounts(self, storage: Storage, spec: Mapping[str, Any], nodes: Sequence[str]) -> None:
-        rack = self._session.rack
-        addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
-        ask = state_after(storage, [f"{spec['folder']}/index"], addresses)
+        ask = state_after(storage, [f"{spec['folder']}/index"], storage.addresses(self._session.rack))
         answers = self._session.run(dict.fromkeys(nodes, ask), STATE_S)
         faults = [f"{node}: {why}" for node, answer in answers.items() if (why := mount_fault(storage, answer))]
         if faults:

@@ -13,12 +13,12 @@ from rackproof.bench.collectives.launch import connect, one_account
 from rackproof.bench.collectives.launchers import mpirun
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.ingest.dlio import ENGINE, LEG, PROFILED, PROGRAM, RATE, UTILISATION, folder_of
-from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.storage.client_runs import Clients
-from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
-from rackproof.bench.user import BenchUsers, node_program
+from rackproof.bench.storage.commands import drop_and_state, own_folders, state_after
+from rackproof.bench.user import node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, DlioRun, Storage
@@ -55,7 +55,7 @@ def step(name: str, sizes: DlioRun, nodes: Sequence[str], architecture: Architec
             why = error.reason
         read = read_ingest(run.answers, context.session.architecture)
         for place in places:
-            yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
+            yield reading_or_reason(place, read, outputs_of(run.answers), why)
 
     what = f"{sizes.config} with {counted(sizes.accelerators, 'accelerator', 'accelerators')} on {fold(clients)}"
     title = f"{name} from {sizes.storage}: DLIO, {what}"
@@ -99,7 +99,6 @@ class _DlioRun(Clients):
         super().__init__(context, sizes.storage, storage, list(clients))
         self.job, self.sizes, self.folder, self.node = job, sizes, folder_of(storage, job), clients[0]
         self.launcher: list[str] = []
-        self.users = BenchUsers.of(context)
 
     def execute(self) -> str:
         """All runs. Returns why they could not be started; what happens in them is the reader's. Raises ParseError,
@@ -141,6 +140,5 @@ class _DlioRun(Clients):
     def _call(self, action: str, times: int) -> CommandResult:
         first = self.session.rack.node(self.node)
         config = _config(self.job, self.sizes, self.folder, first, self.launcher, action, times)
-        program = f"{self.users[self.node].prefix}{node_program(PROGRAM, json.dumps(config))}"
-        command = f"{mounted(self.storage.mountpoints)}; {program}"
+        command = self.on_mounts(self.node, node_program(PROGRAM, json.dumps(config)))
         return self.ask({self.node: command}, config["seconds"] + MARGIN_S)[self.node]

@@ -19,7 +19,7 @@ from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.real import check_real, text_of, utilisation
 from rackproof.bench.ingest.runs import TOOL, Part, Run, part_of, runs_of
 from rackproof.bench.ingest.sizing import StorageLeg, predicted
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.reading import Read, Reading, of_every, reader, with_preamble
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
@@ -29,8 +29,6 @@ from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
-NAME: Final = "ingest-proven"
-"""Recorded name of this reader."""
 LOSS: Final = "mixed.accelerator_utilisation_loss"
 REQUESTS: Final = 100
 """Least number of requests for a 99th percentile."""
@@ -86,6 +84,7 @@ VALUES: Final[Mapping[str, Values]] = {
 """Values of one run in the metric's unit."""
 
 
+@reader("ingest-proven")
 @with_preamble
 def read_ingest(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per run; spreads and losses: one per repetition of all of their runs."""
@@ -185,9 +184,7 @@ def _of_runs(
         companions.append(_companions(mine))
         if measurement.metric == LOCAL_HITS:
             companions[-1] |= _local(mine[0]).companions
-    complete = {
-        name: tuple(run[name] for run in companions) for name in companions[0] if all(name in run for run in companions)
-    }
+    complete = of_every(companions)
     used = tuple(answer for run, _ in chosen for answer in run.answers.values())
     runs = [run for run, _ in chosen]
     conditions = _conditions([own for _, own in chosen], runs, measurement, architecture)

@@ -124,11 +124,6 @@ def part_of(run: Run, node: str, job: str) -> Part:
     return Part(config, document, run.answers[node])
 
 
-def configs_of(command: str) -> list[dict[str, Any]]:
-    """Configurations in a command; none for another command."""
-    return program_runs.configs_of(command, TOOL)
-
-
 def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
     """All runs, in order, each with the lists of GPUs before it and the samples of GPUs after it."""
     lists: dict[str, CommandResult] = {}

@@ -21,7 +21,7 @@ from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
 from rackproof.bench.ingest.datasets import DataSets, folder_of, writing
 from rackproof.bench.ingest.image import Image, image_of
-from rackproof.bench.ingest.reader import NAME, cache_of, read_ingest
+from rackproof.bench.ingest.reader import cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
@@ -29,7 +29,7 @@ from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.commands import DROP, drop_and_state, mounted, state_after
-from rackproof.bench.user import BenchUsers, node_program
+from rackproof.bench.user import node_program
 from rackproof.core.architecture import Architecture, DataSet, IngestData, IngestJob, IngestProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
@@ -307,7 +307,7 @@ class _IngestStep(Clients):
     def __init__(self, context: BenchContext, id_: str, profile: IngestProfile, name: str, storage: Storage) -> None:
         nodes = [node.name for node in context.session.rack.group(profile.members)]
         super().__init__(context, name, storage, nodes)
-        self.id, self.profile, self.users = id_, profile, BenchUsers.of(context)
+        self.id, self.profile = id_, profile
         self.torch: dict[str, Any] = {}
         """What real accelerators need on each node; empty where all are emulated."""
         self.image: Image | None = None
@@ -327,7 +327,7 @@ class _IngestStep(Clients):
                 why = error.reason
         read = read_ingest(self.answers, self.session.architecture)
         for place in places:
-            yield reading_or_reason(place, read, NAME, outputs_of(self.answers), why)
+            yield reading_or_reason(place, read, outputs_of(self.answers), why)
 
     def _make(self, jobs: Sequence[str]) -> None:
         """Data sets and programs. Raises DataSetError."""

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rackproof.bench.ingest.datasets import FOLDER
-from rackproof.bench.ingest.reader import NAME, read_ingest
+from rackproof.bench.ingest.reader import read_ingest
 from rackproof.bench.ingest.trees import LEG, METRIC, PROGRAM
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason, shown
 from rackproof.bench.storage.client_runs import Clients
 from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders, state_after
-from rackproof.bench.user import BenchUsers, node_program
+from rackproof.bench.user import node_program
 from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, Storage, Tree
@@ -46,7 +46,7 @@ def step(name: str, tree: Tree, nodes: Sequence[str], architecture: Architecture
         finally:
             run.remove()
         read = read_ingest(run.answers, context.session.architecture)
-        yield reading_or_reason(place, read, NAME, outputs_of(run.answers), why)
+        yield reading_or_reason(place, read, outputs_of(run.answers), why)
 
     def commands() -> Iterator[str]:
         way = _way(architecture, rack.node(nodes[0]), tree, _SEED)
@@ -101,7 +101,7 @@ def _program(action: str, spec: Mapping[str, Any]) -> str:
 class _TreeRun(Clients):
     def __init__(self, context: BenchContext, tree: Tree, nodes: Sequence[str]) -> None:
         super().__init__(context, tree.storage, context.session.architecture.storage[tree.storage], list(nodes))
-        self.tree, self.users = tree, BenchUsers.of(context)
+        self.tree = tree
         self.seed = secrets.token_hex(8)
         self.limit_s = STATE_S + tree.files * (FILE_S + tree.max_bytes / SLOWEST)
         self.written: dict[str, Any] | None = None
@@ -153,9 +153,8 @@ class _TreeRun(Clients):
             self.ask({first: self._command("remove", first, self.written, storage)}, self.limit_s)
 
     def _state(self, storage: Storage, *, before: bool) -> str:
-        addresses = self.session.rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
         folders = [_folder(point, self.seed) for point in storage.mountpoints]
-        return (drop_and_state if before else state_after)(storage, folders, addresses)
+        return (drop_and_state if before else state_after)(storage, folders, storage.addresses(self.session.rack))
 
     def _command(self, action: str, node: str, spec: Mapping[str, Any], storage: Storage | None) -> str:
         program = f"{self.users[node].prefix}{_program(action, spec)}"

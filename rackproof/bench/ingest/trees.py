@@ -19,7 +19,7 @@ from rackproof.bench.reading import Reading
 from rackproof.bench.storage.byte_counters import counted_bytes
 from rackproof.bench.storage.commands import AFTER, BEFORE, state_of
 from rackproof.bench.storage.proof import check_mounts
-from rackproof.bench.storage.runs import state_in
+from rackproof.bench.storage.runs import state_of_node
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.metrics import DAMAGE
@@ -115,9 +115,7 @@ def _moved(call: _Call, storage: Storage, size: int, *, writes: bool) -> None:
     ParseError."""
     states = []
     for when, answer in ((BEFORE, call.before), (AFTER, call.after)):
-        if answer is None:
-            raise ParseError("client state", f"{call.answer.node} was not asked {when} the run")
-        states.append(state_in(answer, when))
+        states.append(state_of_node(answer, call.answer.node, when))
         mounts = check_mounts(storage, states[-1], when)
     caches = 1 if writes else len({mount.device for mount in mounts})
     counted_bytes(storage, states[0], states[1], writes=writes).check(size * caches, PROGRAM)

@@ -28,7 +28,7 @@ from rackproof.bench.links.figures import (
 )
 from rackproof.bench.links.gpu_memory import command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
-from rackproof.bench.links.reader import NAME, read_links
+from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
@@ -126,7 +126,7 @@ class _Volley:
         try:
             self._runs(pair, places[0], answers)
             read = read_links(answers, self.architecture)
-            return [reading_of(place, read, NAME) for place in places]
+            return [reading_of(place, read) for place in places]
         except (RemoteError, ParseError) as error:
             return [unmeasured(place, str(error), outputs_of(answers)) for place in places]
 

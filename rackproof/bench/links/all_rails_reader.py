@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from rackproof.bench.links.figures import ALONE, TO, Figure, figure_of, reliable
 from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Run, proven
-from rackproof.bench.port_proof import counters_of, readings_of
-from rackproof.bench.reading import Reading
+from rackproof.bench.port_proof import counters_of, fabric_of, readings_of
+from rackproof.bench.reading import Reading, of_every
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError, Unreliable
@@ -68,7 +68,7 @@ def read_all_rails(measurement: Measurement, answers: Sequence[CommandResult], a
         tuple(run.values[ALONE[measurement.metric]] for run in runs),
         tuple({id(answer): answer for answer in used}.values()),
         conditions,
-        {name: tuple(run.companions[name] for run in runs) for name in runs[0].companions},
+        of_every([run.companions for run in runs]),
     )
 
 
@@ -82,8 +82,8 @@ def _volleys(
     measurement: Measurement, answers: Sequence[CommandResult], architecture: Architecture
 ) -> tuple[tuple[str, str], list[Volley]]:
     """Server and client, and their runs in order."""
-    fabric, client = architecture.fabric, measurement.members[0].partition("/")[0]
-    if fabric is None or measurement.members[0] not in {f"{client}/nic{rail}" for rail in range(fabric.rails)}:
+    fabric, client = fabric_of(architecture, _TOOL), measurement.members[0].partition("/")[0]
+    if measurement.members[0] not in {f"{client}/nic{rail}" for rail in range(fabric.rails)}:
         raise ParseError(_TOOL, f"the fabric has no adapter {measurement.members[0]}")
     own = [answer for answer in answers if answer.command.startswith(_STAMP)]
     tests = [answer for answer in own if answer.node == client and TO in answer.command]
@@ -125,9 +125,7 @@ def _by_rail(answers: Sequence[CommandResult], fabric: Fabric) -> list[list[Comm
 
 def _proven(volley: Volley, metric: str, nodes: tuple[str, str], architecture: Architecture) -> list[Run]:
     """One run of every adapter. If one adapter has no result, none has: the others ran without its load."""
-    fabric = architecture.fabric
-    if fabric is None:
-        raise ParseError(_TOOL, "the architecture has no fabric")
+    fabric = fabric_of(architecture, _TOOL)
     figures: list[Figure] = []
     for rail, test in enumerate(volley.sent):
         try:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.fan_in_reader import check_last, client_command, targets_in
 from rackproof.bench.links.figures import ATTEMPTS, TO_STORAGE
-from rackproof.bench.links.reader import NAME, read_links
+from rackproof.bench.links.reader import read_links
 from rackproof.bench.links.steps import READING_S, START_S, TCP_PORT, End, end_of, iperf3_server
 from rackproof.bench.port_proof import reading_command
 from rackproof.bench.ports import at_port, wait_listening
@@ -58,7 +58,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
     steps = []
     for name in profile.to_storage:
         storage = architecture.storage[name]
-        clients = [node.name for role in storage.client_roles for node in rack.group(role)]
+        clients = storage.clients(rack)
         if architecture.fabric is not None and clients:
             steps.append(_step(architecture.fabric, name, storage, profile, clients, rack))
     return steps
@@ -86,12 +86,11 @@ def _step(fabric: Fabric, name: str, storage: Storage, profile: LinkProfile, cli
 
 def servers_of(rack: Rack, storage: Storage, fabric: Fabric) -> tuple[tuple[Node, ...], tuple[str, ...]]:
     """Nodes that serve a storage, and their addresses that its mounts may use."""
-    role = storage.server_role
-    servers = rack.group(role) if role and storage.managed else ()
+    servers = storage.server_nodes(rack) if storage.managed else ()
     if storage.class_ != "nfs":  # every server has a part of the data, at its first address of each rail
         every = [node.fabric_address(rail) for node in servers for rail in range(fabric.rails)]
         return servers, tuple(address for address in every if address is not None)
-    return servers, rack.storage_addresses(storage.servers, role, storage.managed)
+    return servers, storage.addresses(rack)
 
 
 def stream_of(rack: Rack, fabric: Fabric, servers: Sequence[Node], client: str, address: str, port: int) -> Stream:
@@ -139,7 +138,7 @@ class _FanIn:
             return unmeasured(place, "; ".join(lost.values()))
         try:
             self._runs(clients)
-            return reading_of(place, read_links(self.answers, self.session.architecture), NAME)
+            return reading_of(place, read_links(self.answers, self.session.architecture))
         except (RemoteError, ParseError) as error:
             return unmeasured(place, str(error), outputs_of(self.answers))
 

@@ -11,15 +11,16 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from rackproof.bench.links.figures import TCP_BANDWIDTH, Figure, figure_of, reliable
+from rackproof.bench.links.figures import TCP_BANDWIDTH, TO_STORAGE, Figure, figure_of, reliable
+from rackproof.bench.links.run_proof import Run
 from rackproof.bench.port_proof import Moved, by_interface, counters_of, prove, readings_of
-from rackproof.bench.reading import Reading
+from rackproof.bench.reading import Reading, of_every
 from rackproof.bench.storage.commands import AFTER, state_of
 from rackproof.bench.storage.conditions import mounts_text
 from rackproof.bench.storage.proof import check_around, mounts_of
-from rackproof.bench.storage.runs import State, state_in
+from rackproof.bench.storage.runs import State, state_of_node
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError, Unreliable
@@ -61,13 +62,6 @@ class Volley:
         return (*self.tests, *every)
 
 
-class _Result(NamedTuple):
-    rate: float
-    """Gb/s."""
-    companions: dict[str, float]
-    conditions: dict[str, Any]
-
-
 def volleys_of(answers: Iterable[CommandResult]) -> list[Volley]:
     """All volleys in a step's answers, in order."""
     volleys: list[Volley] = []
@@ -104,12 +98,12 @@ def read_fan_in(measurement: Measurement, answers: Sequence[CommandResult], arch
     if any(result.conditions != conditions for result in results):
         raise ParseError(TOOL, "its runs had different commands or mounts")
     if len(volleys) > len(results):
-        conditions = conditions | {"unreliable_runs": len(volleys) - len(results)}
+        conditions = {**conditions, "unreliable_runs": len(volleys) - len(results)}
     return Reading(
-        tuple(result.rate for result in results),
+        tuple(result.values[TO_STORAGE] for result in results),
         tuple({id(answer): answer for volley in volleys for answer in volley.answers}.values()),
         conditions,
-        {name: tuple(result.companions[name] for result in results) for name in results[0].companions},
+        of_every([result.companions for result in results]),
     )
 
 
@@ -127,9 +121,9 @@ def targets_in(storage: Storage, state: State) -> tuple[str, ...]:
     return tuple(dict.fromkeys(server_of(mount) for mount in mounts_of(storage, state) if mount is not None))
 
 
-def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architecture: Architecture) -> _Result:
+def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architecture: Architecture) -> Run:
     states = [
-        (node, when, _state(by_node.get(node), node, when))
+        (node, when, state_of_node(by_node.get(node), node, when))
         for node in clients
         for when, by_node in (("before", volley.mounts), (AFTER, volley.mounts_after))
     ]
@@ -172,7 +166,7 @@ def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architectu
         "counter_bytes": float(counted),
         "start_lag_s": lag,
     }
-    return _Result(rate, companions, conditions)
+    return Run({TO_STORAGE: rate}, companions, conditions)
 
 
 def _prove_ports(volley: Volley, figures: Sequence[tuple[CommandResult, Figure]]) -> int:
@@ -198,12 +192,6 @@ def _moved(volley: Volley, node: str, port: str) -> Moved:
     if pair[0] is None or pair[1] is None:
         raise ParseError("port counters", f"{node} was not asked before and after the run")
     return by_interface(counters_of(pair[0]), counters_of(pair[1]), port)
-
-
-def _state(answer: CommandResult | None, node: str, when: str) -> State:
-    if answer is None:
-        raise ParseError("client state", f"{node} was not asked {when} the run")
-    return state_in(answer, when)
 
 
 def _ports(test: CommandResult) -> tuple[str, str, str]:

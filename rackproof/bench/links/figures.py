@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from rackproof.bench.port_proof import fabric_of
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.programs import packaged
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
@@ -105,11 +106,10 @@ def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
     words = [program, *words[words.index(started) + 1 :]] if started in words else words
     if not answer.ok:
         raise ParseError(program, answer.why)
-    if architecture.fabric is None:
-        raise ParseError(program, "the architecture has no fabric")
+    fabric = fabric_of(architecture, program)
     if program != "iperf3" and (complaint := perftest.complaint(answer.text + answer.stderr.decode(errors="replace"))):
         raise Unreliable(program, complaint)
-    return _READERS[program](words, answer.text, architecture.fabric)
+    return _READERS[program](words, answer.text, fabric)
 
 
 def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:

@@ -11,8 +11,8 @@ from rackproof.bench.links.fan_in_reader import read_fan_in
 from rackproof.bench.links.figures import ALONE, PROGRAMS, TCP_BANDWIDTH, TO, TO_STORAGE, figure_of, reliable
 from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Ends, Run, proven
-from rackproof.bench.port_proof import counters_of, readings_of
-from rackproof.bench.reading import Read, Reading, with_preamble
+from rackproof.bench.port_proof import counters_of, fabric_of, readings_of
+from rackproof.bench.reading import Read, Reading, of_every, reader, with_preamble
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.grouping import grouped
@@ -22,13 +22,12 @@ from rackproof.parse.ping import Ping, parse_ping
 from rackproof.remote.command import CommandResult
 from rackproof.remote.command import program as program_of
 
-NAME: Final = "links-proven"
-"""Recorded name of this reader."""
 LOSS, ROUND_TRIP = "link.loss", "link.round_trip"
 PINGS: Final = 200
 """Packets per ping: a resolution of 0.5 % within a second."""
 
 
+@reader("links-proven")
 @with_preamble
 def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per reliable run of a pair; the first member is the server, the second the client."""
@@ -37,15 +36,14 @@ def read_links(answers: Sequence[CommandResult], architecture: Architecture) -> 
     def read(measurement: Measurement) -> Reading:
         if measurement.metric in (LOSS, ROUND_TRIP):
             return _ping(measurement, by_node.get(measurement.members[1], []))
-        if architecture.fabric is None:
-            raise ParseError("links", "the architecture has no fabric")
+        fabric = fabric_of(architecture, "links")
         if measurement.metric == TO_STORAGE:
             return read_fan_in(measurement, answers, architecture)
         if measurement.metric in ALONE:
             return read_all_rails(measurement, answers, architecture)
         server, client = ends = _nodes(measurement, answers)
         of_both = by_node.get(server, []), by_node.get(client, [])
-        return _link(measurement, ends, *of_both, architecture, architecture.fabric)
+        return _link(measurement, ends, *of_both, architecture, fabric)
 
     return read
 
@@ -97,10 +95,7 @@ def _link(
         tuple(run.values[measurement.metric] for run in runs),
         (*where, *answers, *readings[0], *readings[1]),
         _conditions(nodes, answers, runs) | bound,
-        {
-            name: tuple(run.companions[name] for run in runs if name in run.companions)
-            for name in sorted({name for run in runs for name in run.companions})
-        },
+        of_every([run.companions for run in runs]),
     )
 
 

@@ -24,7 +24,7 @@ from rackproof.bench.links.figures import (
     figure_of,
 )
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
-from rackproof.bench.links.reader import LOSS, NAME, PINGS, ROUND_TRIP, read_links
+from rackproof.bench.links.reader import LOSS, PINGS, ROUND_TRIP, read_links
 from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.ports import at_port, wait_listening
 from rackproof.bench.reading import outputs_of
@@ -313,7 +313,7 @@ def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Ar
     client = place.members[-1].partition("/")[0]
     failed = (a for a in answers if a.node == client and a.rc != 0 and not a.command.startswith("ping "))
     why = next((f"{client}: {program(answer.command)}: {answer.why}" for answer in failed), "")
-    return reading_or_reason(place, read_links(answers, architecture), NAME, outputs_of(answers), why, f"{client}: ")
+    return reading_or_reason(place, read_links(answers, architecture), outputs_of(answers), why, f"{client}: ")
 
 
 def _once(context: BenchContext, tool: Tool, server: End, client: End) -> CommandResult:

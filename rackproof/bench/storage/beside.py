@@ -21,7 +21,7 @@ from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
 from rackproof.bench.storage.beside_reader import ALONE, BESIDE, calls_of, job_name
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, StorageClients, fio_step
-from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import Architecture, BesideProfile, CollectiveProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
@@ -63,7 +63,7 @@ def step(
             why = str(error)
         read = read_storage(both.clients.answers, context.session.architecture)
         for place in places:
-            yield reading_or_reason(place, read, NAME, outputs_of(both.clients.own), why)
+            yield reading_or_reason(place, read, outputs_of(both.clients.own), why)
 
     seconds = profile.runs * (3 * (profile.runtime_s + profile.ramp_s + SETUP_S) + 3 * START_S)
     who = counted(len(names), "client", "clients at once")

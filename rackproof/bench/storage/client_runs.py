@@ -7,16 +7,28 @@ from functools import partial
 
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import NOTHING, BenchContext, Step, Writes, reading_or_reason
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, drop_and_state, folders_of, server_state, state_after
+from rackproof.bench.storage.commands import (
+    AFTER,
+    BEFORE,
+    DROP,
+    drop_and_state,
+    folders_of,
+    mounted,
+    own_folders,
+    server_state,
+    state_after,
+)
 from rackproof.bench.storage.fio_clients import FioClients
 from rackproof.bench.storage.layout import Layouts
 from rackproof.bench.storage.proof import mount_fault
-from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.runs import runs_of
+from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
-from rackproof.core.fiojob import Layout, command_line
+from rackproof.core.fiojob import TEST_FILE, Layout, command_line
 from rackproof.core.rack import fold
+from rackproof.errors import RemoteError
 from rackproof.remote.command import CommandResult
 
 SETUP_S = 10.0
@@ -54,8 +66,8 @@ class Clients:
     def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
         self.context, self.session = context, context.session
         self.name, self.storage, self.clients = name, storage, clients
-        rack = self.session.rack
-        self.addresses = rack.storage_addresses(storage.servers, storage.server_role, storage.managed)
+        self.addresses = storage.addresses(self.session.rack)
+        self.users = BenchUsers.of(context)
         self.own: list[CommandResult] = []
         self.lost: dict[str, str] = {}
 
@@ -86,13 +98,29 @@ class Clients:
             if (why := mount_fault(self.storage, answer)) is not None:
                 self.lost[node] = f"{node}: {why}"
 
+    def prepare(self, program: str, folders: Callable[[str], Sequence[str]], stem: str = TEST_FILE) -> dict[str, str]:
+        """Account, ``folders`` and a program of storage benchmarks on every client whose mounts are the architecture's;
+        the others are lost. Returns the commands that made the folders."""
+        self.check_mounts(self.clients, lambda node: ())
+        self.lost |= self.users.ready(self.ready)
+        made = {node: own_folders(self.storage, folders(node), self.users[node], stem) for node in self.ready}
+        self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(made).items() if not answer.ok}
+        try:
+            self.users.put(self.ready, "rackproof.bench.storage", (program,))
+        except RemoteError as error:
+            self.lost |= dict.fromkeys(self.ready, str(error))
+        return made
+
+    def on_mounts(self, node: str, program: str) -> str:
+        """Command of a program that runs as the node's account, and only where the storage is mounted."""
+        return f"{mounted(self.storage.mountpoints)}; {self.users[node].prefix}{program}"
+
     def drop(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> list[str]:
         """Drop caches on clients, by commands that also read their state, then on servers. Returns ready clients."""
         for node, answer in self.ask(commands, limit_s).items():
             if not answer.ok:
                 self.lost[node] = f"{node}: {answer.why}"
-        role = self.storage.server_role
-        self.ask({node.name: DROP for node in (self.session.rack.group(role) if role else ())}, limit_s)
+        self.ask({node.name: DROP for node in self.storage.server_nodes(self.session.rack)}, limit_s)
         return [node for node in commands if node not in self.lost]
 
     def read_state(
@@ -115,7 +143,7 @@ class Clients:
         why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
         read = read_storage(self.answers, self.session.architecture)
         for place in places:
-            yield reading_or_reason(place, read, NAME, raw, why)
+            yield reading_or_reason(place, read, raw, why)
 
     def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s, hold=True)
@@ -190,10 +218,9 @@ class StorageClients(Clients):
 
     def _of_servers(self, when: str) -> dict[str, str]:
         """Commands for the servers' counters, where no client runs on a server: its own bytes would be among them."""
-        role = self.storage.server_role
-        if role is None or role in self.storage.client_roles:
+        if self.storage.server_role in self.storage.client_roles:
             return {}
-        return {node.name: server_state(when) for node in self.session.rack.group(role)}
+        return {node.name: server_state(when) for node in self.storage.server_nodes(self.session.rack)}
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

@@ -32,7 +32,7 @@ from rackproof.bench.storage.connections_reader import (
     version_of,
 )
 from rackproof.bench.storage.proof import check_mounts, mounts_of
-from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.runs import State, state_in
 from rackproof.core.architecture import Architecture, ConnectionsProfile, MountsProfile, Storage, StorageProfile
 from rackproof.core.architecture.storage import canonical
@@ -94,7 +94,7 @@ def _step(architecture: Architecture, name: str, metric: str, profile: Sizes, la
             client = _Client(context, architecture, name, layout, place.members[0])
             why = client.execute(profile, metric, pair)
             read = read_storage(client.answers, context.session.architecture)
-            yield reading_or_reason(place, read, NAME, outputs_of(client.own), why)
+            yield reading_or_reason(place, read, outputs_of(client.own), why)
 
     runs = 2 * profile.runs * len(names)
     seconds = runs * (profile.runtime_s + profile.ramp_s + 2 * SETUP_S)

@@ -10,16 +10,15 @@ from collections.abc import Iterator
 
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, Clients
-from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
+from rackproof.bench.storage.commands import drop_and_state
 from rackproof.bench.storage.gds_reader import MARK, PROGRAM, folder_of, results_of, simulated
 from rackproof.bench.storage.program_runs import ProgramRun
-from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
-from rackproof.bench.user import BenchUsers, node_program
+from rackproof.bench.storage.reader import CLIENTS, read_storage
+from rackproof.bench.user import node_program
 from rackproof.core.architecture import GdsProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import GDS
 from rackproof.core.wording import counted
-from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
 
 
@@ -33,7 +32,7 @@ def step(name: str, storage: Storage, profile: GdsProfile, names: list[str]) -> 
             client = _Client(context, name, storage, profile, place.members[0])
             why = client.execute()
             read = read_storage(client.answers, context.session.architecture)
-            yield reading_or_reason(place, read, NAME, client.outputs, why)
+            yield reading_or_reason(place, read, client.outputs, why)
 
     seconds = len(names) * profile.runs * (profile.runtime_s + SETUP_S)
     who = counted(len(names), "client", "clients one after another")
@@ -53,12 +52,11 @@ def _program(storage: Storage, node: str, profile: GdsProfile, action: str) -> s
 class _Client(Clients):
     def __init__(self, context: BenchContext, name: str, storage: Storage, profile: GdsProfile, node: str) -> None:
         super().__init__(context, name, storage, [node])
-        self.node, self.profile, self.users = node, profile, BenchUsers.of(context)
+        self.node, self.profile = node, profile
 
     def execute(self) -> str:
         """All runs. Returns why there is no number."""
-        self.check_mounts([self.node], lambda node: ())
-        self.lost |= self.users.ready(self.ready)
+        self.prepare(PROGRAM, lambda node: [folder_of(self.storage, node)], "unused")
         try:
             if not self.lost:
                 self._run("write", 16 * self.profile.threads * self.profile.file_bytes / SLOWEST)
@@ -69,21 +67,13 @@ class _Client(Clients):
                 if not self.lost:
                     self._run("read", float(self.profile.runtime_s))
                     self.lost |= self.read_state([self.node], lambda node: ())
-        except (RemoteError, ParseError) as error:
+        except ParseError as error:
             return str(error)
         return self.lost.get(self.node, "")
 
     def _run(self, action: str, seconds: float) -> None:
-        """Raises RemoteError without its program, ParseError without a result."""
-        account = self.users[self.node]
-        if action == "write":
-            made = own_folders(self.storage, [folder_of(self.storage, self.node)], account, "unused")
-            answer = self.ask({self.node: made})[self.node]
-            if not answer.ok:
-                raise ParseError("sh", f"{self.node}: {answer.why}")
-            self.users.put([self.node], "rackproof.bench.storage", (PROGRAM,))
-        program = _program(self.storage, self.node, self.profile, action)
-        command = f"{mounted(self.storage.mountpoints)}; {account.prefix}{program}"
+        """Raises ParseError without a result."""
+        command = self.on_mounts(self.node, _program(self.storage, self.node, self.profile, action))
         answers = self.ask({self.node: command}, min(seconds, 7200.0) + MARGIN_S)
         run = ProgramRun(PROGRAM, MARK, {}, True, None, answers)
         results_of(run, self.node, action)

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
-from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted, own_folders
+from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import COPIED, PROGRAM
-from rackproof.bench.user import HOME, BenchUsers, node_program
+from rackproof.bench.user import node_program
 from rackproof.core.architecture import JoinProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import TEST_FILE
@@ -45,18 +45,12 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
 class _Joins(Clients):
     def __init__(self, context: BenchContext, name: str, storage: Storage, clients: list[str]) -> None:
         super().__init__(context, name, storage, clients)
-        self.users, self.seeds = BenchUsers.of(context), {node: secrets.token_hex(8) for node in clients}
+        self.seeds = {node: secrets.token_hex(8) for node in clients}
 
     def execute(self, sizes: JoinProfile) -> None:
         """Plant a file, drop caches, join, and remove the file."""
-        self.check_mounts(self.clients, lambda node: ())
-        self.lost |= self.users.ready(self.ready)
-        folders = {
-            node: own_folders(self.storage, folders_of(self.storage, node)[:1], self.users[node]) for node in self.ready
-        }
-        self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(folders).items() if not answer.ok}
+        folders = self.prepare(PROGRAM, lambda node: folders_of(self.storage, node)[:1])
         try:
-            self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
             self.session.fleet.each(self.ready, self._put, "the program that joins")
         except RemoteError as error:
             self.lost |= dict.fromkeys(self.ready, str(error))
@@ -76,10 +70,10 @@ class _Joins(Clients):
         connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{_HOME}/{PROGRAM}")
 
     def _command(self, node: str, action: str, sizes: JoinProfile) -> str:
-        planting = action == "plant"
-        user, home = (self.users[node].prefix, HOME) if planting else ("", _HOME)
-        config = _config(self.storage, node, action, sizes) | {"seed": self.seeds[node]}
-        return f"{mounted(self.storage.mountpoints)}; {user}{node_program(PROGRAM, json.dumps(config), home=home)}"
+        config = json.dumps(_config(self.storage, node, action, sizes) | {"seed": self.seeds[node]})
+        if action == "plant":
+            return self.on_mounts(node, node_program(PROGRAM, config))
+        return f"{mounted(self.storage.mountpoints)}; {node_program(PROGRAM, config, home=_HOME)}"
 
 
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:

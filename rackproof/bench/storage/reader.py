@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from rackproof.bench.reading import Read, Reading
+from rackproof.bench.reading import Read, Reading, of_every, reader
 from rackproof.bench.storage.beside_reader import read_beside
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
@@ -34,11 +34,10 @@ from rackproof.remote.command import CommandResult
 
 CLIENTS = "clients"
 """Label of the rack's numbers of a profile with several numbers of clients."""
-NAME = "fio-proven"
-"""Recorded name of this reader."""
 _SUMMED = (*ADD_UP, "counter_bytes", ONCE)
 
 
+@reader("fio-proven")
 def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
     """One sample per run. ``answers`` include those of the runs that wrote the files, also of earlier steps."""
     every = runs_of(answers)
@@ -102,11 +101,7 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
                 companions[-1]["dataset_bytes"] = results[0].companions[
                     "dataset_bytes"
                 ]  # one file, however many read it
-        complete = {
-            name: tuple(run[name] for run in companions)
-            for name in companions[0]
-            if all(name in run for run in companions)
-        }
+        complete = of_every(companions)
         used = tuple(run.launch.answer for run in every)
         conditions = conditions_of(runs, nodes, storage, len(every[0].before))
         if ONCE in complete:

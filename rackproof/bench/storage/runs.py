@@ -31,10 +31,7 @@ class StatesAround:
 
     def state(self, node: str, when: str) -> State:
         """State of a node. Raises ParseError if it is unknown."""
-        answer = (self.before if when == BEFORE else self.after).get(node)
-        if answer is None:
-            raise ParseError("client state", f"{node} was not asked {when} the run")
-        return state_in(answer, when)
+        return state_of_node((self.before if when == BEFORE else self.after).get(node), node, when)
 
 
 @dataclass
@@ -96,6 +93,13 @@ def state_in(answer: CommandResult, when: str) -> State:
         raise ParseError("client state", f"{when} the run: {answer.why}")
     asked = state_of(answer.command)
     return State(parse_client_state(answer.stdout), asked[1] if asked else ())
+
+
+def state_of_node(answer: CommandResult | None, node: str, when: str) -> State:
+    """As ``state_in``, of a node that may not have been asked. Raises ParseError."""
+    if answer is None:
+        raise ParseError("client state", f"{node} was not asked {when} the run")
+    return state_in(answer, when)
 
 
 def is_layout(command: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rackproof.bench import moment
 from rackproof.bench.step import BenchContext, Step, Writes, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, SLOWEST, STATE_S, TYPICAL, Clients
-from rackproof.bench.storage.commands import drop_and_state, mounted, own_folders
+from rackproof.bench.storage.commands import drop_and_state
 from rackproof.bench.storage.small_files_reader import (
     METADATA,
     PROGRAM,
@@ -23,12 +23,11 @@ from rackproof.bench.storage.small_files_reader import (
     parents_of,
     trees_of,
 )
-from rackproof.bench.user import BenchUsers, node_program
+from rackproof.bench.user import node_program
 from rackproof.core.architecture import FilesProfile, Storage, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.metrics import OPERATIONS
 from rackproof.core.wording import counted
-from rackproof.errors import RemoteError
 
 _SLOWEST_FILES: Final = 5.0
 """Files a second of the slowest client that is waited for."""
@@ -119,33 +118,21 @@ class _Files(Clients):
         self, context: BenchContext, name: str, storage: Storage, clients: list[str], sizes: FilesProfile
     ) -> None:
         super().__init__(context, name, storage, clients)
-        self.users, self.sizes, self.made = BenchUsers.of(context), sizes, list[str]()
+        self.sizes = sizes
         count = sizes.files * sizes.processes
         self.count_s = STATE_S + count / _SLOWEST_FILES
         self.limit_s = MARGIN_S + count / _SLOWEST_FILES + sizes.bytes / SLOWEST
 
     def execute(self, parts: tuple[_Part, ...]) -> None:
         """All runs, up to the first part that loses a client; then the files are removed."""
-        self._make_folders()
+        self.prepare(PROGRAM, lambda node: parents_of(self.storage, node))
+        made = self.ready
         for _ in range(self.sizes.runs):
             for part in parts:
                 if self.lost:
                     break
                 self._use(part)
-        self.ask({node: self._command(node, _CLEAR, {}) for node in self.made}, self.count_s)
-
-    def _make_folders(self) -> None:
-        self.check_mounts(self.clients, lambda node: ())
-        self.lost |= self.users.ready(self.ready)
-        made = {
-            node: own_folders(self.storage, parents_of(self.storage, node), self.users[node]) for node in self.ready
-        }
-        self.lost |= {node: f"{node}: {answer.why}" for node, answer in self.ask(made).items() if not answer.ok}
-        try:
-            self.users.put(self.ready, "rackproof.bench.storage", (PROGRAM,))
-            self.made = self.ready
-        except RemoteError as error:
-            self.lost |= dict.fromkeys(self.ready, str(error))
+        self.ask({node: self._command(node, _CLEAR, {}) for node in made}, self.count_s)
 
     def _use(self, part: _Part) -> None:
         if part.timed:
@@ -179,5 +166,4 @@ class _Files(Clients):
 
     def _command(self, node: str, part: _Part, start: Mapping[str, Any]) -> str:
         config = {**_config(self.storage, node, self.sizes, part), **start}
-        program = node_program(PROGRAM, json.dumps(config))
-        return f"{mounted(self.storage.mountpoints)}; {self.users[node].prefix}{program}"
+        return self.on_mounts(node, node_program(PROGRAM, json.dumps(config)))

@@ -16,7 +16,7 @@ from rackproof.bench.storage import beside, checkpoint, connections, gds, integr
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.knee_reader import UTILISATION
-from rackproof.bench.storage.reader import CLIENTS, NAME, read_storage
+from rackproof.bench.storage.reader import CLIENTS, read_storage
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
@@ -34,7 +34,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
     arrivals = asks_for(architecture, UTILISATION)
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
-        clients = [n.name for role in storage.client_roles for n in rack.group(role)]
+        clients = storage.clients(rack)
         steps += connections.steps(architecture, name, profile, clients)
         if profile.every_job:
             steps += _of_fio(name, storage, profile, clients, arrivals)
@@ -138,4 +138,4 @@ def _results(clients: StorageClients, places: dict[tuple[str, str], Measurement]
     raw = clients.outputs
     for (_, node), place in places.items():
         gone = lost.get(node, "" if node else why)
-        yield reading_or_reason(place, read, NAME, raw, gone, f"{node}: " if node else "")
+        yield reading_or_reason(place, read, raw, gone, f"{node}: " if node else "")

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from rackproof.core.architecture.base import Claims, Identifier, Model
+from rackproof.core.rack import Node, Rack
 from rackproof.core.texts import FsType, Host, MountOption, MountSource, Name, Path, Prose
 
 CLIENTS: Final = ("lustre", "beegfs", "gpfs", "wekafs")
@@ -127,6 +128,24 @@ class Storage(Model):
         """Mount points on a client."""
         count = self.mounts_per_client or 1
         return (self.mountpoint,) if count == 1 else tuple(f"{self.mountpoint}{k}" for k in range(1, count + 1))
+
+    def clients(self, rack: Rack) -> list[str]:
+        """Nodes that mount it."""
+        return [node.name for role in self.client_roles for node in rack.group(role)]
+
+    def server_nodes(self, rack: Rack) -> tuple[Node, ...]:
+        """Nodes of the inventory that serve it."""
+        return rack.group(self.server_role) if self.server_role else ()
+
+    def addresses(self, rack: Rack) -> tuple[str, ...]:
+        """Addresses of its servers: as given, or of the nodes that serve it; empty if nothing names any.
+
+        All nodes of an appliance serve one file system; of servers that the deploys set up, only the first serves.
+        """
+        if self.servers:
+            return tuple(dict.fromkeys(self.servers))
+        nodes = self.server_nodes(rack)[: 1 if self.managed else None]
+        return tuple(dict.fromkeys(address for node in nodes for address in node.server_addresses))
 
     @property
     def takes_connections(self) -> bool:

@@ -20,7 +20,7 @@ from rackproof.core.architecture.storage import TELL_TRANSPORT
 from rackproof.core.architecture.strength import EMPTY, Path, at_least, at_most, rule_of
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, shortened
 
 _LONGEST = 90
 CLUSTERED: Final = (*TELL_TRANSPORT, "ceph", "nfs", "nfs4")
@@ -300,4 +300,4 @@ def _words(value: Any) -> str:
         text = ", ".join(map(str, value))
     else:
         text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return shortened(text, _LONGEST)

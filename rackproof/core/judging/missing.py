@@ -22,6 +22,7 @@ from rackproof.core.load import GPUS, PREFIX, subjects_for
 from rackproof.core.planned_checks import Case, PlannedChecks
 from rackproof.core.status import Status
 from rackproof.core.verdict import RUN, Verdict, required_verdict, with_item
+from rackproof.core.wording import shortened
 
 OF_STAGES = {"connect": REACHABLE, "deploy": CONVERGED}
 """Check of a stage. In a stage that began, a node without a result is UNMEASURED."""
@@ -187,7 +188,7 @@ def severity_of(architecture: Architecture, id_: str, check: str, otherwise: boo
 def short(value: Any) -> str:
     """A value in a message."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shortened(text, _SHOWN)
 
 
 def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from rackproof.bench.ingest.bound import ACCELERATOR, DECODE, NETWORK, START, ST
 from rackproof.bench.ingest.further import further_of
 from rackproof.bench.ingest.proof import check_identity
 from rackproof.bench.ingest.reader import read_ingest
-from rackproof.bench.ingest.runs import TOOL, Part, configs_of
+from rackproof.bench.ingest.runs import TOOL, Part
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.commands import DROP, drop_and_state, state_after
+from rackproof.bench.storage.program_runs import configs_of
 from rackproof.core.architecture import Architecture, DataSet, IngestJob, IngestProfile, Profile, Scale
 from rackproof.core.architecture.base import Figure
 from rackproof.core.clocks import Clock
@@ -107,8 +109,8 @@ class TestPlan:
             "train/storage-2": ["dataset_node.py", "ingest_node.py"], "train/memory-2": ["ingest_node.py"],
             "train/beside": ["ingest_node.py", "ingest_node.py"], "serve/storage-2": ["ingest_node.py"],
         }  # fmt: skip
-        assert [len(configs_of(command)) for command in shown["train/beside"]] == [1, 2]
-        (real,) = configs_of(shown["serve/storage-2"][0])
+        assert [len(configs_of(command, TOOL)) for command in shown["train/beside"]] == [1, 2]
+        (real,) = configs_of(shown["serve/storage-2"][0], TOOL)
         assert real["torch"] == {
             "model": "resnet50", "kind": "inference", "precision": "amp", "node": 0, "nodes": 1,
         }  # fmt: skip
@@ -190,7 +192,7 @@ def beside(every: list[CommandResult], **changes: Any) -> list[CommandResult]:
     """The same run with the job ``serve`` on the same nodes; ``changes`` are those of its configuration."""
     both = []
     for answer in every:
-        if own := configs_of(answer.command):
+        if own := configs_of(answer.command, TOOL):
             other = own[0] | {"job": "serve"} | changes
             text = answer.stdout.decode() + json.dumps(document(other)) + "\n"
             answer = CommandResult(answer.node, f"{answer.command} '{json.dumps(other)}'", 0, text.encode())
@@ -514,8 +516,7 @@ def test_the_storage_gave_two_jobs_their_samples(
 
 def test_a_job_that_gave_no_answer_was_not_beside_another() -> None:
     every = beside(answers())
-    every = [a if not configs_of(a.command) else CommandResult(a.node, a.command, 0, a.stdout.splitlines()[0] + b"\n")
-             for a in every]  # fmt: skip
+    every = [replace(a, stdout=a.stdout.splitlines()[0] + b"\n") if configs_of(a.command, TOOL) else a for a in every]
     with pytest.raises(ParseError, match="0 answers of serve"):
         value("inference.latency_p99", every, beside="training")
 
@@ -623,7 +624,7 @@ class TestRunner:
             result = node_programs.answer(node, command, POINT, mount, home)
             if result is None:
                 return nodes.answer(node, command)
-            if configs_of(command):
+            if configs_of(command, TOOL):
                 count_reads(nodes, result)
             return result
 
@@ -641,8 +642,8 @@ class TestRunner:
         assert rate.samples, rate.reason
         *making, shown = step.commands
         asked = [text for _, text in context.session.fleet.asked]  # type: ignore[attr-defined]
-        (ran,) = [own for text in asked for own in configs_of(text)][-1:]
-        (planned,) = configs_of(shown)
+        (ran,) = [own for text in asked for own in configs_of(text, TOOL)][-1:]
+        (planned,) = configs_of(shown, TOOL)
         assert {key: value for key, value in ran.items() if not key.startswith("start_")} == planned
         assert all(any(text.endswith(command) for text in asked) for command in making)
         assert 0 < rate.samples[0] <= 2 * 71.3

@@ -15,8 +15,9 @@ import pytest
 
 from rackproof.bench.ingest.image import LABEL, Image, check_image, image_of
 from rackproof.bench.ingest.reader import read_ingest
-from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.runs import TOOL
 from rackproof.bench.step import BenchContext
+from rackproof.bench.storage.program_runs import configs_of
 from rackproof.bench.user import HOME, Account
 from rackproof.core.evidence import Scope
 from rackproof.core.rack import Rack
@@ -145,7 +146,7 @@ def inside(id_: str | None, wanted: str | None) -> list[CommandResult]:
     prefix = Image("podman", NAME, id_).prefix(ACCOUNT, ("/mnt/a",), True, 9.0) if id_ else ""
     return [
         replace(answer, command=f"mounted; {prefix}{answer.command.removeprefix('x ')}")
-        if configs_of(answer.command)
+        if configs_of(answer.command, TOOL)
         else answer
         for answer in run(ranks(change))
     ]
@@ -180,7 +181,7 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
         result = node_programs.answer(node, there, POINT, mount, home)
         if result is None:
             return nodes.answer(node, command)
-        if configs_of(command):
+        if configs_of(command, TOOL):
             count_reads(nodes, result)
         return replace(result, command=command)
 
@@ -202,10 +203,10 @@ def test_a_leg_and_what_it_is_compared_with_run_in_the_image(
     rate = measured["ingest.samples_rate", Scope.RACK]
     assert rate.samples, rate.reason
     assert f"of the image {NAME}" in rate.conditions["programs"]
-    started = [command for _, command in context.session.fleet.asked if configs_of(command)]  # type: ignore[attr-defined]
+    started = [command for _, command in context.session.fleet.asked if configs_of(command, TOOL)]  # type: ignore[attr-defined]
     assert all(f" image={ID} " in command and " in-image python3 -I " in command for command in started)
     list(beside.execute(context))
     fleet: Any = context.session.fleet
-    alone = [command for _, command in fleet.asked if [c["job"] for c in configs_of(command)] == ["emulated"]]
+    alone = [command for _, command in fleet.asked if [c["job"] for c in configs_of(command, TOOL)] == ["emulated"]]
     assert alone
     assert all(f" image={ID} " in command for command in alone)

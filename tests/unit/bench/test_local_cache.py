@@ -11,11 +11,12 @@ import pytest
 from rackproof.bench.ingest import steps as ingest
 from rackproof.bench.ingest.caches import LOCAL_HITS, renewed
 from rackproof.bench.ingest.reader import read_ingest
-from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.runs import TOOL
 from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.reading import Reading
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage.commands import DROP, state_of
+from rackproof.bench.storage.program_runs import configs_of
 from rackproof.bench.user import Account
 from rackproof.core.architecture import Architecture, IngestJob, IngestProfile, Profile
 from rackproof.core.architecture.consistency import problems
@@ -184,7 +185,7 @@ def test_two_epochs_from_the_files_to_their_hits(tmp_path: Path, monkeypatch: py
         if result is None:
             state = nodes.answer(node, command)
             return with_counters([state], stats((counts["loaded"], counts["read"], 0)))[0] if state else None
-        if configs_of(command):
+        if configs_of(command, TOOL):
             first = order[-1] != "dropped on gpu-01"
             order.append(f"epoch {1 if first else 2}")
             counts["loaded" if first else "read"] += 40

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from rackproof.bench.ingest.reader import read_ingest
-from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.runs import TOOL
 from rackproof.bench.step import BenchContext
+from rackproof.bench.storage.program_runs import configs_of
 from rackproof.core.architecture import IngestJob
 from rackproof.core.evidence import Scope
 from rackproof.parse import ParseError
@@ -125,7 +126,7 @@ def context(tmp_path: Path) -> Iterator[BenchContext]:
 
     def answer(node: str, command: str) -> Any:
         result = node_programs.answer(node, command, POINT, tmp_path / "mount", home)
-        if result is None or not configs_of(command):
+        if result is None or not configs_of(command, TOOL):
             return result or nodes.answer(node, command)
         own = json.loads(result.stdout)
         if "error" not in own:

@@ -14,7 +14,7 @@ import pytest
 from rackproof.architectures import load
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
-from rackproof.bench.step import Step, expected, measured
+from rackproof.bench.step import Step, expected
 from rackproof.bench.throttles import held
 from rackproof.bench.throttles.held import is_state, proven
 from rackproof.core.architecture import Architecture
@@ -80,7 +80,7 @@ def step(gbps: int | None = 10, then: Any = lambda: None) -> Step:
 
     def execute(context: Any) -> list[Measurement]:
         then()
-        return [measured(place, [5.0], [], {})]
+        return [place.model_copy(update={"samples": (5.0,), "reason": None})]
 
     return Step(STEP, "a step", 1, (place,), execute, port_gbps=gbps)
 

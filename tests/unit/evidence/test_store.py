@@ -10,10 +10,18 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.reread import answer_of
 from rackproof.core.evidence import PROOFS, CommandRecord, DeployRecord, Kind, NodeChanges
 from rackproof.errors import EvidenceWriteError, RunError
-from rackproof.evidence.store import EVIDENCE, RAW, EvidenceStore, lost_outputs, read_raw, read_records, read_trusted
+from rackproof.evidence.store import (
+    EVIDENCE,
+    RAW,
+    EvidenceStore,
+    answer_of,
+    lost_outputs,
+    read_raw,
+    read_records,
+    read_trusted,
+)
 from rackproof.remote.command import CommandResult
 from tests.unit.judging import check, info_of_nodes
 from tests.unit.refusals import error_of

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from rackproof.architectures import LoadedArchitecture, of_run
 from rackproof.bench import waiting
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
-from rackproof.bench.storage.reader import NAME, read_storage
+from rackproof.bench.storage.reader import read_storage
 from rackproof.cli import proof, runs
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
@@ -144,7 +144,7 @@ class World:
                 addresses = {node: f"10.0.0.{number}" for number, node in enumerate(alive, 1)}
                 run = recorded_run(clients, storage, JOB, addresses)
                 read = read_storage([context.session.record(answer) for answer in run], architecture)
-                yield from (reading_of(place, read, NAME) for place in places if place.members[0] in alive)
+                yield from (reading_of(place, read) for place in places if place.members[0] in alive)
 
         return Step(id_, id_, 1.0, places, execute, digest=f"{profile}-{id_}")
 

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from rackproof.bench.ingest.datasets import MARK, PROGRAM
-from rackproof.bench.ingest.runs import configs_of
+from rackproof.bench.ingest.runs import TOOL
 from rackproof.bench.plan import plan_steps
+from rackproof.bench.storage.program_runs import configs_of
 from rackproof.cli import proof, runs
 from rackproof.core.architecture import DataSet, IngestJob
 from rackproof.core.evidence import Kind, Measurement
@@ -58,7 +59,7 @@ class IngestNodes(StorageNodes):
         if f"/{PROGRAM} seal " in command:
             made = {"samples": 24, "distinct": 24, "copies": 1, "bytes": 24_000, "samples_sha256": "ab"}
             return self._told(node, command, {MARK: 1} | made)
-        for own in configs_of(command):
+        for own in configs_of(command, TOOL):
             if own["data"] == self.interrupted and own["node"] > 0:
                 raise KeyboardInterrupt
             self.ran.append((own["data"], node))

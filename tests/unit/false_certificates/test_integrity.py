@@ -20,7 +20,7 @@ from rackproof.parse import ParseError, fio
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import Answer as Replies
-from tests.unit.fakes import reply
+from tests.unit.fakes import hanging, reply
 from tests.unit.storage_nodes import JOB, Document, StorageNodes
 
 pytestmark = pytest.mark.few(9)
@@ -215,10 +215,6 @@ NO_SPACE = "<gpu-01> fio: io_u error on file /mnt/nfs-tcp/x/rackproof.0: No spac
 
 def absent(result: CommandResult) -> CommandResult:
     return reply(result.node, result.command, rc=127, err="sh: 1: fio: not found")
-
-
-def hanging(result: CommandResult) -> CommandResult:
-    return CommandResult(result.node, result.command, None, error="no answer within 153 s")
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,10 @@ def idle(text: str) -> str:
         ({"connections": 2}, "connections in use: expected 1, actual 2"),
         ({"mountinfo": lambda text: text.replace("port=2049,", "port=2050,")}, "port: expected 2049, actual 2050"),
         ({"mountinfo": lambda text: text.replace("port=20049", "port=20050")}, "port: expected 20049, actual 20050"),
-        ({"counted": 0.1}, "the mount counted"),
-        ({"rc": 139}, "exit status 139"),
     ],
     ids=[
         "merged-rdma", "merged-tcp", "rdma-shared", "tcp-shared", "rdma-idle", "tcp-idle", "count", "tcp-port",
-        "rdma-port", "memory", "crash",
+        "rdma-port",
     ],
 )  # fmt: skip
 def test_a_run_without_proof_is_no_ratio(tmp_path: Path, fault: dict[str, Any], why: str) -> None:
@@ -104,13 +102,6 @@ def test_mounts_in_different_versions_are_no_ratio(tmp_path: Path) -> None:
     measurement = measure(tmp_path, nodes, answer)["gpu-01"]
     assert measurement.reason is not None
     assert "expected one version of NFS, actual 4.1, 4.2" in measurement.reason
-
-
-def test_a_server_that_does_not_listen_on_tcp_is_the_reason(tmp_path: Path) -> None:
-    nodes = nodes_with(refused={"gpu-01": "mount.nfs: Connection refused"})
-    measured = measure(tmp_path, nodes)
-    assert measured["gpu-01"].reason == "gpu-01: no mount with 1 connection of TCP: mount.nfs: Connection refused"
-    assert measured["gpu-02"].samples
 
 
 @pytest.mark.parametrize("leg", ["over-tcp-1", "over-rdma-1"])

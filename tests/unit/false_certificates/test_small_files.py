@@ -15,7 +15,7 @@ from rackproof.core.metrics import OPERATIONS
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, of_storage
-from tests.unit.fakes import Answer, lab_rack, reply
+from tests.unit.fakes import Answer, hanging, lab_rack, reply
 from tests.unit.file_nodes import FILES_S, SHARDS, FileNodes
 
 pytestmark = pytest.mark.few(10)
@@ -178,10 +178,6 @@ def cut(result: CommandResult) -> CommandResult:
 
 def absent(result: CommandResult) -> CommandResult:
     return reply(result.node, result.command, rc=127, err="env: 'python3': No such file or directory")
-
-
-def hanging(result: CommandResult) -> CommandResult:
-    return CommandResult(result.node, result.command, None, error="no answer within 153 s")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rackproof.configure.rollback.journal import file_line
-from rackproof.core.plan import Change, NodePlan, PlannedOperation, RackPlan, fold_plans, identity_of
+from rackproof.core.plan import Change, NodePlan, PlannedOperation, fold_plans, identity_of
 from rackproof.report.plan import overview, summary
 from rackproof.shell import shown_form
+from tests.unit.plan.test_folding import rack
 
 
 def files(number: int, *, content: str = "", secret: bool = False) -> NodePlan:
@@ -20,10 +21,6 @@ def files(number: int, *, content: str = "", secret: bool = False) -> NodePlan:
     )
     identity = identity_of(name, {"nic": {"bonds": {"bond0": {"address": address}}}})
     return NodePlan(node=name, groups=("gpu",), operations=(operation,), identity=identity)
-
-
-def rack(*nodes: NodePlan) -> RackPlan:
-    return RackPlan(inventory="inv.py", deploy="deploys/cluster.py", nodes=nodes)
 
 
 def test_the_digest_of_a_file_with_the_nodes_address_does_not_divide_a_rack() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from rackproof.core.evidence import CommandRecord, DeployRecord, NodeChanges, NodeInfo
 from rackproof.core.status import Status
-from rackproof.report.outputs import COMMAND_LENGTH, SHOWN_BYTES, TITLE_LENGTH, Producer, shortened
+from rackproof.core.wording import shortened
+from rackproof.report.outputs import COMMAND_LENGTH, SHOWN_BYTES, TITLE_LENGTH, Producer
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate
 

@@ -327,8 +327,9 @@ def test_a_node_computes_the_servers_of_the_rack_and_knows_no_more_of_its_contai
     assert "hunter2" not in text
     (tmp_path / "rack.yaml").write_text(text)
     rack, _ = read_rack(tmp_path / "rack.yaml")
-    assert rack.storage_addresses((), "storage", True) == whole.storage_addresses((), "storage", True)
-    assert len(rack.storage_addresses((), "storage", True)) == 2
+    nfs = architectures.load("virtual-rack").model.storage["nfs-tcp"]
+    assert nfs.addresses(rack) == nfs.addresses(whole)
+    assert len(nfs.addresses(rack)) == 2
     assert own_node(rack, "gpu-01").data["containers"] == {"user": "ada"}
 
 

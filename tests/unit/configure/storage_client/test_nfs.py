@@ -195,10 +195,14 @@ def test_the_addresses_of_a_role_are_those_of_all_its_nodes_and_the_second_ones_
     one = Node("s1", ("storage",), {"fabric_addresses": ["10.0.0.1/24"], "fabric_second_addresses": ["10.0.0.101/24"]})
     two = Node("s2", ("storage",), {"fabric_addresses": ["10.0.0.2/24"]})
     rack = Rack("x", (one, two))
-    assert rack.storage_addresses((), "storage", managed=False) == ("10.0.0.1", "10.0.0.101", "10.0.0.2")
-    assert rack.storage_addresses((), "storage", managed=True) == ("10.0.0.1", "10.0.0.101")
-    assert rack.storage_addresses(("10.9.9.9", "10.9.9.9"), "storage", managed=False) == ("10.9.9.9",)
-    assert rack.storage_addresses((), None, managed=True) == ()
+
+    def addresses(*servers: str, role: str | None = "storage", managed: bool) -> tuple[str, ...]:
+        return isilon(servers, server_role=role, managed=managed).storage.addresses(rack)
+
+    assert addresses(managed=False) == ("10.0.0.1", "10.0.0.101", "10.0.0.2")
+    assert addresses(managed=True) == ("10.0.0.1", "10.0.0.101")
+    assert addresses("10.9.9.9", "10.9.9.9", managed=False) == ("10.9.9.9",)
+    assert addresses(role=None, managed=True) == ()
 
 
 @given(st.lists(st.text(max_size=12), max_size=5))
