@@ -152,6 +152,13 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")  # not JSON, although Python reads it
 
 
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):  # the hash would prove the last one, another reader takes the first
+        raise ValueError("a key is there twice")
+    return members
+
+
 class Trusted(NamedTuple):
     """The part of a run's evidence that its hash chain proves."""
 
@@ -187,7 +194,9 @@ def _trusted(path: Path, file: IO[bytes]) -> Trusted:
         if not line.endswith(b"\n") and len(line) < LINE:
             break  # never finished
         try:
-            record = Record.model_validate(json.loads(line, parse_constant=_no_number))
+            record = Record.model_validate(
+                json.loads(line, parse_constant=_no_number, object_pairs_hook=_each_key_once)
+            )
             # overflowing numbers and lone surrogates show when the line is serialised again for its hash
             broken = next(link_breaks(record, len(records), prev), None)
         except (ValueError, RecursionError):

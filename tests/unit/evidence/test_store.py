@@ -68,6 +68,10 @@ def test_a_line_that_a_killed_run_left_half_is_dropped_and_the_rest_kept(tmp_pat
         (lambda lines: [lines[0], lines[2]], "expected record 1, actual record 2"),
         (lambda lines: [lines[1], lines[0], lines[2]], "expected record 0, actual record 1"),
         (lambda lines: [lines[0], "{rubbish", *lines[1:]], ": line 2 is damaged"),
+        (
+            lambda lines: [lines[0].replace('{"text"', '{"text":"another note","text"'), *lines[1:]],
+            ": line 1 is damaged",
+        ),
     ],
 )
 def test_tampering_is_noticed(tmp_path: Path, change, reason: str) -> None:  # type: ignore[no-untyped-def]
