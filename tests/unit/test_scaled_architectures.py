@@ -231,7 +231,6 @@ def both(*throttles: Throttle) -> Throttle:
         ("dell-scaling-little", "B4", slower("storage.shared_file_read_bandwidth", 0.1)),
         ("dell-scaling-little", "B1 B5", slower("storage.knee_outstanding", 0.1)),
         ("dell-scaling-little", "B2", slower("storage.read_bandwidth", 0.2)),
-        ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, workload="decoding")),
         ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, port_gbps="10")),
         ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, port_gbps="40")),
         ("dell-scaling-little", "B7", slower("container.read_over_host", 0.2)),
