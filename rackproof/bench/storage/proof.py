@@ -143,7 +143,7 @@ def _changes(old: Mount, new: Mount) -> str:
     pairs = [("source", old.source, new.source), ("device", old.device, new.device)]
     changes = [f"{name} {was} before it, {now} after it" for name, was, now in pairs if was != now]
     first, last = ({*mount.options, *mount.super_options} for mount in (old, new))
-    options = [*(f"{one} in force before it only" for one in sorted(first - last))]
+    options = [f"{one} in force before it only" for one in sorted(first - last)]
     options += [f"{one} in force after it only" for one in sorted(last - first)]
     return "; ".join(changes + options) or "it was mounted anew"
 
