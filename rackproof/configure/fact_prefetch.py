@@ -4,7 +4,7 @@ trip.
 Deploys call ``host.get_fact(facts.X, …)`` as usual. ``rackproof.remote.command_cache`` keeps the fact commands of the
 last run of the same deploy, by kind of node. A prefetched answer is used only
 
-* for exactly the same command with the same arguments (user, environment, folder, limit);
+* for exactly the same command with the same arguments (user, environment, folder);
 * once, so that a loop that polls a node gets fresh answers; ``Kept`` answers may be used again;
 * as long as only fact commands have run since, on all nodes of the run: a change of a server may change the answer of
   another node;
@@ -222,16 +222,17 @@ class AskAhead:
     def _take(self, command: str, arguments: Mapping[str, Any]) -> CommandOutput | None:
         known = self._waiting(command, arguments)
         self._asked.setdefault(self._state.current_stage, set()).add(str(command))
-        if known is None or known.epoch != self._epoch() or time.monotonic() - known.arrived > AGE_S:
-            return None
-        return known.output
+        return known.output if known and self._valid(known) else None
+
+    def _valid(self, known: _Known | None) -> bool:
+        return known is not None and known.epoch == self._epoch() and time.monotonic() - known.arrived <= AGE_S
 
     def _fetch(self, command: str, arguments: dict[str, Any]) -> CommandOutput | None:
         """Run the command together with those expected after it. None: the command must be run on its own."""
-        commands = self._expected(command)
-        limit = float(self._host.data.get("command_timeout_s") or LIMIT_S)
-        limit = min(limit, arguments.get("_timeout") or limit)
-        if len(commands) < 2 or batch.budget_s(limit, len(commands)) > (arguments.get("_timeout") or sys.maxsize):
+        commands = self._expected(command, arguments)
+        longest = batch.longest_limit_s(arguments["_timeout"], len(commands))
+        limit = min(float(self._host.data.get("command_timeout_s") or LIMIT_S), longest)
+        if len(commands) < 2 or longest < LIMIT_S:
             return None
         epoch = self._epoch()
         self.round_trips += 1
@@ -240,7 +241,7 @@ class AskAhead:
         status, command_output = self._on_node(StringCommand("sh -s | base64"), **{**arguments, "_stdin": script})
         arrived = time.monotonic()
         answer = _decoded(command_output.stdout_lines) if status else b""
-        self._known.clear()
+        self._known = {key: known for key, known in self._known.items() if self._valid(known)}
         for result in batch.unpack(self._host.name, commands, limit, answer):
             if result.elapsed_s > limit / 2:
                 self._run.slow.add(result.command)
@@ -250,8 +251,8 @@ class AskAhead:
         waiting = self._waiting(command, arguments)
         return waiting.output if waiting else None
 
-    def _expected(self, command: str) -> list[str]:
-        """The command, and those that the last run sent to nodes of this kind after it.
+    def _expected(self, command: str, arguments: Mapping[str, Any]) -> list[str]:
+        """The command, and those that the last run sent to nodes of this kind after it and that have no answer yet.
 
         A change makes prefetched answers useless. So the window shrinks to one after a change and doubles with every
         round trip without one.
@@ -261,7 +262,11 @@ class AskAhead:
         self._seen = self._run.changes
         listed = self._run.cache.commands(self._run.nodes[self._host.name])
         done = self._asked[self._state.current_stage]
-        after = [question for question in listed if question not in done]
+        after = [
+            question
+            for question in listed
+            if question not in done and not self._valid(self._known.get(_key(question, arguments)))
+        ]
         return [str(command), *after[: self._window - 1]]
 
 
@@ -335,7 +340,8 @@ def _alone(arguments: Mapping[str, Any]) -> bool:
 
 
 def _key(command: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
-    return str(command), repr(sorted(arguments.items()))
+    """Time limits do not matter: an answer that is there needs none."""
+    return str(command), repr(sorted((name, value) for name, value in arguments.items() if name != "_timeout"))
 
 
 def _decoded(lines: list[str]) -> bytes:

@@ -64,6 +64,11 @@ def budget_s(timeout_s: float, count: int) -> int:
     return 3 * (math.ceil(timeout_s) + KILL_AFTER_S + 2) + count // 2
 
 
+def longest_limit_s(budget: float, count: int) -> float:
+    """The largest time limit of a command with which a batch of ``count`` commands ends within ``budget`` seconds."""
+    return (budget - count // 2) // 3 - KILL_AFTER_S - 2
+
+
 def script(commands: Sequence[str], timeout_s: float) -> bytes:
     """A POSIX shell script for ``sh -s``."""
     over = math.ceil(timeout_s) + 1

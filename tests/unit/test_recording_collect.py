@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rackproof.remote import batch, collect
 from rackproof.remote.batch import script, unpack
@@ -446,6 +448,12 @@ def test_the_reader_gives_the_same_results_from_a_batch() -> None:
     for command in COMMANDS:
         assert facts(batched.read(command)) == facts(single.read(command))
     assert (batched.misses, single.misses) == (0, len(COMMANDS))
+
+
+@given(st.integers(30, 10_000), st.integers(0, 500))
+def test_the_longest_limit_is_the_inverse_of_a_batchs_budget(budget: int, count: int) -> None:
+    limit = batch.longest_limit_s(budget, count)
+    assert batch.budget_s(limit, count) <= budget < batch.budget_s(limit + 1, count)
 
 
 def test_limits_leave_room_for_the_slowest_command() -> None:

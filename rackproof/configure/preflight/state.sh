@@ -21,11 +21,15 @@ system_state() {
 }
 mount_users() {
   # MOUNTPOINT…: processes that work in it
+  [ $# -gt 0 ] || return 0
+  links=$(find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/fd -maxdepth 1 -type l -printf '%p %l\n' 2>/dev/null |
+    grep -F -- "$(printf ' %s\n' "$@")")
   for m; do
     grep -qF -- " $m " /proc/self/mounts || continue
     printf '%s' "$m"
-    find /proc/[0-9]*/cwd /proc/[0-9]*/root /proc/[0-9]*/fd -maxdepth 1 -type l \
-      '(' -lname "$m" -o -lname "${m%/}/*" ')' 2>/dev/null | cut -d/ -f3 | sort -un | head -n "$busy_shown" |
+    [ -z "$links" ] || printf '%s\n' "$links" | while read -r p link; do
+      case "$link" in "$m" | "${m%/}/"*) echo "$p" ;; esac
+    done | cut -d/ -f3 | sort -un | head -n "$busy_shown" |
       while read -r p; do printf " %s(%s)" "$p" "$(cat "/proc/$p/comm" 2>/dev/null)"; done
     echo
   done

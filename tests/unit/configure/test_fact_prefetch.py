@@ -23,6 +23,7 @@ from pyinfra.context import ctx_host, ctx_state
 from rackproof.configure import fact_prefetch
 from rackproof.configure.facts import Answer, complete
 from rackproof.core.plan import REPORTS, NodeReport
+from rackproof.lab.state import COMMAND_TIMEOUT_S
 from tests.unit.shell import sh
 
 pytestmark = pytest.mark.few(9)
@@ -240,6 +241,35 @@ def test_a_short_limit_is_not_spent_on_other_questions(known: Rack, files: list[
     ((command, arguments),) = known.nodes["gpu-01"].ran
     assert command.startswith("cat ")
     assert arguments["_timeout"] == 10
+
+
+@pytest.mark.parametrize("limit", [1, fact_prefetch.LIMIT_S, COMMAND_TIMEOUT_S, 3600])
+def test_everything_is_asked_at_once_whatever_the_limit_of_a_command(files: list[Path], limit: float) -> None:
+    def ask_all() -> Rack:
+        one = rack({"command_timeout_s": limit})
+        for path in files:
+            assert one.ask(path) == (path.name,)
+        one.finish()
+        return one
+
+    ask_all()
+    assert ask_all().trips() == 1
+
+
+def test_an_answer_serves_operations_with_other_limits(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0], _timeout=1800)
+    assert known.ask(files[1]) == ("b",)
+    assert known.ask(files[2], _timeout=10) == ("c",)
+    assert known.trips() == 1
+
+
+def test_answers_that_are_there_are_not_fetched_again(known: Rack, files: list[Path]) -> None:
+    known.ask(files[0])
+    assert known.ask(files[0]) == ("a",)
+    assert known.trips() == 2
+    assert known.nodes["gpu-01"].ran[1][0].startswith("cat ")
+    assert [known.ask(path) for path in files[1:]] == [(path.name,) for path in files[1:]]
+    assert known.trips() == 2
 
 
 def test_a_question_that_fails_is_asked_on_its_own_when_it_is_due(known: Rack, files: list[Path]) -> None:

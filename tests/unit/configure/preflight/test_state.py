@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api.exceptions import FactProcessError
 
+from rackproof.configure.preflight import state as node_state
 from rackproof.configure.preflight.operations import PreflightState
 from rackproof.configure.preflight.state import parse_state, state_command
 from tests.unit.shell import sh
@@ -78,3 +79,20 @@ def test_who_works_in_a_mount_is_found_without_touching_it() -> None:
     done = sh(command, check=True)
     assert done.stdout.rsplit("--\n", 1)[1].startswith("/ ")
     assert "(" in done.stdout.rsplit("--\n", 1)[1]
+
+
+def test_each_mount_has_the_processes_that_work_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_state, "BUSY_SHOWN", 100_000)
+    with subprocess.Popen(["sleep", "300"], cwd="/proc") as inside:
+        try:
+            answer = sh(state_command([], ["/proc", "/pro", "/sys"]), check=True).stdout.rsplit("--\n", 1)[1]
+        finally:
+            inside.kill()
+    users = {line.split()[0]: line.split()[1:] for line in answer.splitlines()}
+    assert users.keys() == {"/proc", "/sys"}  # the other is no mount
+    assert f"{inside.pid}(sleep)" in users["/proc"]
+    assert f"{inside.pid}(sleep)" not in users["/sys"]
+
+
+def test_no_mounts_have_no_users() -> None:
+    assert sh(state_command([], []), check=True).stdout.endswith("--\n")
