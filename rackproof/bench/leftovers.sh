@@ -22,9 +22,9 @@ directory of user $uid") ;;
       exit 1
       ;;
   esac
-  own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type f \( -name "$stem.*" -o -name 'gdsio.*' \) -delete || exit 1
-  own find "$folder" -xdev -mindepth 2 -maxdepth 2 -type f -name 'gdsio.*' -delete || exit 1 # a folder of each GPU
-  own find "$folder" -xdev -mindepth 1 -maxdepth 1 -type d -name 'gpu[0-9]*' -empty -delete
+  # gdsio has a folder of each GPU
+  own find "$folder" -xdev -mindepth 1 -maxdepth 2 \( -type f \( -name "$stem.*" ! -path "$folder/*/*" -o -name 'gdsio.*' \) -o \
+    -type d -name 'gpu[0-9]*' -empty \) -delete || exit 1
   timeout -k 2 20 rmdir -- "$folder" 2>/dev/null || own rmdir -- "$folder" 2>/dev/null
 done
 [ "$declared" = no ] || exit 0

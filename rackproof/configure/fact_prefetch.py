@@ -7,7 +7,7 @@ last run of the same deploy, by kind of node. A prefetched answer is used only
 * for exactly the same command with the same arguments (user, environment, folder);
 * once, so that a loop that polls a node gets fresh answers; ``Kept`` answers may be used again;
 * as long as only fact commands have run since, on all nodes of the run: a change of a server may change the answer of
-  another node;
+  another node. Where the plan before has a change, nothing is prefetched beyond it;
 * within ``AGE_S``, and in the same stage: answers of the planning stage are not used in the execution stage;
 * when it is complete and its exit status is 0. Otherwise the command is run again on its own and fails as usual.
 
@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -99,7 +100,10 @@ class _Run:
     cache: command_cache.CommandCache
     changes: int = 0
     """Starts and ends of commands that may change something, on all nodes."""
+    executed: bool = False
     used: dict[str, dict[str, None]] = field(default_factory=dict)
+    breaks: dict[str, set[str]] = field(default_factory=dict)
+    """Fact commands of a node before which its plan has a change; of a run without a plan, those of the last one."""
     nodes: dict[str, Node] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     slow: set[str] = field(default_factory=set)
@@ -134,6 +138,7 @@ class AskAhead:
         self._asked: dict[object, set[str]] = {}
         self._lock = BoundedSemaphore(1)
         self._window = sys.maxsize
+        self._planned = 0
         self._seen: int | None = None
         self._together = host.data.get(SWITCH) is not False
         _notice_loss(connector)
@@ -179,6 +184,7 @@ class AskAhead:
             with self._run.change():
                 return self._on_node(command, **shown, **arguments)
         with self._lock:
+            self._notice_plan(str(command))
             self._run.used.setdefault(self._host.name, {})[str(command)] = None
             self._run.open.add(self._host.name)
             if self._together and not (print_output or print_input or _alone(arguments)):
@@ -251,23 +257,39 @@ class AskAhead:
         waiting = self._waiting(command, arguments)
         return waiting.output if waiting else None
 
+    def _notice_plan(self, command: str) -> None:
+        """Note a break when the plan has a change since the last fact command."""
+        if self._state.is_executing:
+            self._run.executed = True
+        elif self._state.check_for_changes:
+            planned = self._state.get_meta_for_host(self._host).ops_change
+            if planned != self._planned:
+                self._run.breaks.setdefault(self._host.name, set()).add(command)
+            self._planned = planned
+
     def _expected(self, command: str, arguments: Mapping[str, Any]) -> list[str]:
         """The command, and those that the last run sent to nodes of this kind after it and that have no answer yet.
 
-        A change makes prefetched answers useless. So the window shrinks to one after a change and doubles with every
-        round trip without one.
+        A change makes prefetched answers useless. So the list ends where the plan has the next change. After a change
+        that is not planned the window shrinks to one, and doubles with every round trip without one.
         """
+        planning = self._state.check_for_changes and not self._state.is_executing
+        breaks = set[str]() if planning else self._run.breaks.get(self._host.name, set[str]())
         if self._seen is not None:
-            self._window = 1 if self._seen != self._run.changes else min(2 * self._window, sys.maxsize)
+            expected = self._seen == self._run.changes or command in breaks
+            self._window = min(2 * self._window, sys.maxsize) if expected else 1
         self._seen = self._run.changes
         listed = self._run.cache.commands(self._run.nodes[self._host.name])
+        if not self._state.is_executing:  # what comes after the first change is asked again then
+            listed = tuple(takewhile(lambda question: question not in breaks, listed))
         done = self._asked[self._state.current_stage]
-        after = [
+        missing = (
             question
             for question in listed
             if question not in done and not self._valid(self._known.get(_key(question, arguments)))
-        ]
-        return [str(command), *after[: self._window - 1]]
+        )
+        after = takewhile(lambda question: question not in breaks, missing)
+        return [str(command), *islice(after, self._window - 1)]
 
 
 _runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
@@ -282,7 +304,9 @@ def ask_ahead(state: State, host: Host) -> None:
         logger.debug(run.cache.note)
     for other in host.inventory:
         # All nodes at once: changes count for the whole run, also on nodes that no fact was read from yet.
-        run.nodes[other.name] = Node(other.name, tuple(group for group in other.groups if group != "all"))
+        node = run.nodes[other.name] = Node(other.name, tuple(group for group in other.groups if group != "all"))
+        if not state.check_for_changes:
+            run.breaks[node.name] = run.cache.breaks_of(node)
         if isinstance(other.connector, SSHConnector):
             other.connector = cast(BaseConnector, AskAhead(other.connector, state, other, run))
 
@@ -327,9 +351,9 @@ def _left(run: _Run, state: State, name: str) -> None:
         for name, asked in run.used.items()
         if name not in failed
     }
-    before = dict(run.cache.kinds), dict(run.cache.nodes)
-    run.cache.remember(run.nodes.values(), used)
-    if (run.cache.kinds, run.cache.nodes) != before:
+    before = dict(run.cache.kinds), dict(run.cache.nodes), dict(run.cache.breaks)
+    run.cache.remember(run.nodes.values(), used, {} if run.executed else run.breaks)
+    if (run.cache.kinds, run.cache.nodes, run.cache.breaks) != before:
         run.cache.save()
         if run.cache.note:
             logger.debug(run.cache.note)

@@ -2,10 +2,11 @@
 
 One JSON file for each subject (validators, architecture and version of the kit), in the user's cache folder::
 
-    {"schema": "rackproof.commands/v1", "kinds": {"gpu": ["uname -r", …]}, "nodes": {"gpu-07": ["ls /sys/…", …]}}
+    {"schema": "rackproof.commands/v1", "kinds": {"gpu": ["uname -r", …]}, "nodes": {"gpu-07": ["ls /sys/…", …]},
+     "breaks": {"gpu": ["cat /etc/…", …]}}
 
 ``kinds`` has the commands of most nodes with the same groups, ``nodes`` those of single nodes, e.g. with the name of a
-disk. An outdated list only costs time: superfluous commands are run for nothing, missing ones when they are needed.
+disk, ``breaks`` those before which a plan changes a node of the kind. An outdated list only costs time: superfluous commands are run for nothing, missing ones when they are needed.
 The files can be deleted at any time.
 
 The commands are run on nodes, so a file that other users may write to is not used.
@@ -67,6 +68,7 @@ class CommandCache:
     path: Path
     kinds: dict[str, list[str]] = field(default_factory=dict)
     nodes: dict[str, list[str]] = field(default_factory=dict)
+    breaks: dict[str, list[str]] = field(default_factory=dict)
     note: str = ""
 
     def commands(self, node: Node) -> tuple[str, ...]:
@@ -74,8 +76,14 @@ class CommandCache:
         common = self.kinds.get(kind_of(node))
         return () if common is None else tuple(dict.fromkeys((*common, *self.nodes.get(node.name, ()))))
 
-    def remember(self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]]) -> None:
-        """Store the commands that nodes used; nodes without any keep their list."""
+    def breaks_of(self, node: Node) -> set[str]:
+        """Commands before which the last plan has a change of a node of this kind; empty after a run."""
+        return set(self.breaks.get(kind_of(node), ()))
+
+    def remember(
+        self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]], breaks: Mapping[str, Iterable[str]] = {}
+    ) -> None:
+        """Store the commands that nodes used, and before which a change is planned; nodes without any keep their list."""
         alike: dict[str, list[str]] = {}
         for node in nodes:
             if used.get(node.name):
@@ -84,6 +92,7 @@ class CommandCache:
             uses = Counter(command for name in names for command in dict.fromkeys(used[name]))
             common = [command for command, times in uses.items() if 2 * times > len(names)]
             self.kinds[kind] = common
+            self.breaks[kind] = sorted({command for name in names for command in breaks.get(name, ())})
             for name in names:
                 own = [command for command in dict.fromkeys(used[name]) if 2 * uses[command] <= len(names)]
                 self.nodes.pop(name, None)
@@ -92,7 +101,7 @@ class CommandCache:
 
     def save(self) -> None:
         """Write the file atomically. A failure is not an error; ``note`` has the reason."""
-        document = {"schema": SCHEMA, "kinds": self.kinds, "nodes": self.nodes}
+        document = {"schema": SCHEMA, "kinds": self.kinds, "nodes": self.nodes, "breaks": self.breaks}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self.path, json.dumps(document, indent=1, ensure_ascii=False), mode=0o600)
@@ -113,13 +122,13 @@ def load(subject: str) -> CommandCache:
             document = json.load(file)
         if document["schema"] != SCHEMA:
             raise ValueError(f"schema {document['schema']}")
-        kinds, nodes = _lists(document["kinds"]), _lists(document["nodes"])
+        kinds, nodes, breaks = (_lists(document[key]) for key in ("kinds", "nodes", "breaks"))
     except FileNotFoundError:
         return cache
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         cache.note = f"{cache.path}: not used, it is damaged ({type(error).__name__})"
         return cache
-    cache.kinds, cache.nodes = kinds, nodes
+    cache.kinds, cache.nodes, cache.breaks = kinds, nodes, breaks
     return cache
 
 

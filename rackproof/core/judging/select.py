@@ -188,8 +188,8 @@ class Index:
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | NoNumber:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
 
-        For the rack, ``members`` are the nodes that must have taken part. Labels that ``where`` leaves open may
-        have any value; two measurements that fit are INVALID.
+        For the rack, ``members`` are the nodes that took part: a sum of more nodes says nothing about theirs. Labels that
+        ``where`` leaves open may have any value; two measurements that fit are INVALID.
         """
         candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
         if where not in self._matching:
@@ -199,10 +199,10 @@ class Index:
             return matching[0]
         measured = [answer for answer in matching if answer.reason is None]
         if scope is Scope.RACK:
-            covering = [answer for answer in measured if answer.members.issuperset(members)]
-            if not covering and measured:
-                return _partial(measured, members)
-            measured = [answer for answer in covering if len(answer.members) == len(members)] or covering
+            exact = [answer for answer in measured if answer.members == frozenset(members)]
+            if not exact and measured:
+                return _on_others(measured, members)
+            measured = exact
             matching = [answer for answer in matching if answer.members.issuperset(members)]  # not of fewer clients
         if measured:
             return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
@@ -266,8 +266,14 @@ def _only(metric: str, measured: Sequence[Answer], failed: Sequence[Answer]) -> 
     return NoNumber(Status.INVALID, f"several measurements fit: {'; '.join(sorted(texts))}")
 
 
-def _partial(measured: Sequence[Answer], members: Sequence[str]) -> NoNumber:
+def _on_others(measured: Sequence[Answer], members: Sequence[str]) -> NoNumber:
+    """Rack measurements on other nodes than ``members``; the closest one is named."""
     lists = ([name for name in members if name not in answer.members] for answer in measured)
     missing = min(lists, key=lambda names: (len(names), names))
-    why = f"measured on {len(members) - len(missing)} of {len(members)} nodes; {fold(missing)} missing"
+    if missing:
+        why = f"measured on {len(members) - len(missing)} of {len(members)} nodes; {fold(missing)} missing"
+    else:
+        others = (sorted(answer.members.difference(members)) for answer in measured)
+        further = min(others, key=lambda names: (len(names), names))
+        why = f"measured only together with {fold(further)}, expected {fold(members)} alone"
     return NoNumber(Status.UNMEASURED, why)

@@ -60,12 +60,13 @@ def test_own_files_and_empty_folders_go_and_others_stay(mount: Path) -> None:
     (mount / "rackproof-bench/gpu-01-files").mkdir()
     others = [
         plant(mount / "rackproof-bench/gpu-02/rackproof.0"), plant(mount / "rackproof-user/gpu-01/thesis"),
+        plant(mount / "rackproof-user/gpu-01/own/rackproof.0"), plant(mount / "rackproof-bench/gpu-01-gds/gpu1/thesis"),
         plant(mount / "rackproof-data/photos-1/rackproof.000000.tar"), plant(mount / "rackproof.0"),
     ]  # fmt: skip
     assert [(done.returncode, done.stderr) for done in remove(mount)] == [(0, ""), (0, "")]
     assert not any(path.exists() for path in own)
     assert all(path.exists() for path in others)
-    assert sorted(path.name for path in (mount / "rackproof-bench").iterdir()) == ["gpu-02"]
+    assert sorted(path.name for path in (mount / "rackproof-bench").iterdir()) == ["gpu-01-gds", "gpu-02"]
     assert {done.returncode for done in remove(mount)} == {0}  # once more, without folders
 
 

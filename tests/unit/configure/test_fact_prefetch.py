@@ -319,6 +319,62 @@ def test_after_a_change_it_begins_with_few_again(known: Rack, files: list[Path])
     assert known.trips() == 1 + 1 + 3  # all; the change; then b, c d, e f
 
 
+def planned_change(files: list[Path]) -> None:
+    """An earlier plan of which the operation after the third file has a change."""
+    plan = rack()
+    plan.state.current_stage, plan.state.check_for_changes = StateStage.Prepare, True
+    for node in plan.nodes:
+        for number, path in enumerate(files):
+            if number == 3:
+                plan.state.get_meta_for_host(plan.state.inventory.get_host(node)).ops_change += 1  # type: ignore[arg-type]
+            plan.ask(path, node)
+    plan.finish()
+
+
+def test_nothing_is_fetched_beyond_a_planned_change(known: Rack, files: list[Path]) -> None:
+    planned_change(files)
+    run = rack()
+    run.state.current_stage = StateStage.Prepare
+    assert [run.ask(path) for path in files[:2]] == [("a",), ("b",)]
+    assert run.ask(files[4]) == ("e",)  # of a deploy that looks ahead: what follows is not there yet
+    assert run.trips() == 2
+    run.state.set_stage(StateStage.Execute)
+    run.state.is_executing = True
+    assert run.ask(files[2]) == ("c",)
+    run.run("true")
+    assert [run.ask(path) for path in files[3:]] == [("d",), ("e",), ("f",)]
+    assert run.trips() == 2 + 1 + 1
+    assert all(f"cat {path}" not in run.nodes["gpu-01"].ran[0][1]["_stdin"] for path in files[3:])
+    run.finish()
+    assert after_all(files) == 1  # the change is done
+
+
+def test_a_change_that_no_plan_has_begins_with_few_again(known: Rack, files: list[Path]) -> None:
+    planned_change(files)
+    run = rack()
+    run.state.is_executing = True
+    assert run.ask(files[0]) == ("a",)
+    run.run("true")
+    assert [run.ask(path) for path in files[1:3]] == [("b",), ("c",)]
+    assert run.trips() == 1 + 1 + 2
+
+
+def test_a_plan_looks_beyond_the_changes_of_the_last_one(known: Rack, files: list[Path]) -> None:
+    planned_change(files)
+    plan = rack()
+    plan.state.current_stage, plan.state.check_for_changes = StateStage.Prepare, True
+    assert [plan.ask(path) for path in files] == [(path.name,) for path in files]
+    assert plan.trips() == 1
+
+
+def after_all(files: list[Path]) -> int:
+    """Round trips of a run after the last one."""
+    run = rack()
+    run.state.is_executing = True
+    assert [run.ask(path) for path in files] == [(path.name,) for path in files]
+    return run.trips()
+
+
 def test_a_plan_that_a_person_looked_at_is_read_anew(files: list[Path], known: Rack) -> None:
     planned = rack()
     planned.state.current_stage = StateStage.Prepare

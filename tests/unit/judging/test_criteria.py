@@ -147,11 +147,17 @@ class TestTheRack:
         assert (verdict.subject, verdict.status) == ("rack", Status.UNMEASURED)
         assert verdict.message == "measured on 1 of 2 nodes; gpu-02 missing"
 
-    @pytest.mark.parametrize("members", [GPU, GPU[::-1], NODES])
-    def test_further_nodes_and_their_order_do_not_matter(self, members: tuple[str, ...]) -> None:
+    @pytest.mark.parametrize("members", [GPU, GPU[::-1]])
+    def test_the_order_of_nodes_does_not_matter(self, members: tuple[str, ...]) -> None:
         assert statuses(judged(self.MADE, measurement(members, 99.0, scope=RACK))) == {"rack": "PASS"}
 
-    def test_a_measurement_of_exactly_the_group_is_preferred(self) -> None:
+    def test_a_sum_of_more_nodes_says_nothing_about_the_group(self) -> None:
+        (verdict,) = verdicts(judged(self.MADE, measurement(NODES, 99.0, scope=RACK))).values()
+        assert (verdict.status, verdict.message) == (
+            Status.UNMEASURED, "measured only together with sto-01, expected gpu-[01-02] alone"
+        )  # fmt: skip
+
+    def test_a_measurement_of_exactly_the_group_counts(self) -> None:
         result = judged(self.MADE, measurement(NODES, 1.0, scope=RACK), measurement(GPU, 30.0, scope=RACK))
         assert verdicts(result)["rack"].value == 30.0
 
