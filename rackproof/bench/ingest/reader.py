@@ -279,7 +279,7 @@ def _of_sizing(
             stages = [bound_of(leg, architecture, storage, gbps).stage for leg in (whole, memory)]
             if START in stages:
                 raise ParseError(TOOL, f"{START} bound a run, which the model does not know: let runs last longer")
-            named = [stage == one.binds for stage, one in zip(stages, (last, alone), strict=True)]
+            named = [stage in one.binds for stage, one in zip(stages, (last, alone), strict=True)]
             samples.append(sum(named) / len(named))
     runs, every = [run for run, _ in proven], [own for _, own in proven]
     conditions = _conditions(every, runs, measurement, architecture)

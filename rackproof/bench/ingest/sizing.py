@@ -21,8 +21,8 @@ class Prediction(NamedTuple):
     """Samples a second of all nodes."""
     stage: str
     """Binding stage, as the sizing model names it."""
-    binds: str
-    """The same stage, as an ingest run names it in ``bound_by``."""
+    binds: frozenset[str]
+    """What may bind, as an ingest run names it in ``bound_by``: this stage, and those that are as good as full."""
 
 
 class StorageLeg(NamedTuple):
@@ -78,8 +78,9 @@ def predicted(
     phase = first_epoch(inputs)
     if phase.samples_per_s is None or not phase.binding:
         raise ParseError("sizing model", "the rate of every stage is unknown")
-    stage = phase.binding[0].name
-    return Prediction(phase.samples_per_s, stage.value, RUN_STAGES.get(stage, stage.value))
+    full = (stage.name for stage in phase.stages if (stage.pressure or 0.0) >= BUSY)
+    binds = frozenset(RUN_STAGES.get(name, name.value) for name in full)
+    return Prediction(phase.samples_per_s, phase.binding[0].name.value, binds)
 
 
 def _cpu_s(legs: Sequence[Figures], nothing: str) -> float:

@@ -408,12 +408,14 @@ class TestReader:
 
 
 def sizing(
-    slow: float = 1.0, decoded: float = 5.0, summed: float = 0.0, first: float | None = None, port_mb: float = 0.0
-) -> list[CommandResult]:
+    slow: float = 1.0, decoded: float = 5.0, summed: float = 0.0, first: float | None = None, port_mb: float = 0.0,
+    cpu: float = 1.0,
+) -> list[CommandResult]:  # fmt: skip
     """The legs of the sizing model; ``slow`` divides the rate of the whole, ``decoded`` is its time to decode.
 
     Workers that decode nothing wait for reads, except for ``summed`` seconds of processor time for sums of records.
-    ``first``: when the first batch of the whole came. ``port_mb``: MB/s that the ports of a node carry in reads."""
+    ``first``: when the first batch of the whole came. ``port_mb``: MB/s that the ports of a node carry in reads.
+    ``cpu``: factor of the processor time from memory."""
     nodes = StorageNodes(virtual_rack())
 
     def leg(data: str) -> Change:
@@ -424,6 +426,7 @@ def sizing(
                 if data == "memory":
                     documents[node]["busy_s"] = [10.0, 10.0]
                     pipeline |= {key: 2 * pipeline[key] for key in ("samples", "read_s", "decode_s", "cpu_s")}
+                    pipeline["cpu_s"] *= cpu
                 if data == "undecoded":
                     elapsed_s = configs[node]["seconds"] + configs[node]["warmup_s"]
                     pipeline |= {"read_s": configs[node]["workers"] * elapsed_s - summed, "cpu_s": 0.1 + summed}
@@ -537,6 +540,11 @@ class TestSizing:
     def test_another_stage_than_predicted_is_no_agreement(self) -> None:
         assert self.value("bottleneck_agreement", sizing()) == 1.0
         assert self.value("bottleneck_agreement", sizing(decoded=60.0)) == 0.5
+
+    @pytest.mark.parametrize(("cpu", "agreement"), [(2.57, 1.0), (2.75, 0.5)])
+    def test_either_of_two_stages_that_are_as_good_as_full_may_bind(self, cpu: float, agreement: float) -> None:
+        """From memory, processors decode 155 or 145 samples a second; the accelerators, which take 160, were busy."""
+        assert self.value("bottleneck_agreement", sizing(cpu=cpu)) == agreement
 
     def test_processor_time_of_reads_is_the_processors_and_not_the_storage_s(self) -> None:
         """With 20 of 22 s for sums the storage gives ten times what it was asked for; both legs decode."""
