@@ -6,8 +6,8 @@ One JSON file for each subject (validators, architecture and version of the kit)
      "breaks": {"gpu": ["cat /etc/…", …]}}
 
 ``kinds`` has the commands of most nodes with the same groups, ``nodes`` those of single nodes, e.g. with the name of a
-disk, ``breaks`` those before which a plan changes a node of the kind. An outdated list only costs time: superfluous commands are run for nothing, missing ones when they are needed.
-The files can be deleted at any time.
+disk, ``breaks`` those before which a plan changes a node of the kind. An outdated list only costs time: superfluous
+commands are run for nothing, missing ones when they are needed. The files can be deleted at any time.
 
 The commands are run on nodes, so a file that other users may write to is not used.
 """
@@ -83,7 +83,7 @@ class CommandCache:
     def remember(
         self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]], breaks: Mapping[str, Iterable[str]] = {}
     ) -> None:
-        """Store the commands that nodes used, and before which a change is planned; nodes without any keep their list."""
+        """Store the commands that nodes used, and before which a change is planned; nodes without any keep theirs."""
         alike: dict[str, list[str]] = {}
         for node in nodes:
             if used.get(node.name):

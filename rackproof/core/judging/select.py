@@ -188,8 +188,8 @@ class Index:
     def find(self, metric: str, scope: Scope, members: Sequence[str], where: Labels) -> Answer | NoNumber:
         """The one measurement of ``metric`` on ``members`` that carries the labels ``where``.
 
-        For the rack, ``members`` are the nodes that took part: a sum of more nodes says nothing about theirs. Labels that
-        ``where`` leaves open may have any value; two measurements that fit are INVALID.
+        For the rack, ``members`` are the nodes that took part: a sum of more nodes says nothing about theirs. Labels
+        that ``where`` leaves open may have any value; two measurements that fit are INVALID.
         """
         candidates = self._by_subject.get((metric, scope.value, subject_name(scope, members)), {})
         if where not in self._matching:
