@@ -54,8 +54,8 @@ NEGATIVES = [
         _slower(0.5, role="storage", published=40, by=["port", "slower"]), {"T18"}, {"T2"},
     ),
     Negative(
-        "hitachi-v225g", {"ingest": ("ports", "decoding")},
-        _slower(0.3, role="gpu", published=100, by=["port", "slower"], series=True), {"C3"}, {"C5"},
+        "hitachi-v225g", {"ingest": ("epochs", "from-memory", "ports")},
+        _slower(0.3, role="gpu", published=100, by=["port", "slower"], series=True), {"C3"}, {"C2", "C10"},
     ),
     Negative("hpe-apollo6500-weka", {"storage": FIO}, _slower_drive("cephfs", 5, "matrix-drive"), {"A3"}, {"A4"}),
     Negative(

@@ -21,7 +21,7 @@ from rackproof.bench.ingest import dlio_steps, tree_steps
 from rackproof.bench.ingest.caches import CACHE_HITS, LOCAL_HITS, renewed
 from rackproof.bench.ingest.datasets import DataSets, folder_of, writing
 from rackproof.bench.ingest.image import Image, image_of
-from rackproof.bench.ingest.reader import cache_of, read_ingest
+from rackproof.bench.ingest.reader import LOSS, cache_of, read_ingest
 from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.ingest.settling import LEG as SETTLING
 from rackproof.bench.ingest.settling import METRIC as SETTLED
@@ -183,12 +183,16 @@ class _Job:
         """Alone, then with the other job on the same nodes."""
         count, accelerators = len(self.nodes), self.job.accelerators
         own = Start(count, (self.name,), True, accelerators), Start(count, (self.name, other), True, accelerators)
-        metric = "mixed.accelerator_utilisation_loss" if self.training else "inference.latency_p99"
-        labels = {"workload": self.job.workload}
-        if not self.training:
-            labels["beside"] = self.profile.jobs[other].kind
-        place = self._place(BESIDE, metric, self.nodes, labels)
-        return self._step(BESIDE, f"alone and beside {other}", own * self.job.runs, (place,))
+        if self.training:
+            places = [self._place(BESIDE, LOSS, self.nodes, {"workload": self.job.workload})]
+        else:
+            kinds = ("nothing", self.profile.jobs[other].kind)
+            places = [self._latency(BESIDE, kind, self.nodes) for kind in kinds]
+        return self._step(BESIDE, f"alone and beside {other}", own * self.job.runs, tuple(places))
+
+    def _latency(self, leg: str, beside: str, nodes: Sequence[str]) -> Measurement:
+        labels = {"workload": self.job.workload, "beside": beside}
+        return self._place(leg, "inference.latency_p99", nodes, labels)
 
     def _sizing(self, gbps: int | None) -> Step:
         """Each stage by itself, then the whole: the sizing model predicts the whole from the stages."""
@@ -227,9 +231,8 @@ class _Job:
             yield self._place(leg, "inference.samples_rate", nodes, labels)
             for node in nodes:
                 yield self._place(leg, "inference.samples_rate", [node], labels, Scope.NODE)
-            if reads and LABEL not in labels:
-                alone = {"workload": self.job.workload, "beside": "nothing"}
-                yield self._place(leg, "inference.latency_p99", nodes, alone)
+            if reads and LABEL not in labels and self.job.beside is None:
+                yield self._latency(leg, "nothing", nodes)
             return
         metrics = ["samples_rate", "accelerator_utilisation"]
         metrics += ["storage_bandwidth", "storage_bytes_per_sample"] if reads else []

@@ -70,6 +70,15 @@ class TestPlan:
         }  # fmt: skip
         assert {place.labels.get("gpus") for place in places if "gpus" in place.labels} == {"4"}
 
+    def test_inference_is_measured_alone_and_beside_in_one_step(self) -> None:
+        """Two steps would compare runs of different minutes."""
+        serve = {**JOB.model_dump(), "kind": "inference", "workload": "serve", "beside": "train"}
+        jobs = {"train": JOB, "serve": IngestJob.model_validate(serve)}
+        places = [place for step in steps(profile(**jobs)) for place in step.expects]
+        latencies = [(one.labels["beside"], one.step) for one in places if one.metric == "inference.latency_p99"]
+        step = "ingest/nfs-tcp/serve/beside"
+        assert latencies == [("nothing", step), ("training", step)]
+
     @pytest.mark.parametrize(("cache", "planned"), [(None, False), ({"value": 8, "unit": "GB", "source": "x"}, True)])
     def test_a_size_over_unknown_caches_is_not_expected(self, cache: dict[str, Any] | None, planned: bool) -> None:
         rack = virtual_rack()
@@ -512,6 +521,8 @@ def test_the_storage_gave_two_jobs_their_samples(
     every = [*answers(nodes=nodes), *beside(answers(nodes=nodes, counted=counted), **other)]
     if not why:
         assert value(metric, every, **labels) >= 0
+        if labels:
+            assert value(metric, every, beside="nothing") == pytest.approx(300.0)
         return
     with pytest.raises(ParseError, match=why):
         value(metric, every, **labels)
