@@ -83,7 +83,7 @@ class EvidenceStore:
         record = make_record(self._seq, utc_now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
         if len(line) > LINE:  # it could not be read again
-            raise EvidenceWriteError(f"{self.folder}: a {kind.value} record of {len(line)} bytes, at most {LINE} are read")
+            raise EvidenceWriteError(f"{self.folder}: a {kind.value} record has {len(line)} bytes, at most {LINE}")
         start = self._handle.tell()
         try:
             rest = memoryview(line)

@@ -25,8 +25,8 @@ def finished(records: Sequence[Record], architecture: Architecture, steps: Seque
     """Finished ``steps``, and finished stages before them.
 
     A step is repeated if its parameters changed, if it lacks numbers or checks, if a starved machine spoilt it, if its
-    numbers are INVALID, or if one of its nodes was exchanged or configured. A validation is repeated if it was narrowed, left something
-    unmeasured, or if a node was lost, rebooted or changed after it.
+    numbers are INVALID, or if one of its nodes was exchanged or configured. A validation is repeated if it was
+    narrowed, left something unmeasured, or if a node was lost, rebooted or changed after it.
     """
     nodes = info_of(records).nodes
     history = history_of(records, architecture, nodes)

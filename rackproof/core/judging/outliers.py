@@ -9,8 +9,8 @@ A missing number can have any value. A member passes among incomplete peers only
 missing numbers: its relative distance from the best possible median is within the limit, and no values of the missing
 numbers make the peers differ too much. Peers that agree thus pass even when one of them has no number.
 
-Numbers of starved peers may be too low, and so may their median: a member passes among them only if it also passes where
-each of them has any better number, or is from a starved machine itself.
+Numbers of starved peers may be too low, and so may their median: a member passes among them only if it also passes
+where each of them has any better number, or is from a starved machine itself.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_the_record_of_a_deploy_on_a_large_rack_is_read_again(tmp_path: Path) ->
 def test_a_record_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, 1)
     monkeypatch.setattr("rackproof.evidence.store.LINE", 1000)
-    with EvidenceStore(tmp_path) as written, pytest.raises(EvidenceWriteError, match="a note record of 12.. bytes"):
+    with EvidenceStore(tmp_path) as written, pytest.raises(EvidenceWriteError, match="a note record has"):
         written.append(Kind.NOTE, {"text": "x " * 500})
     assert len(read_records(tmp_path)) == 1
 

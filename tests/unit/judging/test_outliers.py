@@ -149,13 +149,11 @@ class TestMissingPeers:
 
 
 class TestStarvedPeers:
-    STEAL = {"steal_pct": 60.0}
-
     def judged(self, values: list[float], starved: int, **more: Any) -> dict[str, Verdict]:
         """The first ``starved`` nodes are starved."""
         metric = more.get("metric", "storage.read_bandwidth")
         taken = [
-            measurement(name, value, conditions=self.STEAL if number < starved else {}, **more)
+            measurement(name, value, conditions={"steal_pct": 60.0} if number < starved else {}, **more)
             for number, (name, value) in enumerate(zip(NAMES, values, strict=False))
         ]
         run = run_info(*NAMES[: len(values)], "sto-01")
