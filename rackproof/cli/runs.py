@@ -214,7 +214,7 @@ def finish(
     as_json: bool,
     only: VerdictKind | None = None,
     whole: bool = False,
-    on_records: Callable[[list[Record]], object] = lambda records: None,
+    on_judged: Callable[[list[Record], Certificate], object] = lambda records, certificate: None,
 ) -> None:
     """Execute and judge the run, write and print the result, and exit with the outcome's status."""
     try:
@@ -222,7 +222,7 @@ def finish(
             run.display.stage("judge", None)
             certificate = judged(records, run.architecture, only, folder=run.folder, validators=run.validators)
             write_outputs(run.folder, certificate, whole)
-            on_records(records)
+            on_judged(records, certificate)
     except KeyboardInterrupt:
         raise Interrupted("; ".join(filter(None, (run.left, _go_on(run, whole))))) from None
     _tell(run.folder, certificate, whole, as_json)

@@ -21,10 +21,11 @@ from rackproof.cli.terminal import say
 from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import CheckResult, Kind, Record
 from rackproof.core.rack import fold
+from rackproof.report.certificate import Certificate
 from rackproof.run.stages import Run
 from rackproof.validation.context import Context, open_context, selected
 from rackproof.validation.known import load_checks
-from rackproof.validation.membership import membership
+from rackproof.validation.membership import as_judged, membership
 from rackproof.validation.outcome import write_junit
 from rackproof.validation.run import validators_folder
 from rackproof.validation.selection import refuse_unknown
@@ -101,7 +102,11 @@ def validate(
     refuse_unknown(run.selection.tags, (check for check, _ in load_checks(validators_folder(validators)).values()))
     if run.selection.description:
         _part(run, junit, quiet, as_json)
-    finish(run, quiet, as_json, only="check", on_records=lambda records: _junit(run, results_of(records), junit))
+
+    def keep(records: Sequence[Record], certificate: Certificate) -> None:
+        _junit(run, as_judged(results_of(records), certificate.verdicts), junit)
+
+    finish(run, quiet, as_json, only="check", on_judged=keep)
 
 
 def _offline(context: Context, recordings: str, validators: Path | None, junit: Path | None, as_json: bool) -> None:

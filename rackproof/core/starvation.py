@@ -13,8 +13,9 @@ figures show the processors that others took:
 (blog.nixstats.com/monitor-and-fix-cpu-steal; Scout, "Understanding CPU steal time").
 
 A failing sample of a starved node is INVALID, because the rack had no chance to pass, and its step is repeated
-(``judging.again``, ``core.history``). A passing one stays PASS: starvation improves no figure. Only a share of a
-*starved reference* may pass wrongly: it is INVALID unless its own figure is from starved nodes as well.
+(``judging.again``, ``core.history``). A passing one stays PASS: starvation improves no figure. Only what is compared
+with *starved references* may pass wrongly (a share, a member among its peers, a later point of a curve): it is INVALID
+unless its own figure is from starved nodes as well.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from rackproof.read_file import opened
 ANEW = "start a new run"
 SAME_SECOND = 100
 """Runs of one inventory that may begin within a second."""
+_DATED = re.compile("[0-9]{8}-[0-9]{6}")
+"""How ``run_folder`` begins a name."""
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
 
 
@@ -92,7 +94,7 @@ def find_resumable(
 
 def runs_of(reports: Path, inventory: str) -> Iterator[Path]:
     """Folders of an inventory's runs, the latest first; one without a readable first record counts by its name."""
-    ours = re.compile(rf"[0-9]{{8}}-[0-9]{{6}}-{re.escape(_stem(inventory))}(-[0-9]+)?")
+    ours = re.compile(rf"{_DATED.pattern}-{re.escape(_stem(inventory))}(-[0-9]+)?")
     for folder in reversed(_runs(reports)):
         named = _inventory_of(folder)
         if ours.fullmatch(folder.name) if named is None else Path(named).resolve() == Path(inventory).resolve():
@@ -104,17 +106,29 @@ def _stem(inventory: str) -> str:
 
 
 def _inventory_of(folder: Path) -> str | None:
-    """What the first record of a run says, without reading the others; None where there is none."""
+    """What the first record of a run says; None where there is none."""
+    return _first_record(folder).get("inventory")
+
+
+def _first_record(folder: Path) -> dict[str, str]:
+    """Its body as texts, without reading other records; empty where there is none."""
     try:
         with opened(folder / EVIDENCE) as file:
-            return str(json.loads(file.readline(LINE))["body"]["inventory"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+            return {key: str(value) for key, value in json.loads(file.readline(LINE))["body"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _runs(reports: Path) -> list[Path]:
     """Folders of runs, the latest last; folders of deploys are none."""
-    return sorted(path.parent for path in reports.glob(f"*/{EVIDENCE}") if _is_run(path))
+    return sorted((path.parent for path in reports.glob(f"*/{EVIDENCE}") if _is_run(path)), key=_began)
+
+
+def _began(folder: Path) -> tuple[str, bool, str]:
+    """Sort key: when the run began, by its folder's name. A copy with another name comes before its original."""
+    own = _DATED.match(folder.name)
+    time = own or _DATED.match(_first_record(folder).get("run", ""))
+    return time[0] if time else "", own is not None, folder.name
 
 
 def _is_run(path: Path) -> bool:

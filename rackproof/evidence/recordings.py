@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from rackproof.core.evidence import CommandRecord, Kind
+from rackproof.core.evidence import CommandRecord, Kind, Record
 from rackproof.core.history import VALIDATE
 from rackproof.core.rack import Node
 from rackproof.errors import RunError
@@ -22,20 +22,27 @@ def read_recordings(folder: Path) -> list[Recording]:
 
 
 def recordings_of_run(folder: Path) -> list[Recording]:
-    """What the nodes of a run answered to its validators, in the run's order of nodes.
+    """What the nodes of a run answered to its last validation that ended, in the run's order of nodes; to the last one
+    at all where none did.
 
     Nodes have no data: addresses do not go into evidence. Raises RunError.
     """
     records = read_records(folder)
     info = info_of(records)
-    results: dict[str, list[CommandResult]] = {node.name: [] for node in info.nodes}
+    ended: list[Record] = []
+    commands: list[Record] = []
     validating = False
     for record in records:
         if record.kind is Kind.STAGE:
+            ended = commands if validating and record.body["event"] == "end" else ended
             validating = record.body["stage"] == VALIDATE and record.body["event"] == "begin"
+            commands = [] if validating else commands
         elif record.kind is Kind.COMMAND and validating:
-            command = CommandRecord.model_validate(record.body)
-            results.setdefault(command.node, []).append(answer_of(command, partial(read_raw, folder)))
+            commands.append(record)
+    results: dict[str, list[CommandResult]] = {node.name: [] for node in info.nodes}
+    for record in ended or commands:
+        command = CommandRecord.model_validate(record.body)
+        results.setdefault(command.node, []).append(answer_of(command, partial(read_raw, folder)))
     if not any(results.values()):
         raise RunError(f"{folder}: its nodes were not validated, there is nothing to read")
     return [Recording(Node(node.name, node.groups), by_command(results[node.name])) for node in info.nodes]

@@ -24,8 +24,8 @@ from rackproof.remote.redaction import redact_bytes, redact_json, redacted
 
 EVIDENCE = "evidence.jsonl"
 RAW = "raw"
-LINE: Final = 16 * MIB
-"""Bytes of a record; outputs are files of their own."""
+LINE: Final = 64 * MIB
+"""Bytes of a record; outputs are files of their own. A deploy's has 13 kB and more of each node."""
 
 
 def utc_now() -> str:
@@ -82,6 +82,8 @@ class EvidenceStore:
     def _write(self, kind: Kind, plain: dict[str, Any]) -> Record:
         record = make_record(self._seq, utc_now(), kind, plain, self._prev)
         line = record.model_dump_json().encode() + b"\n"
+        if len(line) > LINE:  # it could not be read again
+            raise EvidenceWriteError(f"{self.folder}: a {kind.value} record has {len(line)} bytes, at most {LINE}")
         start = self._handle.tell()
         try:
             rest = memoryview(line)

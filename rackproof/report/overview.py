@@ -29,8 +29,10 @@ class Row(NamedTuple):
 
     @property
     def result(self) -> str:
-        """The certificate's outcome, else why there is none."""
-        return str(self.certificate.outcome) if self.certificate else self.why or "not run to its end"
+        """The certificate's outcome, and what its architecture weakens; else why there is none."""
+        if self.certificate is None:
+            return self.why or "not run to its end"
+        return self.certificate.headline if self.certificate.architecture.differs else str(self.certificate.outcome)
 
     @property
     def counts(self) -> str:

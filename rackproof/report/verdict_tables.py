@@ -177,7 +177,8 @@ def _check_group(name: str, items: Mapping[str, Sequence[Verdict]], rows: tuple[
     titles = {v.title for group in items.values() for v in group}
     own = len(titles) == 1 and not first.title.startswith(name)
     reasons = {v.reason for group in items.values() for v in group if v.reason}
-    return CheckGroup(name, first.title if own else "", "; ".join(sorted(reasons)), first.required, rows)
+    required = any(v.required for group in items.values() for v in group)
+    return CheckGroup(name, first.title if own else "", "; ".join(sorted(reasons)), required, rows)
 
 
 def _by_node(group: Sequence[Verdict], nodes: Sequence[str]) -> tuple[Cell, ...]:

@@ -9,7 +9,7 @@ from rackproof.bench.step import Step
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, Kind, Record
 from rackproof.core.history import EXCHANGED, VALIDATE, History, Pass, history_of, participants, servers_of
-from rackproof.core.judging.again import starved_steps
+from rackproof.core.judging.again import invalid_steps, starved_steps
 from rackproof.evidence.folder import info_of
 
 
@@ -24,9 +24,9 @@ class Finished:
 def finished(records: Sequence[Record], architecture: Architecture, steps: Sequence[Step]) -> Finished:
     """Finished ``steps``, and finished stages before them.
 
-    A step is repeated if its parameters changed, if it lacks numbers or checks, if a starved machine spoilt it, or if
-    one of its nodes was exchanged or configured. A validation is repeated if it was narrowed, left something
-    unmeasured, or if a node was lost, rebooted or changed after it.
+    A step is repeated if its parameters changed, if it lacks numbers or checks, if a starved machine spoilt it, if its
+    numbers are INVALID, or if one of its nodes was exchanged or configured. A validation is repeated if it was
+    narrowed, left something unmeasured, or if a node was lost, rebooted or changed after it.
     """
     nodes = info_of(records).nodes
     history = history_of(records, architecture, nodes)
@@ -39,14 +39,14 @@ def finished(records: Sequence[Record], architecture: Architecture, steps: Seque
         and record.seq not in history.superseded
     }
     """Including steps with nodes that did not answer afterwards."""
-    starved = starved_steps(architecture, records)
+    spoilt = invalid_steps(architecture, records) | starved_steps(architecture, records).keys()
     done = frozenset(
         step.id
         for step in steps
         if (recorded := history.steps.get(step.id)) is not None
         and recorded[1] == step.digest
         and step.id not in unmeasured
-        and step.id not in starved
+        and step.id not in spoilt
         and not any(
             history.changed_since(recorded[0], participants(place.members, place.labels, servers))
             for place in step.expects

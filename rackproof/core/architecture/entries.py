@@ -320,6 +320,11 @@ def _reference(
             )
         elif reduce is not Reduce.EACH:
             yield Problem((*base, "reduce"), f"the criterion reduces its members ({reduce.value}), 'each' cannot")
+    same = (of.metric, of.scope, _listed(of.where)) == (quantity.metric, quantity.scope, _listed(quantity.where))
+    warmup = quantity.warmup if of.warmup is None else of.warmup
+    alike = (of.statistic, warmup) == (quantity.statistic, quantity.warmup)
+    if same and alike and (of.reduce is reduce or of.scope is Scope.RACK):
+        yield Problem((*base, "metric"), "is the criterion's own quantity: a share of itself is always 100 %")
     reference_metric = METRICS.get(of.metric)
     if reference_metric is not None and not same_dimension(metric.unit, reference_metric.unit):
         yield Problem(

@@ -1,4 +1,4 @@
-"""Steps of benchmarks to repeat, because starved machines gave numbers that cannot be judged. Pure."""
+"""Steps of benchmarks to repeat, because their numbers cannot be judged. Pure."""
 
 from __future__ import annotations
 
@@ -33,3 +33,18 @@ def starved_steps(architecture: Architecture, records: Sequence[Record]) -> dict
                 if verdict.status is (Status.INVALID if measured else Status.UNMEASURED):
                     steps.setdefault(step, cause)
     return steps
+
+
+def invalid_steps(architecture: Architecture, records: Sequence[Record]) -> frozenset[str]:
+    """Steps with numbers that a required verdict calls INVALID: a resumed run measures them again.
+
+    Raises RunError like ``judge_records``.
+    """
+    steps = {
+        record.seq: str(record.body["step"])
+        for record in records
+        if record.kind is Kind.MEASUREMENT and record.body["samples"]
+    }
+    verdicts = judge_records(architecture, records).verdicts if steps else ()
+    invalid = (verdict for verdict in verdicts if verdict.required and verdict.status is Status.INVALID)
+    return frozenset(steps[seq] for verdict in invalid for seq in verdict.records if seq in steps)

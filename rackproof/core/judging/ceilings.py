@@ -11,7 +11,8 @@ from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import required_conditions
 from rackproof.core.judging.numbers import Number, Numbers, Question
-from rackproof.core.judging.select import NoNumber, quantity
+from rackproof.core.judging.select import NoNumber, quantity, sources_of
+from rackproof.core.judging.statistics import ALONE
 from rackproof.core.metrics import METRICS
 from rackproof.core.status import Status
 from rackproof.core.units import UnitError, convert, same_dimension
@@ -108,8 +109,22 @@ class Whole:
         self._question = reference_question(of, asks)
         self._ask = numbers.remembering(self._question)
 
-    def number(self, members: Sequence[str]) -> Number | NoNumber:
-        """The same member's number with ``reduce: each``, otherwise one number for the whole group."""
+    def number(self, members: Sequence[str], asked: Question) -> Number | NoNumber:
+        """The same member's number with ``reduce: each``, otherwise one number for the whole group.
+
+        ``asked``: the judged quantity, which is no share of itself in a group of one.
+        """
+        whole = self._number(members)
+        if isinstance(whole, Number) and whole.counts and len(whole.samples) == 1 and self._is(asked):
+            return NoNumber(Status.UNMEASURED, ALONE, **sources_of((whole,)))
+        return whole
+
+    def _is(self, asked: Question) -> bool:
+        own = self._question
+        related = own.labels <= asked.labels or own.labels >= asked.labels
+        return (own.metric, own.scope) == (asked.metric, asked.scope) and related
+
+    def _number(self, members: Sequence[str]) -> Number | NoNumber:
         if self.link is None and self._of.reduce is Reduce.EACH and self._of.scope is not Scope.RACK:
             return self._converted(self._ask(members))
         if self._common is None:

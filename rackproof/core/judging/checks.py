@@ -45,7 +45,7 @@ def judge_checks(
     worst: dict[tuple[str, str, str], CheckResult] = {}
     for result in results:
         key = (result.check, result.item, result.node)
-        if key not in worst or _STATUS[result.outcome].rank > _STATUS[worst[key].outcome].rank:
+        if key not in worst or _status(result).rank > _status(worst[key]).rank:
             worst[key] = result
     expected = expected_checks(architecture)
     claims = {(entry.check, entry.item): entry.claims for entry in expected}
@@ -157,18 +157,24 @@ def _rack_verdict(id_: str, title: str, subject: str, message: str) -> Verdict:
     )  # fmt: skip
 
 
+def _status(result: CheckResult) -> Status:
+    """WARN where a program printed something beside the answer that passed."""
+    return Status.WARN if result.beside and result.outcome is CheckOutcome.PASSED else _STATUS[result.outcome]
+
+
 def _of_result(
     architecture: Architecture, result: CheckResult, simulated: bool, claim: tuple[str, ...], unusable: str | None
 ) -> Verdict:
     """``unusable``: why the result proves nothing about the node."""
     id_ = with_item(result.check, result.item)
-    warned = result.beside if result.outcome is CheckOutcome.PASSED else ""
+    status = _status(result)
+    warned = result.beside if status is Status.WARN else ""
     return Verdict(
         id=id_,
         kind="check",
         title=f"{result.check}: {result.item}" if result.item else result.check,
         subject=result.node,
-        status=Status.UNMEASURED if unusable else Status.WARN if warned else _STATUS[result.outcome],
+        status=Status.UNMEASURED if unusable else status,
         required=severity_of(architecture, id_, result.check, result.required),
         message=unusable or warned or result.message,
         source=result.reads or None,

@@ -110,7 +110,7 @@ class _Case:
                     yield self._spread(number, values)
             else:
                 yield self._judge("rack", self.names, number)
-        elif scope is Scope.PAIR and (why := members.nothing(scope, self.names)):
+        elif scope is Scope.PAIR and (why := members.nothing(scope, self.names) or self._no_pair()):
             yield self._without("rack", NoNumber(Status.UNMEASURED, why))
         else:
             for name in members.bare(scope, self.names, self.question.use):
@@ -121,6 +121,11 @@ class _Case:
                     yield self._uncovered(name, suspects)
                 else:
                     yield self._judge(name, subject, self.numbers.ask(self.question, subject))
+
+    def _no_pair(self) -> str:
+        """Why there is no pair to judge, although group testing stands for all of them; empty where there is one."""
+        one = next(self.numbers.subjects(self.question, self.names), None)
+        return f"no measurement of {self.asks.metric} between these nodes" if one is None else ""
 
     def _uncovered(self, subject: str, suspects: Sequence[str]) -> Verdict:
         """A pair that was not scheduled, and that group testing does not cover."""
@@ -135,7 +140,7 @@ class _Case:
             return self._without(subject, unusable(number, Status.INVALID, fault))
         if self.whole is None:
             return self._verdict(subject, number, convert(number.value, self.metric.unit, self.bar.unit))
-        of, whole = self.whole.text, self.whole.number(members)
+        of, whole = self.whole.text, self.whole.number(members, self.question)
         sources = sources_of((number, whole))
         if isinstance(whole, NoNumber):
             status, why = whole.status, f"no reference for the share: {of}: {whole.why}"

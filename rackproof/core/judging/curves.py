@@ -21,6 +21,7 @@ from rackproof.core.judging.numbers import (
     Number,
     Numbers,
     counted,
+    first_starved,
     question,
     unusable,
 )
@@ -147,7 +148,7 @@ class _Judged:
             why = f"the line has no R²: all {len(values)} points are {amount(values[self.curve.baseline], self.unit)}"
             return _invalid(common, why)
         passed = slope > 0 and value >= least * (1 - _ROUNDING)
-        if not passed and (cause := self._starved(self.points)):
+        if cause := self._flattered() if passed else self._starved(self.points):
             return _invalid(common, cause)
         falls = "" if slope > 0 else ", of a falling line"
         return Verdict(
@@ -169,7 +170,7 @@ class _Judged:
         values = self._values(self.points)
         steps = [(_step(values[a], values[b]), a, b) for a, b in pairwise(values)]
         down = [(a, b) for step, a, b in steps if step < -100 * _ROUNDING]
-        if down and (cause := self._starved(self.points)):
+        if cause := self._starved(self.points) if down else self._flattered():
             return _invalid(common, cause)
         texts = "; ".join(
             f"{amount(values[a], self.unit, values[b])} → {amount(values[b], self.unit, values[a])}"
@@ -210,7 +211,12 @@ class _Judged:
 
     def _starved(self, points: Points) -> str:
         """Why the numbers of these points may be too low; empty where nothing says so."""
-        return next((a.starved for a in points.values() if isinstance(a, Number) and a.starved), "")
+        return first_starved(points.values())
+
+    def _flattered(self) -> str:
+        """Why points before others may be too low, so that the growth looks better than it is."""
+        causes = [self._starved({n: answer}) for n, answer in self.points.items()]
+        return next((before for before, after in pairwise(causes) if before and not after), "")
 
     def _values(self, points: Points) -> dict[int, float]:
         return {n: answer.value for n, answer in points.items() if isinstance(answer, Number)}

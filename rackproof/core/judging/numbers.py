@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from rackproof.core import group_testing
 from rackproof.core.architecture import Curve, Gate, Quantity, Reduce, Statistic
+from rackproof.core.architecture.entries import SPREADS
 from rackproof.core.evidence import Scope
 from rackproof.core.judging.bars import amount, number_text
 from rackproof.core.judging.conditions import RequiredConditions, required_conditions, unmet
@@ -248,7 +249,11 @@ class Numbers:
         remarks = dict.fromkeys(a.remark for a in answers.values() if isinstance(a, Number) and a.remark)
         counts = [len(answer.samples) for answer in answers.values()]
         span = min(counts), max(counts)
-        starved = next((a.starved for a in answers.values() if isinstance(a, Number) and a.starved), "")
+        starved = first_starved(answers.values())
+        worst = (min if METRICS[question.metric].higher_is_better else max)(numbers)
+        members_with = [a for a in answers.values() if isinstance(a, Number) and a.value == worst]
+        if reduce in SPREADS and starved and not first_starved(members_with):
+            return refused(Status.INVALID, starved, numbers)  # the median may be too low
         number = Number(
             value, numbers, cv_pct=None, remark="; ".join(remarks), counts=span, starved=starved, **sources
         )  # fmt: skip
@@ -313,6 +318,11 @@ def _too_few(question: Question, count: int) -> str | None:
 def counted(statistic: Statistic, samples: int) -> str:
     """``one sample``, ``median of 5 samples``."""
     return "one sample" if samples == 1 else f"{statistic} of {samples} samples"
+
+
+def first_starved(answers: Iterable[Number | NoNumber]) -> str:
+    """Why one of the numbers may be too low; empty where nothing says so."""
+    return next((answer.starved for answer in answers if isinstance(answer, Number) and answer.starved), "")
 
 
 def incomplete(scope: Scope, answers: Mapping[str, Number | NoNumber]) -> tuple[Status, str] | None:

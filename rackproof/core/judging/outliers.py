@@ -8,12 +8,15 @@ deviation is 0, every difference has an infinite score, and the relative distanc
 A missing number can have any value. A member passes among incomplete peers only if it passes for all values of the
 missing numbers: its relative distance from the best possible median is within the limit, and no values of the missing
 numbers make the peers differ too much. Peers that agree thus pass even when one of them has no number.
+
+Numbers of starved peers may be too low, and so may their median: a member passes among them only if it also passes
+where each of them has any better number, or is from a starved machine itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -53,7 +56,11 @@ def judge_outlier(outlier: Outlier, numbers: Numbers) -> Iterator[Verdict]:
     for id_, where in outlier.variants():
         answers = _answers(outlier, question(outlier, outlier.scope, where), numbers)
         verdicts = _Peers(outlier, id_, where, answers).verdicts()
-        yield from folded(attributed(verdicts)) if outlier.scope is Scope.PAIR else verdicts
+        if outlier.scope is Scope.PAIR:
+            covering = numbers.covering(outlier.metric, numbers.members.group(outlier.members))
+            yield from folded(attributed(verdicts), covering)
+        else:
+            yield from verdicts
 
 
 def _answers(outlier: Outlier, quantity: Question, numbers: Numbers) -> dict[str, Number | NoNumber]:
@@ -67,7 +74,7 @@ def _answers(outlier: Outlier, quantity: Question, numbers: Numbers) -> dict[str
     answers: dict[str, Number | NoNumber] = {
         name: NoNumber(Status.UNMEASURED, no_device(scope, [name])) for name in bare
     }
-    subjects = members.subjects(scope, names, quantity.use)
+    subjects = numbers.subjects(quantity, names)
     return answers | {subject_name(scope, m): numbers.ask(quantity, m) for m in subjects}
 
 
@@ -100,8 +107,12 @@ class _Peers:
         self.of = f"the median of {len(self.values)} {self.what}"
         self.middle = median(self.values) if self.values else 0.0
         self.mad = median(abs(value - self.middle) for value in self.values) if self.values else 0.0
-        self.best_middle = self._best_middle() if self.missing else self.middle
+        self.best_middle = self._best_middle(self.values, self.missing)
         """The best median possible for any values of the missing members."""
+        self.starved = [answer for answer in answers.values() if isinstance(answer, Number) and answer.starved]
+        sound = [a.value for a in answers.values() if isinstance(a, Number) and not a.starved]
+        self.unstarved_middle = self._best_middle(sound, self.missing + len(self.starved))
+        """The best one for any better values of the starved members as well."""
         self.spread = self.mad * outlier.z / CONSISTENCY
         self.furthest = max(outlier.rel_pct / 100, LARGEST_SHARE)
         """Maximum distance of the limit, as a share of the median."""
@@ -157,7 +168,7 @@ class _Peers:
             if number.starved:
                 return self._without(subject, unusable(number, Status.INVALID, number.starved))
             status = Status.FAIL
-        elif self.missing and not self._passes_anyway(number.value):
+        elif self.missing and not self._passes_anyway(number.value, self.best_middle):
             status = Status.UNMEASURED
             remarks.append(
                 f"{self.missing} of {len(self.answers)} {self.what} have no number and could make this one an outlier"
@@ -167,6 +178,9 @@ class _Peers:
             remarks.append(
                 f"{self.missing} of {len(self.answers)} {self.what} have no number and could make the peers scatter"
             )
+        elif self.starved and not number.starved and not self._passes_anyway(number.value, self.unstarved_middle):
+            sources = sources_of((number, *self.starved))  # each of their steps may have to be repeated
+            return self._without(subject, unusable(number, Status.INVALID, self.starved[0].starved)._replace(**sources))
         if not self.mad:
             remarks.append("half of the members are equal, so the relative distance alone decides")
         remarks += filter(None, (number.drive, number.remark))
@@ -187,9 +201,9 @@ class _Peers:
             ceiling_of=self.of,
         )
 
-    def _best_middle(self) -> float:
+    def _best_middle(self, values: Sequence[float], unknown: int) -> float:
         beyond = math.inf if self.metric.higher_is_better else 0.0
-        return median([*self.values, *[beyond] * self.missing])
+        return median([*values, *[beyond] * unknown]) if values or unknown else 0.0
 
     def _may_scatter(self) -> bool:
         """Whether values of the missing members could make the peers scatter too much; True in doubt.
@@ -204,12 +218,12 @@ class _Peers:
         mad = median([*(max(abs(value - low), abs(value - high)) for value in self.values), *gone])
         return mad * self.outlier.z / CONSISTENCY > low * self.furthest
 
-    def _passes_anyway(self, value: float) -> bool:
-        """Whether no values of the missing members can make this one an outlier."""
-        if self.best_middle == math.inf:
+    def _passes_anyway(self, value: float, best_middle: float) -> bool:
+        """Whether this one is no outlier beside the best median possible."""
+        if best_middle == math.inf:
             return False
-        worse = self.best_middle - value if self.metric.higher_is_better else value - self.best_middle
-        return worse <= self.best_middle * self.outlier.rel_pct / 100 * (1 + _ROUNDING)
+        worse = best_middle - value if self.metric.higher_is_better else value - best_middle
+        return worse <= best_middle * self.outlier.rel_pct / 100 * (1 + _ROUNDING)
 
     def _rule(self, limit: float, unit: str) -> str:
         """Allowed distance: ``10 % below``, ``z 3.5 above``."""

@@ -11,6 +11,7 @@ from statistics import fmean, median
 
 from rackproof.core.architecture import Reduce, Statistic
 
+ALONE = "a comparison between members needs at least two of them"
 PERCENTILES = {
     Statistic.P1: (1, 100),
     Statistic.P5: (5, 20),
@@ -80,7 +81,7 @@ def reduce_members(values: Sequence[float], reduce: Reduce) -> float:
     if reduce in _OF_MEMBERS:
         return _OF_MEMBERS[reduce](values)
     if len(values) < 2:
-        raise ValueError("a comparison between members needs at least two of them")
+        raise ValueError(ALONE)
     return ratio_of(extreme_of(values, reduce), median(values))
 
 

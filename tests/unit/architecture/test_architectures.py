@@ -163,6 +163,14 @@ def test_a_share_of_something_that_cannot_be(old: str, new: str, message: str) -
     assert message in refusal
 
 
+def test_a_share_of_itself_cannot_fail() -> None:
+    start = TEXT.index("- id: nfs-tcp.read\n")
+    old = "of: {metric: link.tcp_bandwidth, where: {rail: 0}, scope: pair, reduce: median}"
+    new = "of: {metric: storage.read_bandwidth, where: {storage: nfs-tcp}, scope: rack}"
+    refusal = complaint(TEXT[:start] + TEXT[start:].replace(old, new, 1))
+    assert "criteria[nfs-tcp.read].pass.of.metric: is the criterion's own quantity" in refusal
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

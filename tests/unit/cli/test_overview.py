@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from rackproof.cli import overview
 from rackproof.cli.main import cli
+from rackproof.core.architecture import Weakening
 from rackproof.core.status import Outcome
 from rackproof.report.overview import Row, outcome_of_all, render_overview
 from rackproof.report.quantities import moment
@@ -149,6 +150,27 @@ def test_a_later_run_that_cannot_be_read_ends_what_an_earlier_one_proved(
     assert len(runs()) == 3
 
 
+@pytest.mark.parametrize("name", ["good", "latest"])
+def test_a_copy_of_an_earlier_run_is_not_the_latest_one(here: World, name: str) -> None:
+    here.finished()
+    apart(1)
+    here.rate = 1.0
+    assert call("certify", "a.py", "--architecture", "small", "--quiet").exit_code == 1
+    failed = runs()[-1].name
+    shutil.copytree(runs()[0], f"reports/{name}")
+    assert json.loads(call("judge", "latest", "--json").stdout)["run"] == failed
+    made = call("overview", "a.py", "small")
+    assert "NOT CERTIFIED" in made.output
+    assert made.exit_code == 1
+    assert "CERTIFIED already" not in certify().output
+
+
+def test_a_copy_that_is_left_alone_counts(here: World) -> None:
+    here.finished()
+    runs()[0].rename("reports/kept")
+    assert call("overview", "a.py", "small").exit_code == 0
+
+
 def test_a_later_run_that_cannot_be_continued_ends_what_an_earlier_one_proved(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +277,16 @@ def test_the_worst_outcome_is_that_of_all() -> None:
     part = good.model_copy(update={"outcome": Outcome.PASSED})
     assert outcome_of_all([Row("a", good, "a"), Row("b", part, "b")]) is Outcome.INCOMPLETE
     assert outcome_of_all([]) is Outcome.INCOMPLETE
+
+
+def test_an_outcome_against_a_weaker_architecture_says_so() -> None:
+    good, _ = passing()
+    weaker = {"compared_with": "big 1.0.0", "weakened": (Weakening(id="gpu", key="count", published="8", here="4"),)}
+    architecture = good.architecture.model_copy(update=weaker)
+    headline = "CERTIFIED against ours, which weakens 1 key of big"
+    row = Row("ours", good.model_copy(update={"architecture": architecture, "headline": headline}), "a")
+    assert row.result == headline
+    assert headline in render_overview([row])
 
 
 def test_the_page_lists_every_claim() -> None:

@@ -13,11 +13,12 @@ from click.testing import CliRunner, Result
 from rackproof.cli import runs
 from rackproof.cli.validate import validate
 from rackproof.core.evidence import Kind
-from rackproof.core.rack import Node
+from rackproof.core.rack import Node, Rack
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Recording, by_command
 from rackproof.remote.recording_folder import write_recordings
+from rackproof.report.document import plain
 from rackproof.run import stages
 from tests.unit.fakes import FakeFleet, lab_rack, reply
 
@@ -166,9 +167,26 @@ def test_a_whole_live_rack_is_judged_and_written_for_the_build_server_as_well(he
     assert (run / "verdicts.json").exists()
     root = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
     cases = {(case.get("classname"), case.get("name")) for case in root.iter("testcase")}
-    assert len(cases) == 3 + 3 + 1  # reachable and t.kernel everywhere, storage_server.kernel on one
+    assert {case for case in cases if case[1] in ("node.reachable", "t.kernel")} == {
+        (node.name, name) for node in lab_rack().nodes for name in ("node.reachable", "t.kernel")
+    }
     assert ("storage-01", "storage_server.kernel") in cases
     assert "limited" not in {entry.get("name") for entry in root.iter("property")}
+
+
+def test_the_build_server_sees_what_only_the_judge_knows(here: Path, live: FakeFleet) -> None:
+    """Nodes that are too few and results that are missing are no results of a check."""
+    live.rack = Rack(live.rack.source, tuple(node for node in live.rack.nodes if "gpu" in node.groups))
+    done = ran("inventories/lab.py", "--quiet", "--junit=out.xml")
+    assert done.exit_code == 1, done.output
+    root: Any = ElementTree.parse(here / "out.xml").getroot()  # noqa: S314
+    wrong = {(c.get("classname"), c.get("name")): c[0].tag for c in root.iter("testcase") if len(c)}
+    assert wrong["rack", "rack.count[storage]"] == "failure"
+    assert wrong["gpu-01", "gpu.xid"] == "error"
+    (run,) = (here / "reports").iterdir()
+    verdicts = plain(json.loads((run / "verdicts.json").read_text()))["verdicts"]
+    bad = {(v["subject"], v["id"]) for v in verdicts if v["required"] and v["status"] not in ("PASS", "WARN")}
+    assert set(wrong) == bad
 
 
 def test_the_judge_does_not_take_a_part_for_the_whole(here: Path, live: FakeFleet) -> None:

@@ -51,6 +51,24 @@ def test_a_run_is_a_recording_of_its_nodes(tmp_path: Path) -> None:
     assert (two.node, dict(two.results)) == (Node("gpu-02", ("gpu",)), {})
 
 
+def test_of_a_resumed_run_the_last_validation_counts(tmp_path: Path) -> None:
+    before, after = (replace(UNAME, stdout=text) for text in (b"6.12\n", b"6.13\n"))
+    folder = run(tmp_path, ("validate", [before, HUNG]), ("bench", [UNAME]), ("validate", [after]))
+    assert dict(read_recordings(folder)[0].results) == {"uname -r": after}
+    with EvidenceStore(folder) as store:  # killed
+        store.append(Kind.STAGE, {"stage": "validate", "event": "begin"})
+        store.command(before)
+    assert dict(read_recordings(folder)[0].results) == {"uname -r": after}
+
+
+def test_a_validation_that_was_killed_is_read_where_no_other_is_there(tmp_path: Path) -> None:
+    with EvidenceStore(tmp_path) as store:
+        store.append(Kind.RUN, INFO)
+        store.append(Kind.STAGE, {"stage": "validate", "event": "begin"})
+        store.command(UNAME)
+    assert dict(read_recordings(tmp_path)[0].results) == {"uname -r": UNAME}
+
+
 def test_an_inventory_says_what_a_run_does_not_know(tmp_path: Path) -> None:
     folder = run(tmp_path / "run", ("validate", [UNAME]))
     inventory = tmp_path / "inv.py"

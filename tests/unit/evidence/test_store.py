@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.core.evidence import PROOFS, CommandRecord, DeployRecord, Kind, NodeChanges
+from rackproof.core.evidence import PROOFS, CommandRecord, DeployRecord, Kind, NodeChanges, make_record
 from rackproof.errors import EvidenceWriteError, RunError
 from rackproof.evidence.store import (
     EVIDENCE,
@@ -80,6 +80,23 @@ def test_tampering_is_noticed(tmp_path: Path, change, reason: str) -> None:  # t
     path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
     with pytest.raises(RunError, match=reason):
         read_records(tmp_path)
+
+
+def test_the_record_of_a_deploy_on_a_large_rack_is_read_again(tmp_path: Path) -> None:
+    fill(tmp_path, 1)
+    first = read_records(tmp_path)[0]
+    long = make_record(1, first.time, Kind.NOTE, {"text": "x" * 20_000_000}, first.hash)
+    with (tmp_path / EVIDENCE).open("ab") as handle:
+        handle.write(long.model_dump_json().encode() + b"\n")
+    assert len(read_records(tmp_path)[1].body["text"]) == 20_000_000
+
+
+def test_a_record_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, 1)
+    monkeypatch.setattr("rackproof.evidence.store.LINE", 1000)
+    with EvidenceStore(tmp_path) as written, pytest.raises(EvidenceWriteError, match="a note record has"):
+        written.append(Kind.NOTE, {"text": "x " * 500})
+    assert len(read_records(tmp_path)) == 1
 
 
 def test_only_one_process_writes_a_run(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.cli import proof, runs
-from rackproof.core.architecture import Architecture, Criterion, LinkProfile, Profile
+from rackproof.core.architecture import Alternative, Architecture, Criterion, LinkProfile, Outlier, Profile
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.models import Link
 from rackproof.core.evidence import Kind, Measurement, Record, Scope
@@ -382,6 +382,46 @@ def test_pairs_that_were_not_scheduled_are_no_gap_where_group_testing_cleared_bo
     assert statuses(made, "groups") == dict.fromkeys(NAMES, Status.PASS)
     text = next(verdict.message for verdict in made if verdict.id.startswith("pairs"))
     assert "264 other pairs of the rack were not scheduled: group testing cleared both of their nodes" in text
+
+
+def test_members_are_compared_where_only_some_pairs_were_scheduled(healthy_links: tuple[Measurement, ...]) -> None:
+    odd = Outlier.model_validate(
+        {
+            "id": "pairs", "title": "No slow pair", "metric": PAIR, "where": {"rail": ["0", "1"]}, "scope": "pair",
+            "rel_pct": 50, "source": "design", "reason": "A slow port slows all.", "hint": "Look at the node.",
+        }
+    )  # fmt: skip
+    made = architecture()
+    made = made.model_copy(update={"criteria": made.criteria[1:], "outliers": (odd,)})
+    given = verdicts(healthy_links, rack_of(COUNT), made)
+    assert statuses(given, "pairs") == dict.fromkeys(NAMES, Status.PASS)
+    text = next(verdict.message for verdict in given if verdict.id.startswith("pairs"))
+    assert "264 other pairs of the rack were not scheduled: group testing cleared both of their nodes" in text
+    slow = [
+        m.model_copy(update={"samples": tuple(sample / 10 for sample in m.samples)})
+        if m.metric == PAIR and "gpu-05" in m.members
+        else m
+        for m in healthy_links
+    ]
+    assert Status.FAIL in statuses(verdicts(slow, rack_of(COUNT), made), "pairs").values()
+    pairs_only = [m for m in healthy_links if m.metric != METRIC]
+    assert set(statuses(verdicts(pairs_only, rack_of(COUNT), made), "pairs").values()) == {Status.UNMEASURED}
+
+
+def test_nodes_that_were_measured_with_strangers_only_have_no_pair(healthy_links: tuple[Measurement, ...]) -> None:
+    """Group testing clears all of them, and no pair of the group has a number: that meets no criterion."""
+    strangers = [
+        m.model_copy(update={"members": (node, "storage-01")})
+        for m in healthy_links
+        for node in (m.members if m.metric == PAIR else ())
+    ]
+    taken = [*(m for m in healthy_links if m.metric != PAIR), *strangers]
+    made = architecture()
+    assert statuses(verdicts(taken, rack_of(COUNT), made), "pairs") == {"rack": Status.UNMEASURED}
+    way = Alternative.model_validate({"metric": PAIR, "where": {"rail": "0"}, "scope": "pair", "pass": GOOD[PAIR]})
+    own = made.criteria[1].model_copy(update={"any_of": (way,)})
+    either = made.model_copy(update={"criteria": (own,)})
+    assert set(statuses(verdicts(taken, rack_of(COUNT), either), "groups").values()) == {Status.PASS}
 
 
 def asking(metric: str, engine: str = "mpi", **bar: Any) -> Architecture:

@@ -388,6 +388,21 @@ def test_a_node_in_use_gives_no_number(world: World) -> None:
     )  # fmt: skip
 
 
+def test_a_resume_measures_again_what_was_invalid_and_nothing_that_failed(world: World) -> None:
+    world.computers["gpu-01"].jobs.append("4711 slurmstepd: [45.batch]")
+    assert world.certify().exit_code == 2
+    made = len(world.steps)
+    world.computers["gpu-01"].jobs.clear()
+    world.rate = 1.0
+    assert world.certify("--resume", "latest").exit_code == 1
+    assert len(world.steps) == 2 * made
+    (replaced,) = world.verdicts("run.replaced").values()
+    assert replaced["status"] == "WARN"
+    world.rate = 60.0
+    assert world.certify("--resume", "latest").exit_code == 1
+    assert len(world.steps) == 2 * made
+
+
 # measuring programs
 
 

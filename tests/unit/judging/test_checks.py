@@ -75,6 +75,13 @@ def test_of_results_that_cannot_be_told_apart_the_worst_counts(order: tuple[str,
     assert verdicts(result, "base.x")["gpu-01"].status is Status.FAIL
 
 
+@pytest.mark.parametrize("besides", [("", "WARNING: half read"), ("WARNING: half read", "")])
+def test_of_two_results_that_pass_the_one_with_a_warning_counts(besides: tuple[str, ...]) -> None:
+    result = judged(*(check("gpu-01", "base.x", beside=beside) for beside in besides))
+    verdict = verdicts(result, "base.x")["gpu-01"]
+    assert (verdict.status, verdict.message) == (Status.WARN, "WARNING: half read")
+
+
 def test_a_check_that_the_architecture_asks_for_by_name_must_be_there() -> None:
     made = architecture(required_checks={"gpu": ["gpu.count", "base.kernel"], "all": ["base.time"]})
     result = judged(check("gpu-01", "gpu.count", item="8"), check("sto-01", "base.time"), made=made)

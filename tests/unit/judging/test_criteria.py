@@ -564,6 +564,29 @@ class TestReducedMembers:
         )
         assert (verdict.measured, verdict.ceiling, verdict.ceiling_of) == (8.0, 20.0, "the median of nodes")
 
+    @pytest.mark.parametrize(
+        ("values", "starved", "status"),
+        [
+            # the two starved ones may be able to give 20, of which the third is too small a share
+            ((8.0, 8.0, 7.0), (0, 1), Status.INVALID),
+            ((8.0, 8.0, 7.0), (0, 1, 2), Status.PASS),
+            ((8.0, 8.0, 7.0), (2,), Status.PASS),
+            ((8.0, 8.0, 7.0), (), Status.PASS),
+            ((20.0, 20.0, 7.0), (2,), Status.INVALID),
+        ],
+    )
+    def test_fairness_beside_starved_members(
+        self, values: tuple[float, ...], starved: tuple[int, ...], status: Status
+    ) -> None:
+        names = ("gpu-01", "gpu-02", "gpu-03")
+        taken = [
+            measurement(name, value, conditions={"steal_pct": 60.0} if number in starved else {})
+            for number, (name, value) in enumerate(zip(names, values, strict=True))
+        ]
+        verdict = verdicts(judged(self.FAIR, *taken, run=run_info(*names, "sto-01")))["rack"]
+        assert verdict.status is status
+        assert "was starved" in verdict.message or status is Status.PASS
+
     def test_the_spread_names_both_ends(self) -> None:
         bar = {"op": "le", "value": 50, "unit": "percent"}
         made = architecture(criterion(reduce="spread_over_median", bar=bar))
@@ -575,6 +598,23 @@ class TestReducedMembers:
             "expected ≤ 50 % of the median of nodes, actual 80 %"
             " (gpu-02 8 MB/s, gpu-03 24 MB/s: 16 MB/s of 20 MB/s); one sample each"
         )
+
+    @pytest.mark.parametrize("reduce", ["median", "min", "max"])
+    def test_a_share_of_a_group_of_one_is_no_share(self, reduce: str) -> None:
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "nfs"}, "scope": "node", "reduce": reduce}
+        made = architecture(criterion(bar=bar("ge", 90, "percent", of=of)))
+        taken = [measurement(name, 20.0) for name in GPU]
+        assert {v.status for v in verdicts(judged(made, *taken)).values()} == {Status.PASS}
+        alone = verdicts(judged(made, taken[0], run=run_info("gpu-01", "sto-01")))["gpu-01"]
+        assert alone.status is Status.UNMEASURED
+        assert alone.message.endswith(": a comparison between members needs at least two of them")
+
+    def test_a_share_of_another_quantity_of_one_node_is_one(self) -> None:
+        of = {"metric": "storage.read_bandwidth", "where": {"storage": "local"}, "scope": "node", "reduce": "median"}
+        made = architecture(criterion(bar=bar("ge", 90, "percent", of=of)))
+        both = [measurement("gpu-01", 20.0), measurement("gpu-01", 21.0, storage="local", block_bytes="1")]
+        alone = verdicts(judged(made, *both, run=run_info("gpu-01", "sto-01")))["gpu-01"]
+        assert alone.status is Status.PASS
 
     def test_differing_numbers_of_samples_are_reported(self) -> None:
         made = architecture(criterion(reduce="min"))

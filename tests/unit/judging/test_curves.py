@@ -142,6 +142,26 @@ def test_an_invalid_point_is_invalid() -> None:
     assert statuses(by_id) == dict.fromkeys(ALL, "PASS") | dict.fromkeys(("efficiency@8", "r2", "steps"), "INVALID")
 
 
+STEAL = {"steal_pct": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("starved", "expected"),
+    [
+        ((1,), "IIIII"),  # the baseline
+        ((2,), "PPPII"),
+        ((1, 2, 4), "PPIII"),
+        ((8,), "PPPPP"),  # too low at the end: growth is no better for it
+        ((4, 8), "PPPPP"),
+        ((1, 2, 4, 8), "PPPPP"),
+    ],
+)
+def test_growth_after_a_starved_point_proves_nothing(starved: tuple[int, ...], expected: str) -> None:
+    taken = [at(point, value, conditions=STEAL if point in starved else {}) for point, value in LINEAR.items()]
+    by_id = statuses(of(made(), *taken))
+    assert "".join(by_id[name][0] for name in ALL) == expected
+
+
 def test_a_falling_line_is_no_growth_however_well_it_fits() -> None:
     verdict = of(made(), *grown({1: 800.0, 2: 700.0, 4: 500.0, 8: 100.0}))["r2"]
     assert verdict.value == pytest.approx(1.0)

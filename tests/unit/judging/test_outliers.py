@@ -148,6 +148,39 @@ class TestMissingPeers:
         assert letters(of([100.0, 101.0, 99.0, 100.5, 100.2, -1.0])) == "PPPPPI"
 
 
+class TestStarvedPeers:
+    def judged(self, values: list[float], starved: int, **more: Any) -> dict[str, Verdict]:
+        """The first ``starved`` nodes are starved."""
+        metric = more.get("metric", "storage.read_bandwidth")
+        taken = [
+            measurement(name, value, conditions={"steal_pct": 60.0} if number < starved else {}, **more)
+            for number, (name, value) in enumerate(zip(NAMES, values, strict=False))
+        ]
+        run = run_info(*NAMES[: len(values)], "sto-01")
+        return verdicts(judged(made(metric=metric), *taken, run=run), "odd")
+
+    def test_a_median_that_starved_peers_lower_clears_no_other(self) -> None:
+        values = [60.0, 60.0, 60.0, 60.0, 62.0, 100.0, 100.0, 100.0]
+        assert letters(of(list(values))) == "PPPPPPPP"
+        by_subject = self.judged(values, 4)
+        assert letters(by_subject) == "PPPPIIII"
+        verdict = by_subject["gpu-05"]
+        assert verdict.message == "a node was starved: 10 % of its processors' time or more was stolen"
+        assert verdict.raw == tuple(f"raw-of-{name}" for name in ("gpu-05", *NAMES[:4]))
+        assert verdict.hint.startswith("Remove the cause, then measure again")
+
+    def test_latencies_that_starved_peers_raise_clear_no_other(self) -> None:
+        more = {"metric": "storage.random_read_latency", "storage": "nfs", "block_bytes": "4096"}
+        assert letters(self.judged([200.0, 200.0, 200.0, 198.0, 100.0, 100.0], 3, **more)) == "PPPIII"
+
+    def test_peers_that_agree_pass_beside_a_starved_one(self) -> None:
+        assert letters(self.judged([60.0, 100.0, 101.0, 99.0, 100.5, 100.2], 1)) == "IPPPPP"
+        assert letters(self.judged([99.5, 100.0, 101.0, 99.0, 100.5, 60.0], 1)) == "PPPPPF"
+
+    def test_where_all_are_starved_alike_they_stay_passed(self) -> None:
+        assert letters(self.judged([60.0, 60.0, 61.0, 60.0, 62.0], 5)) == "PPPPP"
+
+
 def test_a_median_of_nought_is_invalid() -> None:
     assert letters(of([0.0, 0.0, 0.0, 10.0, 10.0])) == "IIIII"
 

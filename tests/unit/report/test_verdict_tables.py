@@ -24,3 +24,11 @@ def test_steps_without_a_finding_share_a_row_and_the_others_are_listed() -> None
         ("storage/local/read", ["FAIL", "PASS"]),
         ("5 steps", ["PASS", "PASS"]),
     ]
+
+
+def test_a_check_is_called_advisory_only_where_all_of_its_items_are() -> None:
+    first = load("a", "gpu-01", Status.PASS).model_copy(update={"required": False})
+    second = load("b", "gpu-01", Status.FAIL)
+    for several, required in (((first, second), True), ((first,), False)):
+        ((_, (group,)),) = check_table(several, NODES).modules
+        assert group.required is required
