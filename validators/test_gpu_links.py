@@ -329,6 +329,8 @@ def test_gds(host: Host, arch: Architecture) -> None:
         problems.append(f"GPUs that support GDS: expected {promised(arch).count}, actual {able}")
     if gds.verified is not True:
         problems.append("expected the platform verified, actual not")
+    if gds.forced:
+        problems.append("expected GPUDirect Storage, actual copies of everything (force_compat_mode)")
     expect_all(problems)
     if answer.status != 0:
         raise Unmeasured(answer.failure)

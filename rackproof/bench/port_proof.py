@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.wording import some
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.port_counters import BEGINS, TOOL, Counters, PortCounters, counters_command, parse_port_counters
 from rackproof.remote.command import CommandResult
@@ -22,6 +23,7 @@ OTHERS_LEAST: Final = 1 << 20
 """Bytes that other priorities may count in any case: a short run has as much of the background as a long one has in a
 second."""
 PRIORITIES: Final = range(8)
+_SHOWN: Final = 3
 RETRIES: Final = (
     # mlx5
     "local_ack_timeout_err", "rnr_nak_retry_err", "packet_seq_err", "implied_nak_seq_err", "out_of_sequence",
@@ -141,26 +143,44 @@ def prove(tool: str, port: str, verb: str, needed: int, counted: int, unit: str 
 
 
 def prove_priority(
-    tool: str, before: PortCounters, after: PortCounters, port: str, sent: bool, needed: int, priority: int
+    tool: str,
+    before: PortCounters,
+    after: PortCounters,
+    ports: Sequence[str],
+    sent: bool,
+    needed: int,
+    priority: int,
+    *,
+    beside: bool = False,
 ) -> int:
-    """Bytes that a port counted in the priority with PFC.
+    """Bytes that a node's ports counted together in the priority with PFC.
 
     Raises Mismatch if the payload did not take this priority, or others took a share, and ParseError for a missing
-    counter. ``port``: the interface; ``sent``: in this direction, otherwise received.
+    counter. ``ports``: interfaces, of which each may have its even part of the share; ``sent``: in this direction,
+    otherwise received; ``beside``: other traffic used the ports at the same time.
     """
-    where = f"{after.hostname} {port}"
-    pair = _both(before.priorities, after.priorities, port) or ({}, {})
-    way = "tx" if sent else "rx"
-    counted = {n: _grown(*pair, f"{way}_prio{n}_bytes", where) for n in PRIORITIES}
-    own, others = counted[priority], sum(counted.values()) - counted[priority]
-    if own < LEAST_SHARE * needed or others > max(OTHERS_SHARE * needed, OTHERS_LEAST):
-        moved = ", ".join(f"{n}: {count}" for n, count in counted.items() if count)
+    counted = {port: _by_priority(before, after, port, "tx" if sent else "rx") for port in ports}
+    own = sum(of_port[priority] for of_port in counted.values())
+    others = {port: sum(of_port.values()) - of_port[priority] for port, of_port in counted.items()}
+    worst = max(others, key=lambda port: others[port])
+    strange = not beside and others[worst] > max(OTHERS_SHARE * max(needed, own) / len(ports), OTHERS_LEAST)
+    if own < LEAST_SHARE * needed or strange:
+        named, share = ([worst], needed // len(ports)) if strange else (list(ports), needed)
+        sums = {n: sum(counted[port][n] for port in named) for n in PRIORITIES}
+        moved = ", ".join(f"{n}: {count}" for n, count in sums.items() if count)
         raise Mismatch(
             tool,
-            f"expected {where} to have {'sent' if sent else 'received'} {needed} B in priority {priority}, which has"
-            f" PFC, its counters by priority say {moved or 'nothing'}: this traffic is not lossless",
+            f"expected {after.hostname} {some(named, _SHOWN)} to have {'sent' if sent else 'received'} {share} B in"
+            f" priority {priority}, which has PFC, its counters by priority say {moved or 'nothing'}:"
+            " this traffic is not lossless",
         )
     return own
+
+
+def _by_priority(before: PortCounters, after: PortCounters, port: str, way: str) -> dict[int, int]:
+    """Bytes of each priority."""
+    pair = _both(before.priorities, after.priorities, port) or ({}, {})
+    return {n: _grown(*pair, f"{way}_prio{n}_bytes", f"{after.hostname} {port}") for n in PRIORITIES}
 
 
 def _both(before: Mapping[str, Counters], after: Mapping[str, Counters], name: str) -> tuple[Counters, Counters] | None:

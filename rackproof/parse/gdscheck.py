@@ -22,16 +22,18 @@ class Gds:
     gpus: Mapping[int, bool]
     """Index: supports GDS."""
     compat_mode: bool | None
-    """The library falls back to copies where GDS is not possible."""
+    """The library falls back to copies where GDS is not possible, or always copies."""
     verified: bool | None
     """True: the output ends with "Platform verification succeeded", so it is complete. None: no verdict."""
+    forced: bool = False
+    """The library copies everything through host memory, whatever file systems and GPUs support."""
 
 
 _DRIVER: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9 ]*?)\s*: ([A-Za-z]+)\s*")
 _GPU: Final = re.compile(r"\s*GPU index (\d{1,4}) .*?(supports GDS|does not support GDS|[Uu]nsupported).*")
 _VERDICT: Final = re.compile(r"\s*Platform verification (\w+)\s*")
 _VERSION: Final = re.compile(r"\s*GDS release version: (\S+)\s*")
-_COMPAT: Final = re.compile(r"\s*properties\.use_compat_mode\s*: (true|false)\s*")
+_COMPAT: Final = re.compile(r"\s*properties\.(use|force)_compat_mode\s*: (true|false)\s*")
 
 
 def parse_gdscheck(output: str | bytes) -> Gds:
@@ -51,7 +53,8 @@ def parse_gdscheck(output: str | bytes) -> Gds:
             gpus[int(gpu[1])] = gpu[2] == "supports GDS"
     if not drivers:
         raise ParseError(TOOL, "no table of drivers")
-    compat = next((match[1] == "true" for line in lines if (match := _COMPAT.fullmatch(line))), None)
+    modes = {match[1]: match[2] == "true" for line in lines if (match := _COMPAT.fullmatch(line))}
+    compat = any(modes.values()) or modes.get("use")
     verdict = {match[1] for line in lines if (match := _VERDICT.fullmatch(line))}
     verified = verdict == {"succeeded"} if verdict else None
-    return Gds(version, MappingProxyType(drivers), MappingProxyType(gpus), compat, verified)
+    return Gds(version, MappingProxyType(drivers), MappingProxyType(gpus), compat, verified, modes.get("force", False))

@@ -1,7 +1,7 @@
 """Answer of ``rackproof/bench/collectives/nccl_log.sh``: NCCL's log (``NCCL_DEBUG=INFO``) of one run on one node.
 
 The words are NCCL's own (src/init.cc, src/transport/net.cc, src/transport/net_ib.cc, src/graph/xml.cc and
-src/enqueue.cc of versions 2.12 to 2.28), and those of its plug-ins.
+src/enqueue.cc of versions 2.12 to 2.31), and those of its plug-ins.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ TOOL: Final = "NCCL"
 _END: Final = "end of nccl log"
 _FILES: Final = re.compile(r"files (\d{1,9})")
 _LINE: Final = re.compile(r"\s*(\d{1,9}) \[(\d{1,4})\] (INFO|WARN) (.*)")
-_CONNECTION: Final = re.compile(r"Channel (?:\[(\w+)\] )?via (\S.*)")
+_CONNECTION: Final = re.compile(r"(?:Channel|CollNet) (?:\[(\w+)\] )?via (\S.*)")
+"""CollNet: to the switches that add the values up (SHARP). NCCL connects the GPUs among themselves only where a call
+needs it (from 2.22), so there may be no other connection."""
 _NETWORK: Final = re.compile(r"(?:NET|COLLNET)/([A-Za-z][\w .-]*?)/(\d{1,4})(?:\(\d+\))?(/GDRDMA)?(?:[/(].*)?")
 _ADAPTERS: Final = re.compile(r"NET/[\w.-]+ : Using (.*)")
-_DEVICE: Final = re.compile(r"\[(\d{1,4})\] ?([\w.-]+):\d+/")
-_ENTRY: Final = re.compile(r"\[(\d{1,4})\](?:=\{[^}]*\}|[\w.-]+:\d+/)")
-"""One adapter, or several that work as one: ``[0]mlx5_0:1/IB``, ``[1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB}``."""
+_DEVICE: Final = re.compile(r"\[(\d{1,4})\] ?([\w.-]+):\d+[:\d]*/")
+_ENTRY: Final = re.compile(r"\[(\d{1,4})\](?:=\{[^}]*\}|[\w.-]+:\d+[:\d]*/)")
+"""One adapter, or several that work as one: ``[0]mlx5_0:1/IB``, ``[1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB}``; with its
+port, rail and plane where NCCL_IB_HCA names them: ``[0]mlx5_0:1:0:3/IB``."""
+_DIRECT: Final = "_dma"
+"""Ends the name of an adapter that reaches GPUs over a PCIe link of their own (ConnectX-8, NCCL from 2.27)."""
 _MERGED: Final = re.compile(r"NET/[\w.-]+ : Made virtual device \[(\d{1,4})\] name=(\S+) .*")
 _COMPLETE: Final = re.compile(r"rank (\d{1,7}) n[rR]anks (\d{1,7}) .*Init COMPLETE")
 _SET: Final = re.compile(r"(NCCL_\w+) set by environment to (.*?)\.?")
 _CHANNELS: Final = re.compile(r"(\d{1,4}) coll channels")
 _TOPOLOGY: Final = re.compile(r"Loading topology file (\S+)")
+_NO_MULTICAST: Final = re.compile(r"NVLS multicast support is (?:not available|available .*, transport disabled)")
 _ALGORITHM: Final = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto")
 _NUMBERED: Final = {"0": "Tree", "1": "Ring", "2": "CollNetDirect", "3": "CollNetChain", "4": "NVLS", "5": "NVLSTree"}
 """``NCCL_ALGO_*`` of src/include/nccl_common.h: versions before 2.24 print the number."""
@@ -113,7 +119,7 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
         elif using := _ADAPTERS.search(text):
             adapters |= _adapters(using[1])
         elif merged := _MERGED.search(text):
-            adapters[int(merged[1])] = tuple(merged[2].split("+"))
+            adapters[int(merged[1])] = tuple(name.removesuffix(_DIRECT) for name in merged[2].split("+"))
         elif "Using network " in text:
             chosen[text.partition("Using network ")[2].strip()] = None
         elif setting := _SET.fullmatch(text.strip()):
@@ -124,7 +130,7 @@ def parse_nccl_log(output: str | bytes) -> NcclLog:
             topology_files[loaded[1]] = topology_files.get(loaded[1], 0) + count
         elif call := _ALGORITHM.search(text):
             algorithms.add(_NUMBERED.get(call[2]) or _NAMED.get(call[2].upper(), call[2]))
-        elif "NVLS multicast support is not available" in text:
+        elif _NO_MULTICAST.search(text):
             refused = True
         elif "NVLS comm" in text or "NVLS multicast support is available" in text:
             multicast = True
@@ -153,5 +159,6 @@ def _adapters(listed: str) -> dict[int, tuple[str, ...]]:
     adapters = {}
     for place, entry in enumerate(_ENTRY.finditer(listed)):
         inside = entry[0].partition("=")[2] or entry[0]
-        adapters[place if "={" in listed else int(entry[1])] = tuple(name for _, name in _DEVICE.findall(inside))
+        names = tuple(name.removesuffix(_DIRECT) for _, name in _DEVICE.findall(inside))
+        adapters[place if "={" in listed else int(entry[1])] = names
     return adapters

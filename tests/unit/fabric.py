@@ -95,6 +95,8 @@ class FabricNodes:
     """Counters that no node has."""
     priority: Callable[[str], int] = lambda options: 3 if "--tclass=106" in options or "--sl=3" in options else 0
     """The priority that RDMA takes, from the command line of its tool."""
+    nccl_priority: Callable[[str, str], int] = lambda node, port: 3
+    """The priority that collectives take from and to a node's port."""
     returned: int | None = None
     """The priority of what servers send in tests of both directions; None: that of the clients."""
     mpi: str = (
@@ -297,7 +299,10 @@ class FabricNodes:
         ports = self.carriers(asked)
         for host in asked.hosts:
             for port in ports:
-                self.counts[host, self.way(port)]["rx_bytes"] += received // len(ports)
+                counts = self.counts[host, self.way(port)]
+                counts["rx_bytes"] += received // len(ports)
+                for way in ("rx", "tx"):
+                    counts[f"{way}_prio{self.nccl_priority(host, port)}_bytes"] += received // len(ports)
         if asked.engine == "nccl-tests":
             self._uses(asked, asked.hosts)
             return self._nccl(asked.op, command, hosts[: len(hosts) - self.absent])

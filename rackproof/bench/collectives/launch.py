@@ -11,7 +11,7 @@ from rackproof.bench.collectives.engines import Engine
 from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpi_environment, mpirun, set_before, srun
 from rackproof.bench.collectives.nccl_used import DECLARED, READING, TOPOLOGY
 from rackproof.bench.firewall import Firewall
-from rackproof.bench.port_proof import reading_command
+from rackproof.bench.port_proof import protected_priority, reading_command
 from rackproof.bench.relay import Relay
 from rackproof.bench.step import BenchContext
 from rackproof.bench.user import USER, BenchUsers
@@ -142,7 +142,8 @@ class Launch(Way):
         answers: list[CommandResult] = []
         fabric = session.architecture.fabric
         if fabric is not None and not self.alone:
-            command = reading_command(fabric, range(fabric.rails))
+            priorities = self.uses_nccl and protected_priority(fabric) is not None
+            command = reading_command(fabric, range(fabric.rails), priorities)
             answers += session.run(dict.fromkeys(self.nodes, command), READING_S).values()
         if self.uses_nccl:
             answers += session.run(dict.fromkeys(self.nodes, READING), READING_S).values()

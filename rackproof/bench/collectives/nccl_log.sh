@@ -7,10 +7,11 @@ set -- "$home"/nccl.*.log
 [ -e "$1" ] || set --
 echo "files $#"
 [ $# -eq 0 ] || cat -- "$@" | sed -n -E '
-  s/^.*\[([0-9]+)\] ([^ ]+ )?NCCL (INFO|WARN) /[\1] \3 /
+  s/^.*\[([0-9]+)\] ([^ ]+ ){0,2}NCCL (INFO|WARN) /[\1] \3 /
   /^\[[0-9]+\] (INFO|WARN) /!d
   s/0x[0-9a-f]+/0x/g
   s/Channel [0-9]+(\/[0-9]+)* : [0-9]+\[[0-9a-f]+\] -> [0-9]+\[[0-9a-f]+\]/Channel/
+  s/Coll(Net)? [0-9]+(\/[0-9]+)* : [0-9]+ /CollNet /
   s/ busId [0-9a-f]+//
   s/ commId [^ ]+//
   s/<[0-9]+>//g

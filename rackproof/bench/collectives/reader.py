@@ -13,18 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rackproof.bench.collectives.command import MPIRUN, Requested, launcher_of, leads, requested_by
-from rackproof.bench.collectives.nccl_used import check_used, conditions_of, goes_over_nvlink, log_of, log_readings
-from rackproof.bench.port_proof import (
-    counters_of,
-    prove,
-    rdma_retries,
-    readings_of,
-    received_on,
-    tcp_retransmitted,
-)
+from rackproof.bench.collectives.nccl_used import check_used, conditions_of, log_of, log_readings
+from rackproof.bench.collectives.ports import passed
+from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Read, Reading, reader, with_preamble
-from rackproof.core.architecture import Architecture, Fabric
-from rackproof.core.collective import least_received
+from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.parse import Mismatch, ParseError, mpi_collectives, nccl_tests
 from rackproof.parse.nccl_log import NcclLog
@@ -179,7 +172,7 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
 
 
 def _value(measurement: Measurement, run: Proven) -> float:
-    """The run's value. Raises Mismatch if it is not of this measurement, or its bandwidth does not count."""
+    """The run's value. Raises Mismatch if it is not of this measurement, and for a bandwidth that does not count."""
     labels, requested = measurement.labels, run.requested
     row = run.row(int(labels["bytes"]))
     _compare((
@@ -191,6 +184,8 @@ def _value(measurement: Measurement, run: Proven) -> float:
     value = value_of(measurement.metric, row)
     if run.fault is not None and not (measurement.metric == WRONG and value):
         raise run.fault
+    if row.wrong and measurement.metric != WRONG:
+        raise Mismatch(PROGRAM, f"{row.wrong} wrong values in the result, its bandwidth says nothing")
     return value
 
 
@@ -250,8 +245,10 @@ def _proven(
     runs: int,
     answers: Sequence[CommandResult],
     architecture: Architecture,
+    *,
+    beside: bool = False,
 ) -> Proven:
-    """Raises Mismatch if the run is not the requested one, or its traffic used other ports."""
+    """Raises Mismatch if the run is not the requested one."""
     requested = requested_by(answer.command)
     reported = ENGINES[engine](answer.text, requested.op)
     alone = not requested.hosts
@@ -290,9 +287,13 @@ def _proven(
         "iterations": requested.iterations,
         **({"backend": reported.backend} if reported.backend else {}),
     }
-    fault = None
-    if architecture.fabric is not None and not alone:
-        conditions |= _passed(requested, reported, counters, architecture, architecture.fabric)
+    fault: ParseError | None = None
+    try:
+        if architecture.fabric is not None and not alone:
+            sizes = [row.bytes for row in reported.rows]
+            conditions |= passed(requested, sizes, counters, architecture, architecture.fabric, beside=beside)
+    except ParseError as error:
+        fault = error
     if logs:
         conditions |= conditions_of(logs) | _asked_for(requested)
         if requested.rail is not None:
@@ -305,10 +306,18 @@ def _proven(
 
 
 def proven_run(
-    engine: str, answer: CommandResult, answers: Sequence[CommandResult], architecture: Architecture
+    engine: str,
+    answer: CommandResult,
+    answers: Sequence[CommandResult],
+    architecture: Architecture,
+    *,
+    beside: bool = False,
 ) -> Proven:
-    """The only run of ``answers``, between two readings of each of its nodes. Raises ParseError."""
-    return _proven(engine, answer, 0, 1, answers, architecture)
+    """The only run of ``answers``, between two readings of each of its nodes. Raises ParseError.
+
+    ``beside``: other traffic used the ports at the same time.
+    """
+    return _proven(engine, answer, 0, 1, answers, architecture, beside=beside)
 
 
 def _asked_for(requested: Requested) -> dict[str, str]:
@@ -329,43 +338,6 @@ def _logs(
         if len(readings) != runs + 1:
             raise ParseError("NCCL", f"{node}: expected {runs + 1} readings of its logs, actual {len(readings)}")
         yield node, log_of(readings[number + 1])
-
-
-def _passed(
-    requested: Requested,
-    reported: Reported,
-    counters: Mapping[str, tuple[PortCounters, PortCounters]],
-    architecture: Architecture,
-    fabric: Fabric,
-) -> dict[str, Any]:
-    """Conditions from the counters of all nodes' ports during the run."""
-    split = 1 if requested.rail is None else requested.ranks_per_node
-    needed = split * sum(
-        requested.iterations
-        * least_received(requested.op, row.bytes, len(requested.hosts), requested.ranks_per_node // split)
-        for row in reported.rows
-    )
-    rails = [
-        rail for rail in range(fabric.rails) if requested.interface in (None, f"{fabric.interface_prefix}{rail}")
-    ]  # fmt: skip
-    received = {node: received_on(*pair, fabric, rails) for node, pair in counters.items()}
-    least = min(received, key=lambda node: received[node])
-    path = "fabric" if received[least] >= needed else "NVLink"
-    if not goes_over_nvlink(requested.asked(len(requested.hosts)), architecture):
-        prove(PROGRAM, f"{requested.interface or 'the fabric ports'} of {least}", "received", needed, received[least])
-    retries = [
-        count
-        for pair in counters.values()
-        for rail in rails
-        if (count := rdma_retries(*pair, f"{fabric.rdma_prefix}{rail}")) is not None
-    ]
-    return {
-        "path": path if needed else "none",
-        "received_bytes_least": received[least],
-        "received_bytes_needed": needed,
-        "tcp_retransmitted": sum(tcp_retransmitted(*pair) for pair in counters.values()),
-        **({"rdma_retries": sum(retries)} if retries else {}),
-    }
 
 
 def _readings_beside(answers: Sequence[CommandResult], node: str) -> list[CommandResult]:

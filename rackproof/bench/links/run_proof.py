@@ -63,7 +63,7 @@ def proven(
             ways += [(server, server_after, True), (client, client_after, False)]
         in_priority["priority_bytes"] = float(
             min(
-                prove_priority(program, before, after, name, sent, figure.payload_bytes, priority)
+                prove_priority(program, before, after, [name], sent, figure.payload_bytes, priority)
                 for before, after, sent in ways
             )
         )

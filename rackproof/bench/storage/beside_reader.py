@@ -187,7 +187,7 @@ def _collectives(
                 raise ParseError(_TOOL, f"{answer.node}: {answer.why}")
         requested = requested_by(run[0].command)
         beside = [reading for of_node in readings for reading in of_node[2 * number : 2 * number + 2]]
-        one = proven_run(requested.engine, run[0], [*run, *beside], architecture)
+        one = proven_run(requested.engine, run[0], [*run, *beside], architecture, beside=bool(number % 2))
         if one.fault is not None:
             raise one.fault
         sized = (sorted(requested.hosts), requested.op, requested.sizes)

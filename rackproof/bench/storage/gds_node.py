@@ -2,8 +2,9 @@
 """NVIDIA's gdsio on every GPU of this node at once: writes files from GPU memory, or reads them. Runs on the nodes.
 
 Usage: python3 -I gds_node.py CONFIG, a JSON object: job (its name), action (write, read), folder, threads (of each GPU,
-one file each), file_bytes, block_bytes, seconds (of a read). cuFile may not fall back to host memory: the node's
-cufile.json is used with allow_compat_mode false. Prints one JSON line.
+one file each), file_bytes, block_bytes, seconds (of a read). cuFile may not go through host memory: the node's
+cufile.json is used with allow_compat_mode and force_compat_mode false, and so are the variables that override them
+(NVIDIA, GPUDirect Storage troubleshooting guide, "Environment variables"). Prints one JSON line.
 """
 
 import glob
@@ -17,7 +18,8 @@ import tempfile
 
 CONFIGURED = "/etc/cufile.json"
 GPU = re.compile(r"(?m)^GPU (\d+): ")
-COMPAT = re.compile(r'("allow_compat_mode"\s*:\s*)true')
+COMPAT = re.compile(r'("(?:allow|force)_compat_mode"\s*:\s*)true')
+DIRECT = {"CUFILE_ALLOW_COMPAT_MODE": "false", "CUFILE_FORCE_COMPAT_MODE": "false"}
 WRITE_S = 7200
 MARGIN_S = 60
 
@@ -61,7 +63,7 @@ def strict(folder):
 
 def run(config, temporary):
     """What gdsio printed for each GPU, and its exit status."""
-    program, environment = gdsio(), os.environ | {"CUFILE_ENV_PATH_JSON": strict(temporary)}
+    program, environment = gdsio(), os.environ | DIRECT | {"CUFILE_ENV_PATH_JSON": strict(temporary)}
     reads, started = config["action"] == "read", []
     for gpu in gpus():
         folder = f"{config['folder']}/gpu{gpu}"

@@ -56,6 +56,8 @@ def problems(report: Gds, declared: Gpu, stack: GpuInputs) -> tuple[str, ...]:
         wrong.append(f"GPUs that support GDS: expected {declared.count}, actual {able}")
     if report.verified is not True:
         wrong.append("gdscheck did not verify the platform")
+    if report.forced:
+        wrong.append("cuFile copies everything through host memory (force_compat_mode)")
     if declared.gds_fallback is False and report.compat_mode is not False:
         wrong.append("cuFile may copy through host memory (allow_compat_mode)")
     return tuple(wrong)

@@ -398,6 +398,14 @@ def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_pa
     assert not made[f"wrong_values {8 << 20} rack"].samples, "none is wrong, over another path"
 
 
+def test_wrong_values_are_counted_even_where_the_ports_did_not_carry_them(tmp_path: Path) -> None:
+    nodes = FabricNodes(way=lambda port: "eth0", edit=wrong, status={"mpirun": 1})
+    made = measured(tmp_path, RACK, nodes)
+    assert made["wrong_values 65536 rack"].samples == (777.0, 777.0)
+    assert not made["busbw 65536 rack"].samples
+    assert "another path" in (made[f"wrong_values {8 << 20} rack"].reason or "")
+
+
 def half_checked(program: str, text: str) -> str:
     """Results in place were not compared."""
     lines = [f"{line[:-1]}N/A" if line.startswith("65536 ") else line for line in text.splitlines()]
@@ -540,6 +548,9 @@ def test_wrong_values_of_torch_are_counted(tmp_path: Path) -> None:
 
     made = measured(tmp_path, TORCH, FabricNodes(edit=edit), "torch")
     assert {m.samples for name, m in made.items() if name.startswith("wrong_values")} == {(777.0, 777.0)}
+    bandwidths = [m for name, m in made.items() if not name.startswith("wrong_values")]
+    assert bandwidths
+    assert all(not m.samples and "777 wrong values" in (m.reason or "") for m in bandwidths)
 
 
 @pytest.mark.parametrize("status", [1, 124, 139])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.storage import commands
+from rackproof.bench.storage import commands, gds_node
 from rackproof.bench.storage.gds_reader import SIMULATED
 from rackproof.configure.render import Templates
 from rackproof.parse.gdsio import parse_gdsio
@@ -20,6 +20,7 @@ PROGRAM = str(Path(commands.__file__).with_name("gds_node.py"))
 GDSIO = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -D) d=$2 ;; -w) w=$2 ;; -s) s=$2 ;; -I) i=$2 ;; esac; shift; [ $# = 0 ] || shift; done
 grep -q '"allow_compat_mode" *: *false' "$CUFILE_ENV_PATH_JSON" || exit 9
+[ "$CUFILE_ALLOW_COMPAT_MODE $CUFILE_FORCE_COMPAT_MODE" = 'false false' ] || exit 9
 [ "$i" = 0 ] || for n in $(seq 0 $((w - 1))); do truncate -s "$s" "$d/gdsio.$n"; done
 [ ! -e "$d/../fails" ] || { echo 'file register error: GPUDirect Storage not supported on current file'; exit 1; }
 echo "IoType: READ of $w threads in $d"
@@ -47,6 +48,26 @@ def test_every_gpu_has_its_folder_and_its_answer(tmp_path: Path) -> None:
             (gpu, 0, [8192] * 3) for gpu in (0, 1)
         ]
         assert answer["gpus"][1]["text"] == f"IoType: READ of 3 threads in {tmp_path}/files/gpu1\n"
+
+
+def test_variables_that_send_cufile_through_host_memory_are_overridden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUFILE_FORCE_COMPAT_MODE", "true")
+    monkeypatch.setenv("CUFILE_ALLOW_COMPAT_MODE", "true")
+    assert [row["status"] for row in use(tmp_path, "write")["gpus"]] == [0, 0]
+
+
+@pytest.mark.parametrize("force", ["true", "false"])
+def test_the_node_s_configuration_is_used_without_its_ways_through_host_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: str
+) -> None:
+    configured = tmp_path / "etc-cufile.json"
+    modes = f'"allow_compat_mode" : true, "force_compat_mode": {force}'
+    configured.write_text(f'{{"properties": {{{modes}, "max_direct_io_size_kb": 16384}}}}')
+    monkeypatch.setattr(gds_node, "CONFIGURED", str(configured))
+    used = json.loads(Path(gds_node.strict(str(tmp_path))).read_text())["properties"]
+    assert used == {"allow_compat_mode": False, "force_compat_mode": False, "max_direct_io_size_kb": 16384}
 
 
 def test_a_file_system_without_gpudirect_storage_is_not_read_through_memory(tmp_path: Path) -> None:

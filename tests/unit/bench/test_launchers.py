@@ -136,6 +136,8 @@ gpu-01:4711:4712 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVL
 gpu-01:4711:4712 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/1/GDRDMA(PCI)/Shared
 gpu-01:4711:4712 [0] NCCL INFO Channel 01/0 : 1[1] -> 0[0] [receive] via NET/IB/1(0)/GDRDMA
 gpu-01:4711:4712 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] [send] via NET/IB/1
+gpu-01:4711:4712 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0
+gpu-01:4711:4712 [0] NCCL INFO CollNet 01/0 : 0 [receive] via COLLNET/SHARP/0/GDRDMA(PCI)
 gpu-01:4711:4712 [0] NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM
 gpu-01:4711:4712 [0] NCCL INFO 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels
 gpu-01:4711:4712 [0] NCCL INFO ncclCommInitRank comm 0x55d rank 0 nranks 2 cudaDev 0 commId 0x1 - Init COMPLETE
@@ -143,8 +145,10 @@ gpu-01:4711:4712 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL channel{
 gpu-01:4711:4712 [0] NCCL INFO Setting affinity for GPU 0 to ffff
 
 [2026-09-06 18:39:07] gpu-01:4711:4711 [0] misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed
+
+[2026-09-06 18:39:08] gpu-01:4711:4711 [0] net_ib/common.cc:178 (ncclIbAsyncThreadMain) NCCL WARN NET/IB : x async fatal
 """
-"""Written to the formats of src/transport/net.cc, src/init.cc and src/debug.cc."""
+"""Written to the formats of src/transport/net.cc, src/transport/coll_net.cc, src/init.cc and src/debug.cc."""
 
 
 def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
@@ -157,10 +161,10 @@ def test_the_script_condenses_a_log_and_removes_it(tmp_path: Path) -> None:
     assert log.adapters == {0: ("mlx5_0",), 1: ("mlx5_1",), 2: ("mlx5_0", "mlx5_1")}
     assert log.topology_files == {"/etc/topo.xml": 1}
     uses = {(use.device, use.receives, use.gpudirect): count for (_, use), count in log.networks.items()}
-    assert uses == {(1, False, False): 1, (1, True, True): 2}
+    assert uses == {(0, False, False): 1, (0, True, True): 1, (1, False, False): 1, (1, True, True): 2}
     assert (dict(log.inside), log.algorithms) == ({"P2P": 1}, frozenset({"Ring"}))
     assert log.environment == {"NCCL_ALGO": "Ring"}
-    assert log.warnings == ("Call to ibv_open_device failed",)
+    assert log.warnings == ("Call to ibv_open_device failed", "NET/IB : x async fatal")
     assert (empty.files, empty.networks) == (0, {})
 
 
@@ -207,6 +211,29 @@ def test_adapters_that_nccl_merges_are_named_together() -> None:
     using = "[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE} [2]mlx5_2:1/RoCE [RO]; OOB eno1:10.0.0.1"
     log = parse_nccl_log(WHOLE.replace("INFO Using network IB", f"INFO NET/IB : Using {using}"))
     assert log.adapters == {0: ("mlx5_0", "mlx5_1"), 1: ("mlx5_2",)}
+
+
+def test_adapters_with_a_link_of_their_own_to_gpus_or_with_rail_and_plane_are_named() -> None:
+    using = "[0]mlx5_0_dma:1/IB [1]mlx5_1:1:0:3/RoCE [2]mlx5_2:1::3/RoCE [RO]; OOB eno1:10.0.0.1"
+    merged = "NET/IB : Made virtual device [3] name=mlx5_1+mlx5_2_dma speed=800000 ndevs=2 rail=-1 plane=16384"
+    said = f"INFO NET/IB : Using {using}\n      1 [0] INFO {merged}"
+    log = parse_nccl_log(WHOLE.replace("INFO Using network IB", said))
+    assert log.adapters == {0: ("mlx5_0",), 1: ("mlx5_1",), 2: ("mlx5_2",), 3: ("mlx5_1", "mlx5_2")}
+
+
+@pytest.mark.parametrize(
+    ("said", "nvls"),
+    [
+        ("available on dev 0 (NVLS_NCHANNELS 16)", True),
+        ("not available on dev 0 (NVLS_NCHANNELS 0)", False),
+        ("available on dev 0, transport enabled, symmetric multimem enabled", True),
+        ("available on dev 0, transport disabled, symmetric multimem enabled", False),
+        ("not available on dev 0, transport enabled, symmetric multimem enabled", False),
+    ],
+)
+def test_multicast_counts_where_collectives_may_use_it(said: str, nvls: bool) -> None:
+    log = WHOLE.replace("INFO Using network IB", f"INFO NVLS multicast support is {said}")
+    assert parse_nccl_log(log).nvls is nvls
 
 
 def test_every_truncation_of_a_log_is_refused() -> None:

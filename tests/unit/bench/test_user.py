@@ -11,7 +11,7 @@ import pytest
 from rackproof import bench
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
-from rackproof.bench.user import HOME, SETUP, USER, Account, with_imports
+from rackproof.bench.user import HOME, SETUP, TIDY, USER, Account, with_imports
 from rackproof.core.evidence import Kind
 from rackproof.core.programs import programs_of
 from rackproof.evidence.store import read_records
@@ -42,6 +42,20 @@ def test_the_account_is_made_once_and_has_an_empty_home_that_no_other_user_enter
     assert passwd.endswith(f":{HOME}:/bin/sh")
     assert kept == "a"
     assert "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize("removed_by", [f"({SETUP})", TIDY])
+def test_shared_memory_of_killed_ranks_is_removed_and_nobody_else_s(tmp_path: Path, removed_by: str) -> None:
+    """NCCL leaves its segments where its ranks are killed before all of them have opened these."""
+    before = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm; mkdir /dev/shm/folder; touch /dev/shm/folder/x /dev/shm/mine"
+    left = f"touch /dev/shm/nccl-a; chown -R {USER} /dev/shm/nccl-a /dev/shm/folder; stranger touch /dev/shm/nccl-b"
+    done = in_own_root(f"{before}\n({SETUP})\n{left}\n{removed_by}\nls /dev/shm", tmp_path)
+    assert done.stdout.splitlines()[-3:] == ["folder", "mine", "nccl-b"], done.stderr
+
+
+def test_a_node_without_the_account_is_tidied_without_a_word(tmp_path: Path) -> None:
+    done = in_own_root(f"mkdir {HOME}; {TIDY}; ls -d {HOME}", tmp_path)
+    assert "find" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,18 @@ def test_rdma_outside_the_lossless_priority_has_no_rate(tmp_path: Path) -> None:
     assert (run.outcome, run.result.exit_code) == ("INCOMPLETE", 2)
 
 
+def test_collectives_outside_the_lossless_priority_have_no_rate(tmp_path: Path) -> None:
+    """One port of one node is set to another priority, and only its counters say so."""
+    rack = WrittenRack("hgx-h100-roce")
+    rack.fabric.nccl_priority = lambda node, port: 0 if (node, port) == ("gpu-03", "rail5") else 3
+    run = rack.command("bench", tmp_path)
+    open_ = run.open()
+    assert {id_.partition("[")[0] for id_ in open_} == {"nccl.rack", "nccl.rail", "nccl.correct"}, open_
+    for by_subject in open_.values():
+        assert all("expected gpu-03 rail5 to have sent" in text for text in by_subject.values()), by_subject
+    assert (run.outcome, run.result.exit_code) == ("INCOMPLETE", 2)
+
+
 @cache
 def nvlink_domain() -> str:
     """The published architecture of GB200 NVL72, of which only the collectives over all trays are measured."""

@@ -163,5 +163,10 @@ def test_gdscheck() -> None:
         "Supported", "Unsupported", "Supported",
     )  # fmt: skip
     assert dict(gds.gpus) == {0: True, 1: True}
+    assert not gds.forced
+    forced = tool_output("gdscheck-1.13.txt").replace(
+        "use_compat_mode : true", "use_compat_mode : false\n properties.force_compat_mode : true"
+    )
+    assert (parse_gdscheck(forced).forced, parse_gdscheck(forced).compat_mode) == (True, True)
     cut = tool_output("gdscheck-1.13.txt").replace(" Platform verification succeeded\n", "")
     assert parse_gdscheck(cut).verified is None

@@ -80,6 +80,8 @@ GDSCHECK = (ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/gdscheck.txt").r
         ("", "", {"gds": "BeeGFS"}, "BeeGFS: expected Supported, actual Unsupported"),
         ("", "", {"gds": "Lustre"}, "actual not listed"),
         ("compat_mode : false", "compat_mode : true", {"gds": "NVMe", "gds_fallback": False}, "allow_compat_mode"),
+        ("compat_mode : false", "compat_mode : false\n properties.force_compat_mode : true", {"gds": "NVMe"},
+         "force_compat_mode"),
         ("verification succeeded", "verification failed", {"gds": "NVMe"}, "did not verify"),
         ("GPU index 7 NVIDIA H200 bar:1 bar size (MiB):262144 supports", "GPU index 7 NVIDIA H200 does not support",
          {"gds": "NVMe"}, "expected 8, actual 7"),
