@@ -24,9 +24,7 @@ from rackproof.shell import script
 USER: Final = "rackproof-bench"
 HOME: Final = "/run/rackproof-bench"
 """Made by root for a stage, of mode 700, and removed with it; root alone can make a name in ``/run``."""
-TIDY: Final = (
-    f"rm -rf -- {HOME}; find /dev/shm -xdev -mindepth 1 -maxdepth 1 -type f -user {USER} -delete 2>/dev/null"
-)
+TIDY: Final = f"rm -rf -- {HOME}; find /dev/shm -xdev -mindepth 1 -maxdepth 1 -type f -user {USER} -delete 2>/dev/null"
 """Also the shared memory of NCCL's ranks that were killed (``/dev/shm/nccl-…``): it would fill the node's memory."""
 SETUP: Final = script(__name__, "user", account=USER, home=HOME)
 _TIMEOUT_S: Final = 60.0
