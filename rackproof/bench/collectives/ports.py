@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackproof.bench.collectives.command import MPIRUN, Requested
-from rackproof.bench.collectives.nccl_used import TOOL, goes_over_nvlink
+from rackproof.bench.collectives.nccl_used import goes_over_nvlink
 from rackproof.bench.port_proof import (
     protected_priority,
     prove,
@@ -21,6 +21,7 @@ from rackproof.bench.port_proof import (
 )
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.collective import least_received
+from rackproof.parse.nccl_log import TOOL
 from rackproof.parse.port_counters import PortCounters
 
 Counted = Mapping[str, tuple[PortCounters, PortCounters]]

@@ -216,13 +216,13 @@ def test_adapters_that_nccl_merges_are_named_together() -> None:
 def test_adapters_with_a_link_of_their_own_to_gpus_or_with_rail_and_plane_are_named() -> None:
     using = "[0]mlx5_0_dma:1/IB [1]mlx5_1:1:0:3/RoCE [2]mlx5_2:1::3/RoCE [RO]; OOB eno1:10.0.0.1"
     merged = "NET/IB : Made virtual device [3] name=mlx5_1+mlx5_2_dma speed=800000 ndevs=2 rail=-1 plane=16384"
-    said = f"INFO NET/IB : Using {using}\n      1 [0] INFO {merged}"
-    log = parse_nccl_log(WHOLE.replace("INFO Using network IB", said))
+    lines = f"INFO NET/IB : Using {using}\n      1 [0] INFO {merged}"
+    log = parse_nccl_log(WHOLE.replace("INFO Using network IB", lines))
     assert log.adapters == {0: ("mlx5_0",), 1: ("mlx5_1",), 2: ("mlx5_2",), 3: ("mlx5_1", "mlx5_2")}
 
 
 @pytest.mark.parametrize(
-    ("said", "nvls"),
+    ("support", "nvls"),
     [
         ("available on dev 0 (NVLS_NCHANNELS 16)", True),
         ("not available on dev 0 (NVLS_NCHANNELS 0)", False),
@@ -231,8 +231,8 @@ def test_adapters_with_a_link_of_their_own_to_gpus_or_with_rail_and_plane_are_na
         ("not available on dev 0, transport enabled, symmetric multimem enabled", False),
     ],
 )
-def test_multicast_counts_where_collectives_may_use_it(said: str, nvls: bool) -> None:
-    log = WHOLE.replace("INFO Using network IB", f"INFO NVLS multicast support is {said}")
+def test_multicast_counts_where_collectives_may_use_it(support: str, nvls: bool) -> None:
+    log = WHOLE.replace("INFO Using network IB", f"INFO NVLS multicast support is {support}")
     assert parse_nccl_log(log).nvls is nvls
 
 

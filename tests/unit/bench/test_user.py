@@ -45,7 +45,7 @@ def test_the_account_is_made_once_and_has_an_empty_home_that_no_other_user_enter
 
 
 @pytest.mark.parametrize("removed_by", [f"({SETUP})", TIDY])
-def test_shared_memory_of_killed_ranks_is_removed_and_nobody_else_s(tmp_path: Path, removed_by: str) -> None:
+def test_shared_memory_of_killed_ranks_is_removed_and_no_other(tmp_path: Path, removed_by: str) -> None:
     """NCCL leaves its segments where its ranks are killed before all of them have opened these."""
     before = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm; mkdir /dev/shm/folder; touch /dev/shm/folder/x /dev/shm/mine"
     left = f"touch /dev/shm/nccl-a; chown -R {USER} /dev/shm/nccl-a /dev/shm/folder; stranger touch /dev/shm/nccl-b"

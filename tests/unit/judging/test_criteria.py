@@ -350,7 +350,7 @@ class TestSeveralMeasurements:
 
     def test_a_later_failure_of_the_rack_is_reported(self) -> None:
         made = architecture(criterion(scope="rack"))
-        good, bad = measurement(NODES, 30.0, scope=RACK), measurement(GPU, scope=RACK, reason="a node went")
+        good, bad = measurement(GPU, 30.0, scope=RACK), measurement(NODES, scope=RACK, reason="a node went")
         assert verdicts(judged(made, good, bad))["rack"].message.endswith("; a later attempt failed: a node went")
 
     def test_two_answers_to_one_question_are_invalid(self) -> None:
@@ -456,7 +456,8 @@ class TestShares:
         made = architecture(criterion(scope="rack", bar=SHARE))
         wanted = NeededConditions(frozenset({"streams"}), frozenset({"application_bytes", "counter_bytes"}))
         numbers = Numbers(Index([taken], wanted), Members(made, run_info().nodes))
-        return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU)
+        asked = Question("storage.read_bandwidth", RACK, frozenset({("storage", "nfs")}), Statistic.MEDIAN)
+        return Whole(made, of, made.criteria[0], GPU, numbers).number(GPU, asked)
 
     def test_a_reference_measured_otherwise_is_invalid(self) -> None:
         stated = link(0.9).model_copy(update={"conditions": {"streams": 1}})
@@ -493,6 +494,7 @@ class TestShares:
         result = judged(
             made,
             measurement(NODES, 80.0, scope=RACK),
+            measurement(GPU, 80.0, scope=RACK),
             measurement(GPU, 100.0, scope=RACK, storage="local"),
             measurement(NODES, 400.0, scope=RACK, storage="local"),
         )
