@@ -2,13 +2,14 @@
 
 A single failing pair does not show which node is faulty. A node is good if it passes the test with any partner. A node
 is blamed if it passes with no partner and fails against two good partners: then neither a partner nor one cable can be
-the cause. If both nodes are good, the fault is between them. All other cases are undetermined.
+the cause. Of a pair of which group testing cleared one node and names the other, the other is blamed. If both nodes are
+good, the fault is between them. All other cases are undetermined.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, amended
@@ -19,8 +20,13 @@ UNDETERMINED = "pair, undetermined"
 _GOOD = (Status.PASS, Status.WARN)
 
 
-def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """The verdicts of one test on pairs, with ``blame`` set on the failed ones. INVALID and UNMEASURED are ignored."""
+def attributed(
+    verdicts: Iterable[Verdict], cleared: Collection[str] = (), named: Collection[str] = ()
+) -> Iterator[Verdict]:
+    """The verdicts of one test on pairs, with ``blame`` set on the failed ones. INVALID and UNMEASURED are ignored.
+
+    ``cleared``, ``named``: nodes that group testing cleared, or names as faulty.
+    """
     verdicts = list(verdicts)
     good: set[str] = set()
     failed: dict[str, set[str]] = defaultdict(set)
@@ -39,6 +45,9 @@ def attributed(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
             yield verdict
             continue
         blame, why = _blame(pair, good, witnesses)
+        if blame == UNDETERMINED and (faulty := set(pair) & set(named)) and (sound := set(pair) & set(cleared)):
+            (blame,), (partner,) = faulty, sound
+            why = f"blamed on {blame}: group testing names it, and cleared {partner}"
         yield amended(verdict, blame=blame, message=f"{verdict.message}; {why}")
 
 

@@ -56,7 +56,8 @@ def judge_criterion(architecture: Architecture, criterion: Criterion, numbers: N
             verdicts = either(list(verdicts), ways)
         if criterion.scope is Scope.PAIR:
             names = numbers.members.group(criterion.members)
-            verdicts = folded(attributed(verdicts), numbers.covering(criterion.metric, names))
+            verdicts = attributed(verdicts, numbers.cleared, numbers.named(criterion.metric))
+            verdicts = folded(verdicts, numbers.covering(criterion.metric, names))
         yield from verdicts
 
 

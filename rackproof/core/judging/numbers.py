@@ -142,15 +142,23 @@ class Numbers:
         return number
 
     @cached_property
-    def cleared(self) -> frozenset[str]:
-        """Nodes that group testing cleared: all pairs of them passed a job together."""
+    def _faults(self) -> dict[str, float]:
+        """Faults of nodes that group testing decided on; 0 for a node that it cleared."""
         if self._engine is None:
-            return frozenset()
+            return {}
         labels = frozenset({("engine", self._engine)})
         asked = Question(group_testing.METRIC, Scope.NODE, labels, Statistic.MAX)
-        names = self.members.group("all")
-        answers = {name: self.ask(asked, (name,)) for name in names}
-        return frozenset(name for name, own in answers.items() if isinstance(own, Number) and own.value == 0)
+        answers = {name: self.ask(asked, (name,)) for name in self.members.group("all")}
+        return {name: own.value for name, own in answers.items() if isinstance(own, Number)}
+
+    @cached_property
+    def cleared(self) -> frozenset[str]:
+        """Nodes that group testing cleared: all pairs of them passed a job together."""
+        return frozenset(name for name, count in self._faults.items() if count == 0)
+
+    def named(self, metric: str) -> frozenset[str]:
+        """Nodes that group testing names as faulty; empty where its jobs do not prove the transport of ``metric``."""
+        return frozenset(name for name, count in self._faults.items() if count and self.stands_for(metric))
 
     def subjects(self, question: Question, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
         """Members that must have a number: of pairs without a measurement those that group testing does not cover."""

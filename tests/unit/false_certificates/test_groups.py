@@ -408,6 +408,22 @@ def test_members_are_compared_where_only_some_pairs_were_scheduled(healthy_links
     assert set(statuses(verdicts(pairs_only, rack_of(COUNT), made), "pairs").values()) == {Status.UNMEASURED}
 
 
+def test_a_pair_that_fails_is_blamed_on_the_node_that_group_testing_names(
+    healthy_links: tuple[Measurement, ...],
+) -> None:
+    """Each node has one pair, so no other pair shows which of the two it is."""
+    slow = [
+        m.model_copy(update={"samples": (1.0,)}) if m.metric == METRIC and m.members == ("gpu-05",)
+        else m.model_copy(update={"samples": (1e-6,)}) if m.metric == PAIR and "gpu-05" in m.members
+        else m
+        for m in healthy_links
+    ]  # fmt: skip
+    partners = {name for m in healthy_links if m.metric == PAIR and "gpu-05" in m.members for name in m.members}
+    given = statuses(verdicts(slow, rack_of(COUNT), architecture()), "pairs")
+    assert {name for name, status in given.items() if status is Status.FAIL} == {"gpu-05"}
+    assert {name for name, status in given.items() if status is Status.UNMEASURED} >= partners - {"gpu-05"}
+
+
 def test_nodes_that_were_measured_with_strangers_only_have_no_pair(healthy_links: tuple[Measurement, ...]) -> None:
     """Group testing clears all of them, and no pair of the group has a number: that meets no criterion."""
     strangers = [

@@ -12,8 +12,13 @@ from rackproof.core.verdict import Verdict
 from tests.unit.judging import architecture, bar, criterion, judged, measurement, run_info, verdicts
 
 
-def blames(nodes: str, failed: str, unknown: str = "", warned: str = "") -> dict[str, str | None]:
-    """Blamed parts, from pairs named by two letters; those that are not named pass."""
+def blames(
+    nodes: str, failed: str, unknown: str = "", warned: str = "", cleared: str = "", faulty: str = ""
+) -> dict[str, str | None]:
+    """Blamed parts, from pairs named by two letters; those that are not named pass.
+
+    ``cleared``, ``faulty``: nodes that group testing cleared, or names.
+    """
     named = {
         **dict.fromkeys(failed.split(), Status.FAIL),
         **dict.fromkeys(unknown.split(), Status.UNMEASURED),
@@ -31,11 +36,33 @@ def blames(nodes: str, failed: str, unknown: str = "", warned: str = "") -> dict
         )
         for a, b in combinations(nodes, 2)
     ]
-    after = list(attributed(made))
+    after = list(attributed(made, cleared, faulty))
     assert [v.subject for v in after] == [v.subject for v in made]
     assert [v.status for v in after] == [v.status for v in made]
     assert all(v.blame is None and v.message == "m" for v in after if v.status is not Status.FAIL)
     return {v.subject.replace("|", ""): v.blame for v in after if v.status is Status.FAIL}
+
+
+@pytest.mark.parametrize(
+    ("failed", "cleared", "faulty", "expected"),
+    [
+        ("ab", "a", "b", {"ab": "b"}),
+        ("ab", "b", "a", {"ab": "a"}),
+        ("ab", "a", "", {"ab": UNDETERMINED}),  # group testing says nothing about b
+        ("ab", "", "b", {"ab": UNDETERMINED}),
+        ("ab", "", "ab", {"ab": UNDETERMINED}),
+        ("ab", "ab", "", {"ab": UNDETERMINED}),
+    ],
+)
+def test_group_testing_decides_on_a_pair_that_no_other_pair_explains(
+    failed: str, cleared: str, faulty: str, expected: dict[str, str]
+) -> None:
+    """As with two nodes, where each has one pair only."""
+    assert blames("ab", failed, cleared=cleared, faulty=faulty) == expected
+
+
+def test_pairs_that_pass_count_more_than_group_testing() -> None:
+    assert blames("abc", "ab", cleared="a", faulty="b") == {"ab": BETWEEN}
 
 
 @pytest.mark.parametrize(
