@@ -129,6 +129,8 @@ def certify(
             if as_json:
                 _tell(run_before.folder, run_before.certificate, whole=True, as_json=True)
             say(f"CERTIFIED already, on {moment(run_before.certificate.finished)}: {run_before.folder / PAGE}")
+            if run_before.certificate.architecture.differs:
+                say(run_before.certificate.headline)
             return
         if run_before is not None and run_before.why:
             say(f"a new run begins: {run_before.why}", err=True)

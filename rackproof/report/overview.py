@@ -30,9 +30,7 @@ class Row(NamedTuple):
     @property
     def result(self) -> str:
         """The certificate's outcome, and what its architecture weakens; else why there is none."""
-        if self.certificate is None:
-            return self.why or "not run to its end"
-        return self.certificate.headline if self.certificate.architecture.differs else str(self.certificate.outcome)
+        return self.certificate.result if self.certificate else self.why or "not run to its end"
 
     @property
     def counts(self) -> str:

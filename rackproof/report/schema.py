@@ -315,5 +315,10 @@ class Certificate(Model):
         return self
 
     @property
+    def result(self) -> str:
+        """The outcome, and what the architecture weakens."""
+        return self.headline if self.architecture.differs else self.outcome.value
+
+    @property
     def node_names(self) -> tuple[str, ...]:
         return tuple(node.name for node in self.rack.nodes)

@@ -134,10 +134,11 @@ def _messages(finding: Finding, encode: Encoder, limit: int = 3) -> list[Text]:
 def _verdict(certificate: Certificate, encode: Encoder) -> Panel:
     style = _OUTCOME_STYLE[certificate.outcome]
     arch = certificate.architecture
-    head = certificate.headline if arch.differs else certificate.outcome.value
     # if the evidence is not intact, the first line already has the statement
     hints = [v.hint for v in certificate.verdicts if v.id == EVIDENCE and broken_evidence([v])]
-    text = Text.assemble((encode(head), f"bold {style}"), "\n", encode(hints[0] if hints else certificate.statement))
+    text = Text.assemble(
+        (encode(certificate.result), f"bold {style}"), "\n", encode(hints[0] if hints else certificate.statement)
+    )
     origin = f", {arch.origin}" if arch.origin else ""
     against = f"{arch.id} {arch.version} ({arch.title}){origin}, profile {certificate.profile}"
     text.append(f"\n{encode(against)}", style="dim")

@@ -7,15 +7,19 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from rackproof.cli import overview
+from rackproof.cli import runs as cli_runs
+from rackproof.cli.earlier import Earlier
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Weakening
 from rackproof.core.status import Outcome
+from rackproof.report.certificate import Certificate
 from rackproof.report.overview import Row, outcome_of_all, render_overview
 from rackproof.report.quantities import moment
 from tests.unit.fakes import lab_rack
@@ -279,14 +283,38 @@ def test_the_worst_outcome_is_that_of_all() -> None:
     assert outcome_of_all([]) is Outcome.INCOMPLETE
 
 
+HEADLINE = "CERTIFIED against ours, which weakens 1 key of big"
+
+
+def weaker(certificate: Certificate) -> Certificate:
+    weakened = (Weakening(id="gpu", key="count", published="8", here="4"),)
+    update = {"compared_with": "big 1.0.0", "weakened": weakened}
+    architecture = certificate.architecture.model_copy(update=update)
+    return certificate.model_copy(update={"architecture": architecture, "headline": HEADLINE})
+
+
 def test_an_outcome_against_a_weaker_architecture_says_so() -> None:
     good, _ = passing()
-    weaker = {"compared_with": "big 1.0.0", "weakened": (Weakening(id="gpu", key="count", published="8", here="4"),)}
-    architecture = good.architecture.model_copy(update=weaker)
-    headline = "CERTIFIED against ours, which weakens 1 key of big"
-    row = Row("ours", good.model_copy(update={"architecture": architecture, "headline": headline}), "a")
-    assert row.result == headline
-    assert headline in render_overview([row])
+    row = Row("ours", weaker(good), "a")
+    assert row.result == HEADLINE
+    assert HEADLINE in render_overview([row])
+
+
+def test_a_run_that_was_certified_against_a_weaker_architecture_says_so(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.finished()
+    assert HEADLINE not in certify().output
+    earlier_run = cli_runs.earlier_run
+
+    def of_weaker(*arguments: Any) -> Earlier | None:
+        run = earlier_run(*arguments)
+        assert run is not None
+        assert run.certificate is not None
+        return run._replace(certificate=weaker(run.certificate))
+
+    monkeypatch.setattr(cli_runs, "earlier_run", of_weaker)
+    assert HEADLINE in certify().output
 
 
 def test_the_page_lists_every_claim() -> None:
