@@ -233,7 +233,7 @@ CASES = [
         wrong_product, "NOT CERTIFIED",
         {"gpu.correct[product]": {"gpu-03/gpu5"}, "gpu.matmul": {"gpu-03/gpu5"}}, "actual 3",
     ),
-    Case(slow_adapter, "NOT CERTIFIED", {"rdma.gdr": {"gpu-04/nic0"}}, "actual 196"),
+    Case(slow_adapter, "NOT CERTIFIED", {"rdma.gdr": {"gpu-04/nic0"}}, "actual 19"),
     Case(
         wrong_values, "NOT CERTIFIED",
         {"nccl.correct[all_reduce,1048576]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777",
