@@ -49,7 +49,7 @@ test-unit: .venv/.ready ## tests without network and rack
 	@$(RUN) pytest tests/unit tests/fuzz -m 'not slow and not exhaustive' -q -n auto --dist worksteal
 
 test-exhaustive: .venv/.ready ## all cases of which test-unit tries a sample
-	@$(RUN) pytest tests/unit tests/fuzz -m 'exhaustive or hypothesis' --hypothesis-profile=exhaustive -q -n auto --dist worksteal
+	@$(RUN) pytest tests/unit tests/fuzz -m '(exhaustive or hypothesis) and not slow' --hypothesis-profile=exhaustive -q -n auto --dist worksteal
 
 test-wheel: .venv/.ready ## the built wheel, installed in an environment of its own, in an empty folder
 	@$(RUN) pytest tests/wheel -q
