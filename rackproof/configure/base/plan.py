@@ -74,7 +74,7 @@ def files(
         *time_files(site, family, machine),
         rendered("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
         rendered("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
-        rendered("/etc/sysctl.d/60-rackproof.conf", architecture=site.architecture.metadata.id, sysctl=system.sysctl),
+        rendered("/etc/sysctl.d/60-rackproof.conf", sysctl=system.sysctl),
         rendered(
             f"/etc/systemd/system/{KERNEL_SERVICE}",
             values=kernel_patterns(site, inputs)

@@ -37,7 +37,6 @@ def check_gpus(site: Site, cluster: Cluster) -> None:
 def configuration(site: Site, cluster: Cluster, nodes: list[str], partitions: list[str]) -> str:
     return templates.text(
         "/etc/slurm/slurm.conf",
-        architecture=site.architecture.metadata.id,
         cluster=cluster,
         inputs=cluster.inputs,
         nodes=nodes,
