@@ -13,7 +13,7 @@ from rackproof.core.evidence import EventKind, Kind, Record
 from rackproof.core.rack import Rack
 from rackproof.core.status import Outcome
 from rackproof.errors import RunError
-from rackproof.evidence.folder import ANEW, check_resumable, info_of, runs_of
+from rackproof.evidence.folder import ANEW, check_resumable, info_of, is_ahead, runs_of
 from rackproof.evidence.store import EVIDENCE, Trusted, read_trusted
 from rackproof.read_file import read_text
 from rackproof.report.certificate import Certificate, from_json
@@ -63,6 +63,9 @@ def earlier_run(
             return Earlier(folder, None, "anew", damaged)
         if not certifies(trusted.records):
             continue
+        if is_ahead(folder):
+            why = f"{folder} began in the future: the clock of this machine is or was wrong; remove that folder"
+            return Earlier(folder, None, "anew", why)
         try:
             check_resumable(info, rack, reference, profile)
         except RunError as error:

@@ -29,12 +29,13 @@ SAME_SECOND = 100
 """Runs of one inventory that may begin within a second."""
 _DATED = re.compile("[0-9]{8}-[0-9]{6}")
 """How ``run_folder`` begins a name."""
+_TIME = "%Y%m%d-%H%M%S"
 _LIBRARIES = ("pyinfra", "paramiko", "fabric", "pytest-testinfra", "pytest")
 
 
 def run_folder(reports: Path, inventory: str, now: dt.datetime | None = None) -> Path:
     """Folder of a run that starts now: ``reports/20261121-074500-lab``. Its name is safe in a shell."""
-    moment = (now or dt.datetime.now(dt.UTC)).strftime("%Y%m%d-%H%M%S")
+    moment = (now or dt.datetime.now(dt.UTC)).strftime(_TIME)
     return reports / f"{moment}-{_stem(inventory)}"
 
 
@@ -129,6 +130,12 @@ def _began(folder: Path) -> tuple[str, bool, str]:
     own = _DATED.match(folder.name)
     time = own or _DATED.match(_first_record(folder).get("run", ""))
     return time[0] if time else "", own is not None, folder.name
+
+
+def is_ahead(folder: Path) -> bool:
+    """Whether a run began in the future: no later run could replace it."""
+    latest = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=1)  # for another machine's clock
+    return _began(folder)[0] > latest.strftime(_TIME)
 
 
 def _is_run(path: Path) -> bool:

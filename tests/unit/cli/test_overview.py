@@ -175,6 +175,18 @@ def test_a_copy_that_is_left_alone_counts(here: World) -> None:
     assert call("overview", "a.py", "small").exit_code == 0
 
 
+def test_a_run_that_began_in_the_future_does_not_stay_the_latest_for_good(here: World) -> None:
+    here.finished()
+    runs()[-1].rename("reports/29990101-000000-a")
+    assert call("overview", "a.py", "small").exit_code == 2
+    assert "reports/29990101-000000-a began in the future" in Path("reports/overview.html").read_text()
+    here.rate = 1.0
+    again = certify()
+    assert "a new run begins: reports/29990101-000000-a began in the future" in again.output
+    assert again.exit_code == 1
+    assert call("overview", "a.py", "small").exit_code == 2
+
+
 def test_a_later_run_that_cannot_be_continued_ends_what_an_earlier_one_proved(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,3 +66,15 @@ def test_no_file_is_written_by_two_operations(plans: dict[str, RackPlan], name: 
         headers = (line for operation in node.operations for line in operation.differences if line.startswith("+++ "))
         twice = [path for path, count in Counter(headers).items() if count > 1]
         assert twice == [], node.node
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_copy_of_the_architecture_names_it(plans: dict[str, RackPlan], name: str) -> None:
+    """Another architecture with the same settings changes no file, and restarts nothing."""
+    naming: set[str] = set()
+    for operation in (operation for node in plans[name].nodes for operation in node.operations):
+        path = ""
+        for line in operation.differences:
+            path = line.removeprefix("+++ ") if line.startswith("+++ ") else path
+            naming |= {path} if f"plan-{name}" in line else set()
+    assert naming <= {"/etc/rackproof/architecture.yaml"}
