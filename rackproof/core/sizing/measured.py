@@ -33,7 +33,10 @@ _LINKS = {"tcp": "link.tcp_bandwidth", "rdma": "link.rdma_write_bandwidth"}
 
 class PredictedAndMeasured(NamedTuple):
     lines: tuple[str, ...] = ()
-    """Lines for the report: one if what is predicted cannot be compared, none if the run measures nothing of it."""
+    """Lines for the report, comparisons first, since a certificate's summary has the first line only.
+
+    One line if what is predicted cannot be compared, none if the run measures nothing of it.
+    """
     comparisons: tuple[Comparison, ...] = ()
 
 
@@ -79,8 +82,8 @@ def _beside_runs(architecture: Architecture, measurements: Sequence[Measurement]
     except SizingError as error:
         return _nothing(str(error))
     comparisons = tuple(one for one in every if isinstance(one, Comparison))
-    lines = tuple(one.line if isinstance(one, Comparison) else one for one in every)
-    return PredictedAndMeasured(lines=lines, comparisons=comparisons)
+    reasons = (one for one in every if isinstance(one, str))
+    return PredictedAndMeasured(lines=(*(c.line for c in comparisons), *reasons), comparisons=comparisons)
 
 
 def _nothing(reason: str) -> PredictedAndMeasured:

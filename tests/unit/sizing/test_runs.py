@@ -48,6 +48,12 @@ def test_the_prediction_of_declared_figures_stands_beside_a_run_with_its_error()
     )
 
 
+def test_a_comparison_stands_before_the_reasons_why_others_are_missing() -> None:
+    lines = predicted_and_measured(rack(), [run(5_000, workload=OTHERS[0])]).lines
+    assert lines[0].startswith(f"{OTHERS[0]}: predicted from declared figures")
+    assert [line.partition(":")[0] for line in lines[1:]] == ["resnet50", OTHERS[1]]
+
+
 def test_a_leg_that_only_read_the_storage_gives_its_rate() -> None:
     undecoded = number("ingest.storage_bandwidth", 2000, "MB/s", data="undecoded")
     one = compared(run(17_000), undecoded)
