@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 import shlex
@@ -66,9 +65,13 @@ def sha256_of(output: bytes) -> str:
 
 
 def portable(script: str) -> str:
-    """A POSIX script as one word that every login shell passes on unchanged; csh and fish quote differently."""
+    """A POSIX script as one word that every login shell passes on unchanged; csh and fish quote differently.
+
+    ``printf`` is part of the shell: a program that decodes would be started for every command.
+    """
     if "\n" in script or "\0" in script:
-        script = f'eval "$(echo {base64.b64encode(script.encode()).decode()} | base64 -d)"'
+        octal = re.sub(r"[\0\n!'\\]", lambda match: f"\\0{ord(match[0]):03o}", script)
+        script = f"eval \"$(printf %b '{octal}')\""
     words = re.findall(r"[^'!\\]+|['!\\]", script)
     return "".join(_PORTABLE.get(word) or f"'{word}'" for word in words) or "''"
 

@@ -24,6 +24,22 @@ RATES = {"read": 60.0e6, "write": 50.0e6, "randread": 4.0e6}
 RAM = 1026392064
 JOB = FioJob(rw="read", block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=5)
 
+FILE_BYTES = 16777216
+
+
+def with_long_runs(architecture: Architecture) -> Architecture:
+    """Its ``lab`` with runs of 5 s on files of ``FILE_BYTES``, whatever the published profile has."""
+    lab = architecture.profiles["lab"]
+    assert lab.storage
+    assert lab.containers
+    size = {"file_bytes": FILE_BYTES}
+    jobs = {name: job.model_copy(update={**size, "runtime_s": 5}) for name, job in lab.storage.jobs.items()}
+    storage = lab.storage.model_copy(update={"jobs": jobs})
+    containers = lab.containers.model_copy(update={"job": lab.containers.job.model_copy(update=size)})
+    longer = lab.model_copy(update={"storage": storage, "containers": containers})
+    return architecture.model_copy(update={"profiles": {**architecture.profiles, "lab": longer}})
+
+
 _TIMES = count(1_795_314_000)
 """Seconds: no two runs print the same."""
 

@@ -30,6 +30,9 @@ def test_a_command_means_the_same_in_every_login_shell(shell: str) -> None:
         pytest.skip(f"no {shell} here")
     assert run(bounded(NASTY, 10), shell) == SAYS
     assert run(bounded("echo one\necho two", 10), shell) == "one\ntwo\n"
+    assert run(bounded(f"# 100% of it\\n\n{NASTY}\n", 10), shell) == SAYS
+    long = "\n".join(f"echo 'line {k}: it'\"'\"'s \\0101 %s!'" for k in range(300))
+    assert run(bounded(long, 10), shell) == run(long, "dash")
     with subprocess.Popen([shell, "-c", tied(NASTY, 10)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.read().decode() == SAYS  # it ends by itself; its input is still open

@@ -50,7 +50,11 @@ perftest)
   { timeout 300 ./autogen.sh && timeout 300 ./configure CUDA_H_PATH="$cuda/include/cuda.h"; } >"$log" 2>&1 &&
     timeout 600 make -j "$(nproc)" >>"$log" 2>&1
   ;;
-esac || { tail -n 5 "$log" >&2; fail "it could not be built; see $log"; }
+esac || {
+  tail -n 5 "$log" >&2
+  cause=$(grep -m 1 'error: ' "$log" | cut -c 1-200) # make goes on with other files
+  fail "it could not be built${cause:+: $cause}; see $log"
+}
 umask 022 # benchmarks run as a user of their own
 rm -rf -- "$prefix.new"
 mkdir -p -- "$prefix.new/bin"

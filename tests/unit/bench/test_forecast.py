@@ -22,15 +22,17 @@ from rackproof.core.fiojob import command_line
 from rackproof.remote.command import CommandResult
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
-from tests.unit.storage_nodes import StorageNodes
+from tests.unit.storage_nodes import FILE_BYTES, StorageNodes, with_long_runs
+
+RACK = with_long_runs(virtual_rack())
 
 
 def test_files_of_all_clients_need_space_on_servers_and_of_one_on_its_own_drives() -> None:
-    needed = {space.storage: space for space in spaces(virtual_rack(), "lab", lab_rack(gpu=3))}
+    needed = {space.storage: space for space in spaces(RACK, "lab", lab_rack(gpu=3))}
     assert set(needed) == {"local", "nfs-tcp", "nfs-rdma", "cephfs"}
-    assert (needed["local"].bytes_each, needed["local"].needed) == (16777216, 16777216)
-    assert needed["cephfs"].needed == 3 * 16777216
-    assert needed["nfs-tcp"].needed == 3 * (16777216 + 16777216)  # the containers' files as well
+    assert (needed["local"].bytes_each, needed["local"].needed) == (FILE_BYTES, FILE_BYTES)
+    assert needed["cephfs"].needed == 3 * FILE_BYTES
+    assert needed["nfs-tcp"].needed == 3 * (FILE_BYTES + FILE_BYTES)  # the containers' files as well
     assert needed["nfs-tcp"].clients == ("gpu-01", "gpu-02", "gpu-03")
 
 
@@ -71,10 +73,10 @@ def test_data_sets_need_space_once_with_their_copies() -> None:
     ((photos, *_),) = [[files for files in space.sets if "photos" in files.name]]
     assert photos.shards == 8 * 16
     assert [photos.left(count) for count in (0, 64, 128, 999)] == [PHOTOS, PHOTOS - PHOTOS // 2, 0, 0]
-    both = INGEST.profiles["ingest"].model_copy(update={"storage": virtual_rack().profiles["lab"].storage})
+    both = INGEST.profiles["ingest"].model_copy(update={"storage": RACK.profiles["lab"].storage})
     beside = INGEST.model_copy(update={"profiles": {"both": both}})
     together = {space.storage: space for space in spaces(beside, "both", lab_rack())}
-    assert together["nfs-tcp"].needed == 2 * 16777216 + PHOTOS + SMALL + TREES
+    assert together["nfs-tcp"].needed == 2 * FILE_BYTES + PHOTOS + SMALL + TREES
 
 
 def test_only_the_data_sets_of_steps_that_are_left_need_space() -> None:
@@ -119,8 +121,8 @@ def test_the_size_of_dlios_data_set_is_what_the_profile_says(options: dict[str, 
 
 
 def test_timed_writes_have_no_bound_and_the_line_tells_it() -> None:
-    lines = list(storage_lines(virtual_rack(), "lab", lab_rack(), plan_steps(virtual_rack(), "lab", lab_rack())))
-    job = virtual_rack().profiles["lab"].storage
+    lines = list(storage_lines(RACK, "lab", lab_rack(), plan_steps(RACK, "lab", lab_rack())))
+    job = RACK.profiles["lab"].storage
     assert job is not None
     timed_s = 2 * (job.jobs["write"].runtime_s + job.jobs["write"].ramp_s) * job.jobs["write"].runs
     written = [line for line in lines if line.startswith("nfs-tcp: writes")]
@@ -176,7 +178,7 @@ def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path
     steps = plan_steps(virtual_rack(), "lab", lab_rack())
     assert all(step.id in result.output for step in steps)
     assert f"{len(steps)} steps of profile lab" in result.output
-    assert "nfs-tcp: gpu-[01-02] write 34 MB each: 67 MB needed on its servers" in result.output
+    assert "nfs-tcp: gpu-[01-02] write 17 MB each: 34 MB needed on its servers" in result.output
     assert all(command in result.output for step in steps for command in step.commands)
     assert total_s(steps) > 60
     assert list(tmp_path.iterdir()) == []

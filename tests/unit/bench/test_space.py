@@ -20,9 +20,9 @@ from rackproof.run import stages
 from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
 from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
-from tests.unit.storage_nodes import JOB
+from tests.unit.storage_nodes import FILE_BYTES, JOB, with_long_runs
 
-NEEDED = 16777216
+NEEDED = FILE_BYTES
 LOCAL = Space("local", ("gpu-01", "gpu-02"), {FIO: NEEDED, CONTAINER: 0}, shared=False)
 NFS = Space("nfs-tcp", ("gpu-01", "gpu-02"), {FIO: NEEDED}, shared=True)
 SET = FileSet("data set photos", 1000, ("gpu-01",), "/mnt/x/rackproof-data/photos-1/index", 10)
@@ -72,7 +72,7 @@ def test_a_node_without_space_is_named_with_mount_and_bytes_and_nothing_is_recor
         return reply(node, command, told(1 << 40))
 
     with scripted(tmp_path, answer) as session, pytest.raises(RunError) as raised:
-        refuse_without_space(session, spaces(virtual_rack(), "lab", lab_rack()))
+        refuse_without_space(session, spaces(with_long_runs(virtual_rack()), "lab", lab_rack()))
     assert str(raised.value) == (
         "gpu-02: /mnt/local needs 16,777,216 B for the benchmarks' files, 1,024 B are free, 512 B are its earlier"
         " files; make room, or lower the sizes of files in the profile"

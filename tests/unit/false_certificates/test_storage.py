@@ -24,11 +24,11 @@ from tests.unit.benchmarked import Bench
 from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
-from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
+from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run, with_long_runs
 
 pytestmark = pytest.mark.few(34)
 
-ARCHITECTURE = virtual_rack()
+ARCHITECTURE = with_long_runs(virtual_rack())
 BENCH = Bench(ARCHITECTURE, lab_rack(), "lab")
 ALONE = Bench(ARCHITECTURE, lab_rack(1), "lab")
 """One client runs fio without its server."""

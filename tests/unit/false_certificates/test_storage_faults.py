@@ -21,9 +21,9 @@ from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.judging import info_of_nodes
-from tests.unit.storage_nodes import Document, StorageNodes
+from tests.unit.storage_nodes import Document, StorageNodes, with_long_runs
 
-ARCHITECTURE = virtual_rack()
+ARCHITECTURE = with_long_runs(virtual_rack())
 BENCH = Bench(ARCHITECTURE, lab_rack(3), "lab")
 STEP = "storage/nfs-tcp/read"
 

@@ -222,6 +222,14 @@ def test_a_failed_build_of_an_mpi_leaves_the_old_one(tmp_path: Path) -> None:
         assert not tools.plan(WITH_MPI["openmpi"], state(tmp_path))
 
 
+def test_a_failed_build_names_the_compilers_first_error(tmp_path: Path) -> None:
+    cause = "src/cuda_memory.c:84:13: error: too few arguments to function 'cuCtxCreate_v4'"
+    make = f"""echo "{cause}" >&2; for k in 1 2 3 4 5 6 7 8; do echo "  CC other$k.o, error: later"; done; exit 2"""
+    ended = build("perftest", tmp_path, make)
+    assert ended.returncode != 0
+    assert ended.stderr.splitlines()[-1].startswith(f"perftest: it could not be built: {cause}; see {tmp_path}/")
+
+
 def test_every_operation_that_a_profile_may_ask_for_is_built() -> None:
     names = {Path(program).name for program in TOOLS["nccl_tests"].programs}
     assert names == {f"{op}_perf" for op in get_args(Operation)}
