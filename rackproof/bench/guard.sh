@@ -31,8 +31,8 @@ done
 set -- "$@" /sys/class/infiniband/*/ports/*/hw_counters/* /sys/devices/system/edac/mc/mc*/[cu]e_count \
   /sys/block/md*/md/degraded /sys/block/md*/md/raid_disks /sys/block/md*/md/array_state
 [ "$#" = 0 ] || grep -sH '' "$@"
-grep -sHv '^0$' /sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count
-grep -sHv ' 0$' /sys/bus/pci/devices/*/aer_dev_*
+grep -sHv -e '^0$' -e ' 0$' /sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count \
+  /sys/bus/pci/devices/*/aer_dev_*
 set -- /sys/bus/pci/devices/*
 echo "devices $#"
 echo --

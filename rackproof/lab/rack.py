@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import socket
 import subprocess
@@ -75,9 +74,8 @@ class Lab:
                     console = self.node_folder(node.name) / "console.log"
                     console.write_bytes(b"")
                     image = images[node.release]
-                    arguments = image.recipe["kernel_arguments"]
                     command = qemu_command(
-                        node, spec, self._seed(), image.kernel, "initrd.img", arguments, len(os.sched_getaffinity(0))
+                        node, spec, self._seed(), image.kernel, "initrd.img", image.recipe["kernel_arguments"]
                     )
                     client.request("start", node=node.name, command=command)
                 self._await_ssh(spec, absent, began, client)

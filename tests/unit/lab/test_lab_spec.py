@@ -22,9 +22,8 @@ def rack(rails: int = 1) -> RackSpec:
     return RackSpec(nodes, "tcg", images, Wiring({n.name: 2200 + k for k, n in enumerate(nodes)}, 5000))
 
 
-def command(node: NodeSpec, of: RackSpec, processors: int = 2) -> str:
-    kernel = Path("/image/vmlinuz")
-    return " ".join(qemu_command(node, of, "/somewhere/.lab", kernel, "initrd.img", ["root=/dev/vda"], processors))
+def command(node: NodeSpec, of: RackSpec) -> str:
+    return " ".join(qemu_command(node, of, "/somewhere/.lab", Path("/image/vmlinuz"), "initrd.img", ["root=/dev/vda"]))
 
 
 def test_storage_is_started_before_its_clients() -> None:
@@ -50,13 +49,6 @@ def test_no_two_network_cards_of_a_rack_share_an_address() -> None:
     addresses = [n.fabric_address(rail) for n in of.nodes for rail in range(4)]
     assert len(set(macs)) == len(macs)
     assert len(set(addresses)) == len(addresses)
-
-
-@pytest.mark.parametrize(("processors", "thread"), [(2, "single"), (5, "single"), (6, "multi"), (64, "multi")])
-def test_processors_of_a_guest_run_in_turns_where_the_host_has_too_few(processors: int, thread: str) -> None:
-    of = rack()
-    assert all(f" -accel tcg,thread={thread} " in command(node, of, processors) for node in of.nodes)
-    assert "tcg" not in command(of.nodes[0], replace(of, accel="kvm"), processors)
 
 
 def test_a_gpu_node_has_two_numa_nodes_that_share_all_its_memory() -> None:
