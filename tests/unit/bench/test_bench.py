@@ -33,14 +33,15 @@ from rackproof.parse.nccl_tests import parse_nccl_tests
 from rackproof.remote.command import CommandResult
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import Answer, lab_rack, reply, scripted, virtual_rack
-from tests.unit.storage_nodes import Document, StorageNodes
+from tests.unit.storage_nodes import FILE_BYTES, Document, StorageNodes, with_long_runs
 
 pytestmark = pytest.mark.few(14)
 
 DATA = Path(__file__).parents[2] / "data" / "tools"
-LAB = virtual_rack().profiles["lab"]
+RACK = with_long_runs(virtual_rack())
+LAB = RACK.profiles["lab"]
 HOSTS = {"gpu-01": "10.77.0.21", "gpu-02": "10.77.0.22"}
-CLIENTS = StorageNodes(virtual_rack())
+CLIENTS = StorageNodes(RACK)
 
 
 def fio(node: str, command: str) -> CommandResult | None:
@@ -67,7 +68,7 @@ def measure(
 
 
 def step(kind: str) -> Step:
-    (planned,) = [s for s in plan_steps(virtual_rack(), "lab", lab_rack()) if s.id == kind]
+    (planned,) = [s for s in plan_steps(RACK, "lab", lab_rack()) if s.id == kind]
     return planned
 
 
@@ -93,7 +94,7 @@ def test_fio_numbers_are_fios_to_the_last_digit(tmp_path: Path) -> None:
         for number, entry in enumerate(document["client_stats"]):
             entry["read"]["bw_bytes"] += 12345 + number
 
-    nodes = StorageNodes(virtual_rack(), change=odd)
+    nodes = StorageNodes(RACK, change=odd)
     measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], nodes.answer))
     printed = 286 * 1048576 // 5
     assert measured["read_bandwidth gpu-01"].samples == ((printed + 12345) / 1e6,)
@@ -121,10 +122,10 @@ def test_a_storage_number_brings_what_its_gates_need(tmp_path: Path) -> None:
     own, rack = measured["read_bandwidth gpu-01"].companions, measured["read_bandwidth rack"].companions
     assert own["client_ram_bytes"] == (1026392064.0,)
     assert own["cached_bytes_start"] == (4096.0,)
-    assert own["dataset_bytes"] == (16777216.0,)
+    assert own["dataset_bytes"] == (float(FILE_BYTES),)
     assert own["outstanding"] == (4.0,)
     assert set(own) >= {"iops", "latency_s", "application_bytes"}
-    assert rack["dataset_bytes"] == (2 * 16777216.0,)
+    assert rack["dataset_bytes"] == (2.0 * FILE_BYTES,)
     assert rack["client_ram_bytes"] == (2 * 1026392064.0,)
     assert rack["latency_s"] == pytest.approx(own["latency_s"])
 
@@ -147,7 +148,7 @@ def test_the_mean_latency_of_all_clients_keeps_littles_law() -> None:
 
 
 def test_a_client_that_cannot_tell_its_cache_does_not_claim_a_cold_one(tmp_path: Path) -> None:
-    nodes = StorageNodes(virtual_rack(), cached=None)
+    nodes = StorageNodes(RACK, cached=None)
     measured = by_subject(measure(tmp_path, [step("storage/nfs-tcp/read")], nodes.answer))
     own, rack = measured["read_bandwidth gpu-01"], measured["read_bandwidth rack"]
     assert own.samples
@@ -219,7 +220,7 @@ def test_a_client_that_fio_reports_an_error_for_has_no_number_and_the_other_has(
         for entry in document["client_stats"]:
             entry["error"] = 5 if entry["hostname"] == socket_of("gpu-02") else 0
 
-    nodes = StorageNodes(virtual_rack(), change=failing)
+    nodes = StorageNodes(RACK, change=failing)
     measured = by_subject(measure(tmp_path, [step("storage/local/read")], nodes.answer))
     assert measured["read_bandwidth gpu-01"].samples
     assert measured["read_bandwidth gpu-02"].reason == "gpu-02: fio error 5"
