@@ -115,11 +115,17 @@ class Clients:
         """Command of a program that runs as the node's account, and only where the storage is mounted."""
         return f"{mounted(self.storage.mountpoints)}; {self.users[node].prefix}{program}"
 
-    def drop(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> list[str]:
-        """Drop caches on clients, by commands that also read their state, then on servers. Returns ready clients."""
-        for node, answer in self.ask(commands, limit_s).items():
-            if not answer.ok:
-                self.lost[node] = f"{node}: {answer.why}"
+    def drop(
+        self, commands: Mapping[str, str], limit_s: float = STATE_S, *, beside: Mapping[str, str] = {}
+    ) -> list[str]:
+        """Drop caches on clients, by commands that also read their state, then on servers. Returns ready clients.
+
+        Other nodes carry out the commands ``beside`` while the clients drop theirs.
+        """
+        answers = self.ask({**beside, **commands}, limit_s)
+        for node in commands:
+            if not answers[node].ok:
+                self.lost[node] = f"{node}: {answers[node].why}"
         self.ask({node.name: DROP for node in self.storage.server_nodes(self.session.rack)}, limit_s)
         return [node for node in commands if node not in self.lost]
 
@@ -197,7 +203,6 @@ class StorageClients(Clients):
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
-            self.ask(self._of_servers(BEFORE))
             answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
             self.own.append(answer)
             lost = self.fio.lost(answer, nodes)
@@ -211,10 +216,14 @@ class StorageClients(Clients):
         return []
 
     def _prepare(self, nodes: list[str]) -> list[str]:
-        """Prepare fio, drop caches on clients and servers, read the clients' state. Returns ready clients."""
+        """Prepare fio, drop caches on clients and servers, read their states. Returns ready clients.
+
+        The servers' counters are read first: dropping caches reads nothing from a drive and sends next to nothing.
+        """
         self.lost |= self.fio.unready(nodes)
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
-        return self.drop({node: ask(self._used(node)) for node in nodes if node not in self.lost})
+        commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
+        return self.drop(commands, beside=self._of_servers(BEFORE))
 
     def _of_servers(self, when: str) -> dict[str, str]:
         """Commands for the servers' counters, where no client runs on a server: its own bytes would be among them."""

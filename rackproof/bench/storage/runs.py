@@ -47,7 +47,7 @@ class Run(StatesAround):
     """Last run before this one that wrote the files, by node and directory."""
     after: dict[str, CommandResult] = field(default_factory=dict)
     servers_before: Mapping[str, CommandResult] = field(default_factory=dict)
-    """State of each server, after caches were dropped; empty where none was asked."""
+    """State of each server before the run; empty where none was asked."""
     servers_after: dict[str, CommandResult] = field(default_factory=dict)
 
     @cached_property
