@@ -61,6 +61,8 @@ ENROOT_HOOK = f"test -x /etc/enroot/hooks.d/98-nvidia.sh && command -v nvidia-co
 CONTAINER = (
     "timeout -k 5 100 runuser -u {user} -- /usr/local/bin/rackproof-container {image} -- sh -c '{inside}' 2>&1{status}"
 )
+NO_STORAGE = 69
+"""Exit status of rackproof-container for storage that is not mounted or does not answer."""
 DEVICES = "ls /dev/infiniband 2>/dev/null; true"
 
 
@@ -259,6 +261,8 @@ def inside(host: Host, arch: Architecture, node: Node) -> tuple[Inside, int]:
         raise Unmeasured("rackproof-container: it did not run within 100 s")
     if reply.status == 64:
         raise Unmeasured(reply.failure)
+    if reply.status == NO_STORAGE:
+        raise Unmeasured(f"{reply.reason}; see mount.mounted and mount.answers")
     if reply.status != 0:
         raise AssertionError(f"expected a container, actual {reply.reason}")
     uid = answer(host, "id", number)

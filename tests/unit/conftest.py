@@ -37,6 +37,7 @@ for name, examples in (("rackproof", 100 if EXPLORE else 25), ("exhaustive", 100
 settings.load_profile("rackproof")
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist, too
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """One more worker than processors: some tests wait for timeouts of real commands."""
     return len(os.sched_getaffinity(0)) + 1

@@ -76,6 +76,18 @@ def test_clients_name_the_server_of_a_mount_that_hangs() -> None:
         assert result.message == "storage-01 (10.77.0.11): /mnt/nfs-tcp does not answer; see mount.answers"
 
 
+@pytest.mark.parametrize("state", ["is not mounted", "does not answer"])
+def test_a_container_is_not_to_blame_for_its_storage(state: str) -> None:
+    def without_storage(answer: CommandResult) -> CommandResult:
+        starts = "/usr/local/bin/rackproof-container" in answer.command
+        words = f"rackproof-container: /mnt/nfs-tcp {state}\nstatus 69\n".encode()
+        return replace(answer, stdout=words) if starts else answer
+
+    result = outcome("container.bridge", "gpu-01", "nfs-tcp", subject().altered("gpu-01", without_storage))
+    assert result.outcome is CheckOutcome.UNMEASURED
+    assert result.message == f"rackproof-container: /mnt/nfs-tcp {state}; see mount.mounted and mount.answers"
+
+
 def test_an_address_belongs_to_at_most_one_node() -> None:
     rack = Rack("x", (Node("storage-01", (), {"fabric_addresses": ["10.77.0.11/24"]}),))
     assert rack.at("10.77.0.11") == "storage-01 (10.77.0.11)"

@@ -331,7 +331,7 @@ def program(
     bin_ = tmp_path / "bin"
     executable(bin_ / runtime, "printf '%s\\n' \"$@\"")
     executable(bin_ / "id", "echo 59500")
-    executable(bin_ / "mountpoint", '[ "$3" != /mnt/gone ]')
+    executable(bin_ / "mountpoint", "case $3 in /mnt/gone) exit 1 ;; /mnt/hung) exit 124 ;; esac")
     return sh(text, "rackproof-container", *arguments, programs=bin_, XDG_RUNTIME_DIR=str(tmp_path))
 
 
@@ -378,6 +378,7 @@ def test_only_rhels_family_separates_containers_by_labels(family: str, disabled:
     ("mounts", "arguments", "rc", "complaint"),
     [
         (("/mnt/gone",), ("--host-root", "--", "ls"), 69, "/mnt/gone is not mounted"),
+        (("/mnt/hung",), ("--host-root", "--", "ls"), 69, "/mnt/hung does not answer"),
         (("/mnt/a",), ("--host-root",), 64, "usage:"),
         (("/mnt/a",), ("--", "ls"), 64, "usage:"),
     ],
