@@ -10,6 +10,7 @@ from __future__ import annotations
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
+from deploys.versions import repositories
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.health_check import kit, plan
@@ -35,5 +36,6 @@ def health_check() -> None:
 if alone(__name__, plan.why_nothing):
     preflight()
     base()
+    repositories()
     health_check()
     reboot()

@@ -11,6 +11,7 @@ from deploys.base import base
 from deploys.fabric import fabric_needed
 from deploys.preflight import preflight
 from deploys.reboot import reboot
+from deploys.versions import repositories
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
@@ -64,6 +65,7 @@ def slurm() -> None:
 if alone(__name__, plan.why_nothing):
     preflight()
     base()
+    repositories()
     fabric_needed()
     slurm()
     reboot()

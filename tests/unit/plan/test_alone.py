@@ -85,6 +85,16 @@ def test_what_a_file_brings_is_not_all_that_it_does(deploy: str) -> None:
         assert not operations or [name for name in operations if not name.startswith(own)], lines
 
 
+@pytest.mark.parametrize("deploy", sorted({*DEPLOYS} - ACTIONS - {"cluster", "base"}))
+def test_packages_come_from_the_repositories_of_the_version_set(deploy: str) -> None:
+    """Without them apt installs the newest version, and a later deploy of the rack would have to downgrade it."""
+    set_up = "Versions: freeze and repositories | "
+    for operations, _, whole in nodes(deploy):
+        installs = any(name.endswith(" | Packages") and not name.startswith("Base | ") for name in operations)
+        if installs and any(name.startswith(set_up) for name in whole):
+            assert any(name.startswith(set_up) for name in operations), operations
+
+
 def test_pyinfras_own_command_says_it() -> None:
     program = str(Path(sys.executable).with_name("pyinfra"))
     result = warm_python.run(
