@@ -84,7 +84,9 @@ def chosen_validators(folder: Path | None) -> Path | None:
 @_options
 @profile_option
 @click.option(
-    "--dry-run", is_flag=True, help="Print steps, durations, commands, space and bytes written; connect to no node."
+    "--dry-run",
+    is_flag=True,
+    help="Print steps, durations, commands of a step's first node, space and bytes written; connect to no node.",
 )
 def bench(
     inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,

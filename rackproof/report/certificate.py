@@ -26,6 +26,7 @@ from rackproof.core.evidence import (
     subject_of,
 )
 from rackproof.core.grouping import grouped
+from rackproof.core.judging.gates import small_data_set
 from rackproof.core.status import Status
 from rackproof.core.verdict import Judgement, Verdict, amended
 from rackproof.report.brevity import DETAILED, LISTED, brief_measurements, brief_verdicts, by_need, listed
@@ -295,11 +296,18 @@ def _measurement(m: Measurement, stand_ins: Collection[str]) -> MeasurementSumma
         samples=m.samples,
         median=median(m.samples) if m.samples else None,
         reason=m.reason or (None if m.samples else "no samples and no reason recorded"),
-        conditions=m.conditions,
+        conditions=m.conditions | _data_set(m),
         raw=m.raw,
         step=m.step,
         simulated=m.simulated or any(member.partition("/")[0] in stand_ins for member in m.members),
     )
+
+
+def _data_set(m: Measurement) -> dict[str, str]:
+    """A read of files that memory could hold says so, whether or not an entry asks for a larger data set."""
+    reads = m.metric.startswith("storage.") and "write" not in m.metric
+    words = small_data_set(m.companions) if reads else None
+    return {"data_set": words} if words else {}
 
 
 def _deploy(record: DeployRecord) -> DeploySummary:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
-from rackproof.bench.storage.runs import State
+from rackproof.bench.storage.runs import Run, State
+from rackproof.bench.storage.server_counters import Served
 from rackproof.core.architecture import Storage
 from rackproof.core.judging.bars import number_text
 from rackproof.parse import FromMemory, ParseError
@@ -72,6 +73,18 @@ def size_text(count: int, of: int | None = None) -> str:
     whole = count if of is None else of
     unit, name = next((unit, name) for unit, name in _SIZES if whole >= unit)
     return f"{number_text(count / unit, None if of is None else of / unit)} {name}"
+
+
+def check_sent(run: Run, storage: Storage) -> None:
+    """The servers' ports sent what the clients read, where the servers were asked.
+
+    Raises FromMemory. DPDK, which WEKA uses, passes by the counters of the kernel and of RDMA devices.
+    """
+    served, read = run.served, run.read_bytes
+    if isinstance(served, Served) and read and storage.fstype != "wekafs" and served.ports < COUNTED * read:
+        share = f"{100 * (1 - served.ports / read):.0f} % of {size_text(read)} that the clients read"
+        sent = f"the servers' ports sent {size_text(served.ports, read)}"
+        raise FromMemory("fio", f"{share} came from their memory: {sent}")
 
 
 def counted_bytes(storage: Storage, before: State, after: State, *, writes: bool) -> Counted:

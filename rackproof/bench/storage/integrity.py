@@ -48,7 +48,8 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
     written = partial(render_whole, f"{name}{CHECKED_WRITE}", job, rw="write", options=_WRITE)
     read_back = partial(render_whole, f"{name}{CHECKED_BY_WRITER}", job, rw="read", options=VERIFY_READ)
     writes = Writes(job.file_bytes * len(names))
-    return fio_step(storage, names, places, title, seconds, execute, written, read_back, writes=writes)
+    by_other = [partial(render_whole, f"{name}{CHECKED_BY_OTHER}", job, rw="read", options=VERIFY_READ)][: runs - 2]
+    return fio_step(storage, names, places, title, seconds, execute, written, read_back, *by_other, writes=writes)
 
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:

@@ -12,6 +12,7 @@ from math import ceil
 from typing import Any, Final
 
 from rackproof.bench.reading import Reading
+from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.fio_launch import ADD_UP
 from rackproof.bench.storage.proof import check_at_once
@@ -103,6 +104,7 @@ def measured_step(run: Run, nodes: Sequence[str], storage: Storage) -> Measured:
         raise ParseError("fio", run.launch.answer.why)
     results = tuple(proven(run, node, storage) for node in nodes)
     check_at_once(run, (result.moved for result in results), storage)
+    check_sent(run, storage)
     match = _NAME.fullmatch(run.launch.jobs[nodes[0]]["name"])
     if match is None or any(run.launch.jobs[node]["name"] != match[0] for node in nodes):
         raise ParseError("fio", "its jobs are not one load of a search")
@@ -151,6 +153,8 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
         peak = peak_of(smallest(entry.step for entry in closed))
         entries = searches[number, loop]
         if loop == OPEN:
+            if not peak.lawful:
+                raise ParseError("fio", "the highest rate, of which arrivals are a share, contradicts Little's law")
             _replay([entry.step for entry in entries], open_loop())
             _check_arrivals(entries, peak.rate, nodes, limits["processes"])
         try:

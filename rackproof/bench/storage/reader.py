@@ -14,6 +14,7 @@ from typing import Any
 
 from rackproof.bench.reading import Read, Reading, of_every, reader
 from rackproof.bench.storage.beside_reader import read_beside
+from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.connections_reader import OF_OWN_MOUNTS, read_connections
@@ -91,6 +92,7 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             check_job(run.launch, nodes, measurement)
             results = [result_of(number, node, storage) for node in nodes]
             check_at_once(run, (result.moved for result in results), storage)
+            check_sent(run, storage)
             values = [_value(result, measurement.metric) for result in results]
             samples.append(sum(values))
             shares.append(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.bench.storage.byte_counters import counted_bytes
+from rackproof.bench.storage.byte_counters import check_sent, counted_bytes
 from rackproof.bench.storage.conditions import cached_at_start
 from rackproof.bench.storage.fio_launch import CACHED, ONCE, RAM, reads_once
 from rackproof.bench.storage.proof import check_files, check_layout, check_options, check_result, states_around
@@ -65,6 +65,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
 def whole(run: Run, node: str, storage: Storage) -> Proven:
     """The result of a client that moved every byte of its files once. Raises ParseError."""
     result, job = proven(run, node, storage), run.launch.jobs[node]
+    check_sent(run, storage)
     size = int(job["size"]) * int(job["numjobs"])
     if result.moved.io_bytes != size:
         raise ParseError("fio", f"expected {size} B of {node}'s files, actual {result.moved.io_bytes} B")

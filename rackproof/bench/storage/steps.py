@@ -9,18 +9,21 @@ mounts are read before and after it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, Writes, expected, reading_or_reason
 from rackproof.bench.storage import beside, checkpoint, connections, gds, integrity, join, knee, small_files
 from rackproof.bench.storage.client_runs import SETUP_S, StorageClients, fio_step
+from rackproof.bench.storage.commands import folders_of
 from rackproof.bench.storage.fio_launch import SHARED, SYNCED, suffix_of
 from rackproof.bench.storage.knee_reader import UTILISATION
+from rackproof.bench.storage.layout import FIRST_S, SUFFIX
 from rackproof.bench.storage.reader import CLIENTS, read_storage
 from rackproof.core.architecture import Architecture, FioJob, Storage, StorageProfile
 from rackproof.core.architecture.coverage import asks_for
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.fiojob import Layout, layout_of, render
+from rackproof.core.fiojob import Layout, command_line, layout_of, render, render_layout
 from rackproof.core.metrics import JOB_METRICS
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
@@ -37,7 +40,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         clients = storage.clients(rack)
         steps += connections.steps(architecture, name, profile, clients)
         if profile.every_job:
-            steps += _of_fio(name, storage, profile, clients, arrivals)
+            steps += _after_writing(name, storage, profile, clients, arrivals)
         if profile.beside_collectives and len(clients) > 1:
             layout = layout_of(profile.every_job)
             steps.append(beside.step(name, storage, profile.beside_collectives, layout, clients, architecture, rack))
@@ -47,6 +50,19 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
         if profile.join and storage.mounts_again and clients:
             steps.append(join.step(name, storage, profile.join, clients))
     return steps
+
+
+def _after_writing(
+    name: str, storage: Storage, profile: StorageProfile, clients: list[str], arrivals: bool
+) -> Iterator[Step]:
+    """The steps of fio; a dry run shows that the first one writes the files of all."""
+    for number, step in enumerate(_of_fio(name, storage, profile, clients, arrivals)):
+        if number or not clients:
+            yield step
+        else:
+            folders = ":".join(folders_of(storage, clients[0]))
+            job_file = render_layout(f"{name}{SUFFIX}", layout_of(profile.every_job), folders, limit_s=FIRST_S)
+            yield replace(step, commands=(command_line(job_file), *step.commands))
 
 
 def _of_fio(name: str, storage: Storage, profile: StorageProfile, clients: list[str], arrivals: bool) -> Iterator[Step]:

@@ -55,6 +55,19 @@ def fault_of(gates: Iterable[Gate], companions: Companions, samples: int, warmup
     return None
 
 
+def small_data_set(companions: Companions) -> str | None:
+    """Size of a data set that the gate ``DATASET_SIZE``, if an entry asked for it, would not let pass by its size, and
+    whether bytes were read again; None for a large set, and without the numbers."""
+    names = ("dataset_bytes", "client_ram_bytes", "application_bytes")
+    data, ram, read = (companions.get(name, ()) for name in names)
+    if not data or not ram or not read or min(data) <= 0 or max(ram) <= 0:
+        return None
+    if (times := min(data) / max(ram)) >= DATASET_TIMES_RAM * (1 - _ROUNDING):
+        return None
+    again = "read more than once" if math.fsum(read) > min(data) * (1 + _ROUNDING) else "read once at most"
+    return f"{number_text(times)} times the clients' memory, {again}"
+
+
 def needed_companions(every: Iterable[Iterable[Gate]]) -> frozenset[str]:
     """Names of the companions that several criteria need."""
     rules = [_RULES[gate] for gates in every for gate in gates]

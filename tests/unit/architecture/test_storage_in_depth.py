@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from rackproof import architectures
+from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.core.architecture import Architecture, StorageProfile
 from rackproof.core.architecture.consistency import problems
@@ -57,6 +58,11 @@ def test_no_metric_of_storage_waits_for_a_runner() -> None:
 
 def test_every_metric_is_measured_of_every_storage_or_has_a_reason() -> None:
     assert silent(DEPTH) == set()
+
+
+@pytest.mark.parametrize("profile", ["depth", "full"])
+def test_no_entry_stays_without_a_step(profile: str) -> None:
+    assert plan_gaps(DEPTH, profile, lab_rack(2), plan_steps(DEPTH, profile, lab_rack(2))) == []
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,8 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
         synced = {place.metric for place in step.expects} == {"storage.synced_write_iops"}
         assert any("--fsync=1" in command for command in step.commands) == synced, step.id
     storage, fabric = StorageNodes(virtual_rack()), FabricNodes()
-    chosen = [steps[name] for name in ("storage/nfs-tcp/randread", "links/rail0/round1/tcp-bandwidth", "loss/rail0")]
+    names = ("storage/nfs-tcp/write", "storage/nfs-tcp/randread", "links/rail0/round1/tcp-bandwidth", "loss/rail0")
+    chosen = [steps[name] for name in names]
 
     def answer(node: str, command: str) -> CommandResult | None:
         return storage.answer(node, command) or fabric.answer(node, command)
@@ -208,12 +209,13 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
     with scripted(tmp_path, answer) as session:
         run_steps(session, chosen, set(), lambda text: None)
         asked = [command for _, command in session.fleet.asked]  # type: ignore[attr-defined]
-    for step in chosen[1:]:
+    for step in chosen[2:]:
         assert set(step.commands) <= set(asked)
     jobs = [job for launch in launches([reply("gpu-01", text) for text in asked]) for job in launch.jobs.values()]
     lines = [command_line("\n".join([f"[{job['name']}]", *(f"{k}={v}" for k, v in job.items() if k != "name")]))
              for job in jobs]  # fmt: skip
-    assert set(chosen[0].commands) <= set(lines)
+    assert set(chosen[0].commands) | set(chosen[1].commands) <= set(lines)
+    assert len(chosen[0].commands) == 2, "it writes the files first"
 
 
 def test_programs_that_measure_end_with_their_connection(tmp_path: Path) -> None:

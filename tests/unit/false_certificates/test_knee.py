@@ -147,6 +147,17 @@ def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gat
     assert sum("-closed-16of" in command and "fio --eta" in command for command in commands(tmp_path)) == 3
 
 
+def test_arrivals_are_no_share_of_a_highest_rate_that_breaks_littles_law(tmp_path: Path) -> None:
+    def slow(document: Document) -> None:
+        for entry in document["client_stats"]:
+            if "-closed-" in entry["jobname"]:
+                entry["read"]["lat_ns"]["mean"] *= 1.2
+
+    share = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=slow))["utilisation"]
+    assert share.samples == ()
+    assert "the highest rate, of which arrivals are a share, contradicts Little's law" in (share.reason or "")
+
+
 def test_another_profile_did_not_ask_for_this_search(tmp_path: Path) -> None:
     search(tmp_path, StorageNodes(ARCHITECTURE, servers=20))
     faults = asking(KNEE.model_copy(update={"most_outstanding": 1024})).faults(tmp_path)

@@ -11,7 +11,7 @@ from rackproof.bench.step import expected
 from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import ContainerProfile, FioJob, Gate, StorageProfile
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.judging.gates import fault_of
+from rackproof.core.judging.gates import fault_of, small_data_set
 from tests.unit.benchmarked import commands, of_storage
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run
 
@@ -50,6 +50,24 @@ def test_bytes_that_are_read_once_need_no_files_larger_than_memory(tmp_path: Pat
     assert bench.faults(tmp_path) == {}
     again = of_storage(jobs={job.rw: job.model_copy(update={"once": False})})
     assert set(again.faults(tmp_path).values()) == {"once: the profile asks for None, the run had True"}
+
+
+@pytest.mark.parametrize(
+    ("data", "ram", "read", "words"),
+    [
+        (16.0, 64.0, (160.0,), "0.25 times the clients' memory, read more than once"),
+        (16.0, 64.0, (8.0, 9.0), "0.25 times the clients' memory, read more than once"),
+        (16.0, 64.0, (16.0,), "0.25 times the clients' memory, read once at most"),
+        (320.0, 64.0, (3200.0,), None),
+        (16.0, 0.0, (16.0,), None),
+    ],
+)
+def test_files_that_memory_could_hold_say_so(
+    data: float, ram: float, read: tuple[float, ...], words: str | None
+) -> None:
+    numbers = {"dataset_bytes": (data,) * len(read), "client_ram_bytes": (ram,) * len(read)}
+    assert small_data_set(numbers | {"application_bytes": read}) == words
+    assert small_data_set({}) is None
 
 
 def test_runs_that_begin_their_files_again_do_not_pass(tmp_path: Path) -> None:

@@ -107,6 +107,23 @@ def test_what_a_server_does_not_tell_is_unknown_and_the_number_counts(tmp_path: 
         assert of_servers(measurement) == {"server_memory": words}
 
 
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (0.97, None),
+        (0.96, "4 % of 600 MB that the clients read came from their memory: the servers' ports sent 576 MB"),
+        (0.5, "50 % of 600 MB that the clients read came from their memory: the servers' ports sent 300 MB"),
+    ],
+)
+def test_what_no_server_sent_is_invalid(tmp_path: Path, sent: float, words: str | None) -> None:
+    edit = once(rf"tx_bytes:\d+ -> tx_bytes:{int(READ * sent) + 1}")
+    measured = BENCH.measure(tmp_path, StorageNodes(BENCH.architecture, server=edit).answer)
+    assert BENCH.faults(tmp_path) == {}
+    for measurement in measured:
+        assert (bool(measurement.samples), measurement.invalid) == (words is None, words is not None)
+        assert not words or (measurement.reason or "").endswith(f"fio: {words}")
+
+
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
     """Its drives and ports serve its own programs as well."""
     storage = BENCH.architecture.storage["nfs-tcp"]
