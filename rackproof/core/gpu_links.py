@@ -20,7 +20,9 @@ IDLE: Final = "idle GPUs lower the speed of their links"
 """Beginning of the message of a check that cannot judge an idle link; the check under load does."""
 BURSTS: Final = ("gpu/copies", "gpu/diagnosis")
 """How the ids of steps begin that load each GPU for moments, and leave it idle in between."""
-LOADS: Final = ("collectives/nccl-tests/", "gpu/product/", "gpu/triad/", *BURSTS)
+PRODUCTS: Final = "gpu/product/"
+"""How the ids of steps of matrix products begin, each of which lasts for several samples."""
+LOADS: Final = ("collectives/nccl-tests/", PRODUCTS, "gpu/triad/", *BURSTS)
 """How the ids of steps begin that load GPUs."""
 
 FULL_SPEED: Final = "P0"

@@ -27,7 +27,8 @@ from rackproof.remote.command import CommandResult, program
 PROGRAM: Final = MPIRUN
 BUSBW, ALGBW, WRONG = "collective.busbw", "collective.algbw", "collective.wrong_values"
 IN_PLACE: Final = f"{BUSBW}_in_place"
-RAIL: Final = "collective.rail_busbw"
+RAIL, RAIL_WRONG = "collective.rail_busbw", "collective.rail_wrong_values"
+COUNTS: Final = (WRONG, RAIL_WRONG)
 LEAST_SHARE = 0.9
 """Minimum share of the requested size: engines round sizes down to a multiple of their ranks."""
 ELEMENT: Final = {"mpi": "float32", "nccl-tests": "float", "torch": "float32"}
@@ -149,7 +150,7 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
         started = [answer for answer in launched if node in ("", answer.node)]
         runs = [answer for answer in started if leads(answer.command)]
         failed = [answer for answer in started if not answer.ok]
-        if failed and metric != WRONG:
+        if failed and metric not in COUNTS:
             raise ParseError(program(failed[0].command), failed[0].why)
         if (engine, node) not in proven:
             proven[engine, node] = _all_proven(engine, runs, answers, architecture)
@@ -158,7 +159,7 @@ def read_collectives(answers: Sequence[CommandResult], architecture: Architectur
             raise ParseError(program(failed[0].command), failed[0].why)
         values = [_value(measurement, run) for run in every]
         per_launch = _rails_of(every, architecture)
-        worst = max if metric == WRONG else min
+        worst = max if metric in COUNTS else min
         launches = [values[at : at + per_launch] for at in range(0, len(values), per_launch)]
         samples = tuple(worst(launch) for launch in launches)
         at = values.index(worst(values))
@@ -182,9 +183,9 @@ def _value(measurement: Measurement, run: Proven) -> float:
         ("rail", labels.get("rail"), None if requested.rail is None else str(requested.rail)),
     ))  # fmt: skip
     value = value_of(measurement.metric, row)
-    if run.fault is not None and not (measurement.metric == WRONG and value):
+    if run.fault is not None and not (measurement.metric in COUNTS and value):
         raise run.fault
-    if row.wrong and measurement.metric != WRONG:
+    if row.wrong and measurement.metric not in COUNTS:
         raise Mismatch(PROGRAM, f"{row.wrong} wrong values in the result, its bandwidth says nothing")
     return value
 

@@ -14,7 +14,7 @@ from typing import Final
 from rackproof.bench.collectives.command import sizes
 from rackproof.bench.collectives.engines import ENGINES, Engine, Sweep, split_by_rails
 from rackproof.bench.collectives.launch import Way, launch_of, way_of
-from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, RAIL, WRONG, read_collectives
+from rackproof.bench.collectives.reader import ALGBW, BUSBW, IN_PLACE, RAIL, RAIL_WRONG, WRONG, read_collectives
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown, unmeasured
@@ -154,7 +154,7 @@ def _places(engine: Engine, part: Part, steps: Iterable[int], id_: str) -> tuple
         labels["algorithm"] = part.algorithm
     if part.rail is not None:
         labels["rail"] = str(part.rail)
-    metrics: tuple[str, ...] = METRICS if part.rail is None else (RAIL,)
+    metrics: tuple[str, ...] = METRICS if part.rail is None else (RAIL, RAIL_WRONG)
     if engine.name == "nccl-tests" and part.rail is None and part.op in collective.IN_PLACE:
         metrics += (IN_PLACE,)
     groups = [part.nodes] if part.scope is Scope.RACK else [(node,) for node in part.nodes]

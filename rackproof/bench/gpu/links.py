@@ -60,14 +60,16 @@ def is_sampler(command: str) -> bool:
 def results(
     architecture: Architecture, node: NodeInfo, step: str, answer: CommandResult | None, raw: tuple[str, ...]
 ) -> Iterator[CheckResult]:
-    """Results of a node's samples, one per check. Only a failed result is required; an unmeasured one leaves the
-    checks of idle GPUs as they are."""
+    """Results of a node's samples, one per check. A failed result is required, and clocks during products, which last
+    long enough to be sampled; an unmeasured one of other steps leaves the checks of idle GPUs as they are."""
     for check in CHECKS:
         about = gpu_links if check == gpu_links.CHECK else gpu_clocks
         finding = _finding(check, architecture.gpu, answer, step.startswith(gpu_links.BURSTS))
+        certain = check == gpu_clocks.CHECK and step.startswith(gpu_links.PRODUCTS)
         yield CheckResult(
             check=check, node=node.name, item=step, outcome=finding.outcome, message=finding.message,
-            protects=about.PROTECTS, hint=about.HINT, required=finding.outcome is CheckOutcome.FAILED, raw=raw,
+            protects=about.PROTECTS, hint=about.HINT,
+            required=certain or finding.outcome is CheckOutcome.FAILED, raw=raw,
         )  # fmt: skip
 
 

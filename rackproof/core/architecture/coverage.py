@@ -62,11 +62,13 @@ ON_DEMAND: Final = (
 _WITH: Final = {GPU_LATENCY: GPU_MEMORY, f"{GPU_LATENCY}_all_rails": f"{GPU_MEMORY}_all_rails"}
 """Latencies of reads, by the bandwidth of writes between the same memories with which they are measured."""
 _RAIL: Final = "collective.rail_busbw"
+_RAIL_WRONG: Final = "collective.rail_wrong_values"
+"""Judged without a criterion, too: see ``judging.content``."""
 _IN_PLACE: Final = "collective.busbw_in_place"
 _COLLECTIVES: Final = tuple(
     metric.name
     for metric in METRICS.values()
-    if metric.benchmark == "collectives" and metric.name not in (_RAIL, _IN_PLACE)
+    if metric.benchmark == "collectives" and metric.name not in (_RAIL, _RAIL_WRONG, _IN_PLACE)
 )
 _CONTAINERS: Final = "container.read_over_host"
 

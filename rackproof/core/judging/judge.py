@@ -25,6 +25,7 @@ from rackproof.core.gpu_links import LOADS
 from rackproof.core.history import History, history_of
 from rackproof.core.judging.checks import judge_checks
 from rackproof.core.judging.conditions import needed_conditions
+from rackproof.core.judging.content import judge_content
 from rackproof.core.judging.criteria import judge_criterion
 from rackproof.core.judging.curves import judge_curve
 from rackproof.core.judging.gates import needed_companions
@@ -193,6 +194,7 @@ def _judge(
         verdicts.extend(judge_curve(architecture, curve, numbers))
     for outlier in architecture.outliers:
         verdicts.extend(judge_outlier(outlier, numbers))
+    verdicts.extend(judge_content(index, tuple(verdicts)))
     if not any(verdict.required and verdict.kind == "criterion" for verdict in verdicts):
         verdicts.append(_NO_NUMBER)
     verdicts.sort(key=lambda verdict: (verdict.kind, verdict.id, verdict.subject))

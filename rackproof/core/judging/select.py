@@ -8,7 +8,7 @@ notes a later attempt that failed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 from rackproof.core.evidence import Measurement, Scope
@@ -170,6 +170,12 @@ class Index:
 
     def _needed(self, companions: Mapping[str, tuple[float, ...]]) -> Mapping[str, tuple[float, ...]]:
         return {name: numbers for name, numbers in companions.items() if name in self._needed_conditions.companions}
+
+    def measured(self, metrics: Collection[str]) -> Iterator[tuple[str, str, Answer]]:
+        """Metric, subject and answer of all numbers of these metrics."""
+        for (metric, _, subject), answers in self._by_subject.items():
+            if metric in metrics:
+                yield from ((metric, subject, answer) for answer in answers.values() if answer.reason is None)
 
     @property
     def metrics(self) -> frozenset[str]:

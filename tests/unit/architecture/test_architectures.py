@@ -336,7 +336,7 @@ class TestVirtualRack:
         measured = {name for name, metric in METRICS.items() if metric.benchmark not in (NOT_YET, "gpu", "ingest")}
         depth = load("virtual-rack-storage", [FOLDER]).model
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
-            "collective.algbw", "collective.busbw_in_place", "collective.rail_busbw",
+            "collective.algbw", "collective.busbw_in_place", "collective.rail_busbw", "collective.rail_wrong_values",
             "container.host_read_bandwidth", "container.read_bandwidth",
             "group.faults", "guest.collective_busbw", "guest.host_collective_busbw", "link.rdma_read_latency",
             "link.rdma_read_latency_all_rails", "link.rdma_read_latency_gpu", "link.rdma_read_latency_gpu_all_rails",

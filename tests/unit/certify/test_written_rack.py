@@ -178,16 +178,24 @@ def slow_adapter(rack: WrittenRack) -> None:
     rack.fabric.rate = lambda node, device: 196.0 if (node, device) == ("gpu-04", "mlx5_rail0") else 392.0
 
 
-def wrong_values(rack: WrittenRack) -> None:
+def not_sampled(rack: WrittenRack) -> None:
+    rack.gpus["gpu-03"].samples = ""
+
+
+def wrong_values(rack: WrittenRack, size: int = 1048576) -> None:
     """777 elements of one size, in place; nccl-tests then ends with status 1."""
 
     def edit(program: str, text: str) -> str:
         if "Group" not in text or " float " not in text:
             return text
-        lines = [f"{line[:-1]}777" if line.startswith("1048576 ") else line for line in text.splitlines()]
+        lines = [f"{line[:-1]}777" if line.startswith(f"{size} ") else line for line in text.splitlines()]
         return "\n".join(lines).replace("values : 0 OK", "values : 1 FAILED") + "\n"
 
     rack.fabric.edit, rack.fabric.status = edit, {"mpirun": 1}
+
+
+def wrong_values_of_a_size_without_a_criterion(rack: WrittenRack) -> None:
+    wrong_values(rack, 4194304)
 
 
 def over_sockets(rack: WrittenRack) -> None:
@@ -238,6 +246,11 @@ CASES = [
         wrong_values, "NOT CERTIFIED",
         {"nccl.correct[all_reduce,1048576]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777",
     ),
+    Case(
+        wrong_values_of_a_size_without_a_criterion, "NOT CERTIFIED",
+        {"content[collective.wrong_values]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777 (bytes=4194304,",
+    ),
+    Case(not_sampled, "INCOMPLETE", {"load.gpu_clocks[gpu/product/bf16]": {"gpu-03"}}, "exit status"),
     Case(over_sockets, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected RDMA, actual NET/Socket"),
     Case(fewer_ranks, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected ranks 32, actual 24"),
     Case(slow_collective, "NOT CERTIFIED", {"nccl.rack": {"rack"}}, "expected ≥ 360 GB/s, actual 30"),
