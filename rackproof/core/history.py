@@ -20,6 +20,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record, quantity_of
 from rackproof.core.load import PREFIX
+from rackproof.core.metrics import METRICS
 from rackproof.core.starvation import starved
 from rackproof.core.verdict import with_item
 
@@ -339,9 +340,15 @@ def _joined(history: History, step: str, several: Iterable[_Attempt]) -> Iterato
             yield last
             continue
         gone = list(last.join(attempt))
-        history.superseded.update(record.seq for record in gone)
+        history.superseded.update(record.seq for record in gone if not _is_wrong(record))
         if count := sum(_has_samples(record) and record.seq < attempt.records[0].seq for record in gone):
             history.replaced.append(Replaced(f"step {step}", f"{count} numbers of starved machines"))
+
+
+def _is_wrong(record: Record) -> bool:
+    """Whether it counts wrong content: that counts even if the step was repeated."""
+    metric = METRICS.get(record.body["metric"])
+    return metric is not None and metric.of_content and any(sample > 0 for sample in record.body["samples"])
 
 
 def _others(history: History, step: str, several: Sequence[_Attempt]) -> Iterator[int]:
@@ -349,6 +356,6 @@ def _others(history: History, step: str, several: Sequence[_Attempt]) -> Iterato
     best = max(range(len(several)), key=lambda index: (several[index].done, several[index].sampled, index))
     for index, attempt in enumerate(several):
         if index != best:
-            yield from (record.seq for record in attempt.records)
+            yield from (record.seq for record in attempt.records if not _is_wrong(record))
             if attempt.sampled:
                 history.replaced.append(Replaced(f"step {step}", f"{attempt.sampled} numbers"))

@@ -2,8 +2,8 @@
 
 The quantities come from the run's nodes and the architecture, never from the measurements. A resumed run may measure
 the same quantity (metric, scope, members, labels) again: a measurement with samples replaces every earlier one, a
-measurement without samples replaces only one without. So the latest number counts, never the best; ``Answer.later``
-notes a later attempt that failed.
+measurement without samples replaces only one without. So the latest number counts, never the best; of wrong content the
+largest count does. ``Answer.later`` notes a later attempt that failed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import FAULTS
 from rackproof.core.judging.members import subject_name
-from rackproof.core.metrics import DAMAGE, DRIVE
+from rackproof.core.metrics import DAMAGE, DRIVE, METRICS
 from rackproof.core.rack import fold
 from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
@@ -140,7 +140,7 @@ class Index:
             reason = "a measurement without samples and without a reason"
         if reason is not None:
             _failed_since(same, *key, reason)
-        if earlier is not None and earlier.reason is None and reason is not None:
+        if earlier is not None and earlier.reason is None and (reason is not None or _is_worse(earlier, measurement)):
             return
         same[key] = Answer(
             measurement.unit,
@@ -225,6 +225,13 @@ class Index:
         if not measured:
             return _failed(metric, candidates, where)
         return _only(metric, measured, [answer for answer in matching if answer.reason is not None])
+
+
+def _is_worse(earlier: Answer, later: Measurement) -> bool:
+    """Whether a number counts wrong content that a later one did not have."""
+    metric = METRICS.get(later.metric)
+    counts = metric is not None and metric.of_content and earlier.disproven is None
+    return counts and max(earlier.samples) > max(later.samples)
 
 
 def _failed_since(

@@ -34,7 +34,8 @@ def test_a_result_is_the_worst_since_the_last_whole_validation(several: list[tup
     assert bool(verdicts(judgement, "run.replaced")) is failed_before
 
 
-def chain(several: list[tuple[float | None, ...]]) -> list[Record]:
+def chain(several: list[tuple[float | None, ...]], **fields: Any) -> list[Record]:
+    """Attempts at one step, with a number of each node or none."""
     records = recorded(run_info())
 
     def add(kind: Kind, body: dict[str, Any]) -> None:
@@ -42,7 +43,8 @@ def chain(several: list[tuple[float | None, ...]]) -> list[Record]:
 
     for numbers in several:
         for node, number in zip(GPU, numbers, strict=True):
-            one = measurement(node, number) if number is not None else measurement(node, reason="it did not answer")
+            samples, reason = ((), "it did not answer") if number is None else ((number,), None)
+            one = measurement(node, *samples, reason=reason, **fields)
             add(Kind.MEASUREMENT, one.model_dump(mode="json"))
         missing = numbers.count(None)
         status = "done" if not missing else "failed" if missing == len(numbers) else "partial"
@@ -60,3 +62,17 @@ def test_numbers_of_a_step_come_from_one_attempt_the_most_complete_and_latest(
     assert actual == several[best]
     others = [numbers for index, numbers in enumerate(several) if index != best]
     assert bool(verdicts(judgement, "run.replaced")) is any(set(numbers) != {None} for numbers in others)
+
+
+DAMAGE = "storage.damaged_places"
+COUNTED = architecture(criterion(metric=DAMAGE, scope="node", bar={"op": "eq", "value": 0, "unit": "1"}))
+counts = st.lists(st.tuples(*(st.sampled_from((None, 0.0, 3.0, 7.0)) for _ in GPU)), min_size=1, max_size=5)
+
+
+@given(counts)
+def test_wrong_content_counts_in_whichever_attempt_it_was(several: list[tuple[float | None, ...]]) -> None:
+    result = verdicts(judge_records(COUNTED, chain(several, metric=DAMAGE)))
+    for node, numbers in zip(GPU, zip(*several, strict=True), strict=True):
+        largest = max((number for number in numbers if number is not None), default=0.0)
+        assert (result[node].status is Status.FAIL) is (largest > 0)
+        assert not largest or result[node].value == largest
