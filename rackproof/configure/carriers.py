@@ -7,12 +7,12 @@ renamed, removed or made a member; what only gets its declared configuration ane
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
 from rackproof.parse.netdev import parse_ip
+from rackproof.parse.routes import parse_routes
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
 
@@ -52,14 +52,14 @@ def command() -> str:
 
 def parse(lines: Sequence[str]) -> dict[str, Carrier]:
     """Answer of ``command``: carriers by device. Raises ValueError on anything else."""
-    listed, defaults, ends = sections_of(lines, 3)
+    listed, *routes, ends = sections_of(lines, 4)
     devices = {device.name: device for device in parse_ip(text_from(listed))}
     addresses = {
         name: frozenset(a.address for a in device.addresses or () if a.scope != "link")
         for name, device in devices.items()
         if device.kind != "loopback"
     }
-    default = {match for line in defaults for match in re.findall(r"\bdev (\S+)", line)}
+    default = {route.device for family in routes for route in parse_routes(text_from(family))}
     drivers = dict(line.split(" ")[1:] for line in ends if line.startswith("driver "))
     sessions: dict[str, set[str]] = {}
     for line in ends:

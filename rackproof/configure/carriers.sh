@@ -3,7 +3,8 @@
 : rackproof-carriers
 export LC_ALL=C
 ip -j address show && echo -- &&
-  ip -o route show default && { ip -o -6 route show default 2>/dev/null || [ ! -e /proc/net/if_inet6 ]; } && echo -- &&
+  ip -j route show default && echo -- &&
+  { ip -j -6 route show default 2>/dev/null || { [ ! -e /proc/net/if_inet6 ] && echo '[]'; }; } && echo -- &&
   sockets=$(ss -tnpH state established) || exit 1
 {
   printf '%s\n' "$sockets" | awk '/"sshd/ { print $3, $4 }' | sed 's/:[0-9]* / /; s/:[0-9]*$//; s/[][]//g; s/::ffff://g'

@@ -1,4 +1,4 @@
-"""Routing rules and tables: ``ip -j -4 rule show`` and ``ip -j -4 route show table all``."""
+"""Routing rules and tables: ``ip -j rule show`` and ``ip -j route show``."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def parse_rules(output: str | bytes) -> tuple[Rule, ...]:
 
 
 def parse_routes(output: str | bytes) -> tuple[Route, ...]:
-    """Routes of all tables. Raises ParseError."""
+    """Routes of all tables, one for each next hop. Raises ParseError."""
     return tuple(
-        Route(entry.string("dst"), str(device) if (device := entry.values.get("dev")) else None,
+        Route(entry.string("dst"), str(device) if (device := hop.values.get("dev")) else None,
               str(entry.values.get("table", MAIN)))
         for entry in find_array(TOOL, output, "entries")
+        for hop in (entry.children("nexthops") if entry.has("nexthops") else (entry,))
     )  # fmt: skip

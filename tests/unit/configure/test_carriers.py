@@ -48,7 +48,8 @@ DEVICES: Final = [
     device("rail0", "10.0.0.1", "fe80::2"),
 ]
 ANSWER: Final = [
-    json.dumps(DEVICES), "--", "default via 198.51.100.1 dev bond0.7 proto static", "--",
+    json.dumps(DEVICES), "--", '[{"dst": "default", "gateway": "198.51.100.1", "dev": "bond0.7", "flags": []}]', "--",
+    '[{"dst": "default", "metric": 1024, "nexthops": [{"gateway": "fe80::1", "dev": "front"}]}]', "--",
     "192.0.2.21 192.0.2.9 front", "fe80::2%rail0 fe80::9%rail0 -", "driver ens1 mlx5_core", "driver rail0 mlx5_core",
     "driver eno1 igb",
 ]  # fmt: skip
@@ -56,7 +57,9 @@ ANSWER: Final = [
 
 def test_a_device_carries_what_is_on_top_of_it() -> None:
     carried = carriers.parse(ANSWER)
-    assert {name for name, carrier in carried.items() if carrier.default} == {"ens1", "ens2", "bond0", "bond0.7"}
+    assert {name for name, carrier in carried.items() if carrier.default} == {
+        "ens1", "ens2", "bond0", "bond0.7", "front",
+    }  # fmt: skip
     assert carried["ens1"].addresses == {"198.51.100.9"}
     assert {name for name, carrier in carried.items() if carrier.sessions} == {"eno1", "front", "rail0"}
     assert carried["lo"] == Carrier()
@@ -99,7 +102,8 @@ def test_sessions_are_found_on_every_port_and_over_ipv6(tmp_path: Path) -> None:
     (tmp_path / "devices").write_text(json.dumps(DEVICES) + "\n")
     for name, body in (
         ("ss", f"cat {tmp_path}/sockets"),
-        ("ip", f'case "$*" in *address*) cat {tmp_path}/devices;; *"get 10.0.0.9"*) echo "x dev rail0 x";; esac'),
+        ("ip", f'case "$*" in *address*) cat {tmp_path}/devices;; *default) echo "[]";;'
+               ' *"get 10.0.0.9"*) echo "x dev rail0 x";; esac'),
     ):  # fmt: skip
         executable(tmp_path / name, body)
     done = sh(carriers.command(), programs=tmp_path, check=True)

@@ -16,7 +16,9 @@ RULES = (
 ROUTES = (
     '[{"dst":"default","gateway":"192.0.2.1","dev":"eth0","flags":[]},'
     '{"dst":"10.0.0.0/16","dev":"rail0","table":"100","scope":"link","prefsrc":"10.0.0.1","flags":[]},'
-    '{"type":"unreachable","dst":"10.9.0.0/16","table":"100","flags":[]}]\n'
+    '{"type":"unreachable","dst":"10.9.0.0/16","table":"100","flags":[]},'
+    '{"dst":"10.8.0.0/16","table":"100","nexthops":[{"gateway":"10.0.0.2","dev":"rail0","weight":1},'
+    '{"gateway":"10.0.1.2","dev":"rail1","weight":1}]}]\n'
 )
 
 
@@ -28,11 +30,13 @@ def test_rules_come_in_the_order_in_which_the_kernel_looks() -> None:
     )
 
 
-def test_routes_without_a_table_are_of_the_main_one() -> None:
+def test_routes_without_a_table_are_of_the_main_one_and_each_hop_is_one() -> None:
     assert parse_routes(ROUTES) == (
         Route("default", "eth0", "main"),
         Route("10.0.0.0/16", "rail0", "100"),
         Route("10.9.0.0/16", None, "100"),
+        Route("10.8.0.0/16", "rail0", "100"),
+        Route("10.8.0.0/16", "rail1", "100"),
     )
 
 

@@ -52,6 +52,7 @@ IP = r"""
 case "$*" in
 "-j addr show" | "-j address show")
   cat @root@/members.json; [ ! -e @root@/proc/net/bonding/bond0 ] || cat @root@/bond.json; echo ']';;
+"-j route show default" | "-j -6 route show default") echo "[]";;
 "link delete dev bond0") rm -r @root@/proc/net/bonding/bond0 @root@/sys/class/net/bond0;;
 "-4 -o addr show dev bond0") echo '9: bond0    inet 192.168.40.1/24 brd 192.168.40.255 scope global bond0';;
 esac
@@ -119,7 +120,7 @@ def test_tables_of_rails(tree: Tree) -> None:
         tree.write(f"/{name}.json", f"{json.dumps(entries)}\n")
     loopback = {"ifindex": 1, "ifname": "lo", "flags": [], "mtu": 65536, "operstate": "UNKNOWN"}
     tree.write("/show.json", f"{json.dumps([loopback])}\n")
-    tree.program("ip", f"cat {tree.root}/$3.json")
+    tree.program("ip", f'case "$*" in *default) echo "[]";; *) cat {tree.root}/$3.json;; esac')
     assert left_alone(operations.rail_tables, shell(tree), **given) == "all 2 rails have their tables"
     for name, entries in (("rule", rules), ("route", routes)):
         tree.write(f"/{name}.json", f"{json.dumps([entry for entry in entries if entry['table'] != '101'])}\n")
