@@ -18,7 +18,7 @@ from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
 from rackproof.kit import CLUSTER
 from rackproof.remote.interrupt import again, called
-from rackproof.run.converge import DRY_TIMEOUT_S, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge, goes_on
+from rackproof.run.converge import DRY_TIMEOUT_S, REBOOT_TIMEOUT_S, TIMEOUT_S, Converged, converge
 from rackproof.run.deploy_outcome import INTERRUPTED
 
 
@@ -83,9 +83,8 @@ def deploy(
             outcomes[1].keep(store)
     _print_outcome(outcomes[-1], folder)
     if outcomes[-1].record.reason == INTERRUPTED:
-        left = goes_on(outcomes[-1].record)
         go_on = f"nothing was changed; {again()}" if dry else f"continue with: {called()}"
-        raise Interrupted("; ".join(filter(None, (left, go_on))))
+        raise Interrupted("; ".join(filter(None, (outcomes[-1].goes_on, go_on))))
     records = [outcome.record for outcome in outcomes]
     if all(record.ok for record in records):
         raise click.exceptions.Exit(EXIT_OK)

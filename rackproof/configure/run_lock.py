@@ -29,7 +29,7 @@ WAIT_S: Final = 20
 
 LEFT_S: Final = 1800.0
 """Seconds to wait for a command that an interrupted run left: half an hour, the longest installation on slow media."""
-_LEFT = r"run \S+ of \S+ on \S+ has ended and left a command that still runs "
+_LEFT = r"(run \S+ of \S+ on \S+ has ended and left a command that still runs \(process \d+\)), so "
 _REFUSED = re.compile(rf"run \S+ of \S+ on \S+ works on this node since |{_LEFT}")
 
 
@@ -77,9 +77,10 @@ def refusal(stderr: str) -> str | None:
     return next((line for line in stderr.splitlines() if _REFUSED.match(line)), None)
 
 
-def is_left(line: str) -> bool:
-    """Whether a line of ``take_script`` names a command that will end by itself."""
-    return re.match(_LEFT, line) is not None
+def left_in(line: str) -> str | None:
+    """The command that an interrupted run left and that will end by itself, if a line of ``take_script`` names one."""
+    match = re.match(_LEFT, line)
+    return match and match[1]
 
 
 def held_command(file: str = LOCK_FILE) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof import shell
-from rackproof.remote.command import KILL_AFTER_S, NOT_FINISHED, CommandResult, program, timed_out
+from rackproof.remote.command import KILL_AFTER_S, CommandResult, not_finished, program, timed_out
 
 WORKERS = 2
 """One on nodes with one or two processors; more workers only compete for processors."""
@@ -145,7 +145,7 @@ def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: 
     if f"{number}.big" in answer.files:
         return error(f"printed more than {STREAM_LIMIT} bytes")
     if f"{number}.late" in answer.files:
-        return error(f"{NOT_FINISHED}{timeout_s:g} s")
+        return error(not_finished(timeout_s))
     end = answer.files.get(f"{number}.rc")
     if end is None:
         return error("it ended the shell that ran it") if answer.complete else None
@@ -156,7 +156,7 @@ def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: 
     if out is None or err is None or not rc.isdigit():
         return None
     if timed_out(int(rc)):
-        return error(f"{NOT_FINISHED}{timeout_s:g} s", _seconds(ended), out, err)
+        return error(not_finished(timeout_s), _seconds(ended), out, err)
     elapsed = max(0.0, _seconds(ended) - began) if began else 0.0
     return CommandResult(node, command, int(rc), out, err, elapsed, timeout_s)
 

@@ -14,7 +14,6 @@ from rackproof.core.failure import failure
 
 KILL_AFTER_S = 5
 NOT_FINISHED = "not finished within "
-"""Prefix of ``error`` of a command that reached its time limit."""
 MARK = "RACKPROOF_COMMAND"
 """Environment variable that marks the processes of one connection."""
 GRACE_S = 15.0
@@ -22,6 +21,11 @@ GRACE_S = 15.0
 OUTPUT_LIMIT = 16 * 1024 * 1024
 """Maximum bytes of one stream; more output is an error."""
 TOO_MUCH = f"printed more than {OUTPUT_LIMIT} bytes"
+
+
+def not_finished(timeout_s: float) -> str:
+    """``error`` of a command that reached its time limit."""
+    return f"{NOT_FINISHED}{timeout_s:g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,11 @@ class CommandResult:
     @property
     def ok(self) -> bool:
         return self.rc == 0
+
+    @property
+    def late(self) -> bool:
+        """Whether it reached its time limit."""
+        return self.error == not_finished(self.timeout_s)
 
     @property
     def text(self) -> str:

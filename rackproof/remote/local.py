@@ -10,7 +10,7 @@ import time
 
 from rackproof.core.clocks import Clock
 from rackproof.core.rack import Node, Rack
-from rackproof.remote.command import GRACE_S, NOT_FINISHED, OUTPUT_LIMIT, TOO_MUCH, CommandResult, bounded, timed_out
+from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, TOO_MUCH, CommandResult, bounded, not_finished, timed_out
 from rackproof.remote.fleet import Fleet
 from rackproof.remote.ssh import Connection
 
@@ -65,7 +65,7 @@ class LocalConnection(Connection):
         if not ended:
             return result(None, f"no answer within {timeout_s:g} s", out, err)
         if timed_out(process.returncode):
-            return result(None, over if left < timeout_s else f"{NOT_FINISHED}{timeout_s:g} s", out, err)
+            return result(None, over if left < timeout_s else not_finished(timeout_s), out, err)
         if process.returncode < 0:
             return result(None, f"ended by signal {-process.returncode}", out, err)
         return result(process.returncode, None, out, err)

@@ -24,11 +24,11 @@ from rackproof.remote import batch, clocks, greeting
 from rackproof.remote.channel import END_S, Pipe, Server, drain, full, reason, start
 from rackproof.remote.command import (
     GRACE_S,
-    NOT_FINISHED,
     TOO_MUCH,
     CommandResult,
     bounded,
     ending,
+    not_finished,
     tied,
     timed_out,
 )
@@ -248,7 +248,7 @@ class Connection:
         if rc == -1:
             return result(None, "connection lost", bytes(out), bytes(err))
         if timed_out(rc):
-            return result(None, f"{NOT_FINISHED}{timeout_s:g} s", bytes(out), bytes(err))
+            return result(None, not_finished(timeout_s), bytes(out), bytes(err))
         return result(rc, None, bytes(out), bytes(err))
 
     def clock(self, base_s: float) -> Clock | str:

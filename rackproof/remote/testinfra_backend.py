@@ -13,7 +13,7 @@ from testinfra.backend.base import BaseBackend
 from testinfra.backend.base import CommandResult as TestinfraResult
 from testinfra.host import Host
 
-from rackproof.remote.command import NOT_FINISHED, program
+from rackproof.remote.command import program
 from rackproof.remote.recording import Reader, Unmeasured
 
 NAME = "rackproof"
@@ -37,8 +37,7 @@ class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
         command = self.get_command(command, *args)
         result = self.reader.read(command)
         if result.rc is None:
-            late = result.why.startswith(NOT_FINISHED)
-            raise Unmeasured(f"{program(command)}: {result.why}" if late else result.why)
+            raise Unmeasured(f"{program(command)}: {result.why}" if result.late else result.why)
         if result.rc == _NOT_FOUND and result.stderr.strip():
             raise Unmeasured(result.why)
         return self.result(result.rc, command.encode(), result.stdout, result.stderr)

@@ -28,9 +28,9 @@ from rackproof.core.rack import Rack, fold
 from rackproof.core.reboot_mode import Mode
 from rackproof.evidence.store import EvidenceStore
 from rackproof.parse.text import ANSI
-from rackproof.remote.command import NOT_FINISHED
+from rackproof.remote.command import not_finished
 from rackproof.remote.redaction import know, redact, secrets_of
-from rackproof.run.deploy_outcome import GOES_ON, INTERRUPTED, Printed, outcome_of
+from rackproof.run.deploy_outcome import INTERRUPTED, Printed, continuing, outcome_of
 
 DRY_TIMEOUT_S = 1800.0
 """Time limit of a plan, which only reads: a hanging node must not block it for hours."""
@@ -56,6 +56,14 @@ class Converged:
     def rebooted(self) -> tuple[str, ...]:
         """Nodes that rebooted."""
         return tuple(node.node for node in self.record.nodes if node.rebooted)
+
+    @property
+    def goes_on(self) -> str:
+        """Operations that continue after an interrupted deploy, in one sentence; empty without any."""
+        left = continuing(self.printed, [node.node for node in self.record.nodes])
+        running = grouped((operation, name) for name, operation in left.items())
+        texts = [f"{operation} on {fold(names)}" for operation, names in running.items()]
+        return f"the next run waits for what goes on: {'; '.join(texts)}" if texts else ""
 
     def keep(self, store: EvidenceStore) -> None:
         """Record the deploy and its outputs. Raises EvidenceWriteError."""
@@ -104,13 +112,6 @@ def converge(
     return Converged(outcome_of(printed, expected), printed)
 
 
-def goes_on(record: DeployRecord) -> str:
-    """Operations that continue after an interrupted deploy, in one sentence; empty without any."""
-    running = grouped((n.reason, n.node) for n in record.nodes if n.reason and n.reason.endswith(GOES_ON))
-    texts = [f"{reason.removesuffix(GOES_ON)} on {fold(names)}" for reason, names in running.items()]
-    return f"the next run waits for what goes on: {'; '.join(texts)}" if texts else ""
-
-
 def pyinfra_pattern(rack: Rack, name: str) -> str:
     """A node's name as a pattern for pyinfra's ``--limit``, which prefers groups of that name and expands wildcards."""
     groups = {Path(rack.source).stem, *(group for node in rack.nodes for group in node.groups)}
@@ -156,7 +157,7 @@ def _run(
     except KeyboardInterrupt:
         why = INTERRUPTED
     except subprocess.TimeoutExpired:
-        why = f"{NOT_FINISHED}{timeout_s:g} s"
+        why = not_finished(timeout_s)
     if why:
         process.send_signal(signal.SIGINT)
         try:

@@ -20,9 +20,6 @@ from rackproof.remote.command import NOT_FINISHED
 from rackproof.remote.redaction import redact_bytes
 
 INTERRUPTED = "interrupted"
-GOES_ON = " had begun and goes on there to its end"
-"""End of a node's reason if its operation continues after an interrupt: killing dpkg would be worse."""
-
 _OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\))?$")
 _HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
 _PROBLEM = re.compile(r"^(?:--> \w+ error in [^:]*|(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception))): (?P<text>.+)$")
@@ -92,13 +89,9 @@ def _shown(value: object) -> str:
 
 def outcome_of(printed: Printed, expected: Sequence[str]) -> DeployRecord:
     """The outcome on the nodes ``expected``; without ``raw``. ``printed`` has no secrets."""
-    transcript = Transcript(expected)
-    for line in printed.stderr.decode(errors="replace").split("\n"):
-        transcript.feed(line)
+    transcript = _transcript(printed, expected)
+    left = _continuing(printed, transcript)
     document = _document(printed.stdout)
-    for report in _reports(printed.reports):
-        if report.lost or report.executed is not printed.dry:
-            transcript.report(report)
     planned = {
         name: tuple(o["name"] for o in (document or {}).get("plan", []) if name in o.get("hosts_with_change", []))
         for name in transcript.nodes
@@ -112,8 +105,8 @@ def outcome_of(printed: Printed, expected: Sequence[str]) -> DeployRecord:
             reason = reason or "pyinfra never connected to it"
         elif reason is None and not printed.dry and not log.failed and (printed.stopped or document is None):
             reason = "the run ended before this node was finished"
-            if printed.stopped and log.at:
-                reason = f"{log.at}{GOES_ON}"
+            if name in left:
+                reason = f"{left[name]} had begun and goes on there to its end"
             elif document is None and transcript.problems:
                 reason = f"{reason}: {transcript.problems[-1]}"
         nodes.append(
@@ -128,6 +121,28 @@ def outcome_of(printed: Printed, expected: Sequence[str]) -> DeployRecord:
         inventory=printed.inventory, deploy=printed.deploy, dry=printed.dry, exit_status=printed.exit_status,
         ok=reason is None, reason=reason, nodes=tuple(nodes), elapsed_s=printed.elapsed_s,
     )  # fmt: skip
+
+
+def continuing(printed: Printed, expected: Sequence[str]) -> dict[str, str]:
+    """By node: the operation that continues there after an interrupt; killing dpkg would be worse."""
+    return _continuing(printed, _transcript(printed, expected))
+
+
+def _continuing(printed: Printed, transcript: Transcript) -> dict[str, str]:
+    if printed.dry or not printed.stopped:
+        return {}
+    logs = transcript.nodes.items()
+    return {name: log.at for name, log in logs if log.at and log.connected and log.reason is None and not log.failed}
+
+
+def _transcript(printed: Printed, expected: Sequence[str]) -> Transcript:
+    transcript = Transcript(expected)
+    for line in printed.stderr.decode(errors="replace").split("\n"):
+        transcript.feed(line)
+    for report in _reports(printed.reports):
+        if report.lost or report.executed is not printed.dry:
+            transcript.report(report)
+    return transcript
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from rackproof.configure.run_lock import LEFT_S, holder_here, is_left, refusal, take_script
+from rackproof.configure.run_lock import LEFT_S, holder_here, left_in, refusal, take_script
 from rackproof.core.rack import fold
 from rackproof.errors import RunError
 from rackproof.remote.fleet import Fleet
@@ -36,13 +36,13 @@ def take_rack(
         held = {name: line for name, a in refused.items() if (line := refusal(a.stderr.decode(errors="replace")))}
         reasons |= {name: answer.why for name, answer in refused.items() if name not in held}
         waited = time.monotonic() - began
-        late = {n: line for n, line in held.items() if waited >= (LEFT_S if is_left(line) else wait_s)}
+        late = {n: line for n, line in held.items() if waited >= (LEFT_S if left_in(line) else wait_s)}
         if late:
             raise RunError(f"{fold(late)}: {next(iter(late.values()))}")
-        continuing = {name: line for name, line in held.items() if is_left(line)}
+        continuing = {name: left for name, line in held.items() if (left := left_in(line))}
         if continuing and waited >= reported:
             reported = waited + LINE_S
-            say(f"waiting for {fold(continuing)}: {next(iter(continuing.values())).partition(', so ')[0]}")
+            say(f"waiting for {fold(continuing)}: {next(iter(continuing.values()))}")
         waiting = list(held)
         if waiting:
             time.sleep(1)

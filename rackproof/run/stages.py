@@ -31,7 +31,7 @@ from rackproof.evidence.folder import check_resumable, earlier_seconds, info_of,
 from rackproof.evidence.session import Session
 from rackproof.evidence.store import RAW, EvidenceStore, read_records
 from rackproof.remote.fleet import Fleet
-from rackproof.run.converge import converge, goes_on
+from rackproof.run.converge import converge
 from rackproof.run.deploy_outcome import INTERRUPTED
 from rackproof.run.display import STAGES, Display
 from rackproof.run.identity import record_identities
@@ -229,7 +229,7 @@ class Run:
         done = f"{counted(changes, 'change', 'changes')} in {last.elapsed_s:.0f} s" if changes else "no changes"
         self._say(last.reason or done)
         if last.reason == INTERRUPTED:
-            self.left = goes_on(last)
+            self.left = outcomes[-1].goes_on
             raise KeyboardInterrupt
         return last.ok
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rackproof.core.evidence import CheckOutcome
-from rackproof.remote.command import CommandResult
+from rackproof.remote.command import CommandResult, not_finished
 from rackproof.selftest.mutation import cut
 
 PASSED, FAILED, UNMEASURED = CheckOutcome.PASSED, CheckOutcome.FAILED, CheckOutcome.UNMEASURED
@@ -127,7 +127,7 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("foreign-text", "The words of a crash", NO_GOOD_ANSWER, _says("Segmentation fault (core dumped)\n")),
     Damage(
         "hung", "Not finished in time", NO_ANSWER,
-        lambda r: replace(r, rc=None, stdout=b"", error="not finished within 20 s"),
+        lambda r: replace(r, rc=None, stdout=b"", error=not_finished(r.timeout_s)),
     ),
     Damage("lost", "Connection lost", NO_ANSWER, lambda r: replace(r, rc=None, error="connection lost")),
     Damage(

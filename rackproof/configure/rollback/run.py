@@ -17,7 +17,7 @@ from pyinfra.context import ctx_state, host
 from rackproof.configure.fact_prefetch import Aside
 from rackproof.configure.operation import Commands, record
 from rackproof.configure.rollback.journal import KEEP, Journal, Later
-from rackproof.configure.run_lock import LEFT_S, Holder, holder_here, is_left, take_script
+from rackproof.configure.run_lock import LEFT_S, Holder, holder_here, left_in, take_script
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import DeclarationError, InventoryError
@@ -106,11 +106,11 @@ def take_node() -> str | None:
         lines = [line for line in output.output.splitlines() if line.strip()]
         reason = lines[-1] if lines else "the node could not be taken for this run, so nothing was changed"
         waited = time.monotonic() - began
-        if not is_left(reason) or waited >= LEFT_S:
+        if (left := left_in(reason)) is None or waited >= LEFT_S:
             return reason
         if waited >= told:
             told = waited + LINE_S
-            host.log(f"waiting: {reason.partition(', so ')[0]}", logger.warning)
+            host.log(f"waiting: {left}", logger.warning)
         time.sleep(1)
 
 

@@ -24,7 +24,7 @@ from rackproof.configure.run_lock import (
     LIMIT_S,
     Holder,
     held_command,
-    is_left,
+    left_in,
     parse_held,
     refusal,
     take_script,
@@ -146,7 +146,7 @@ def test_a_command_that_an_interrupted_run_left_is_waited_for(sshd: Path, lock: 
         assert held(lock) is None
         done = take(sshd, SECOND, lock)
         assert done.returncode == 1
-        assert is_left(done.stderr)
+        assert left_in(done.stderr)
         assert refusal(done.stderr) == done.stderr.strip()
         assert f"run {FIRST.run} of alice on control01 has ended" in done.stderr
         assert f"(process {left})" in done.stderr

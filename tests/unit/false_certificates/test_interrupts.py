@@ -15,7 +15,7 @@ from rackproof.evidence.session import Session
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from rackproof.run.converge import Converged
-from rackproof.run.deploy_outcome import GOES_ON, INTERRUPTED
+from rackproof.run.deploy_outcome import INTERRUPTED, outcome_of
 from tests.unit.fakes import reply
 from tests.unit.false_certificates.racks import World
 
@@ -50,14 +50,9 @@ def test_the_last_line_names_what_an_interrupted_deploy_left(world: World, monke
         outcome = world.converge(rack, dry=dry, **more)
         if dry:
             return outcome
-        nodes = [
-            node.model_copy(update={"reason": f"Base | Packages{GOES_ON}" if node.node != "sto-01" else "x"})
-            for node in outcome.record.nodes
-        ]
-        return replace(
-            outcome,
-            record=outcome.record.model_copy(update={"ok": False, "reason": INTERRUPTED, "nodes": tuple(nodes)}),
-        )
+        lines = b"[gpu-01] Connected\n[gpu-02] Connected\n--> Starting operation: Base | Packages\n"
+        printed = replace(outcome.printed, dry=False, stopped=INTERRUPTED, stdout=b"", stderr=lines, reports=b"")
+        return Converged(outcome_of(printed, [node.name for node in rack.nodes]), printed)
 
     monkeypatch.setattr(stages, "converge", converge)
     result = world.run("certify", "a.py", "--quiet")
