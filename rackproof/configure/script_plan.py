@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rackproof.configure.rollback.journal import Later
 from rackproof.core.plan import Change
+from rackproof.shell import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ScriptPlan:
 
     @property
     def script(self) -> str:
-        return "\n".join(("set -eu", *self.head, *self.lines)) if self.lines else ""
+        return Script.of("set -eu", *self.head, *self.lines) if self.lines else ""
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
+from rackproof.configure.package_transaction.transaction import fetch_function, through_proxy
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
@@ -23,6 +24,7 @@ from rackproof.shell import or_fail
 
 MEMORY: Final = "/var/lib/rackproof/nic"
 """One file an adapter, with the boot in which its settings were written: tells a reboot that had no effect."""
+IMAGE_TIMEOUT_S: Final = 300
 
 
 class FirmwareProblem(Refused):
@@ -193,7 +195,7 @@ def plan_firmware(
             problems.append(str(error))
     if problems:
         raise FirmwareProblem("; ".join(problems))
-    return ScriptPlan(tuple(lines), tuple(changes))
+    return ScriptPlan(tuple(lines), tuple(changes), head=(fetch_function(),))
 
 
 def _version_plan(
@@ -230,18 +232,18 @@ def _version_plan(
 
 def _burn(wanted: WantedFirmware, image: Image, reason: str, proxy: str | None) -> str:
     """Download the image to a temporary file, verify it, write it, and read the flash back."""
-    slot, url, name = shlex.quote(wanted.slot), shlex.quote(image.url), wanted.name
-    through = f"--proxy {shlex.quote(proxy)} " if proxy else ""
-    wrong = or_fail(f"{name}: {image.url}: sha256 is not {image.sha256}; nothing was written")
+    slot, name = shlex.quote(wanted.slot), wanted.name
+    words = shlex.join((image.url, image.sha256))
+    other = shlex.quote(f"nothing was written to {name}")
     failed = or_fail(f"{name}: the flash does not have {image.version} after flint burned it")
     burned = f"^FW Version:[[:space:]]+{re.escape(image.version)}[[:space:]]*$"
     return "\n".join(
         (
+            *((through_proxy(proxy),) if proxy else ()),
             "flint=$(command -v flint || command -v mstflint)",
             "f=$(mktemp /var/tmp/rackproof-firmware.XXXXXX)",
             "trap 'rm -f \"$f\"' EXIT",
-            f'curl -fsSL --retry 3 --max-time 300 {through}-o "$f" -- {url}',
-            f'echo {shlex.quote(image.sha256)}"  $f" | sha256sum -c --status {wrong}',
+            f'rp_fetch {words} "$f" {IMAGE_TIMEOUT_S} "" {other}',
             f'timeout 600 "$flint" -d {slot} -i "$f" -y burn',
             f'timeout 60 "$flint" -d {slot} q | grep -Eq {shlex.quote(burned)} {failed}',
             'rm -f -- "$f"',  # the next adapter's image reuses the name

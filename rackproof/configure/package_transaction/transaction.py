@@ -135,8 +135,7 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     install = f'rp_install {shlex.quote(removals)} {shlex.quote(downgrades)} "$@"'
     lines = ["(", "set -eu"]
     if policy.proxy is not None:
-        proxy = shlex.quote(policy.proxy)
-        lines.append(f"export http_proxy={proxy} https_proxy={proxy}")
+        lines.append(through_proxy(policy.proxy))
     lines += [_functions(transaction.family), f"rp_start {policy.lock_wait_s}"]
     lines += lock_lines(transaction.family, policy.lock_wait_s)
     specs = transaction.specs
@@ -146,7 +145,7 @@ def transaction_script(transaction: Transaction) -> shell.Script:
     lines += transaction.prepare
     if transaction.refresh:
         lines.append("rp_refresh")
-    lines += [f"rp_fetch {shlex.join((file.url, file.sha256, file.path))}" for file in transaction.files]
+    lines += [fetch_line(file.url, file.sha256, file.path) for file in transaction.files]
     if transaction.first:
         lines += [
             f"set -- {' '.join(word(package.spec) for package in transaction.first)}",
@@ -175,9 +174,22 @@ def package_file(url: str, sha256: str, family: str) -> PackageFile:
     return PackageFile(url, sha256, path if path.endswith(suffix) else path + suffix)
 
 
+def through_proxy(proxy: str) -> str:
+    """Shell line for all downloads after it."""
+    return f"export http_proxy={shlex.quote(proxy)} https_proxy={shlex.quote(proxy)}"
+
+
 def fetch_function() -> shell.Script:
-    """Shell function ``rp_fetch URL SHA256 FILE``: the file is there with the right content, or the status is 1."""
+    """Shell functions for ``fetch_line``."""
     return shell.Script(shell.script(__name__, "fetch"), "")
+
+
+def fetch_line(url: str, sha256: str, path: str, *more: str) -> str:
+    """Shell line after which the file is there with the right content, or the status is 1.
+
+    ``more``: limit in seconds, what to do where it cannot be fetched, and where its digest differs.
+    """
+    return f"rp_fetch {shlex.join((url, sha256, path, *more))}"
 
 
 @cache

@@ -14,6 +14,7 @@ from rackproof.configure.package_transaction.transaction import (
     Transaction,
     cached,
     fetch_function,
+    fetch_line,
     package_file,
     transaction_script,
 )
@@ -33,8 +34,7 @@ def place(download: Download) -> str:
 
 def fetch(download: Download) -> str:
     """Shell lines that download and verify a file."""
-    words = " ".join(map(shlex.quote, (download.url, download.sha256, place(download))))
-    return Script.of(fetch_function(), f"rp_fetch {words}")
+    return Script.of(fetch_function(), fetch_line(download.url, download.sha256, place(download)))
 
 
 def repository(name: str, source: Repository, family: str, key: str) -> tuple[Step, ...]:

@@ -11,13 +11,13 @@ import shlex
 from rackproof import shell
 from rackproof.configure.inputs import Download
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.package_transaction.transaction import fetch_function
 from rackproof.configure.storage_client.client import Client, ClientNode, NamedStorage, mount_of
 from rackproof.configure.storage_client.inputs import Weka
-from rackproof.configure.storage_client.install import place
+from rackproof.configure.storage_client.install import fetch, place
 from rackproof.configure.storage_client.steps import Step
 from rackproof.configure.units import Unit
 from rackproof.errors import DeclarationError
+from rackproof.shell import Script
 
 AGENT = "weka-agent.service"
 SERVICE_CONF = "/etc/wekaio/service.conf"
@@ -97,15 +97,14 @@ def installer(named: NamedStorage, inputs: Weka) -> Download:
 
 
 def _install(inputs: Weka, download: Download) -> tuple[Step, ...]:
-    mode = f"export WEKA_CGROUPS_MODE={shlex.quote(inputs.cgroups_mode)}\n" if inputs.cgroups_mode else ""
-    words = " ".join(map(shlex.quote, (download.url, download.sha256, place(download))))
+    mode = (f"export WEKA_CGROUPS_MODE={shlex.quote(inputs.cgroups_mode)}",) if inputs.cgroups_mode else ()
     there = "command -v weka && test -x /usr/bin/weka"
     isolate = f"isolate_cpusets={'true' if inputs.isolate_cpusets else 'false'}"
     steps = [
         Step(
             name="Agent of WEKA",
             holds=there,
-            script=f"{fetch_function()}\n{mode}rp_fetch {words}\ntimeout 600 sh {shlex.quote(place(download))}",
+            script=Script.of(fetch(download), *mode, f"timeout 600 sh {shlex.quote(place(download))}"),
             otherwise="not installed; does this node reach the backend's port, and is the kernel on WEKA's list?",
         ),
         Step(

@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.configure.versions.repositories import downloader, mirrored
+from rackproof.configure.package_transaction.transaction import fetch_line
+from rackproof.configure.versions.repositories import download_head, mirrored
 from rackproof.core.versions import Component
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import sections_of
+from rackproof.shell import Script
 
 FETCH_TIMEOUT_S = 1800
 """An installer of a few GB over a slow mirror."""
@@ -72,25 +74,17 @@ def differences(wanted: Sequence[Placed], state: Mapping[str, FileDigest]) -> di
     return wrong
 
 
-def script(wanted: Sequence[Placed], proxy: str | None = None) -> str:
+def script(wanted: Sequence[Placed], proxy: str | None = None) -> Script:
     """Shell script that downloads each file to a temporary name beside its path, compares the digest, and renames it.
 
     A file with another digest than the locked one replaces nothing.
     """
-    lines = list(downloader(FETCH_TIMEOUT_S, proxy))
+    lines = list(download_head(proxy))
     for file in wanted:
-        path, url, new = shlex.quote(file.path), shlex.quote(file.url), shlex.quote(f"{file.path}.rackproof-new")
-        lost = shlex.quote(
-            f"{file.component}: {file.url} could not be fetched; put it on the mirror (rackproof mirror list) or"
-            " correct the proxy"
-        )
-        other = f"{file.component}: {file.url} is not the locked file: expected sha256 {file.sha256}, actual"
-        lines += [
-            f"mkdir -p -- {shlex.quote(file.path.rpartition('/')[0] or '/')}",
-            f"get {url} {new} || {{ rm -f -- {new}; echo {lost} >&2; exit 1; }}",
-            f"s=$(sha256sum <{new}); s=${{s%% *}}",
-            f'[ "$s" = {file.sha256} ] || {{ rm -f -- {new}; echo {shlex.quote(other)} "$s; lock the new one, or'
-            ' correct the mirror" >&2; exit 1; }',
-            f"chmod {file.mode} -- {new} && sync -- {new} && mv -fT -- {new} {path}",
-        ]
-    return "\n".join(lines)
+        path, new = shlex.quote(file.path), f"{file.path}.rackproof-new"
+        lost = f"put the file of {file.component} on the mirror (rackproof mirror list) or correct the proxy"
+        other = f"it is not the locked file of {file.component}: lock the new one, or correct the mirror"
+        lines.append(fetch_line(file.url, file.sha256, new, str(FETCH_TIMEOUT_S), lost, other))
+        new = shlex.quote(new)
+        lines.append(f"chmod {file.mode} -- {new} && sync -- {new} && mv -fT -- {new} {path}")
+    return Script.of(*lines)

@@ -11,16 +11,19 @@ from urllib.parse import urlsplit
 
 from rackproof.configure.files import RemoteFile
 from rackproof.configure.inputs import Repository
+from rackproof.configure.package_transaction.transaction import fetch_function, fetch_line, through_proxy
 from rackproof.core.machine import Machine
 from rackproof.core.versions import DISTRIBUTION, LockedRepository, Platform
 from rackproof.errors import DeclarationError
 from rackproof.parse.sections import sections_of
 from rackproof.parse.sha256sum import parse_digests
+from rackproof.shell import Script
 
 APT_KEYRINGS: Final = "/usr/share/keyrings"
 RPM_KEYS: Final = "/etc/pki/rpm-gpg"
 _DECLARED: Final = {"debian": "/etc/apt/keyrings", "rhel": RPM_KEYS}
 PREFERENCES: Final = "/etc/apt/preferences.d/rackproof-versions.pref"
+KEY_TIMEOUT_S: Final = 60
 HELD_BACK: Final = -1
 """Priority of packages that must never be installed."""
 
@@ -243,49 +246,35 @@ def parse_keys(lines: Sequence[str]) -> dict[str, str]:
     return parse_digests(digests)
 
 
-def downloader(timeout_s: int, proxy: str | None) -> tuple[str, ...]:
-    """First lines of a script that downloads: the shell function ``get URL PATH`` uses any downloader that a bare node
-    has."""
-    through = shlex.quote(proxy) if proxy else ""
-    return (
-        "set -eu",
-        "umask 022",
-        "export LC_ALL=C.UTF-8",
-        *((f"export http_proxy={through} https_proxy={through}",) if through else ()),
-        'get() { case "$1" in file://*) cp -- "${1#file://}" "$2" ;; *)',
-        f'  if command -v curl >/dev/null; then curl -fsSL --max-time {timeout_s} -o "$2" -- "$1"',
-        f'  elif command -v wget >/dev/null; then wget -q -T {timeout_s} -O "$2" -- "$1"',
-        # apt's own downloader exists on every Debian and prints its own error.
-        '  else /usr/lib/apt/apt-helper download-file "$1" "$2" >/dev/null; fi ;; esac; }',
-    )
+def download_head(proxy: str | None) -> tuple[str, ...]:
+    """First lines of a script that downloads."""
+    through = (through_proxy(proxy),) if proxy else ()
+    return ("set -eu", "umask 022", "export LC_ALL=C.UTF-8", *through, fetch_function())
 
 
-def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> str:
+def keys_script(wanted: Sequence[Key], family: str, proxy: str | None = None) -> Script:
     """Shell script that downloads every key, compares its digest, and renames it; on RHEL rpm imports it.
 
     A key with another digest than the locked one ends the script with both digests in one line; nothing is replaced.
     """
-    lines = list(downloader(60, proxy))
+    lines = list(download_head(proxy))
     for key in wanted:
-        path, url = shlex.quote(key.path), shlex.quote(key.url)
-        new = shlex.quote(f"{key.path}.rackproof-new")
+        path, new = shlex.quote(key.path), f"{key.path}.rackproof-new"
         fingerprint = f" (fingerprint {key.fingerprint})" if key.fingerprint else ""
-        lines += [
-            f"mkdir -p -- {shlex.quote(key.path.rpartition('/')[0])}",
-            f'get {url} {new} || {{ rm -f -- {new}; echo "{key.repository}: the key "{url}" could not be fetched;'
-            ' put it on the mirror (rackproof mirror list) or correct the proxy" >&2; exit 1; }',
-            f"s=$(sha256sum -- {new}); s=${{s%% *}}",
-            f'[ "$s" = {key.sha256} ] || {{ rm -f -- {new};'
-            f' echo "{key.repository}: the repository key has changed: expected sha256 {key.sha256}, actual $s at "'
-            f'{url}"; compare its fingerprint with the vendor\'s{fingerprint}, then lock the new one" >&2; exit 1; }}',
-        ]
+        lost = f"put the key of {key.repository} on the mirror (rackproof mirror list) or correct the proxy"
+        other = (
+            f"the key of {key.repository} has changed: compare its fingerprint with the vendor's{fingerprint}, then"
+            " lock the new one"
+        )
+        lines.append(fetch_line(key.url, key.sha256, new, str(KEY_TIMEOUT_S), lost, other))
+        new = shlex.quote(new)
         if key.path.endswith(".asc") or family == "rhel":
+            binary = f"{key.repository}: {key.url} is not an armoured key; if it is binary, its URL must end in .gpg"
             lines.append(
-                f"grep -q -- '-----BEGIN PGP PUBLIC KEY BLOCK-----' {new} || {{ rm -f -- {new};"
-                f' echo "{key.repository}: "{url}" is not an armoured key; if it is binary, its URL must end in .gpg"'
-                " >&2; exit 1; }"
+                f"grep -q -- '-----BEGIN PGP PUBLIC KEY BLOCK-----' {new} || {{ rm -f -- {new}; echo"
+                f" {shlex.quote(binary)} >&2; exit 1; }}"
             )
         lines.append(f"chmod 644 -- {new} && mv -fT -- {new} {path}")
         if family == "rhel":
             lines.append(f"rpm --import {path}")
-    return "\n".join(lines)
+    return Script.of(*lines)

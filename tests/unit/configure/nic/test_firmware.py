@@ -142,7 +142,7 @@ def test_a_mismatch_names_tool_and_way_out() -> None:
 def test_an_image_is_verified_written_and_read_back() -> None:
     plan = plan_firmware(wanted("28.43.2566"), answer(stored="28.39.1002"), {"MT_0000000838": IMAGE})
     script = plan.script
-    order = ["curl", "sha256sum -c", "-y burn", "grep -Eq", "reboot:NIC firmware of rail0"]
+    order = ["rp_fetch https", "-y burn", "grep -Eq", "reboot:NIC firmware of rail0"]
     assert [script.index(word) for word in order] == sorted(script.index(word) for word in order)
     assert is_shell(script)
 
@@ -150,11 +150,11 @@ def test_an_image_is_verified_written_and_read_back() -> None:
 def test_no_image_is_left_behind(tmp_path: Path) -> None:
     """Each adapter gets a temporary file of its own, and the trap at the end knows the last one's name only."""
     plan = plan_firmware(wanted("28.43.2566"), answer(stored="28.39.1002"), {"MT_0000000838": IMAGE})
-    script = "\n".join(("set -eu", *plan.lines, *plan.lines)).replace("/var/tmp/", f"{tmp_path}/images/")
+    script = "\n".join(("set -eu", *plan.head, *plan.lines, *plan.lines)).replace("/var/tmp/", f"{tmp_path}/images/")
     (tmp_path / "images").mkdir()
     for name, body in {
         "curl": 'while [ "$1" != -o ]; do shift; done; : >"$2"',
-        "sha256sum": "",
+        "sha256sum": f"case $* in -c*) exit 1;; *) echo {IMAGE.sha256};; esac",
         "flint": "echo 'FW Version:            28.43.2566'",
     }.items():
         executable(tmp_path / name, body)

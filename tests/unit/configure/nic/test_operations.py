@@ -304,7 +304,7 @@ def test_firmware_that_the_set_has_an_image_of_is_written_through_the_proxy() ->
         firmware_operations.adapter_firmware, firmware, images={"MT_0000000838": BURN}, wanted=(), rails=()
     )
     assert "burn" in commands[0]
-    assert "--proxy http://proxy.site:3128" in commands[0]
+    assert "export http_proxy=http://proxy.site:3128" in commands[0]
     # Without an image nothing is written, and no line says that it is as declared.
     commands, stub = of_set(firmware_operations.adapter_firmware, firmware, wanted=(), rails=())
     assert commands == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def test_another_content_replaces_nothing(tmp_path: Path) -> None:
     Path(wanted.path).write_bytes(b"as before")
     done = run_with(tmp_path, script([wanted]), {})
     assert done.returncode == 1
-    assert f"is not the locked file: expected sha256 {DIGEST}, actual" in done.stderr
+    assert f": expected sha256 {DIGEST}, actual " in done.stderr
+    assert "; it is not the locked file of others.slurm: " in done.stderr
     assert Path(wanted.path).read_bytes() == b"as before"
     assert sorted(path.name for path in Path(wanted.path).parent.iterdir()) == ["licence"]
 
@@ -69,7 +71,17 @@ def test_a_file_that_cannot_be_fetched_is_named(tmp_path: Path) -> None:
     (tmp_path / "source").unlink()
     done = run_with(tmp_path, script([wanted]), {})
     assert done.returncode == 1
-    assert "could not be fetched; put it on the mirror" in done.stderr
+    assert "No such file or directory; put the file of others.slurm on the mirror" in done.stderr
+
+
+def test_a_node_without_curl_uses_wget(tmp_path: Path) -> None:
+    wanted = replace(file(tmp_path), url="https://vendor.example/licence")
+    bare = (
+        "command() { [ $2 = wget ]; }; wget() { :; }; timeout() { shift; cp " + str(tmp_path / "source") + ' "$8"; }\n'
+    )
+    done = run_with(tmp_path, bare + script([wanted]), {})
+    assert done.returncode == 0, done.stderr
+    assert Path(wanted.path).read_bytes() == CONTENT
 
 
 def test_mode_and_content_are_compared(tmp_path: Path) -> None:
