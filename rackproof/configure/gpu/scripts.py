@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT
 from rackproof.configure.gpu.install import NOUVEAU, OTHERS, DriverPlan, WantedDriver, followers
 from rackproof.configure.gpu.state import FABRIC_UNIT, STAMP
@@ -31,15 +32,6 @@ BUILD_TIMEOUT_S: Final = 1200
 """Modules of all DKMS packages for one kernel."""
 INITRAMFS_TIMEOUT_S: Final = 1200
 """Seconds to rebuild the initramfs images of all kernels; one image takes a minute or two."""
-HINTS: Final[Mapping[str, str]] = {
-    "nvidia_peermem": (
-        "the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf"
-    ),
-    "ib_umad": (
-        "the fabric manager speaks to these switches through it; install the kernel's modules"
-        " (linux-modules-extra-…, kernel-modules-core) or DOCA-OFED"
-    ),
-}
 NON_FREE: Final = "/etc/apt/sources.list.d/rackproof-non-free"
 FABRIC_COPY: Final = f"/etc/systemd/system/{FABRIC_UNIT}"
 
@@ -128,7 +120,8 @@ def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Pol
     lines = ["set -eu", "export LC_ALL=C.UTF-8 PATH=$PATH:/usr/sbin:/sbin", 'fail() { echo "$1" >&2; exit 1; }']
     prepare = _stream_lines(plan.stream) if plan.stream else []
     if plan.install and _needs_non_free(target, machine):
-        prepare = _non_free_lines(plan.install[0].name, machine)
+        package = plan.install[0].name
+        prepare = [shell.script(__name__, "non_free", package=package, codename=machine.codename, file=NON_FREE)]
     hold = held_by(plan.install, plan.hold, machine.family, target.hold)
     if plan.install or prepare or hold:
         # Where only a branch is declared, a follower that was upgraded alone is downgraded to the driver's version.
@@ -138,31 +131,8 @@ def script(plan: DriverPlan, target: WantedDriver, machine: Machine, policy: Pol
         lines += _initramfs_lines(target.stamp, machine)
     if _copies_fabric_unit(plan, target):
         lines += _fabric_unit_lines()
-    lines += _force_lines(plan, target, machine)
+    lines.append(_load(plan, target, machine))
     return Script.of(*lines)
-
-
-def _non_free_lines(package: str, machine: Machine) -> list[str]:
-    """Debian's driver is in components that a default installation leaves out: they are added from the source of main,
-    usually the site's mirror."""
-    components = "contrib non-free non-free-firmware"
-    paragraph = (
-        f"/(^|\\n)Suites:[^\\n]*{machine.codename}/ && /(^|\\n)Components:[^\\n]*main/"
-        f' {{ gsub(/Components:[^\\n]*/, "Components: {components}"); print; print "" }}'
-    )
-    folder, name = "/etc/apt/sources.list.d", NON_FREE
-    line = f"^deb .*{machine.codename}[^ ]* (.* )?main( |$)"
-    return [
-        f'if [ -z "$(apt-cache madison {shlex.quote(package)} 2>/dev/null)" ]; then',
-        # A source of the same suite must name the same key: whole entries are copied, with other components.
-        f"  cat {folder}/*.sources 2>/dev/null | awk -v RS= '{paragraph}' >{name}.sources.new",
-        f"  {{ grep -hE '{line}' /etc/apt/sources.list {folder}/*.list 2>/dev/null || :; }}"
-        f" | sed -E 's/ main( .*)?$/ {components}/' >{name}.list.new",
-        f"  for f in {name}.sources {name}.list; do",
-        "    if [ -s $f.new ]; then mv -f $f.new $f; else rm -f $f.new; fi",
-        "  done",
-        "fi",
-    ]
 
 
 def _stream_lines(stream: str) -> list[str]:
@@ -200,83 +170,17 @@ def _fabric_unit_lines() -> list[str]:
     ]
 
 
-def _follower_lines(target: WantedDriver, machine: Machine) -> list[str]:
-    """Compare the followers with the driver. The version set compares its own."""
-    lines = []
-    for package in followers(target):
-        name = shlex.quote(package.name)
-        ask = f"rpm -q --qf '%{{VERSION}}' -- {name}"
-        if machine.family == "debian":
-            ask = f"dpkg-query -W -f='${{source:Upstream-Version}}' -- {name}"
-        lines += [
-            f'follower=$({ask} 2>/dev/null) || fail "{name}: no version to be read"',
-            f'[ "$follower" = "$want" ] || fail "{name} is $follower, the module nvidia is $want: without the same'
-            " version no NVSwitch is set up; declare the exact one (gpu: {driver: $want} in the inventory), and put"
-            ' both on the mirror"',
-        ]
-    return lines
-
-
-def _force_lines(plan: DriverPlan, target: WantedDriver, machine: Machine) -> list[str]:
+def _load(plan: DriverPlan, target: WantedDriver, machine: Machine) -> str:
     """Verify what is installed for the running kernel, and load it or name what prevents that."""
     choice, release = target.choice, target.release
-    kernel = f"kernel {release}" if release else "the running kernel $(uname -r)"
-    modinfo = f"modinfo -k {shlex.quote(release)}" if release else "modinfo"
-    lines = [f'mark() {{ mkdir -p {PENDING}; : > "{PENDING}/{REBOOT}$1"; echo "reboot required: $1"; }}']
-    if release and choice.dkms:
-        # Packages build for the kernel that runs, and for the newest one at most.
-        build = f"timeout {BUILD_TIMEOUT_S} dkms autoinstall -k {shlex.quote(release)} >&2"
-        lines.append(f"{modinfo} nvidia >/dev/null 2>&1 || {build} || :")
-    lines += [
-        f'want=$({modinfo} -F version nvidia 2>/dev/null) || fail "no module nvidia for'
-        f' {kernel}: dkms status and its make.log say why"',
-    ]
-    if choice.version:
-        lines.append(
-            f'[ "$want" = {shlex.quote(choice.version)} ] || fail "the module nvidia for {kernel} is $want, declared is'
-            f' {choice.version}"'
-        )
-    else:
-        lines.append(
-            f'[ "${{want%%.*}}" = {choice.branch} ] || fail "the module nvidia for {kernel} is $want,'
-            f' declared is branch {choice.branch}"'
-        )
-    lines += _follower_lines(target, machine)
-    licence = f"case $({modinfo} -F license nvidia) in *GPL*) kind=open;; *) kind=proprietary;; esac"
-    lines += [
-        licence,
-        f'[ "$kind" = {choice.flavour} ] || fail "the module nvidia for {kernel} is the $kind one, these GPUs need the'
-        f' {choice.flavour} one"',
-        "blocked=",
-    ]
-    if release:
-        lines.append(f"mark {shlex.quote(reboot_reason(release))}; blocked=1")
-    for name in OTHERS:
-        lines.append(f"if [ -d /sys/module/{name} ]; then mark {shlex.quote(NOUVEAU)}; blocked=1; fi")
-    lines += [
-        "if [ -r /sys/module/nvidia/version ]; then read -r have </sys/module/nvidia/version;"
-        ' [ "$have" = "$want" ] || { mark "driver $have loaded, $want installed"; blocked=1; }; fi',
-    ]
-    lines += [
-        f"mark {shlex.quote(mark)}; blocked=1"
-        for mark in plan.marks
-        # The lines above find these themselves: the packages may have installed another version.
-        if mark != NOUVEAU and not mark.startswith("driver ") and not (release and mark == reboot_reason(release))
-    ]
-    lines.append('if [ -n "$blocked" ]; then exit 0; fi')
-    for module in target.modules:
-        name = module.replace("_", "-")
-        hint = HINTS.get(module, "see dmesg: NVRM and 'module verification failed' say why")
-        lines += [
-            f"[ -d /sys/module/{module} ] || timeout 300 modprobe {name}"
-            f" || fail {shlex.quote(f'{name} cannot be loaded: {hint}')}",
-            f"[ -d /sys/module/{module} ] || fail '{name} is not loaded although modprobe said nothing'",
-        ]
-    lines += [
-        'have=$(sed -n "s/^NVRM version: .* \\([0-9][0-9]*\\.[0-9.]*\\) .*/\\1/p" /proc/driver/nvidia/version)',
-        '[ "$have" = "$want" ] || fail "the driver in force is ${have:-none}, installed is $want"',
-        f'n=$(timeout {60 * 5} nvidia-smi -L 2>/dev/null | grep -c "^GPU ") || n=0',
-        '[ "$n" -gt 0 ] || fail "nvidia-smi finds no GPU with driver $want ($kind): $(timeout 60 nvidia-smi 2>&1'
-        ' | tail -n 1)"',
-    ]
-    return lines
+    kernel_reason = reboot_reason(release) if release else ""
+    ask = "dpkg-query -W -f=${source:Upstream-Version}" if machine.family == "debian" else "rpm -q --qf %{VERSION}"
+    # The script finds these itself: the packages may have installed another version.
+    own = {NOUVEAU, kernel_reason}
+    marks = [mark for mark in plan.marks if mark not in own and not mark.startswith("driver ")]
+    return shell.script(
+        __name__, "load", *marks, release=release or "", kernel_reason=kernel_reason,
+        build_s=BUILD_TIMEOUT_S if release and choice.dkms else "", version=choice.version or "", branch=choice.branch,
+        flavour=choice.flavour, ask=ask, followers=" ".join(p.name for p in followers(target)),
+        modules=" ".join(target.modules), others=" ".join(OTHERS), other_reason=NOUVEAU, marks=f"{PENDING}/{REBOOT}",
+    )  # fmt: skip
