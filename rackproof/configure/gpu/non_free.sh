@@ -9,7 +9,7 @@ if [ -z "$(apt-cache madison "$package" 2>/dev/null)" ]; then
   cat "$folder"/*.sources 2>/dev/null | awk -v RS= -v codename="$codename" -v components="$components" '
     $0 ~ "(^|\n)Suites:[^\n]*" codename && /(^|\n)Components:[^\n]*main/ {
       gsub(/Components:[^\n]*/, "Components: " components); print; print "" }' >"$file.sources.new"
-  { grep -hE "^deb .*$codename[^ ]* (.* )?main( |$)" /etc/apt/sources.list "$folder"/*.list 2>/dev/null || :; } |
+  { grep -hE "^deb .*${codename}[^ ]* (.* )?main( |$)" /etc/apt/sources.list "$folder"/*.list 2>/dev/null || :; } |
     sed -E "s/ main( .*)?$/ $components/" >"$file.list.new"
   for f in "$file.sources" "$file.list"; do
     if [ -s "$f.new" ]; then mv -f "$f.new" "$f"; else rm -f "$f.new"; fi

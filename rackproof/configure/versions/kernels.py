@@ -81,7 +81,11 @@ def plan_boot(release: str, state: KernelState, family: str) -> ScriptPlan:
     newest = state.installed[-1] if state.installed else ""
     comes = state.default or newest
     if comes != release:
-        lines += _grubby(release) if family == "rhel" else _grub(release)
+        lines += (
+            _grubby(release)
+            if family == "rhel"
+            else [shell.script(__name__, "grub", release=release, drop_in=GRUB_DROP_IN)]
+        )
         changes.append(Change(what=f"the default kernel is {comes or 'unknown'}"))
         kept = mark_lines((f"{REBOOT}{CHANGED}", *(() if family == "rhel" else (GRUB,))))
         if family == "rhel":
@@ -111,26 +115,6 @@ def _grubby(release: str) -> list[str]:
     ]
 
 
-def _grub(release: str) -> list[str]:
-    """Debian's GRUB starts the newest kernel by default; an older one must be named, with its submenu."""
-    entry = shlex.quote(f"gnulinux-{release}-advanced-[^']*")
-    sentence = f"GRUB has no entry of kernel {release}; run update-grub and look at /boot/grub/grub.cfg"
-    return [
-        "command -v update-grub >/dev/null || { echo 'update-grub is not installed, so the default kernel cannot be"
-        " set; set it in the boot loader' >&2; exit 1; }",
-        "update-grub >/dev/null 2>&1 || { echo 'update-grub fails' >&2; exit 1; }",
-        f"e=$(grep -o -- {entry} /boot/grub/grub.cfg | head -n 1)",
-        'm=$(grep -o -- "gnulinux-advanced-[^\']*" /boot/grub/grub.cfg | head -n 1)',
-        f'[ -n "$e" ] && [ -n "$m" ] || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}',
-        f"mkdir -p -- {GRUB_DROP_IN.rpartition('/')[0]}",
-        f"printf '# Written by rackproof: the kernel of the version set.\\n# kernel %s\\nGRUB_DEFAULT=\"%s>%s\"\\n'"
-        f' {shlex.quote(release)} "$m" "$e" >{GRUB_DROP_IN}.rackproof-new',
-        f"mv -fT -- {GRUB_DROP_IN}.rackproof-new {GRUB_DROP_IN}",
-        "update-grub >/dev/null 2>&1 || { echo 'update-grub fails' >&2; exit 1; }",
-        f'grep -qF -- "$e" /boot/grub/grub.cfg || {{ echo {shlex.quote(sentence)} >&2; exit 1; }}',
-    ]
-
-
 def unbuilt(modules: Sequence[str], release: str, state: KernelState) -> tuple[str, ...]:
     """Modules that are not installed for the kernel. Modules that are only "added" or "built" cannot be loaded."""
     good = {module.name for module in state.dkms if module.kernel == release and module.state == "installed"}
@@ -142,28 +126,7 @@ def plan_dkms(modules: Sequence[str], release: str, state: KernelState, family: 
     missing = unbuilt(modules, release, state)
     if not missing:
         return ScriptPlan()
-    kernel = shlex.quote(release)
     package = f"kernel-devel-{release}" if family == "rhel" else f"linux-headers-{release}"
-    head = (
-        "export LC_ALL=C",
-        f"[ -e /lib/modules/{kernel}/build/Makefile ] || {{ echo 'headers of kernel '{kernel}' are missing, so no"
-        f" module can be built for it; add '{shlex.quote(package)}' to the kernel of the version set' >&2; exit 1; }}",
-        "command -v dkms >/dev/null || { echo 'dkms is not installed; the packages of the set should bring it' >&2;"
-        " exit 1; }",
-    )
-    lines: list[str] = []
-    for name in missing:
-        module = shlex.quote(name)
-        log = f"/var/lib/dkms/{name}/VERSION/build/make.log"
-        lines += [
-            f"v=$(dkms status -m {module} | sed -nE 's|^[^/,]+[/,] ?([^,:]+).*|\\1|p' | sort -V | tail -n 1)",
-            f'[ -n "$v" ] || {{ echo {module}": dkms does not know it; is its package in the version set?" >&2;'
-            " exit 1; }",
-            f'dkms install -m {module} -v "$v" -k {kernel} >&2 || {{'
-            f' echo {module}" $v does not build for kernel "{kernel}"; see $(echo {shlex.quote(log)}'
-            ' | sed "s|VERSION|$v|"); lock a version that supports the kernel" >&2; exit 1; }',
-            f'dkms status -m {module} -v "$v" -k {kernel} | grep -q ": installed" ||'
-            f' {{ echo {module}" $v: built and not installed for kernel "{kernel} >&2; exit 1; }}',
-        ]
+    script = shell.script(__name__, "dkms", kernel=release, package=package, modules=" ".join(missing))
     changes = tuple(Change(what=f"{name} is not installed for {release}") for name in missing)
-    return ScriptPlan(tuple(lines), changes, head=head)
+    return ScriptPlan((script,), changes)
