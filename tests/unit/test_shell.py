@@ -74,6 +74,8 @@ _WORDS = re.compile(
     r"(?:^|[;&|(\s])(?:then|fi|do|done|esac|exit \d|set -[eu]|printf '|echo [\"']|systemctl \w|sed -|awk )"
 )
 KEPT = {
+    # A file on nodes, which is compared byte by byte: another text would be a change, and a reboot.
+    "configure/node/cmdline.py",
     # A validator's question is the key of recordings: another text would be another question to those that users have.
     "parse/accounts.py",
     "parse/block.py",
@@ -81,8 +83,14 @@ KEPT = {
 }
 
 
-def shell_text(node: ast.expr) -> str | None:
-    """Text of a constant or an f-string, with nothing for its values."""
+def shell_text(node: ast.AST) -> str | None:
+    """Text of a constant, of an f-string with nothing for its values, or of a list or tuple of them, one a line.
+
+    Most lines have a blank: other lists are words.
+    """
+    if isinstance(node, ast.List | ast.Tuple):
+        lines = [shell_text(part) or "" for part in node.elts if not isinstance(part, ast.List | ast.Tuple)]
+        return "\n".join(lines) if sum(" " in line for line in lines) > len(lines) / 2 else None
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -91,7 +99,7 @@ def shell_text(node: ast.expr) -> str | None:
 
 
 def long_shell(nodes: Sequence[ast.AST]) -> list[int]:
-    """Lines at which a text of more than MOST_LINES lines of shell begins, counted in the text or in the source."""
+    """Lines at which a text or list of more than MOST_LINES lines of shell begins, in the text or in the source."""
     inside = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
     inside |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
     unquoted = []
@@ -99,7 +107,8 @@ def long_shell(nodes: Sequence[ast.AST]) -> list[int]:
         text = shell_text(node) if isinstance(node, ast.expr) and id(node) not in inside else None
         if text is None:
             continue
-        lines = max(len(text.strip().splitlines()), (node.end_lineno or 0) - node.lineno + 1)
+        of_source = 0 if isinstance(node, ast.List | ast.Tuple) else (node.end_lineno or 0) - node.lineno + 1
+        lines = max(len(text.strip().splitlines()), of_source)
         if lines > MOST_LINES and len(_WORDS.findall(text)) > 2:
             unquoted.append(node.lineno)
     return unquoted
@@ -118,6 +127,7 @@ def test_the_rule_sees_lines_of_text_and_of_source() -> None:
     sources = {
         f'def f():\n    """{text}"""\n    return "{text}"\n': [3],
         'x = (\n    "a; then "\n    "b; fi "\n' + '    f"c; done {1} "\n' * 6 + ")\n": [2],
+        'x = [\n    "if a; then",\n' + '    f"echo \\"{1}\\"",\n' * 5 + '    "fi",\n]\n': [1],
         'x = "if true; then false; fi; for x in a; do b; done"\n': [],
     }
     assert [long_shell(list(ast.walk(ast.parse(source)))) for source in sources] == list(sources.values())
