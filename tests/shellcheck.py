@@ -1,4 +1,4 @@
-"""``python -m tests.shellcheck``: shellcheck over every shell file of the checkout, and over templates of programs.
+"""``python -m tests.shellcheck``: shellcheck over shell files of the checkout, templates of programs, and commands.
 
 Templates are rendered first, with each of their sample values.
 """
@@ -13,8 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rackproof.configure.containers import user
+from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu.tuning import Tuning
 from rackproof.configure.render import Templates
+from rackproof.configure.rollback.restore import kept_command
+from rackproof.configure.trust import identity_command
+from rackproof.parse import containers, cpu, edac, machine, nvme, statfs
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "templates"
@@ -41,6 +46,19 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
     "rackproof-read-ahead": [{"wanted": {"/mnt/a": 1024}}],
 }
 """Values of the templates below ``usr/local/bin`` and ``usr/local/sbin``, by name of the program."""
+COMMANDS = {
+    "containers": containers.INSIDE.replace("{folders}", "/a /b"),
+    "cpu": cpu.IDLE_STATES,
+    "edac": edac.EDAC,
+    "journals": kept_command(),
+    "latency": statfs.latency_command("/mnt/a", 5),
+    "machine": machine.MACHINE_COMMAND,
+    "nvme": nvme.SMART_LOGS,
+    "ssh keys": identity_command(),
+    "user": user.state_command(ContainerInputs(), ("/a", "/b")),
+}
+"""Commands in one line of modules, whose words recordings hold."""
+_ACCEPTED = "SC2034,SC3045"  # the counter of a loop; ``ulimit -l``, which dash knows
 _SHELL = re.compile(r"#!.*\b(sh|bash)$")
 
 
@@ -71,9 +89,16 @@ def rendered(folder: Path) -> Iterator[Path]:
             yield target
 
 
+def commands(folder: Path) -> Iterator[Path]:
+    for name, text in COMMANDS.items():
+        target = folder / f"{name}.command.sh"
+        target.write_text(f"# shellcheck shell=sh disable={_ACCEPTED}\n{text}\n", encoding="utf-8")
+        yield target
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        paths = [*tracked(), *rendered(Path(folder))]
+        paths = [*tracked(), *rendered(Path(folder)), *commands(Path(folder))]
         sys.exit(subprocess.run(["shellcheck", "--norc", "--", *map(str, paths)], cwd=ROOT).returncode)
 
 
