@@ -21,7 +21,7 @@ from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
-from rackproof.configure.machine import family_here, machine_here
+from rackproof.configure.machine import family_here, machine_here, required_machine
 from rackproof.configure.repositories import declared_repository
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import rendered
@@ -72,12 +72,9 @@ def container_toolkit() -> None:
     site = here()
     if not plan.hands_out_gpus(site):
         return
-    stack, machine = read_inputs(site.node, GpuInputs), machine_here()
+    stack, machine = read_inputs(site.node, GpuInputs), required_machine()
     declared, groups = site.architecture.containers, site.node.groups
     handing_out, own = runtimes.handing_out(declared, groups, stack), runtimes.owned(declared, groups)
-    if machine is None:
-        operations.refused(name="Machine", reason="operating system and PCI devices could not be read")
-        return
     if packages_here("container_toolkit"):
         stage("container_toolkit", "Locked packages")
     else:

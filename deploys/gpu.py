@@ -17,7 +17,7 @@ from rackproof.configure import operations as common
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations, plan, repository, simulated, tools
 from rackproof.configure.gpu.plan import INSTALL_TIMEOUT_S
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import machine_here, required_machine
 from rackproof.configure.repositories import repository_key
 from rackproof.configure.site import here
 from rackproof.configure.versions.stages import stage
@@ -40,15 +40,8 @@ def gpu() -> None:
 
 @deploy("GPU driver")
 def gpu_driver() -> None:
-    site, machine = here(), machine_here()
-    if machine is None:
-        common.refused(name="Machine", reason="operating system and PCI devices could not be read")
-        return
-    try:
-        planned = plan.plan_of(site, machine)
-    except UnsupportedGpu as error:
-        common.refused(name="Driver", reason=str(error))
-        return
+    site, machine = here(), required_machine()
+    planned = plan.plan_of(site, machine)
     plan.warn(planned)
     family, hold, entries = machine.family, planned.stack.hold, plan.files(site, planned)
     driver = plan.wanted(planned, entries)

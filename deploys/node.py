@@ -11,7 +11,7 @@ from deploys.preflight import preflight
 from deploys.reboot import reboot
 from rackproof.configure import operations
 from rackproof.configure.deploy import alone, deploy
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import required_machine
 from rackproof.configure.node import operations as node_operations
 from rackproof.configure.node import plan
 from rackproof.configure.node.inputs import NodeInputs
@@ -20,7 +20,6 @@ from rackproof.configure.site import here
 
 SETTINGS_TIMEOUT_S = 1800
 """Seconds; for the initramfs images of all kernels, emptying swap, and tuned."""
-UNREAD = "the machine (os-release, kernel, PCI devices) could not be read, so nothing was changed"
 
 
 @deploy("Node")
@@ -29,10 +28,7 @@ def node() -> None:
     inputs = plan.accounts(site, read_inputs(site.node, NodeInputs))
     hashes = plan.password_hashes(inputs)
     array = plan.scratch_array(site, inputs)
-    machine = machine_here()
-    if machine is None:
-        operations.refused(name="Machine", reason=UNREAD)
-        return
+    machine = required_machine()
     node_operations.kernel_arguments(name="Kernel arguments", wanted=plan.arguments(site, inputs, machine))
     operations.files(name="Files", entries=(*plan.files(site, inputs), *plan.scratch_files(array)))
     node_operations.settings(name="Settings", wanted=plan.settings(site, inputs), _timeout=SETTINGS_TIMEOUT_S)

@@ -24,7 +24,6 @@ from rackproof.configure.storage_client import operations as storage_operations
 from rackproof.configure.storage_client import plan
 from rackproof.configure.storage_client.client import Client
 from rackproof.configure.versions.stages import stage
-from rackproof.errors import Refused
 
 INSTALL_TIMEOUT_S = 3600
 """Downloads, and builds of several clients, each with a limit of its own."""
@@ -33,11 +32,7 @@ INSTALL_TIMEOUT_S = 3600
 @deploy("Storage client", plan.why_nothing)
 def storage_client() -> None:
     site = here()
-    try:
-        client = plan.client_here(site)
-    except Refused as error:
-        operations.refused(name="Client software", reason=str(error))
-        return
+    client = plan.client_here(site)
     if drive := plan.local_drive(site):
         operations.filesystem(name="File system", drive=drive)
     operations.files(name="Files", entries=plan.files(site, client))

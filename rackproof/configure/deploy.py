@@ -12,7 +12,9 @@ from pyinfra.api.deploy import deploy as pyinfra_deploy
 from pyinfra.context import host, state
 
 from rackproof.configure.operation import one_line
+from rackproof.configure.operations import refused
 from rackproof.configure.site import Site, here
+from rackproof.errors import Refused
 
 EXECUTED = "builtins"
 """``__name__`` in a file that pyinfra executes: such files have no module name."""
@@ -23,6 +25,7 @@ def deploy(
 ) -> Callable[[Callable[[], None]], PyinfraOperation[[]]]:
     """pyinfra's ``@deploy`` for a function that may raise errors of the kit.
 
+    ``Refused`` fails the node with one line where this operation would have been; the other nodes go on.
     ``why_nothing``: as in ``alone``; a deploy that does not apply to a node adds no operations to it.
     """
 
@@ -30,8 +33,11 @@ def deploy(
         @wraps(body)
         def framed() -> None:
             with one_line():
-                if why_nothing is None or why_nothing(here()) is None:
-                    body()
+                try:
+                    if why_nothing is None or why_nothing(here()) is None:
+                        body()
+                except Refused as error:
+                    refused(name="Refused", reason=str(error))
 
         return pyinfra_deploy(name)(framed)
 

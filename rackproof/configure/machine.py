@@ -8,6 +8,7 @@ from pyinfra.api.state import State
 from pyinfra.context import host
 
 from rackproof.configure import facts
+from rackproof.configure.operation import required
 from rackproof.core.machine import Machine
 
 _machines: WeakKeyDictionary[State, dict[str, Machine]] = WeakKeyDictionary()
@@ -22,6 +23,11 @@ def machine_here() -> Machine | None:
             return None
         known[host.name] = answer
     return known[host.name]
+
+
+def required_machine() -> Machine:
+    """``machine_here``. Raises Unreadable when it could not be read."""
+    return required(machine_here(), "the machine (os-release, kernel, PCI devices)")
 
 
 def family_here() -> str:

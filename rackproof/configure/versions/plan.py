@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rackproof.configure import operations
 from rackproof.configure.files import Entry
-from rackproof.configure.machine import machine_here
+from rackproof.configure.machine import required_machine
 from rackproof.configure.nic.declared import locked_firmware, uses_adapters_here
 from rackproof.configure.nic.devices import VENDOR as ADAPTERS
 from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.locked_firmware import Locked
+from rackproof.configure.operation import required
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
 from rackproof.configure.versions import repositories as repository_files
@@ -75,10 +75,9 @@ def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
-    """Platform, machine and inputs of the current node. None without a version set, and for an unreadable node, which
-    an operation then refuses.
+    """Platform, machine and inputs of the current node. None without a version set.
 
-    Raises DeclarationError when the set contradicts itself or lacks the operating system.
+    Raises Unreadable, and DeclarationError when the set contradicts itself or lacks the operating system.
     """
     versions = versions_here()
     if versions is None:
@@ -86,13 +85,8 @@ def lock_here() -> tuple[Platform, Machine, VersionInputs] | None:
     if problems := contradictions(versions):
         more = and_more(len(problems) - 1, ": rackproof versions check")
         raise DeclarationError(f"versions_lock: {problems[0].sentence}{more}")
-    machine = machine_here()
-    platform = platform_here()
-    if machine is None or platform is None:
-        operations.refused(
-            name="Operating system", reason="the operating system could not be read, so nothing was changed"
-        )
-        return None
+    machine = required_machine()
+    platform = required(platform_here(), "the operating system")
     if machine.family not in UPDATERS:
         raise DeclarationError(f"{machine.label}: its package manager is not supported (expected apt or dnf)")
     return platform, machine, read_inputs(here().node, VersionInputs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyinfra.api.exceptions import DeployError
 
-from rackproof.configure import operation
+from rackproof.configure import deploy, operation
 from rackproof.configure.operation import one_line
-from rackproof.errors import DeclarationError, InventoryError, RackproofError, VersionSetError
+from rackproof.errors import DeclarationError, InventoryError, RackproofError, Refused, VersionSetError
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,15 @@ def test_errors_of_the_declaration_are_one_line(
 def test_a_defect_stays_what_it_is() -> None:
     with pytest.raises(ZeroDivisionError), one_line():
         raise ZeroDivisionError
+
+
+def test_a_refusal_fails_its_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals: list[dict[str, str]] = []
+    monkeypatch.setattr(deploy, "refused", lambda **given: refusals.append(given))
+
+    @deploy.deploy("GPU driver")
+    def driver() -> None:
+        raise Refused("no driver serves both")
+
+    driver._inner()
+    assert refusals == [{"name": "Refused", "reason": "no driver serves both"}]

@@ -199,7 +199,7 @@ def test_the_vendors_repository_beside_the_distributions_driver(
     assert ("Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 100\n" in files[PINS]) is written_
     called: list[str] = []
     monkeypatch.setattr(gpu, "here", lambda: site)
-    monkeypatch.setattr(gpu, "machine_here", lambda: made.machine)
+    monkeypatch.setattr(gpu, "required_machine", lambda: made.machine)
     monkeypatch.setattr(planning, "warnings", lambda plan: ())
     for operation in OPERATIONS:
         monkeypatch.setattr(gpu.operations, operation, lambda operation=operation, **_: called.append(operation))
@@ -335,7 +335,8 @@ def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch:
     site, machine, _ = written("hgx-h200-ubuntu2404-roce")
     called: list[str] = []
     monkeypatch.setattr(gpu, "here", lambda: site)
-    monkeypatch.setattr(gpu, "machine_here", lambda: machine)
+    for name in ("machine_here", "required_machine"):
+        monkeypatch.setattr(gpu, name, lambda: machine)
 
     def note(operation: str) -> Callable[..., None]:
         return lambda **_: called.append(operation)

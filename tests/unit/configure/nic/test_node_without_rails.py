@@ -160,8 +160,8 @@ def test_a_set_means_adapters_also_of_nodes_that_declare_none(
     monkeypatch.setattr(versions, "here", lambda: here)
     for module in (nic_declared, version_plan):
         monkeypatch.setattr(module, "platform_here", lambda: platform)
-        monkeypatch.setattr(module, "machine_here", lambda: machine)
         monkeypatch.setattr(module, "here", lambda: here)
+    monkeypatch.setattr(nic_declared, "machine_here", lambda: machine)
     monkeypatch.setattr(version_plan, "lock_here", lambda: (platform, machine, VersionInputs()))
     monkeypatch.setattr(versions, "packages_here", lambda part: ())
     monkeypatch.setattr(version_plan, "versions_here", lambda: None)
