@@ -34,7 +34,20 @@ Classes without a path are defined here, the others in the named module::
     └── LabError                the virtual rack cannot do what was asked
 
 A command ends with exit status 3 (``EXIT_USAGE``) for each of them, unless it is caught on the way and becomes an
-UNMEASURED verdict. ``tests/unit/test_errors.py`` compares the tree with the classes of the package.
+UNMEASURED verdict. Others belong to what catches them: pyinfra, click, pytest, the kit itself::
+
+    DeployError
+    └── RackStopped             problems of preflight stop the whole run (configure/preflight/problem.py)
+    ClickException
+    └── Interrupted             a signal ends a command (cli/interrupted.py)
+    AssertionError
+    └── Blames                  a check fails for another machine (validation/checks.py)
+    OSError
+    └── OutputError             a stream of the terminal cannot be written (cli/terminal.py)
+    BaseException
+    └── QuestionsNeeded         answers to a question are not recorded yet (remote/collect.py)
+
+``tests/unit/test_errors.py`` compares the trees with the classes of the package.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ HARDWARE = {"cpu", "drives", "memory", "pcie"}
 VALIDATED_BY = {"health_check": "slurm"}
 """Slurm calls the health check: one question about slurm.conf answers for both."""
 WITHOUT_PACKAGE = {"cluster", "tools", "unmount"}
-"""``cluster`` only calls others; tools are packages of ``base``; both storage deploys plan with ``storage_client``."""
+"""``cluster`` only calls others; tools are packages of ``base``, and ``unmount`` plans with ``storage_client``."""
 MECHANISMS = {"package_transaction"}
 """Packages that several deploys use."""
 OF_BENCHMARKS = {"collectives", "guest", "ingest"}

@@ -74,6 +74,8 @@ def names_of(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if name in (NAMES if node in fields else VARIABLES):
                 yield node.lineno, name
+            case ast.Attribute(attr=name, ctx=ast.Store()) if name in NAMES:
+                yield node.lineno, name
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name) if name in NAMES:
                 yield node.lineno, name
 
@@ -92,11 +94,12 @@ def test_variables_of_shell_scripts_name_the_thing() -> None:
 
 def test_the_rules_see_what_they_are_for() -> None:
     source = (
-        "def found(said, each=0):\n    for each in said:\n        Seen = 1\nclass Link:\n    each: int\n    Look: int\n"
+        "def found(said, each=0):\n    for each in said:\n        Seen = x.Named = 1\n"
+        "class Link:\n    each: int\n    Look: int\n"
     )
     names = [name for _, name in names_of(list(ast.walk(ast.parse(source))))]
-    assert set(names) == {"found", "said", "each", "Seen", "Look"}
-    assert len(names) == 5
+    assert set(names) == {"found", "said", "each", "Seen", "Named", "Look"}
+    assert len(names) == 6
     examples = (
         *("test_nobody_asks", "It is said.", "as it shall be", "hangs for ever", "has a word for it", "does_no_harm"),
         *("an_address_that_is_none", "not to be had", '"""Of a GPU."""', "What an adapter is that has no name"),

@@ -77,7 +77,7 @@ class Ranks:
             )
         except OSError as error:
             raise Fault(f"{own['python']}: {error.strerror}") from None
-        self.said = b""
+        self.stderr = b""
         threading.Thread(target=self._listen, daemon=True).start()
         abouts = {}
         while len(abouts) < self.count:
@@ -87,7 +87,7 @@ class Ranks:
 
     def _listen(self):
         while part := self.process.stderr.read1(4096):
-            self.said = (self.said + part)[-8000:]
+            self.stderr = (self.stderr + part)[-8000:]
 
     def _wait(self, server, abouts, until_s):
         """One event before the start: a rank that connects, or that is ready."""
@@ -116,7 +116,7 @@ class Ranks:
     def check(self):
         """Before the start. Raises Fault if the ranks have ended."""
         if self.process.poll() is not None:
-            lines = [line for line in self.said.decode(errors="replace").splitlines() if line.strip()]
+            lines = [line for line in self.stderr.decode(errors="replace").splitlines() if line.strip()]
             raise Fault(f"torchrun ended before the start: {lines[-1][:300] if lines else self.process.returncode}")
 
     @staticmethod

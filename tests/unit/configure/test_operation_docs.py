@@ -10,26 +10,23 @@ import pytest
 from tests.unit.sources import tree_of
 
 CONFIGURE = Path(__file__).parents[3] / "rackproof" / "configure"
-PACKAGES = (
-    *(".", "containers", "driver_swap", "gpu", "health_check", "nic", "node", "preflight", "reboot", "rollback"),
-    *("slurm", "storage_client", "versions"),
-)
+FILES = sorted(CONFIGURE.rglob("*operations.py"))
 
 
-def operations(package: str) -> list[ast.FunctionDef]:
-    tree = tree_of(CONFIGURE / package / "operations.py")
+def operations(path: Path) -> list[ast.FunctionDef]:
     return [
         node
-        for node in tree.body
+        for node in tree_of(path).body
         if isinstance(node, ast.FunctionDef)
         and any(isinstance(by, ast.Call) and ast.unparse(by.func) == "operation" for by in node.decorator_list)
     ]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_argument_is_described_and_an_example_calls_the_operation(package: str) -> None:
-    assert operations(package)
-    for operation in operations(package):
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONFIGURE)))
+def test_every_argument_is_described_and_an_example_calls_the_operation(path: Path) -> None:
+    modules = {path.stem, path.parent.name}
+    assert operations(path)
+    for operation in operations(path):
         text = ast.get_docstring(operation) or ""
         arguments = [argument.arg for argument in operation.args.args]
         assert [line.split(":")[0][2:] for line in text.splitlines() if line.startswith("+ ")] == arguments
@@ -39,5 +36,5 @@ def test_every_argument_is_described_and_an_example_calls_the_operation(package:
             assert isinstance(statement, ast.Expr)
             call = statement.value
             assert isinstance(call, ast.Call)
-            assert ast.unparse(call.func) in (f"{package}.{operation.name}", f"operations.{operation.name}")
+            assert ast.unparse(call.func) in {f"{module}.{operation.name}" for module in modules}
             assert {keyword.arg for keyword in call.keywords} <= {"name", *arguments}
