@@ -18,6 +18,7 @@ from rackproof.core.gpu_generations import (
     support_problem,
 )
 from rackproof.core.machine import Machine
+from rackproof.core.version_numbers import numbers
 from rackproof.core.versions.models import Driver as Locked
 
 Source = Literal["distribution", "cuda"]
@@ -165,18 +166,14 @@ def _branch(
         requested = promised if promised.split(".")[0] == requested else requested
     own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
     oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
-    branch = int(requested.split(".")[0]) if requested else own or max((DEFAULT_BRANCH, *_numbers(oldest)[:1]))
+    branch = int(requested.split(".")[0]) if requested else own or max((DEFAULT_BRANCH, *numbers(oldest)[:1]))
     if own is not None and branch != own:
         raise UnsupportedGpu(
             f"{machine.label} has drivers of branch {own} only, {branch} is asked for; inventory: gpu.source: cuda"
         )
-    if oldest and _numbers(oldest)[:1] > (branch,):
+    if oldest and numbers(oldest)[:1] > (branch,):
         raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
     return branch, requested if requested and "." in requested else None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _flavour(

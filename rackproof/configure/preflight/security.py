@@ -6,7 +6,6 @@ Read only where they matter: RHEL's family enables the first two, Ubuntu from 24
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +17,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node
+from rackproof.core.version_numbers import numbers
 from rackproof.parse.firewalld import Zone, parse_active_zones
 from rackproof.parse.sections import sections_of
 
@@ -61,12 +61,8 @@ class SecurityState:
 def concerned(machine: Machine, architecture: Architecture, node: Node) -> bool:
     """Whether these facts are read on a node."""
     return machine.family == "rhel" or (
-        machine.os_id == "ubuntu" and _release(machine) >= _USERNS_FROM and bool(_runtime(architecture, node))
+        machine.os_id == "ubuntu" and numbers(machine.os_version) >= _USERNS_FROM and bool(_runtime(architecture, node))
     )
-
-
-def _release(machine: Machine) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", machine.os_version)[:2])
 
 
 def _runtime(architecture: Architecture, node: Node) -> str | None:

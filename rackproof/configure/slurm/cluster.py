@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.machine import Machine
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Node, Rack
+from rackproof.core.version_numbers import numbers
 from rackproof.errors import InventoryError
 
 
@@ -127,18 +127,12 @@ def cgroup_problem(machine: Machine, locked: Mapping[str, str], arguments: Colle
     ``locked``: versions of the version set by package; ``arguments``: of the kernel, running and required.
     """
     version = locked.get("slurmd") or V1_ONLY.get((machine.os_id, machine.os_version))
-    if version is None or not _older(version, CGROUP_V2_SINCE) or V1_ARGUMENT in arguments:
+    if version is None or numbers(version) >= numbers(CGROUP_V2_SINCE) or V1_ARGUMENT in arguments:
         return None
     return (
         f"Slurm: {version} of {machine.label} knows control groups v1 only, and the node boots with v2, where slurmd"
         " does not start"
     )
-
-
-def _older(version: str, than: str) -> bool:
-    """By the first two numbers; Slurm's are year and month."""
-    numbers = [re.findall(r"\d+", re.sub(r"^\d+:", "", text))[:2] for text in (version, than)]
-    return list(map(int, numbers[0])) < list(map(int, numbers[1]))
 
 
 def package_names(cluster: Cluster, node: Node, family: str) -> tuple[str, ...]:

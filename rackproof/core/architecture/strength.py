@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any, Final
 
 from rackproof.core.grouping import grouped
+from rackproof.core.version_numbers import numbers
 
 Path = tuple[str, ...]
 Rule = Callable[[Any, Any], bool]
@@ -237,4 +238,4 @@ def _version(text: Any) -> tuple[int, ...]:
     digits = str(text).removeprefix(">=").strip()
     if digits.startswith("0x"):
         return (int(digits, 16),)
-    return tuple(int(part) for part in re.findall(r"\d+", digits))
+    return numbers(digits)

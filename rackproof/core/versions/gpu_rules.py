@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rackproof.core.version_numbers import numbers
 from rackproof.core.versions import tables
 from rackproof.core.versions.finding import Contradiction, is_rhel
 from rackproof.core.versions.models import Component, Driver, Platform, major
-from rackproof.core.versions.tables import numbers
 
 
 def fabric_manager_version(name: str, platform: Platform) -> Iterator[Contradiction]:

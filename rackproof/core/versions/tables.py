@@ -44,13 +44,3 @@ PINNING: Final = "nvidia-driver-pinning"
 
 WEKA_OFED_LAST: Final = (24, 4)
 WEKA_SOURCE: Final = "weka/tools install/scripts.d (2026-07-01)"
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """``(580, 126, 16)`` of ``580.126.16-1ubuntu1``: the leading numbers, at most four."""
-    parts: list[int] = []
-    for part in version.replace("-", ".").split(".")[:4]:
-        if not (part.isascii() and part.isdigit() and len(part) < 10):
-            break
-        parts.append(int(part))
-    return tuple(parts)
