@@ -19,6 +19,7 @@ from rackproof.bench.storage.connections import layout_of_own
 from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack, fold
+from rackproof.core.wording import scaled
 
 FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
 """Kinds of files that clients have each for themselves. Those of ``SMALL`` are removed by the step that makes them."""
@@ -187,25 +188,21 @@ def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, ste
         of_storage = [step.writes for step in steps if step.id.split("/")[:2] in parts]
         known = space.first_written + sum(writes.bytes for writes in of_storage)
         timed_s = sum(writes.timed_s for writes in of_storage)
-        line = f"{space.storage}: writes {_mb(known)}: files once, and jobs that write a known number of bytes"
+        line = f"{space.storage}: writes {scaled(known, 'B')}: files once, and jobs that write a known number of bytes"
         if timed_s:
             line = (
-                f"{space.storage}: writes at least {_mb(known)}; its timed writes have no known bound: {timed_s:,.0f} s"
-                f" of all clients together, {timed_s:,.0f} GB at 1 GB/s of each"
+                f"{space.storage}: writes at least {scaled(known, 'B')}; its timed writes have no known bound:"
+                f" {timed_s:,.0f} s of all clients together, {timed_s:,.0f} GB at 1 GB/s of each"
             )
         yield line
 
 
 def _of_space(space: Space) -> Iterator[str]:
-    parts = [f"{fold(space.clients)} write {_mb(space.bytes_each)} each"] if space.clients else []
-    parts += [f"{files.name} {_mb(files.bytes)}" for files in space.sets if files.bytes is not None]
+    parts = [f"{fold(space.clients)} write {scaled(space.bytes_each, 'B')} each"] if space.clients else []
+    parts += [f"{files.name} {scaled(files.bytes, 'B')}" for files in space.sets if files.bytes is not None]
     if parts:
         where = "on its servers" if space.shared else "on the drives of each"
-        yield f"{space.storage}: {', '.join(parts)}: {_mb(space.needed)} needed {where}"
+        yield f"{space.storage}: {', '.join(parts)}: {scaled(space.needed, 'B')} needed {where}"
     for files in space.sets:
         if files.bytes is None:
             yield f"{space.storage}: the size of {files.name} is unknown: its options have no {_RECORD[0]}; not counted"
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

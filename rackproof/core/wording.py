@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
 
 @lru_cache(maxsize=1024)  # bars and ceilings recur in every verdict
 def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = False, whole: bool = False) -> str:
@@ -24,6 +26,14 @@ def significant(value: float, digits: int = 3, *, group: str = "", pad: bool = F
         decimals = max(0, decimals)
     text = f"{round(value, decimals):,.{max(0, decimals)}f}".replace(",", group)
     return text if pad or "." not in text else text.rstrip("0").rstrip(".")
+
+
+def scaled(value: float, unit: str) -> str:
+    """``22.2 TB``, ``656 MB/s``: three significant digits, with the shortest decimal prefix."""
+    step = 0 if value < 1 else min(len(_PREFIXES) - 1, int(math.log10(value) / 3 + 1e-12))
+    if round(value / 1000**step, 9) >= 999.5 and step < len(_PREFIXES) - 1:
+        step += 1
+    return f"{significant(value / 1000**step, group=',')} {_PREFIXES[step]}{unit}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -19,7 +19,7 @@ from rackproof.bench.storage.proof import mount_fault
 from rackproof.bench.user import HOME, Account, BenchUsers, node_program
 from rackproof.core.architecture import DataSet, Storage
 from rackproof.core.rack import fold
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, scaled
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
 from rackproof.parse.jsondoc import find_json
@@ -170,13 +170,13 @@ class DataSets(OncePerStage):
         for node, state in states.items():
             if state["needed"] > state["free"]:
                 raise DataSetError(
-                    f"{name}: needs {state['needed'] / 1e9:.3g} GB more below {spec['folder']} on {node}, which has"
-                    f" {state['free'] / 1e9:.3g} GB free; make room, or lower samples or copies"
+                    f"{name}: needs {scaled(state['needed'], 'B')} more below {spec['folder']} on {node}, which has"
+                    f" {scaled(state['free'], 'B')} free; make room, or lower samples or copies"
                 )
             if state["complete"] < state["shards"]:
                 self._context.say(
                     f"{name}: {state['complete']} of {counted(state['shards'], 'shard', 'shards')} there,"
-                    f" {state['needed'] / 1e9:.3g} GB to write"
+                    f" {scaled(state['needed'], 'B')} to write"
                 )
         if all(state["complete"] == state["shards"] for state in states.values()):
             return

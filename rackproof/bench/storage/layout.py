@@ -13,6 +13,7 @@ from rackproof.bench.storage.fio_clients import FioClients, addresses_of
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.fiojob import Layout, render_layout
+from rackproof.core.wording import scaled
 from rackproof.parse import fio
 from rackproof.remote.command import CommandResult
 
@@ -103,7 +104,7 @@ class Layouts(OncePerStage):
 
     def _say(self, name: str, layout: Layout, answer: CommandResult, done: int) -> None:
         if done:
-            size = f"{layout.bytes / 1e6:.0f} MB on each of {done} clients"
+            size = f"{scaled(layout.bytes, 'B')} on each of {done} clients"
             self._context.say(f"{name}: files written completely, {size}, in {answer.elapsed_s:.0f} s")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from rackproof.core.units import convert, sign
-from rackproof.core.wording import significant
+from rackproof.core.wording import scaled, significant
 
 
 def number(value: float) -> str:
@@ -24,12 +22,12 @@ def percent(share: float) -> str:
 
 def bandwidth(value: float) -> str:
     """B/s as ``656 MB/s``."""
-    return _scaled(value, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
+    return scaled(value, "B/s")
 
 
 def size(value: float) -> str:
     """Bytes as ``22.2 TB``."""
-    return _scaled(value, ("B", "kB", "MB", "GB", "TB", "PB"))
+    return scaled(value, "B")
 
 
 def duration(seconds: float) -> str:
@@ -50,10 +48,3 @@ def in_unit(value: float, unit: str, shown: str, exact: bool = False) -> str:
 def listed(items: list[str] | tuple[str, ...]) -> str:
     """``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
-
-
-def _scaled(value: float, names: tuple[str, ...]) -> str:
-    step = 0 if value < 1 else min(len(names) - 1, int(math.log10(value) / 3 + 1e-12))
-    if round(value / 1000**step, 9) >= 999.5 and step < len(names) - 1:
-        step += 1
-    return f"{number(value / 1000**step)} {names[step]}"

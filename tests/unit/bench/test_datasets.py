@@ -315,7 +315,7 @@ class TestKit:
         asked = [(node, text) for node, text in context.session.fleet.asked if " distinct " in text]  # type: ignore[attr-defined]
         assert [node for node, _ in asked] == gpus
         assert all("--no-new-privs" in text for _, text in asked)
-        assert self.lines == ["photos: 0 of 6 shards there, 4.2e-05 GB to write"]
+        assert self.lines == ["photos: 0 of 6 shards there, 42 kB to write"]
         assert DataSets.of(context).check("photos", self.DATASET, gpus) == []
         shown = writing(virtual_rack().storage["nfs-tcp"], "photos", self.DATASET, len(gpus))
         ran = [text for node, text in context.session.fleet.asked if node == "gpu-01"]  # type: ignore[attr-defined]

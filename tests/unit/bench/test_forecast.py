@@ -127,12 +127,12 @@ def test_timed_writes_have_no_bound_and_the_line_tells_it() -> None:
     timed_s = 2 * (job.jobs["write"].runtime_s + job.jobs["write"].ramp_s) * job.jobs["write"].runs
     written = [line for line in lines if line.startswith("nfs-tcp: writes")]
     assert written == [
-        f"nfs-tcp: writes at least 67 MB; its timed writes have no known bound: {timed_s} s of all clients together,"
+        f"nfs-tcp: writes at least 67.1 MB; its timed writes have no known bound: {timed_s} s of all clients together,"
         f" {timed_s} GB at 1 GB/s of each"
     ]
     (line,) = [line for line in storage_lines(INGEST, "ingest", lab_rack(), plan_steps(INGEST, "ingest", lab_rack()))
                if line.startswith("nfs-tcp: writes")]  # fmt: skip
-    known = f"{(PHOTOS + SMALL + TREES) / 1e6:,.0f} MB"
+    known = f"{(PHOTOS + SMALL + TREES) / 1e6:.1f} MB"
     assert line == f"nfs-tcp: writes {known}: files once, and jobs that write a known number of bytes"
 
 
@@ -178,7 +178,7 @@ def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path
     steps = plan_steps(virtual_rack(), "lab", lab_rack())
     assert all(step.id in result.output for step in steps)
     assert f"{len(steps)} steps of profile lab" in result.output
-    assert "nfs-tcp: gpu-[01-02] write 17 MB each: 34 MB needed on its servers" in result.output
+    assert "nfs-tcp: gpu-[01-02] write 16.8 MB each: 33.6 MB needed on its servers" in result.output
     assert all(command in result.output for step in steps for command in step.commands)
     assert total_s(steps) > 60
     assert list(tmp_path.iterdir()) == []
