@@ -196,6 +196,10 @@ def over_sockets(rack: WrittenRack) -> None:
     ]
 
 
+def through_host_memory(rack: WrittenRack) -> None:
+    rack.fabric.spoken = lambda node, lines: [line.replace("/GDRDMA", "") for line in lines]
+
+
 def fewer_ranks(rack: WrittenRack) -> None:
     """The last node's ranks do not take part."""
     rack.fabric.absent = rack.fabric.gpus
@@ -239,6 +243,10 @@ CASES = [
         {"nccl.correct[all_reduce,1048576]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777",
     ),
     Case(over_sockets, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected RDMA, actual NET/Socket"),
+    Case(
+        through_host_memory, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE,
+        "expected GPUDirect RDMA (dmabuf), actual copies through host memory",
+    ),
     Case(fewer_ranks, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected ranks 32, actual 24"),
     Case(slow_collective, "NOT CERTIFIED", {"nccl.rack": {"rack"}}, "expected ≥ 360 GB/s, actual 30"),
     Case(idle_accelerators, "NOT CERTIFIED", {"ingest.resnet50": {"rack"}}, "actual 81"),
