@@ -17,7 +17,7 @@ from rackproof.configure.site import here
 @deploy("Tools")
 def tools() -> None:
     site = here()
-    names = site.architecture.tools.needed(site.node.groups)
+    names = site.architecture.programs_of(site.node.groups)
     operations.programs(name="Programs", names=names, family=family_here())
 
 

@@ -24,7 +24,7 @@ MPI4PY = (
 
 
 def programs(arch: Architecture, node: Node, rack: Rack) -> tuple[str, ...]:
-    return arch.tools.needed(node.groups)
+    return arch.programs_of(node.groups)
 
 
 def where(names: Iterable[str]) -> str:
@@ -34,7 +34,7 @@ def where(names: Iterable[str]) -> str:
 
 def location(host: Host, arch: Architecture, node: Node, name: str) -> str | None:
     """Path of a program, on root's PATH or where its package installs it outside."""
-    names = arch.tools.needed(node.groups)
+    names = arch.programs_of(node.groups)
     path = parse_programs(read(host, where(names)), names)[name]
     if path is not None or name not in OFF_PATH:
         return path
@@ -64,7 +64,7 @@ def test_present(host: Host, arch: Architecture, node: Node, item: str) -> None:
 def test_starts(host: Host, arch: Architecture, node: Node, item: str) -> None:
     command = HARMLESS.get(item, f"{shlex.quote(item)} --version")
     start = f"{command} 2>&1{STATUS}"
-    announce(host, where(arch.tools.needed(node.groups)), start)
+    announce(host, where(arch.programs_of(node.groups)), start)
     path = location(host, arch, node, item)
     if path is None:
         raise Unmeasured(f"{item} is not installed; see tools.present")

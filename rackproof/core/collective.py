@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _PER_RANK: Final = ("all_gather", "alltoall", "gather", "reduce_scatter", "scatter")
@@ -11,6 +12,16 @@ OPS: Final = tuple(sorted(("all_reduce", *_PER_RANK, *_UNITY)))
 """Operations whose factor is known, named as nccl-tests names its programs without ``_perf``."""
 IN_PLACE: Final = ("all_gather", "all_reduce", "broadcast", "reduce", "reduce_scatter")
 """Operations that NCCL can do in place (its user guide, "In-place Operations")."""
+
+ABSENT: Final = {"mpi": ("broadcast", "gather", "scatter"), "torch": ("gather", "scatter"), "nccl-tests": ()}
+"""Operations that an engine's program does not have."""
+
+
+def check_operations(engine: str, asked: Mapping[str, Iterable[str]]) -> None:
+    """Raises ValueError, one line, for operations that the engine does not have. ``asked``: operations by key."""
+    for key, ops in asked.items():
+        if absent := [op for op in ops if op in ABSENT[engine]]:
+            raise ValueError(f"{key}: the engine {engine} has no {', '.join(absent)}; nccl-tests has")
 
 
 def busbw_factor(op: str, ranks: int) -> float:

@@ -21,7 +21,7 @@ from rackproof.core.architecture.network import FABRIC_CHECKS, NIC_CHECKS, PCIE_
 from rackproof.core.architecture.node import LIMITS_CHECKS, LIMITS_DAEMON, SCRATCH_CHECKS
 from rackproof.core.architecture.services import CONTAINER_CHECKS, SLURM_ALWAYS, SLURM_CHECKS, asks, service_items
 from rackproof.core.architecture.storage import STORAGE_CHECKS
-from rackproof.core.architecture.system import SYSTEM_CHECKS, of_gpus
+from rackproof.core.architecture.system import SYSTEM_CHECKS
 from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.rack import Node
 
@@ -80,7 +80,7 @@ def items_of(
         prefix = architecture.fabric.interface_prefix if architecture.fabric else ""
         items = (f"{prefix}{rail}" for rail in range(architecture.rails if on_fabric(architecture, groups) else 0))
     elif check in PROGRAM_CHECKS:
-        items = architecture.tools.needed(groups)
+        items = architecture.programs_of(groups)
     elif check.startswith("mount."):
         applies = next((applies for name, applies in STORAGE_CHECKS.values() if name == check), lambda storage: True)
         items = (
@@ -286,7 +286,9 @@ def _of_system(architecture: Architecture) -> Iterator[ExpectedCheck]:
     for key in architecture.system.sysctl:
         yield ExpectedCheck("all", "base.sysctl", key, f"system.sysctl.{key}")
     for program in architecture.tools.programs:
-        yield ExpectedCheck("gpu" if of_gpus(program) else "all", "tools.present", program, "tools.programs")
+        users = architecture.users_of(program)
+        for role in ("all",) if "all" in users else sorted(users):
+            yield ExpectedCheck(role, "tools.present", program, "tools.programs")
 
 
 def _of_storage(architecture: Architecture) -> Iterator[ExpectedCheck]:

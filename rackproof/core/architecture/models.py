@@ -6,7 +6,7 @@ with file and line; these models define a valid file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -20,7 +20,7 @@ from rackproof.core.architecture.profiles import Profile
 from rackproof.core.architecture.scale import Scale
 from rackproof.core.architecture.services import Containers, Slurm
 from rackproof.core.architecture.storage import Ceph, Storage
-from rackproof.core.architecture.system import System, Tools
+from rackproof.core.architecture.system import System, Tools, between_nodes, of_gpus
 from rackproof.core.architecture.workloads import Sizing, Workload
 from rackproof.core.texts import Line, Name, Prose
 
@@ -126,3 +126,24 @@ class Architecture(Model):
     def client_storage(self, role: str) -> dict[str, Storage]:
         """Storage that nodes of a role mount."""
         return {name: s for name, s in self.storage.items() if role in s.client_roles}
+
+    def programs_of(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Benchmark programs that a node in these groups needs."""
+        return tuple(program for program in self.tools.programs if self.users_of(program) & {"all", *groups})
+
+    def users_of(self, program: str) -> set[str]:
+        """Groups whose nodes need a benchmark program; ``all``: every node."""
+        if of_gpus(program):
+            return {"gpu"}
+        return {"gpu", *self._ends()} if between_nodes(program) else {"all"}
+
+    def _ends(self) -> Iterable[str]:
+        """Groups between whose nodes links or collectives are measured, and the ends of the way to a storage."""
+        profiles = self.profiles.values()
+        yield from (part.members for profile in profiles for part in (profile.links, profile.collectives) if part)
+        yield from (storage.server_role for storage in self.storage.values() if storage.server_role)
+        on_clients = {name for profile in profiles if profile.links for name in profile.links.to_storage}
+        if any(profile.storage and profile.storage.beside_collectives for profile in profiles):
+            on_clients |= self.storage.keys()
+        for name in on_clients & self.storage.keys():
+            yield from self.storage[name].client_roles

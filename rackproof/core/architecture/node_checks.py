@@ -109,7 +109,7 @@ def _of_system(architecture: Architecture, place: Place) -> Iterator[CheckKey]:
     if architecture.system.unattended_upgrades == "frozen":
         yield "base.updates_stopped", "", "system.unattended_upgrades"
         yield "base.apt_periodic", "", "system.unattended_upgrades"
-    for program in architecture.tools.needed(place.groups):
+    for program in architecture.programs_of(place.groups):
         yield "tools.starts", program, "tools.programs"
     if "python3-mpi4py" in architecture.tools.packages:
         yield "tools.mpi4py", "", "tools.packages"

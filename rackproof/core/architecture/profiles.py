@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rackproof.core.architecture.base import Identifier, Model
 from rackproof.core.architecture.ingest import IngestProfile
+from rackproof.core.collective import check_operations
 from rackproof.core.texts import Name, Prose
 
 Workload = Literal["read", "write", "randread"]
@@ -93,6 +94,11 @@ class BesideProfile(FioJob):
     """The output has the time of each call: one should take a millisecond or more."""
     warmup: int = Field(default=1, ge=0)
     ranks_per_node: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _has_operation(self) -> BesideProfile:
+        check_operations(self.engine, {"op": (self.op,)})
+        return self
 
 
 class GdsProfile(Model):
@@ -383,6 +389,12 @@ class CollectiveProfile(Model):
     def _on_gpus(self) -> CollectiveProfile:
         if self.guest is not None and self.engine == "mpi":
             raise ValueError("guest needs an engine that runs on GPUs: nccl-tests or torch")
+        return self
+
+    @model_validator(mode="after")
+    def _has_operations(self) -> CollectiveProfile:
+        parts = {"ops": self, "node.ops": self.node, "rails.ops": self.rails, "guest.ops": self.guest}
+        check_operations(self.engine, {key: part.ops for key, part in parts.items() if part})
         return self
 
 

@@ -86,6 +86,11 @@ def false(published: Any, site: Any) -> bool:
     return bool(published) or not site
 
 
+def any_value(published: Any, site: Any) -> bool:
+    """For ways to the same: each demands as much as the others."""
+    return published is None or site is not None
+
+
 def added(published: Any, site: Any) -> bool:
     """Any value where none was published."""
     return published in EMPTY
@@ -180,6 +185,7 @@ _RULES: dict[str, Rule] = {
     "gpu.pci_ids": allowed,
     "gpu.driver": version,
     "gpu.gds_fallback": false,
+    "gpu.gpudirect": any_value,
     "roles.*.managed": true,
     "roles.*.expect.cpu.microcode": version,
     "roles.*.expect.drives.*.firmware": allowed,

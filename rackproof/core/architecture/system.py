@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -130,15 +129,16 @@ def of_gpus(program: str) -> bool:
     return program in OF_GPUS or program.endswith(NCCL_TESTS)
 
 
+def between_nodes(program: str) -> bool:
+    """Whether a program measures what nodes exchange: perftest, iperf3, and the launcher of collectives."""
+    return program in ("iperf3", "mpirun") or program.startswith("ib_")
+
+
 class Tools(Model):
-    """Benchmark programs, and their packages. Programs of GPUs are asked of GPU nodes, all others of every node."""
+    """Benchmark programs, and their packages. ``Architecture.programs_of`` says which nodes are asked for a program."""
 
     packages: tuple[Name, ...] = ()
     programs: tuple[Name, ...] = ()
-
-    def needed(self, groups: Collection[str]) -> tuple[str, ...]:
-        """Programs that a node in these groups needs."""
-        return tuple(program for program in self.programs if "gpu" in groups or not of_gpus(program))
 
 
 SYSTEM_CHECKS: Final = checks_of(

@@ -40,6 +40,7 @@ from tests.unit.certify.figures import FIGURES, Figures
 from tests.unit.certify.nvlink_domain import imex_answer
 from tests.unit.certify.storage import RackStorage, Rates
 from tests.unit.deploys import deployed
+from tests.unit.fabric import DMABUF
 from tests.unit.fakes import FakeFleet, identity_answer, reply
 from tests.unit.gpu_nodes import BUSY, GpuNodes
 from tests.unit.load_answers import Machine
@@ -170,6 +171,8 @@ def _fabric(rack: Rack, model: Architecture, figures: Figures, serial: Iterator[
         gpu=gpu.model if gpu else "", gpus=gpu.count if gpu else 0, adapters=model.rails,
         nvlink=bypasses_fabric(model),
     )  # fmt: skip
+    if gpu and gpu.gpudirect == "dmabuf":
+        made.gpu_memory += DMABUF
     if fabric:
         made.port, made.device = fabric.interface_prefix, fabric.rdma_prefix
         made.adapter = "RoCE" if fabric.kind == "roce" else "IB"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +11,7 @@ from rackproof.configure import facts, operations
 from rackproof.configure.gpu import packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuInputs
+from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.programs import PACKAGED
 from tests.unit.configure.gpu.machines import machine, promised
@@ -33,18 +34,61 @@ PACKAGE_OF: Final = {
 @pytest.mark.parametrize("name", EVERY)
 def test_a_node_is_asked_for_what_its_role_has(name: str) -> None:
     """What is asked of a node without GPUs is installed there by the architecture's own packages."""
-    tools = architectures.load(name).model.tools
-    by_package = {program for program, package in PACKAGE_OF.items() if package in tools.packages}
+    made = architectures.load(name).model
+    by_package = {program for program, package in PACKAGE_OF.items() if package in made.tools.packages}
     for role in ("login", "storage", "management"):
-        assert set(tools.needed((role,))) <= by_package, role
+        assert set(made.programs_of((role,))) <= by_package, role
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_judge_asks_the_same_roles(name: str) -> None:
     made = architectures.load(name).model
-    asked = {entry.item: entry.role for entry in expected_checks(made) if entry.check == "tools.present"}
-    others = set(made.tools.needed(()))
-    assert asked == {program: "all" if program in others else "gpu" for program in made.tools.programs}
+    asked = [(entry.role, entry.item) for entry in expected_checks(made) if entry.check == "tools.present"]
+    for role in ("gpu", "storage", "login"):
+        programs = {program for group, program in asked if group in ("all", role)}
+        assert programs == set(made.programs_of((role,))), role
+
+
+BETWEEN_NODES: Final = {"ib_read_lat", "ib_write_bw", "ib_write_lat", "iperf3", "mpirun"}
+
+
+def test_programs_between_nodes_are_asked_of_nodes_that_take_part() -> None:
+    """Not of a controller, a login node, or a server that the architecture does not name."""
+    dgx = architectures.load("nvidia-dgx-h100").model
+    assert set(dgx.programs_of(("gpu",))) == set(dgx.tools.programs)
+    for role in ("storage", "login", "management"):
+        assert dgx.programs_of((role,)) == ("fio", "ibstat")
+    rack = architectures.load("virtual-rack").model
+    assert set(rack.programs_of(("storage",))) == set(rack.tools.programs), "it serves the storage"
+    assert rack.programs_of(("login",)) == ("fio", "ibv_devinfo")
+
+
+def with_profile(**parts: Any) -> Architecture:
+    document = architectures.load("virtual-rack-storage").model.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    )
+    profile = document["profiles"]["depth"]
+    for part, changes in parts.items():
+        profile[part] = {**profile[part], **changes}
+    storage = {**document["storage"], "nfs-tcp": {**document["storage"]["nfs-tcp"], "client_roles": ["gpu", "login"]}}
+    return Architecture.model_validate(document | {"storage": storage, "profiles": {"depth": profile}})
+
+
+@pytest.mark.parametrize(
+    ("parts", "role", "takes_part"),
+    [
+        ({"links": {"members": "compute", "to_storage": []}}, "compute", True),
+        ({"collectives": {"members": "all"}}, "management", True),
+        ({"links": {"to_storage": ["nfs-tcp"]}, "storage": {"beside_collectives": None}}, "login", True),
+        ({"links": {"to_storage": []}}, "login", True),
+        ({"links": {"to_storage": []}, "storage": {"beside_collectives": None}}, "login", False),
+        ({}, "management", False),
+    ],
+)
+def test_members_and_clients_take_part(parts: dict[str, Any], role: str, takes_part: bool) -> None:
+    made = with_profile(**parts)
+    assert (set(made.programs_of((role,))) >= BETWEEN_NODES & set(made.tools.programs)) is takes_part
+    assert bool(set(made.programs_of((role,))) & BETWEEN_NODES) is takes_part
 
 
 def test_a_missing_program_is_named_and_does_not_stop_the_deploy() -> None:

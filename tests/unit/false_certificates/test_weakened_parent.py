@@ -68,6 +68,7 @@ WEAKER = {
     "gpu: {pci_ids: []}": "gpu.pci_ids",
     "gpu: {nvlink: null}": "gpu.nvlink",
     "gpu: {ecc: Disabled}": "gpu.ecc",
+    "gpu: {gpudirect: null}": "gpu.gpudirect",
     "roles: {gpu: {count: {min: 1}}}": "roles.gpu.count.min",
     "roles: {gpu: {count: {max: null}}}": "roles.gpu.count.max",
     "roles: {gpu: {expect: {cpu: null}}}": "roles.gpu.expect.cpu",
@@ -123,6 +124,7 @@ def test_a_dropped_entry_is_listed_with_its_reason(tmp_path: Path) -> None:
 
 STRONGER = (
     "criteria: [{id: gpu.d2h, pass: {value: 50, warn: 52}}]",
+    "gpu: {gpudirect: peermem}",
     "criteria: [{id: gpu.d2h, pass: {value: 48000, warn: 50000, unit: MB/s}}]",
     "criteria: [{id: gpu.d2h, max_cv_pct: 0.5, min_samples: 20, title: Another title}]",
     "gpu: {memory_tolerance_pct: 0.5, driver: '580.95.05', remapped_rows_max: 0}",

@@ -91,7 +91,7 @@ test_descriptors_that_cannot_be_read = refuses(
 def programs_of(check: str, answers: Mapping[str, Answer]) -> None:
     context = healthy()
     arch, node = context.arch, context.rack.node("gpu-01")
-    names = arch.tools.needed(node.groups)
+    names = arch.programs_of(node.groups)
     assert "mpirun" in names
     lines = "".join(f"{name} {'' if name == 'mpirun' else f'/usr/bin/{name}'}\n" for name in names)
     host = Node({"for p in ": (0, lines, ""), **answers})
