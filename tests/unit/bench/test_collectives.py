@@ -26,7 +26,7 @@ from rackproof.core.architecture.coverage import measured_values
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.rack import Node, Rack
-from rackproof.core.status import Status
+from rackproof.core.status import Outcome, Status
 from rackproof.evidence.store import read_records
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.nccl_log import parse_nccl_log
@@ -77,7 +77,7 @@ RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_re
 NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
 
 
-@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 4), (RAIL, 1), (NVLS, 2 * 4), (RING, 2 * 4)])
+@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 4), (RAIL, 2), (NVLS, 2 * 4), (RING, 2 * 4)])
 def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, id_: str, numbers: int) -> None:
     made = measured(tmp_path, id_, FabricNodes())
     assert len(made) == numbers
@@ -404,6 +404,34 @@ def test_wrong_values_are_counted_even_where_the_ports_did_not_carry_them(tmp_pa
     assert made["wrong_values 65536 rack"].samples == (777.0, 777.0)
     assert not made["busbw 65536 rack"].samples
     assert "another path" in (made[f"wrong_values {8 << 20} rack"].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [
+        (RAIL, f"rail_wrong_values {GIB} rack"),
+        (NVLS, f"wrong_values {GIB} gpu-01"),
+        (RING, f"wrong_values {GIB} gpu-02"),
+    ],
+)
+@pytest.mark.parametrize("half", ["out of place", "in place"])
+def test_wrong_values_of_rails_and_single_nodes_are_counted_and_fail(
+    tmp_path: Path, id_: str, name: str, half: str
+) -> None:
+    def edit(program: str, text: str) -> str:
+        """5 wrong elements in one half of the row."""
+        columns = (r" 0( \S+ \S+ \S+ 0)$", r" 5\1") if half == "out of place" else (r" 0$", " 5")
+        return re.sub(rf"(?m)^{GIB} .*$", lambda row: re.sub(*columns, row[0]), text)
+
+    made = measured(tmp_path, id_, FabricNodes(edit=edit, status=dict.fromkeys(("mpirun", "all_reduce_perf"), 1)))
+    assert made[name].samples == (5.0, 5.0), made[name].reason
+    assert not any(m.samples for m in made.values() if "busbw" in m.metric), "its bandwidth says nothing"
+    samples = {r.seq for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT}
+    assert not samples & bench("nccl-tests").faults(tmp_path).keys()
+    judgement = judged(one_architecture(criterion()), *made.values())
+    verdict = verdicts(judgement, f"content[{made[name].metric}]")[made[name].subject]
+    assert (verdict.status, verdict.required, verdict.value) == (Status.FAIL, True, 5.0)
+    assert judgement.outcome is Outcome.NOT_CERTIFIED
 
 
 def half_checked(program: str, text: str) -> str:
