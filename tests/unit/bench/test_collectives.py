@@ -33,7 +33,7 @@ from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import lab_rack, virtual_rack
+from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.judging import architecture as one_architecture
 from tests.unit.judging import bar, criterion, judged, verdicts
 
@@ -390,6 +390,11 @@ def wrong(program: str, text: str) -> str:
     return "\n".join(lines).replace("values : 0 OK", "values : 1 FAILED") + "\n"
 
 
+def wrong_everywhere(program: str, text: str) -> str:
+    """777 wrong elements in place at every size."""
+    return re.sub(r"(?m)^(\d+ \d+ float .*) 0$", r"\1 777", text).replace("values : 0 OK", "values : 1 FAILED")
+
+
 def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_path: Path) -> None:
     nodes = FabricNodes(spoken=replaced("NET/IB/0/GDRDMA", "NET/Socket/0"), edit=wrong, status={"mpirun": 1})
     made = measured(tmp_path, RACK, nodes)
@@ -432,6 +437,35 @@ def test_wrong_values_of_rails_and_single_nodes_are_counted_and_fail(
     verdict = verdicts(judgement, f"content[{made[name].metric}]")[made[name].subject]
     assert (verdict.status, verdict.required, verdict.value) == (Status.FAIL, True, 5.0)
     assert judgement.outcome is Outcome.NOT_CERTIFIED
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [(RACK, "wrong_values 65536 rack"), (RAIL, f"rail_wrong_values {GIB} rack"), (RING, f"wrong_values {GIB} gpu-01")],
+)
+def test_wrong_values_of_one_run_count_even_if_another_one_crashed(
+    tmp_path: Path, id_: str, name: str, first: bool
+) -> None:
+    runs = dict.fromkeys(("gpu-01", "gpu-02"), 0)
+    plain = FabricNodes(edit=wrong_everywhere, status=dict.fromkeys(("mpirun", "all_reduce_perf"), 1))
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        made = plain.answer(node, command)
+        if made is None or not launcher_of(command) or not leads(command):
+            return made
+        runs[node] += 1
+        crashed = first if runs[node] == 1 else not first
+        return reply(node, command, "gpu-02:17: Segmentation fault\n", rc=139) if crashed else made
+
+    steps = [step(id_)]
+    made = bench("nccl-tests").measure(tmp_path, answer, steps)
+    by_name = {f"{m.metric.partition('.')[2]} {m.labels['bytes']} {m.subject}": m for m in made}
+    assert set(runs.values()) <= {0, 2}
+    assert by_name[name].samples == (777.0,), by_name[name].reason
+    assert not any(m.samples for m in made if "busbw" in m.metric)
+    samples = {r.seq for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT}
+    assert not samples & bench("nccl-tests").faults(tmp_path).keys()
 
 
 def half_checked(program: str, text: str) -> str:
