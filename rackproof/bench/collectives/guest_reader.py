@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from rackproof.bench.collectives.command import launcher_of, requested_by
 from rackproof.bench.collectives.guest_commands import inside_of, is_off, is_side
@@ -21,6 +21,10 @@ from rackproof.parse.guest import SHUT_OFF, TOOL, Side, parse_off, parse_side
 from rackproof.remote.command import CommandResult
 
 GUEST, HOST = "guest.collective_busbw", "guest.host_collective_busbw"
+GUEST_WRONG, HOST_WRONG = "guest.collective_wrong_values", "guest.host_collective_wrong_values"
+SIDES: Final = {HOST: HOST, HOST_WRONG: HOST, GUEST: GUEST, GUEST_WRONG: GUEST}
+"""Metrics of a node and of its guest, with the bandwidth of the same runs."""
+COUNTS: Final = (HOST_WRONG, GUEST_WRONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def how_off(answer: CommandResult) -> str:
 
 @reader("guests-proven")
 def read_guests(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
-    """One sample per launch on either side."""
+    """One sample per launch on either side. Wrong values count without proof of a comparison."""
     hosts: dict[str, list[CommandResult]] = {}
     guests: dict[str, list[CommandResult]] = {}
     for answer in answers:
@@ -74,6 +78,9 @@ def read_guests(answers: Sequence[CommandResult], architecture: Architecture) ->
 
     def read(measurement: Measurement) -> Reading:
         (node,) = measurement.members
+        side = SIDES[measurement.metric]
+        if measurement.metric in COUNTS and any((wrong := _counts(reads[side], measurement)).samples):
+            return wrong  # no matter what happened on the other side, or afterwards
         host = Half(node, tuple(hosts.get(node, ())))
         guest = Half(f"the guest of {node}", tuple(guests.get(node, ())))
         conditions = _proven(host, guest, architecture)
@@ -83,7 +90,7 @@ def read_guests(answers: Sequence[CommandResult], architecture: Architecture) ->
             raise Mismatch(
                 "NCCL", f"expected {versions[HOST]} in {guest.name} as on the node, actual {versions[GUEST]}"
             )
-        own = readings[measurement.metric]
+        own = _counts(reads[side], measurement) if measurement.metric in COUNTS else readings[side]
         states = [answer for answer in (*host.answers, *guest.answers) if is_side(answer.command)]
         ends = [answer for answer in host.answers if is_off(answer.command)]
         return Reading(own.samples, (*own.used, *states, *ends), {**own.conditions, **conditions})
@@ -93,10 +100,15 @@ def read_guests(answers: Sequence[CommandResult], architecture: Architecture) ->
 
 def _figures(read: Read, measurement: Measurement) -> Reading:
     """Bandwidths of one side. Raises ParseError; a result with wrong values has none."""
-    wrong = read(measurement.model_copy(update={"metric": WRONG}))
+    wrong = _counts(read, measurement)
     if any(wrong.samples):
         raise Mismatch(str(measurement.labels["engine"]), f"{max(wrong.samples):.0f} wrong values in the result")
     return read(measurement.model_copy(update={"metric": BUSBW}))
+
+
+def _counts(read: Read, measurement: Measurement) -> Reading:
+    """Wrong values of one side. Raises ParseError."""
+    return read(measurement.model_copy(update={"metric": WRONG}))
 
 
 def _proven(host: Half, guest: Half, architecture: Architecture) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ the node sees to that (``guest_keeper.sh``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from typing import TypeVar
@@ -24,8 +24,8 @@ from rackproof.bench.collectives.guest_commands import (
     wait_command,
 )
 from rackproof.bench.collectives.guest_reader import (
-    GUEST,
-    HOST,
+    COUNTS,
+    SIDES,
     check_guest,
     check_host,
     how_off,
@@ -84,7 +84,7 @@ def _step(
         expected(metric, Scope.NODE, (node,), {"op": part.op, "bytes": str(size), "engine": engine.name}, id_)
         for node in part.nodes
         for size in steps
-        for metric in (HOST, GUEST)
+        for metric in SIDES
     )
     seconds = START_S + PER_SIZE_S * len(steps)
 
@@ -152,7 +152,9 @@ class _GuestStep:
         for place in places:
             (node,) = place.members
             raw = outputs_of(answer for answer in self.answers if answer.node == node)
-            yield reading_or_reason(place, read, raw, self.lost.get(node, ""), f"{node}: ")
+            why = self.lost.get(node, "")
+            counted = reading_or_reason(place, read, raw) if why and place.metric in COUNTS else place
+            yield counted if any(counted.samples) else reading_or_reason(place, read, raw, why, f"{node}: ")
 
     @property
     def _left(self) -> tuple[str, ...]:
@@ -198,11 +200,12 @@ class _GuestStep:
         reading: Callable[[str], str],
         user: Callable[[str], str] = lambda node: "",
     ) -> None:
-        """All runs, each between two readings of NCCL's logs. A run that fails ends its node's part."""
+        """All runs, each between two readings of NCCL's logs. A run that fails ends its node's part after its reading:
+        nccl-tests fails when values are wrong, and they count."""
         self._ask(reading, ASKING_S, "NCCL's logs")
         for _ in range(self.profile.runs):
-            self._ask(command, self.limit_s + MARGIN_S, self.engine.name, user)
-            self._ask(reading, ASKING_S, "NCCL's logs")
+            ran = self._ask(command, self.limit_s + MARGIN_S, self.engine.name, user)
+            self._ask(reading, ASKING_S, "NCCL's logs", nodes=[node for node in ran if ran[node].error is None])
 
     def _prepare(self) -> None:
         """The account that measures, in the guests, and the kit's own program. Raises ParseError."""
@@ -291,9 +294,11 @@ class _GuestStep:
         limit_s: float,
         what: str,
         user: Callable[[str], str] = lambda node: "",
+        nodes: Iterable[str] | None = None,
     ) -> Mapping[str, CommandResult]:
-        """Run a command on the remaining nodes. A node where it fails is lost; ``what`` begins the reason."""
-        commands = {node: command(node) for node in self._left}
+        """Run a command on the remaining nodes, or on ``nodes``. A node where it fails is lost; ``what`` begins the
+        reason, the first of which counts."""
+        commands = {node: command(node) for node in (self._left if nodes is None else nodes)}
 
         def run(connection: Connection) -> CommandResult:
             node = connection.node.name
@@ -302,5 +307,6 @@ class _GuestStep:
         results = self.session.fleet.each(commands, run, what)
         answers = {node: self.session.record(result) for node, result in results.items()}
         self.answers += answers.values()
-        self.lost |= {node: f"{node}: {what}: {answer.why}" for node, answer in answers.items() if not answer.ok}
+        failed = {node: f"{node}: {what}: {answer.why}" for node, answer in answers.items() if not answer.ok}
+        self.lost = failed | self.lost
         return answers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -140,15 +141,35 @@ class Proven:
 @reader("collectives-proven")
 @with_preamble
 def read_collectives(answers: Sequence[CommandResult], architecture: Architecture) -> Read:
-    """One sample per launch and size; every run is between two readings of every node."""
+    """One sample per launch and size; every run is between two readings of every node. Wrong values of one run count
+    even where another one has no proof."""
     launched = [answer for answer in answers if launcher_of(answer.command)]
     proven: dict[tuple[str, str], list[Proven]] = {}
 
-    def read(measurement: Measurement) -> Reading:
-        engine, metric = measurement.labels["engine"], measurement.metric
+    def started_on(measurement: Measurement) -> tuple[str, list[CommandResult], list[CommandResult]]:
+        """Node, or empty for all; processes that were started there, and those of them that print results."""
         node = measurement.members[0] if measurement.scope is Scope.NODE else ""
         started = [answer for answer in launched if node in ("", answer.node)]
-        runs = [answer for answer in started if leads(answer.command)]
+        return node, started, [answer for answer in started if leads(answer.command)]
+
+    def read(measurement: Measurement) -> Reading:
+        try:
+            return read_all(measurement)
+        except ParseError:
+            if measurement.metric not in COUNTS:
+                raise
+            node, _, runs = started_on(measurement)
+            values = list(_proven_values(measurement, runs, answers, architecture))
+            worst, _, run_with = max(values, key=lambda value: value[0], default=(0.0, None, None))
+            if run_with is None or not worst:
+                raise
+            used = [answer for _, answer, _ in values]
+            samples = tuple(value for value, _, _ in values)
+            return Reading(samples, (*used, *_readings_beside(answers, node)), run_with.conditions)
+
+    def read_all(measurement: Measurement) -> Reading:
+        engine, metric = measurement.labels["engine"], measurement.metric
+        node, started, runs = started_on(measurement)
         failed = [answer for answer in started if not answer.ok]
         if failed and metric not in COUNTS:
             raise ParseError(program(failed[0].command), failed[0].why)
@@ -188,6 +209,19 @@ def _value(measurement: Measurement, run: Proven) -> float:
     if row.wrong and measurement.metric not in COUNTS:
         raise Mismatch(PROGRAM, f"{row.wrong} wrong values in the result, its bandwidth says nothing")
     return value
+
+
+def _proven_values(
+    measurement: Measurement,
+    runs: Sequence[CommandResult],
+    answers: Sequence[CommandResult],
+    architecture: Architecture,
+) -> Iterator[tuple[float, CommandResult, Proven]]:
+    """Values of the runs with proof, and their outputs."""
+    for number, answer in enumerate(runs):
+        with suppress(ParseError):
+            run = _proven(measurement.labels["engine"], answer, number, len(runs), answers, architecture)
+            yield _value(measurement, run), answer, run
 
 
 def value_of(metric: str, row: Row) -> float:

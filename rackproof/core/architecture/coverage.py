@@ -62,13 +62,17 @@ ON_DEMAND: Final = (
 _WITH: Final = {GPU_LATENCY: GPU_MEMORY, f"{GPU_LATENCY}_all_rails": f"{GPU_MEMORY}_all_rails"}
 """Latencies of reads, by the bandwidth of writes between the same memories with which they are measured."""
 _RAIL: Final = "collective.rail_busbw"
-_RAIL_WRONG: Final = "collective.rail_wrong_values"
-"""Judged without a criterion, too: see ``judging.content``."""
+_COUNTED_BESIDE: Final = (
+    "collective.rail_wrong_values",
+    "guest.collective_wrong_values",
+    "guest.host_collective_wrong_values",
+)
+"""Wrong values of runs whose bandwidth is judged; without a criterion they are judged, too: see ``judging.content``."""
 _IN_PLACE: Final = "collective.busbw_in_place"
 _COLLECTIVES: Final = tuple(
     metric.name
     for metric in METRICS.values()
-    if metric.benchmark == "collectives" and metric.name not in (_RAIL, _RAIL_WRONG, _IN_PLACE)
+    if metric.benchmark == "collectives" and metric.name not in (_RAIL, _IN_PLACE, *_COUNTED_BESIDE)
 )
 _CONTAINERS: Final = "container.read_over_host"
 

@@ -383,7 +383,7 @@ class CollectiveProfile(Model):
     node: NodeCollectives | None = None
     rails: RailCollectives | None = None
     guest: GuestCollectives | None = None
-    """For ``guest.collective_busbw`` and ``guest.host_collective_busbw``."""
+    """For ``guest.collective_busbw`` and ``guest.host_collective_busbw``, and the wrong values of the same runs."""
 
     @model_validator(mode="after")
     def _on_gpus(self) -> CollectiveProfile:

@@ -43,7 +43,9 @@ def judge_content(index: Index, verdicts: Iterable[Verdict]) -> Iterator[Verdict
 
 
 def _covers(verdict: Verdict, metric: str, answer: Answer) -> bool:
-    return verdict.metric == metric and verdict.labels.items() <= dict(answer.labels).items()
+    """Whether the verdict is about this number: the run over all nodes says nothing of one inside a node."""
+    of_metric = verdict.metric == metric and verdict.labels.items() <= dict(answer.labels).items()
+    return of_metric and set(answer.raw) <= set(verdict.raw)
 
 
 def _named(metric: str, answer: Answer) -> str:

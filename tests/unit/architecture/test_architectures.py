@@ -338,7 +338,8 @@ class TestVirtualRack:
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {
             "collective.algbw", "collective.busbw_in_place", "collective.rail_busbw", "collective.rail_wrong_values",
             "container.host_read_bandwidth", "container.read_bandwidth",
-            "group.faults", "guest.collective_busbw", "guest.host_collective_busbw", "link.rdma_read_latency",
+            "group.faults", "guest.collective_busbw", "guest.collective_wrong_values", "guest.host_collective_busbw",
+            "guest.host_collective_wrong_values", "link.rdma_read_latency",
             "link.rdma_read_latency_all_rails", "link.rdma_read_latency_gpu", "link.rdma_read_latency_gpu_all_rails",
             "link.rdma_write_bandwidth_all_rails", "link.rdma_write_bandwidth_both",
             "link.rdma_write_bandwidth_both_all_rails", "link.rdma_write_bandwidth_gpu",

@@ -26,14 +26,14 @@ from rackproof.core.architecture.coverage import measured_values
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.nvlink_domain import SERVICE
 from rackproof.core.rack import Node, Rack
-from rackproof.core.status import Status
+from rackproof.core.status import Outcome, Status
 from rackproof.evidence.store import read_records
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.nccl_log import parse_nccl_log
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
-from tests.unit.fakes import lab_rack, virtual_rack
+from tests.unit.fakes import lab_rack, reply, virtual_rack
 from tests.unit.judging import architecture as one_architecture
 from tests.unit.judging import bar, criterion, judged, verdicts
 
@@ -77,7 +77,7 @@ RACK, RAIL = "collectives/nccl-tests/all_reduce", "collectives/nccl-tests/all_re
 NVLS, RING = "collectives/nccl-tests/node/all_reduce/NVLS", "collectives/nccl-tests/node/all_reduce/Ring"
 
 
-@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 4), (RAIL, 1), (NVLS, 2 * 4), (RING, 2 * 4)])
+@pytest.mark.parametrize(("id_", "numbers"), [(RACK, 3 * 4), (RAIL, 2), (NVLS, 2 * 4), (RING, 2 * 4)])
 def test_every_launch_gives_a_sample_and_what_nccl_used_is_kept(tmp_path: Path, id_: str, numbers: int) -> None:
     made = measured(tmp_path, id_, FabricNodes())
     assert len(made) == numbers
@@ -390,6 +390,11 @@ def wrong(program: str, text: str) -> str:
     return "\n".join(lines).replace("values : 0 OK", "values : 1 FAILED") + "\n"
 
 
+def wrong_everywhere(program: str, text: str) -> str:
+    """777 wrong elements in place at every size."""
+    return re.sub(r"(?m)^(\d+ \d+ float .*) 0$", r"\1 777", text).replace("values : 0 OK", "values : 1 FAILED")
+
+
 def test_wrong_values_are_counted_even_where_the_bandwidth_does_not_count(tmp_path: Path) -> None:
     nodes = FabricNodes(spoken=replaced("NET/IB/0/GDRDMA", "NET/Socket/0"), edit=wrong, status={"mpirun": 1})
     made = measured(tmp_path, RACK, nodes)
@@ -404,6 +409,63 @@ def test_wrong_values_are_counted_even_where_the_ports_did_not_carry_them(tmp_pa
     assert made["wrong_values 65536 rack"].samples == (777.0, 777.0)
     assert not made["busbw 65536 rack"].samples
     assert "another path" in (made[f"wrong_values {8 << 20} rack"].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [
+        (RAIL, f"rail_wrong_values {GIB} rack"),
+        (NVLS, f"wrong_values {GIB} gpu-01"),
+        (RING, f"wrong_values {GIB} gpu-02"),
+    ],
+)
+@pytest.mark.parametrize("half", ["out of place", "in place"])
+def test_wrong_values_of_rails_and_single_nodes_are_counted_and_fail(
+    tmp_path: Path, id_: str, name: str, half: str
+) -> None:
+    def edit(program: str, text: str) -> str:
+        """5 wrong elements in one half of the row."""
+        columns = (r" 0( \S+ \S+ \S+ 0)$", r" 5\1") if half == "out of place" else (r" 0$", " 5")
+        return re.sub(rf"(?m)^{GIB} .*$", lambda row: re.sub(*columns, row[0]), text)
+
+    made = measured(tmp_path, id_, FabricNodes(edit=edit, status=dict.fromkeys(("mpirun", "all_reduce_perf"), 1)))
+    assert made[name].samples == (5.0, 5.0), made[name].reason
+    assert not any(m.samples for m in made.values() if "busbw" in m.metric), "its bandwidth says nothing"
+    samples = {r.seq for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT}
+    assert not samples & bench("nccl-tests").faults(tmp_path).keys()
+    judgement = judged(one_architecture(criterion()), *made.values())
+    verdict = verdicts(judgement, f"content[{made[name].metric}]")[made[name].subject]
+    assert (verdict.status, verdict.required, verdict.value) == (Status.FAIL, True, 5.0)
+    assert judgement.outcome is Outcome.NOT_CERTIFIED
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    ("id_", "name"),
+    [(RACK, "wrong_values 65536 rack"), (RAIL, f"rail_wrong_values {GIB} rack"), (RING, f"wrong_values {GIB} gpu-01")],
+)
+def test_wrong_values_of_one_run_count_even_if_another_one_crashed(
+    tmp_path: Path, id_: str, name: str, first: bool
+) -> None:
+    runs = dict.fromkeys(("gpu-01", "gpu-02"), 0)
+    plain = FabricNodes(edit=wrong_everywhere, status=dict.fromkeys(("mpirun", "all_reduce_perf"), 1))
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        made = plain.answer(node, command)
+        if made is None or not launcher_of(command) or not leads(command):
+            return made
+        runs[node] += 1
+        crashed = first if runs[node] == 1 else not first
+        return reply(node, command, "gpu-02:17: Segmentation fault\n", rc=139) if crashed else made
+
+    steps = [step(id_)]
+    made = bench("nccl-tests").measure(tmp_path, answer, steps)
+    by_name = {f"{m.metric.partition('.')[2]} {m.labels['bytes']} {m.subject}": m for m in made}
+    assert set(runs.values()) <= {0, 2}
+    assert by_name[name].samples == (777.0,), by_name[name].reason
+    assert not any(m.samples for m in made if "busbw" in m.metric)
+    samples = {r.seq for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT}
+    assert not samples & bench("nccl-tests").faults(tmp_path).keys()
 
 
 def half_checked(program: str, text: str) -> str:

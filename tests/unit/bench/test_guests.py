@@ -14,12 +14,13 @@ import pytest
 from rackproof.architectures import load
 from rackproof.bench.collectives.command import launcher_of
 from rackproof.bench.collectives.guest_commands import inside_of, is_off, is_side
-from rackproof.bench.collectives.guest_reader import GUEST, HOST
+from rackproof.bench.collectives.guest_reader import COUNTS, GUEST, GUEST_WRONG, HOST, HOST_WRONG, SIDES
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.user import SETUP
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Node, Rack
+from rackproof.core.status import Outcome, Status
 from rackproof.evidence.store import read_records
 from rackproof.parse.gpu_load import SAMPLER
 from rackproof.remote.command import CommandResult
@@ -27,6 +28,8 @@ from tests.unit.benchmarked import Bench, commands
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import FakeConnection, FakePipe, reply, virtual_rack
 from tests.unit.gpu_nodes import BUSES, BUSY, NAME, uuid
+from tests.unit.judging import architecture as one_architecture
+from tests.unit.judging import criterion, judged, verdicts
 from tests.unit.load_answers import Machine
 
 pytestmark = pytest.mark.few(11)
@@ -147,7 +150,7 @@ def measured(folder: Path, nodes: GuestNodes, engine: str = "nccl-tests", **more
 def test_both_sides_are_measured_and_every_number_is_read_again(tmp_path: Path, engine: str) -> None:
     nodes = GuestNodes(guest=FabricNodes(hostnames={"gpu-01": "vm-a", "gpu-02": "vm-b"}))
     made = measured(tmp_path, nodes, engine)
-    assert sorted(made) == [f"{metric} gpu-0{k}" for metric in (GUEST, HOST) for k in (1, 2)]
+    assert sorted(made) == [f"{metric} gpu-0{k}" for metric in sorted(SIDES) for k in (1, 2)]
     for measurement in made.values():
         assert measurement.reason is None, measurement.reason
         assert len(measurement.samples) == 2
@@ -163,7 +166,7 @@ def test_both_sides_are_measured_and_every_number_is_read_again(tmp_path: Path, 
     samples = {r.seq for r in records if r.kind is Kind.MEASUREMENT}
     assert not {seq for seq in bench(engine).faults(tmp_path) if seq in samples}
     doubled = [
-        r.model_copy(update={"body": {**r.body, "samples": [2 * s for s in r.body["samples"]]}})
+        r.model_copy(update={"body": {**r.body, "samples": [2 * s + 1 for s in r.body["samples"]]}})
         if r.seq in samples else r
         for r in records
     ]  # fmt: skip
@@ -247,11 +250,35 @@ CASES: dict[str, tuple[Callable[[], GuestNodes], str]] = {
 def test_what_is_no_comparison_gives_no_number(tmp_path: Path, case: str) -> None:
     nodes, why = CASES[case]
     made = measured(tmp_path, nodes())
-    assert len(made) == 4
+    assert len(made) == 8
     for measurement in made.values():
+        if measurement.metric in COUNTS and any(measurement.samples):
+            assert "wrong values" in case
+            continue
         assert not measurement.samples, measurement.metric
         assert "\n" not in (measurement.reason or "\n")
     assert why in (made[f"{GUEST} gpu-01"].reason or ""), made[f"{GUEST} gpu-01"].reason
+
+
+@pytest.mark.parametrize(
+    ("side", "metric", "other"), [("host", HOST_WRONG, GUEST_WRONG), ("guest", GUEST_WRONG, HOST_WRONG)]
+)
+@pytest.mark.parametrize("status", [0, 1])
+def test_wrong_values_of_either_side_are_counted_read_again_and_fail(
+    tmp_path: Path, side: str, metric: str, other: str, status: int
+) -> None:
+    nodes = FabricNodes(edit=wrong_values, status={"all_reduce_perf": status} if status else {})
+    made = measured(tmp_path, GuestNodes(**{side: nodes}))
+    records = {r.seq for r in read_records(tmp_path) if r.kind is Kind.MEASUREMENT}
+    assert not records & bench().faults(tmp_path).keys()
+    judgement = judged(one_architecture(criterion()), *made.values())
+    for node in ("gpu-01", "gpu-02"):
+        assert set(made[f"{metric} {node}"].samples) == {3.0}
+        assert not made[f"{GUEST} {node}"].samples
+        assert not any(made[f"{other} {node}"].samples)
+        verdict = verdicts(judgement, f"content[{metric}]")[node]
+        assert (verdict.status, verdict.required, verdict.value) == (Status.FAIL, True, 3.0)
+    assert judgement.outcome is Outcome.NOT_CERTIFIED
 
 
 @pytest.mark.parametrize(
@@ -325,5 +352,5 @@ def test_the_published_system_plans_the_step_and_no_gap() -> None:
     racked = Rack("rack.py", (*rack().nodes, Node("nas", ("storage",), {"fabric_addresses": ["10.77.0.11/24"]})))
     planned = Bench(file, racked, "full").steps()
     (step,) = [step for step in planned if step.id == "collectives/nccl-tests/guest/all_reduce"]
-    assert {place.metric for place in step.expects} == {GUEST, HOST}
+    assert {place.metric for place in step.expects} == set(SIDES)
     assert not [line for line in plan_gaps(file, "full", racked, planned) if "guest." in line]

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rackproof.core.evidence import CheckOutcome, Kind
+from rackproof.bench.gpu.links import results
+from rackproof.core.evidence import CheckOutcome, Kind, NodeInfo
 from rackproof.core.gpu_clocks import judge_clocks
 from rackproof.core.gpu_links import IDLE, LinkSample, judge_links
 from rackproof.core.status import Outcome, Status
@@ -19,7 +20,7 @@ from rackproof.remote.command import CommandResult
 from tests.unit.fakes import reply
 from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.test_links import Fabricated, Make, make
-from tests.unit.judging import GPU
+from tests.unit.judging import GPU, architecture, criterion
 from tests.unit.refusals import refuses
 
 pytestmark = pytest.mark.few(2)
@@ -158,6 +159,28 @@ def test_a_gpu_that_does_not_tell_its_reasons_proves_nothing(loaded: Loaded) -> 
     loaded.samples["gpu-02"] = HEALTHY.replace("0x0000000000000004", "[N/A]")
     loaded.world.certify()
     assert loaded.verdict(f"load.gpu_clocks[{STEP}]", "gpu-02")[0] == "UNMEASURED"
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        CommandResult("gpu-01", SAMPLER, None, error="the connection was lost"),
+        reply("gpu-01", SAMPLER, "", rc=143),
+        reply("gpu-01", SAMPLER, rows(*[IDLE_ROW] * 5), rc=143),
+        reply("gpu-01", SAMPLER, HEALTHY.replace("0x0000000000000004", "[N/A]"), rc=143),
+    ],
+)
+def test_clocks_that_were_not_sampled_are_required_of_products_alone(answer: CommandResult | None) -> None:
+    gpu = {"count": 2, "model": "NVIDIA H200", "memory_mib": None, "pcie_generation": 5, "pcie_width": 16}
+    made = architecture(criterion(), gpu=gpu)
+    node = NodeInfo(name="gpu-01", groups=("gpu",), simulated_gpus=False)
+    for step, required in (("gpu/product/bf16", True), ("gpu/triad", False), (STEP, False)):
+        by_check = {result.check: result for result in results(made, node, step, answer, ())}
+        clocks = by_check["load.gpu_clocks"]
+        assert (clocks.outcome, clocks.required) == (CheckOutcome.UNMEASURED, required)
+        assert not by_check["load.gpu_links"].required
 
 
 def test_a_slowdown_cannot_be_removed_from_the_evidence(loaded: Loaded) -> None:

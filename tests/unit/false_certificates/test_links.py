@@ -23,13 +23,13 @@ from rackproof.core.architecture import Fabric
 from rackproof.core.collective import least_received
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Node, Rack
-from rackproof.core.status import Status
+from rackproof.core.status import Outcome, Status
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.port_counters import PortCounters
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from tests.unit.fabric import FabricNodes
-from tests.unit.false_certificates.edited import certificate, without
+from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.racks import World
 from tests.unit.judging import GPU, NODES, criterion, document
 
@@ -388,6 +388,52 @@ def test_a_run_of_a_rail_that_is_missing_from_the_evidence_is_missed(make: Make)
     spoilt = [v for v in verdicts if v.status is Status.INVALID and v.metric == "collective.busbw"]
     assert {v.labels["op"] for v in spoilt} == {"all_reduce"}
     assert "port counters: gpu-01: expected 2 readings, actual 3" in spoilt[0].message
+
+
+def with_one_judged_size(fabric: Fabricated) -> None:
+    """Criteria of collectives judge the smallest of the three sizes that are swept."""
+    path = fabric.world.folder / "architectures/small.yaml"
+    made = yaml.safe_load(path.read_text())
+    for entry in made["criteria"]:
+        if "bytes" in entry.get("where", {}):
+            entry["where"]["bytes"] = SIZES[:1]
+    path.write_text(yaml.safe_dump(made, sort_keys=False))
+
+
+def wrong_in_a_half(columns: tuple[str, str]) -> Callable[[str, str], str]:
+    """nccl-tests with 9 wrong elements of the largest size in one half of its row."""
+    row = re.compile(rf"^{SIZES[-1]} .*$", re.MULTILINE)
+    return lambda program, text: row.sub(lambda line: re.sub(*columns, line[0]), text)
+
+
+WRONG_AT_AN_UNJUDGED_SIZE = {
+    "mpi": ("mpi", of_collective(lambda d: d["results"][-1].update(wrong=9))),
+    "out of place": ("nccl-tests", wrong_in_a_half((r" 0( \S+ \S+ \S+ 0)$", r" 9\1"))),
+    "in place": ("nccl-tests", wrong_in_a_half((r" 0$", " 9"))),
+}
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("case", WRONG_AT_AN_UNJUDGED_SIZE)
+def test_wrong_values_of_a_size_that_no_criterion_judges_are_fail(make: Make, case: str) -> None:
+    engine, edit = WRONG_AT_AN_UNJUDGED_SIZE[case]
+    fabric = make(engine=engine)
+    with_one_judged_size(fabric)
+    fabric.nodes.edit = edit
+    status, output, page = fabric.certify()
+    assert status == 1, output
+    (verdict,) = fabric.world.verdicts("content[collective.wrong_values]").values()
+    assert (verdict["status"], verdict["required"], verdict["value"]) == ("FAIL", True, 9.0)
+    assert f"bytes={SIZES[-1]}" in verdict["message"]
+    for shown in (output, page):
+        assert "expected 0, actual 9" in shown
+    assert fabric.world.verdicts("wrong[all_reduce,4096]")["rack"]["status"] == "PASS"
+    records, folder = fabric.world.records, fabric.world.runs[-1]
+    counts = [r for r in records if r.body.get("metric") == "collective.wrong_values" and any(r.body["samples"])]
+    assert counts
+    zero = chained((r.kind, r.body | {"samples": [0.0]} if r in counts else r.body) for r in records)
+    assert certificate(zero, folder).outcome is Outcome.INCOMPLETE, "the raw outputs still count them"
+    assert certificate(without(records, counts[0]), folder).outcome is not Outcome.CERTIFIED
 
 
 def test_another_operation_is_not_accepted(make: Make) -> None:

@@ -95,3 +95,11 @@ def test_an_advisory_criterion_does_not_cover_wrong_content() -> None:
     made = architecture(criterion(id="correct", severity="advisory", **own), criterion())
     (verdict,) = verdicts(judged(made, wrong(3)), f"content[{WRONG}]").values()
     assert (verdict.status, verdict.required) == (Status.FAIL, True)
+
+
+def test_a_criterion_of_the_rack_does_not_cover_runs_inside_a_node() -> None:
+    inside = wrong(2, members=("gpu-02",), scope=Scope.NODE, algorithm="Ring").model_copy(update={"raw": ("b" * 64,)})
+    judgement = judged(small(), wrong(3), inside)
+    assert verdicts(judgement, "correct")["rack"].status is Status.FAIL
+    (verdict,) = verdicts(judgement, f"content[{WRONG}]").values()
+    assert (verdict.subject, verdict.value, verdict.raw) == ("gpu-02", 2, ("b" * 64,))
