@@ -324,7 +324,7 @@ class TestKit:
 
     def test_a_set_without_space_is_refused(self, context: BenchContext, tmp_path: Path) -> None:
         huge = self.DATASET.model_copy(update={"samples": 10**6, "mean_bytes": 10**9, "per_shard": 10**6})
-        with pytest.raises(DataSetError, match=r"photos: needs 2\.06e\+06 GB more .* on gpu-01, which has"):
+        with pytest.raises(DataSetError, match=r"photos: needs 2\.06 PB more .* on gpu-01, which has"):
             DataSets.of(context).make("photos", huge, ["gpu-01", "gpu-02"])
 
     def test_nothing_is_written_beside_a_mount(self, context: BenchContext) -> None:

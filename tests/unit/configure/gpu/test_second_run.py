@@ -98,7 +98,7 @@ def test_each_deviation_of_the_driver_is_mended_once(tmp_path: Path, name: str) 
     changes: tuple[tuple[Change, str], ...] = (
         (without_lines("packages/held", "fabricmanager"), "\nrp_hold "),
         (without_lines("packages/installed", "fabricmanager"), "\nrp_install "),
-        (unloaded, "modprobe nvidia-uvm"),
+        (unloaded, "nvidia_uvm"),
         (lambda node: node.file(STAMP, "0\n"), STAMP),
         (unit_of_the_package, "daemon-reload"),
     )
