@@ -20,7 +20,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.course import REACHABLE
 from rackproof.core.evidence import End, Event, EventKind, Kind, NodeIdentity, NodeInfo, Record, quantity_of
 from rackproof.core.load import PREFIX
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import OF_CONTENT
 from rackproof.core.starvation import starved
 from rackproof.core.verdict import with_item
 
@@ -347,8 +347,7 @@ def _joined(history: History, step: str, several: Iterable[_Attempt]) -> Iterato
 
 def _is_wrong(record: Record) -> bool:
     """Whether it counts wrong content: that counts even if the step was repeated."""
-    metric = METRICS.get(record.body["metric"])
-    return metric is not None and metric.of_content and any(sample > 0 for sample in record.body["samples"])
+    return record.body["metric"] in OF_CONTENT and any(sample > 0 for sample in record.body["samples"])
 
 
 def _others(history: History, step: str, several: Sequence[_Attempt]) -> Iterator[int]:

@@ -281,6 +281,8 @@ METRICS: dict[str, Metric] = {
                "share of the configurations tried in which the stage that the model names is the one that binds"),
     )
 }  # fmt: skip
+OF_CONTENT = frozenset(name for name, metric in METRICS.items() if metric.of_content)
+"""Metrics that count wrong content."""
 
 
 def benchmark_of(metric: str) -> str:

@@ -46,10 +46,10 @@ def step(name: str, storage: Storage, job: WholeFile, layout: Layout, names: lis
     seconds = runs * (SETUP_S + job.file_bytes / TYPICAL)
     title = f"{name}: files with checksums, written and read back by {counted(len(names), 'client', 'clients')}"
     written = partial(render_whole, f"{name}{CHECKED_WRITE}", job, rw="write", options=_WRITE)
-    read_back = partial(render_whole, f"{name}{CHECKED_BY_WRITER}", job, rw="read", options=VERIFY_READ)
+    readers = (CHECKED_BY_WRITER, CHECKED_BY_OTHER)[: runs - 1]
+    read_back = [partial(render_whole, f"{name}{end}", job, rw="read", options=VERIFY_READ) for end in readers]
     writes = Writes(job.file_bytes * len(names))
-    by_other = [partial(render_whole, f"{name}{CHECKED_BY_OTHER}", job, rw="read", options=VERIFY_READ)][: runs - 2]
-    return fio_step(storage, names, places, title, seconds, execute, written, read_back, *by_other, writes=writes)
+    return fio_step(storage, names, places, title, seconds, execute, written, *read_back, writes=writes)
 
 
 def _write_and_read(clients: StorageClients, job: WholeFile) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from rackproof.core.grouping import grouped
 from rackproof.core.judging.bars import number_text
 from rackproof.core.judging.select import Answer, Index, quantity, sources_of
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import METRICS, OF_CONTENT
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict, required_verdict
 from rackproof.core.wording import counted, some
@@ -20,10 +20,9 @@ _SHOWN = 3
 def judge_content(index: Index, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     """A verdict for each subject and metric with wrong content of which ``verdicts`` have no required FAIL."""
     failed = [v for v in verdicts if v.required and v.status is Status.FAIL and v.metric]
-    counts = {name for name, metric in METRICS.items() if metric.of_content}
     wrong = grouped(
         ((metric, subject), answer)
-        for metric, subject, answer in index.measured(counts)
+        for metric, subject, answer in index.measured(OF_CONTENT)
         if answer.disproven is None and max(answer.samples) > 0 and not any(_covers(v, metric, answer) for v in failed)
     )
     for (metric, subject), answers in wrong.items():

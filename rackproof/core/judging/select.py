@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import FAULTS
 from rackproof.core.judging.members import subject_name
-from rackproof.core.metrics import DAMAGE, DRIVE, METRICS
+from rackproof.core.metrics import DAMAGE, DRIVE, OF_CONTENT
 from rackproof.core.rack import fold
 from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
@@ -229,8 +229,7 @@ class Index:
 
 def _is_worse(earlier: Answer, later: Measurement) -> bool:
     """Whether a number counts wrong content that a later one did not have."""
-    metric = METRICS.get(later.metric)
-    counts = metric is not None and metric.of_content and earlier.disproven is None
+    counts = later.metric in OF_CONTENT and earlier.disproven is None
     return counts and max(earlier.samples) > max(later.samples)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,25 +136,26 @@ def test_a_run_lasts_for_500_random_arrivals_within_limits(arrivals: int, second
     assert long_enough(30, arrivals) == seconds
 
 
-def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gate(tmp_path: Path) -> None:
-    def slow(document: Document) -> None:
+def unlawful(part: str) -> Callable[[Document], None]:
+    """Latencies of jobs with this part of a name that contradict Little's law."""
+
+    def change(document: Document) -> None:
         for entry in document["client_stats"]:
-            if "-closed-16of" in entry["jobname"]:
+            if part in entry["jobname"]:
                 entry["read"]["lat_ns"]["mean"] *= 1.2
 
-    measured = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=slow))["outstanding"]
+    return change
+
+
+def test_a_load_that_breaks_littles_law_is_measured_again_and_then_fails_the_gate(tmp_path: Path) -> None:
+    measured = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=unlawful("-closed-16of")))["outstanding"]
     own = {name: numbers[0] for name, numbers in measured.companions.items()}
     assert own["iops"] * own["latency_s"] / own["outstanding"] == pytest.approx(1.2, rel=0.01)
     assert sum("-closed-16of" in command and "fio --eta" in command for command in commands(tmp_path)) == 3
 
 
 def test_arrivals_are_no_share_of_a_highest_rate_that_breaks_littles_law(tmp_path: Path) -> None:
-    def slow(document: Document) -> None:
-        for entry in document["client_stats"]:
-            if "-closed-" in entry["jobname"]:
-                entry["read"]["lat_ns"]["mean"] *= 1.2
-
-    share = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=slow))["utilisation"]
+    share = search(tmp_path, StorageNodes(ARCHITECTURE, servers=20, change=unlawful("-closed-")))["utilisation"]
     assert share.samples == ()
     assert "the highest rate, of which arrivals are a share, contradicts Little's law" in (share.reason or "")
 
