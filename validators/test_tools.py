@@ -15,7 +15,7 @@ from rackproof.parse.programs import parse_programs
 from rackproof.validation import Unmeasured, announce, answered, check, read
 
 # Commands for programs without --version.
-HARMLESS = {"ibv_devinfo": "ibv_devinfo -l"}
+HARMLESS = {"ibv_devinfo": "ibv_devinfo -l", "nvbandwidth": "nvbandwidth --help"}
 # Importing numpy takes an emulated node many seconds; finding it is enough.
 MPI4PY = (
     "python3 -c 'import mpi4py, importlib.util as u;"

@@ -20,6 +20,8 @@ from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.links import steps as links
 from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
+from rackproof.configure.known_inputs import MODELS
+from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
 from rackproof.core.rack import Rack, fold
@@ -39,7 +41,8 @@ PLANS: Final[Mapping[str, tuple[Callable[[Architecture, Any, Rack], list[Step]],
 
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
-    """Steps of a profile. Raises ArchitectureError for an unknown profile.
+    """Steps of a profile. Raises ArchitectureError for an unknown profile, InventoryError for an input that is not
+    valid, which a step would find hours later.
 
     Each step has a digest of its parameters: its part of the profile, the rest of the architecture, and the nodes.
     """
@@ -48,6 +51,9 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     except KeyError:
         known = ", ".join(architecture.profiles)
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
+    for node in rack.nodes:
+        for inputs in MODELS.values():
+            read_inputs(node, inputs)
     _refuse_further_rails(architecture, rack)
     steps: list[Step] = []
     for name, plans in PLANS.items():

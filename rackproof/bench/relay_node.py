@@ -135,8 +135,14 @@ def start(target: Callable[..., None], *arguments: object) -> None:
 
 def run(folder: str, node: str, words: list[str]) -> None:
     """Run a command on a node, and print its output, as ssh does."""
+    path = os.path.join(folder, node + ".sh")
+    if not os.path.exists(path):
+        raise SystemExit(
+            f"rackproof: no way to {node}, which mpirun takes for another machine: if it is this one, whose name is"
+            f" {socket.gethostname()}, the name {node} must lead to it (/etc/hosts)"
+        )
     own = socket.socket(socket.AF_UNIX)
-    own.connect(os.path.join(folder, node + ".sh"))
+    own.connect(path)
     own.sendall(" ".join(words).encode() + b"\0")
     while data := own.recv(65536):
         write(data)

@@ -48,6 +48,7 @@ from rackproof.evidence.folder import (
 )
 from rackproof.evidence.store import EVIDENCE, read_trusted
 from rackproof.inventory import load_rack
+from rackproof.remote.interrupt import again
 from rackproof.remote.redaction import redact
 from rackproof.report.certificate import Certificate
 from rackproof.report.quantities import moment
@@ -237,8 +238,7 @@ def _go_on(run: Run, whole: bool) -> str:
     inventory, folder = shlex.quote(run.rack.source), shlex.quote(kit.shown(run.folder))
     if whole:
         return f"continue with: rackproof certify {inventory} --resume {folder}"
-    command = "bench" if "bench" in run.stages else "validate"
-    return f"its evidence is in {folder}; start again with: rackproof {command} {inventory}"
+    return f"its evidence is in {folder}; {again()}"
 
 
 class _OneLine(logging.Formatter):

@@ -25,8 +25,14 @@ _NO_WORDS: Final = re.compile(
     r"perl: warning:|\W*(?:LANGUAGE|LC_ALL|LANG)\b|.*warning: setlocale|(?i:usage):|Try ['‘`\"]|"
     r"(?i:for more (?:information|details)|see ['‘`\"]|run ['‘`\"].* --help)|Killed$|Terminated$|\W*$"
     r"|\d{4}-\d\d-\d\d[T ][\d:.]+\S*$"
+    r"|\[[IW]\d{4} [\d:.]+ |frame #\d+: "  # PyTorch's warnings when a process ends, and its stack
+    r"|\*\*\* |.*(?:ORTE_ERROR_LOG|FORCE-TERMINATE|Local abort before MPI_INIT)"  # Open MPI, after its cause
 )
 """Lines that say nothing about a cause: advice, what a shell adds, and the time of day."""
+_RANK: Final = re.compile(r"\[rank\d+\]: ?")
+"""PyTorch's prefix of a rank's lines."""
+_BOX: Final = re.compile(r"(?ms)^-{74}\n(.*?)^-{74}$")
+"""Advice of Open MPI and PRRTE, mostly on what another line has reported."""
 _NAMED: Final = re.compile(r"(?!(?i:error|fatal|warning|note|info|timeout|sh|bash|env|sudo):)[\w./+-]+: ")
 """A program's own name at the beginning of its line."""
 _DOCUMENT: Final = re.compile(r"(?m)^\s*(?:[{\[]\s*$|\{\s*\"|\[\s*\{|<\?xml)")
@@ -87,8 +93,11 @@ def cause_of(words: str) -> str:
 
 
 def last_words(text: str) -> str:
-    """The last line before a document that says something, shortened; empty where there is none."""
+    """The last line before a document that says something, shortened; empty where there is none. Without such a line,
+    the beginning of Open MPI's first advice."""
     before = text[: document.start()] if (document := _DOCUMENT.search(text)) else text
-    lines = (" ".join(line.split()) for line in reversed(before.splitlines()))
+    lines = (" ".join(_RANK.sub("", line, count=1).split()) for line in reversed(_BOX.sub("", before).splitlines()))
     line = next((line for line in lines if line and not _NO_WORDS.match(line)), "")
+    if not line and (box := _BOX.search(before)):
+        line = " ".join(box[1].split())
     return shortened(line, _LONGEST)

@@ -91,7 +91,7 @@ def source_faults(
 
 def _device_faults(storage: Storage, mounts: Sequence[Mount], device: str | None) -> list[str]:
     if device is None or not device.startswith("/dev/"):
-        raise ParseError("readlink", f"no device: {device or 'no answer'}")
+        raise ParseError("readlink", f"no device: {device}" if device else f"no device has the label {storage.source}")
     return [
         f"device labelled {storage.source}: expected {device}, actual {mount.source or 'none'}"
         for mount in mounts

@@ -9,7 +9,7 @@ from pathlib import Path
 from rackproof import architectures
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import Node, Rack
-from rackproof.core.wording import shortened
+from rackproof.core.wording import counted, shortened
 from rackproof.errors import InventoryError, SelfTestError
 from rackproof.remote.document import as_model, load_yaml
 from rackproof.remote.local import LocalFleet
@@ -53,7 +53,7 @@ def own_node(rack: Rack, name: str) -> Node:
     matches = [node for node in rack.nodes if node.name in (name, short) or node.name.partition(".")[0] == short]
     if len(matches) == 1:
         return matches[0]
-    count = "no node" if not matches else f"{len(matches)} nodes"
+    count = "no node" if not matches else counted(len(matches), "node")
     raise InventoryError(f"{rack.source}: {count} named '{name}' like this machine; give --role and --architecture")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rackproof.core.evidence import CheckOutcome, CheckResult
 from rackproof.core.rack import fold
+from rackproof.core.wording import counted
 
 _WORD = {CheckOutcome.PASSED: "PASS", CheckOutcome.FAILED: "FAIL", CheckOutcome.UNMEASURED: "UNMEASURED"}
 _STYLE = {CheckOutcome.FAILED: {"red": True, "bold": True}, CheckOutcome.UNMEASURED: {"yellow": True}}
@@ -42,7 +43,7 @@ def summary(results: Sequence[CheckResult], limited: str = "") -> Iterator[Line]
             yield from _block(fold(result.node for result in same), same[0])
     counts = {outcome: sum(result.outcome is outcome for result in results) for outcome in CheckOutcome}
     words = ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items() if count) or "nothing was checked"
-    yield f"{len({result.node for result in results} - {RACK})} nodes: {words}", {}
+    yield f"{counted(len({result.node for result in results} - {RACK}), 'node')}: {words}", {}
     if limited:
         yield f"{limited}: the rest of the rack was not checked", {}
 

@@ -21,6 +21,8 @@ MPI_PROGRAM: Final = "/collectives.py"
 TORCH_PROGRAM: Final = "/torch_collectives.py"
 SPLIT: Final = ("NCCL_TESTS_SPLIT_MASK", "NCCL_TESTS_SPLIT")
 """Either splits the ranks of nccl-tests into groups; the first one is older."""
+_RUNS_TORCH: Final = re.compile(rf" -I \S+{re.escape(TORCH_PROGRAM)} ")
+"""Whatever the interpreter's name is (``collectives.python``)."""
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -66,7 +68,7 @@ def launcher_of(command: str) -> str | None:
     name = program(command).rpartition("/")[2]
     if name in LAUNCHERS[:2]:
         return name
-    return SSH if name.endswith("_perf") or (name == "python3" and TORCH_PROGRAM in command) else None
+    return SSH if name.endswith("_perf") or _RUNS_TORCH.search(command) else None
 
 
 def leads(command: str) -> bool:

@@ -44,6 +44,7 @@ from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
 from rackproof.parse.guest import Side
@@ -99,7 +100,7 @@ def _step(
             yield _program(_on_gpus(way), part, profile, node, architecture.gpu.count)
             yield start_command(guests[node])
 
-    title = f"{part.op} on each of {len(part.nodes)} nodes and in its guest ({engine.name})"
+    title = f"{part.op} on each of {counted(len(part.nodes), 'node')} and in its guest ({engine.name})"
     return Step(
         id_, title, 2 * (seconds * profile.runs + BOOT_S), places, execute, commands=shown(commands)
     )  # fmt: skip
@@ -153,8 +154,8 @@ class _GuestStep:
             (node,) = place.members
             raw = outputs_of(answer for answer in self.answers if answer.node == node)
             why = self.lost.get(node, "")
-            counted = reading_or_reason(place, read, raw) if why and place.metric in COUNTS else place
-            yield counted if any(counted.samples) else reading_or_reason(place, read, raw, why, f"{node}: ")
+            wrong = reading_or_reason(place, read, raw) if why and place.metric in COUNTS else place
+            yield wrong if any(wrong.samples) else reading_or_reason(place, read, raw, why, f"{node}: ")
 
     @property
     def _left(self) -> tuple[str, ...]:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.bench.collectives.engines import Engine
-from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpi_environment, mpirun, set_before, srun
+from rackproof.bench.collectives.launchers import (
+    SINGLETON,
+    chosen_mpirun,
+    exported,
+    mpi_environment,
+    mpirun,
+    set_before,
+    srun,
+)
 from rackproof.bench.collectives.nccl_used import DECLARED, READING, TOPOLOGY
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.port_proof import protected_priority, reading_command
@@ -89,6 +97,8 @@ class Way:
         if self.backend:
             hosts = (node,) if self.alone else self.nodes
             program += f"{self._rendezvous()} {shlex.quote(','.join(hosts))} {self.ranks_per_node} {hosts.index(node)}"
+        elif self.engine.needs_mpi:
+            environment = {**environment, **SINGLETON}
         return f"{set_before(environment)}{program}"
 
     def _rendezvous(self) -> str:

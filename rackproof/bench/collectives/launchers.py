@@ -13,6 +13,9 @@ from rackproof.parse import ParseError
 from rackproof.parse.mpi_probe import TOOL, MpiFound, Mpirun
 
 INTERFACE: Final = "OMPI_MCA_btl_tcp_if_include"
+SINGLETON: Final = {"OMPI_MCA_ess_singleton_isolated": "1"}
+"""Environment of a program with MPI that nothing launches: Open MPI 4 would start a daemon, for which it wants ``ssh``
+or ``rsh`` on the node (tried with 4.1.4 and 4.1.6)."""
 OLDEST: Final = (4, 1)
 """Open MPI; older ones do not know ``--map-by ppr:N:node:OVERSUBSCRIBE`` together with ``--host``."""
 

@@ -291,9 +291,11 @@ def _proven(
         requested = requested.at(answer.node)
     if requested.seconds:
         requested = replace(requested, iterations=reported.iterations or 0)
-    counters = {} if alone else {node: _counters(node, number, runs, answers) for node in requested.hosts}
+    watched = () if alone or architecture.fabric is None else requested.hosts
+    counters = {node: _counters(node, number, runs, answers) for node in watched}
     logs = dict(_logs(requested, number, runs, answers))
-    names = {node: _short(before.hostname) for node, (before, _) in counters.items()}
+    names = {} if alone else {node: node for node in requested.hosts}
+    names |= {node: _short(before.hostname) for node, (before, _) in counters.items()}
     names |= {node: _short(log.hostname) for node, log in logs.items()}
     _compare(
         (

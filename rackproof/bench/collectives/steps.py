@@ -22,6 +22,7 @@ from rackproof.core import collective
 from rackproof.core.architecture import Architecture, CollectiveProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Rack
+from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
 METRICS: Final = (BUSBW, ALGBW, WRONG)
@@ -50,7 +51,7 @@ class Part:
         return "/".join(("collectives", engine.name, *where, self.op, *how, *rail))
 
     def title(self, engine: Engine) -> str:
-        between = f"over {len(self.nodes)} nodes" if self.scope is Scope.RACK else f"in each of {len(self.nodes)} nodes"
+        between = f"{'over' if self.scope is Scope.RACK else 'in each of'} {counted(len(self.nodes), 'node')}"
         how = "" if self.algorithm is None else f", {self.algorithm}"
         rail = "" if self.rail is None else f", rail {self.rail}"
         return f"{self.op} {between} ({engine.name}{how}{rail})"

@@ -29,6 +29,7 @@ from rackproof.core.architecture import Architecture, ContainerProfile, Containe
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, command_line, layout_of, render, render_layout
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 from rackproof.parse.fio import JobResult, complaints
 
@@ -72,7 +73,7 @@ def _step(name: str, storage: Storage, declared: Containers, job: FioJob, nodes:
     def execute(context: BenchContext) -> Iterator[Measurement]:
         return _ContainerStep(context, name, storage, job, nodes).execute(places)
 
-    title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {len(nodes)} nodes at once"
+    title = f"{name}: {job.rw} on the node and inside {declared.runtime}, {counted(len(nodes), 'node')} at once"
     seconds = 2 * job.runs * (job.runtime_s + job.ramp_s + START_S)
     return Step(id_, title, seconds, tuple(places.values()), execute, commands=commands(storage, job, nodes[0]))
 

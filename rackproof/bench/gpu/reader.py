@@ -70,7 +70,11 @@ def read_gpus(answers: Sequence[CommandResult], architecture: Architecture) -> R
         if measurement.metric == DIAGNOSED:
             about |= load_conditions(samples, gpus[index].bus_id)
             run = _only(DCGM, _runs(own, DCGM, lambda command: command.startswith("dcgmi diag "), may_fail=True))
-            return _diagnosis(measurement.labels["test"], index, run, diagnosed(run), about)
+            try:
+                diagnosis = diagnosed(run)
+            except ParseError as error:
+                raise (error if run.ok else ParseError(DCGM, run.why)) from None
+            return _diagnosis(measurement.labels["test"], index, run, diagnosis, about)
         if measurement.metric in TESTS:
             runs = _runs(own, NVBANDWIDTH, lambda command: program(command) == NVBANDWIDTH)
             results = [copied(answer) for answer in runs]

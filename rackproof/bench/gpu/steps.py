@@ -26,6 +26,7 @@ from rackproof.bench.user import BenchUsers, node_program
 from rackproof.core.architecture import Architecture, GpuProfile
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.rack import Node, Rack
+from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError
 from rackproof.parse.gpu_list import LIST, parse_gpu_list
@@ -164,7 +165,7 @@ def _step(
 
     expects = tuple(place for several in places.values() for place in several)
     shown = tuple(dict.fromkeys(commands(nodes[0], ["UUID"])))
-    return Step(id_, f"{title}, {len(nodes)} nodes at once", seconds, expects, execute, commands=shown)
+    return Step(id_, f"{title}, {counted(len(nodes), 'node')} at once", seconds, expects, execute, commands=shown)
 
 
 def _uuids(answer: CommandResult) -> tuple[str, ...]:

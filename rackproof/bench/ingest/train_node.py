@@ -28,6 +28,7 @@ LINE = struct.Struct("<cidd")  # kind: copied, step, ready, failed; place; two t
 CLASSES = 1000
 AUXILIARY = ("googlenet", "inception_v3")  # models with further heads, which are left out, and a slow initialisation
 WARMUP = 3
+BEGUN = 2  # steps that the device has not ended: one that it computes, and the next one
 TIMEOUT_S = 300
 
 
@@ -43,11 +44,16 @@ def main():
         link.sendall(LINE.pack(b"r", len(about), 0, 0) + about)
         rank.run()
     except Exception as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0][:300].encode()
-        with contextlib.suppress(OSError):
-            link.sendall(LINE.pack(b"f", len(text), 0, 0) + text)
-        os._exit(1)
+        fail(link, error)
     os._exit(0)  # threads of NCCL may still wait for others
+
+
+def fail(link, error):
+    """Say why this rank ends, and end it, from any thread."""
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:300].encode()
+    with contextlib.suppress(OSError):
+        link.sendall(LINE.pack(b"f", len(text), 0, 0) + text)
+    os._exit(1)
 
 
 class Rank:
@@ -169,7 +175,9 @@ class Rank:
         torch = self.torch
         if not self.config["synthetic"]:
             threading.Thread(target=self.fetch, daemon=True).start()
-        before = None  # the step that the device has not ended yet: the next one is begun before it ends
+        steps, free = queue.Queue(), threading.Semaphore(BEGUN)
+        reporter = threading.Thread(target=self.report, args=(steps, free), daemon=True)
+        reporter.start()
         while True:
             taken = self.ahead()
             if self.training:  # a step that one rank leaves out would never end on the others
@@ -177,24 +185,30 @@ class Rank:
                 torch.distributed.all_reduce(stop, group=self.votes)
                 taken = None if stop.item() else taken
             if not taken:
-                self.report(before)
+                steps.put(None)
+                reporter.join()
                 return
+            free.acquire()
             self.step(taken[0])
-            done = torch.cuda.Event() if self.cuda else None
+            done = torch.cuda.Event(blocking=True) if self.cuda else None
             if done:
                 done.record()
-                self.report(before)
-            before = (done, taken[1])
-            if not done:
-                self.report(before)
-                before = None
+            steps.put((done, taken[1]))
 
-    def report(self, step):
-        """Wait for a step, and say when its batch was there and when it ended."""
-        if step is not None:
-            if step[0] is not None:
-                step[0].synchronize()
-            self.tell(b"s", 0, step[1], time.monotonic())
+    def report(self, steps, free):
+        """Wait for each step, and say when its batch was there and when it ended. In a thread of its own: the rank
+        itself may wait for its next batch while the device ends a step."""
+        try:
+            if self.cuda:
+                self.torch.cuda.set_device(self.device)
+            while (step := steps.get()) is not None:
+                done, there_s = step
+                if done:
+                    done.synchronize()
+                self.tell(b"s", 0, there_s, time.monotonic())
+                free.release()
+        except Exception as error:
+            fail(self.link, error)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from rackproof.configure.known_inputs import misspelled
 from rackproof.core.architecture import Architecture
 from rackproof.core.plan import Problem
 from rackproof.core.rack import Node, Rack, fold
+from rackproof.core.wording import counted
 
 T = TypeVar("T", bound=Hashable)
 
@@ -112,7 +113,8 @@ def _roles(rack: Rack, architecture: Architecture) -> Iterator[Problem]:
     for role, expected in architecture.roles.items():
         if expected.managed and expected.count.min > 0 and not rack.group(role):
             groups = ", ".join(dict.fromkeys(group for node in rack.nodes for group in node.groups)) or "none"
-            what = f"role {role}: {expected.count.min} nodes or more are expected, actual none (groups: {groups})"
+            least = counted(expected.count.min, "node")
+            what = f"role {role}: {least} or more are expected, actual none (groups: {groups})"
             yield Problem("inventory.roles", what, "correct the inventory's groups, or take another architecture")
 
 

@@ -122,6 +122,7 @@ _AT_LEAST = """
     profiles.*.links.groups.{bytes,iterations,warmup,least_gb_per_s,from_nodes}
     profiles.*.collectives.{max_bytes,iterations,warmup,runs,node.max_bytes,rails.max_bytes,guest.max_bytes}
     profiles.*.drives.{runtime_s,runs}  profiles.*.osds.{bytes,runs}
+    profiles.*.gpu.{copy_runs,copy_samples,runs,seconds,triad_bytes,diagnoses.*}
     profiles.*.ingest.datasets.*.{samples,copies,mean_bytes}
     profiles.*.ingest.jobs.*.{seconds,warmup_s,runs,accelerators,crop}
     profiles.*.ingest.trees.*.{files,max_bytes}  profiles.*.ingest.dlio.*.{accelerators,files,epochs,runs}
@@ -150,7 +151,7 @@ _SUPERSET = """
     slurm.{roles,partitions}  containers.{roles,mounts,bridge}
     {criteria,curves,outliers}.*.{gates,claim}  curves.*.points
     profiles.*.links.to_storage  profiles.*.ingest.jobs.*.{data,nodes,port_gbps}
-    profiles.*.collectives.{ops,algorithms,node.ops,node.algorithms,rails.ops}
+    profiles.*.collectives.{ops,algorithms,node.ops,node.algorithms,rails.ops}  profiles.*.gpu.{precisions,sides}
     {roles.*,gpu,fabric,storage.*,slurm,containers,workloads.*}.claim
     roles.*.expect.{cpu,memory,drives.*,pcie,scratch,nics.*}.claim
 """

@@ -621,6 +621,17 @@ def test_a_good_output_of_torch_that_failed_or_hung_is_no_number(tmp_path: Path,
     assert all(not m.samples and f"exit status {status}" in (m.reason or "") for m in made.values())
 
 
+@pytest.mark.parametrize("python", ["/opt/conda/bin/python", "/usr/bin/python3.12", "/opt/torch/bin/python3"])
+def test_torch_over_ssh_is_read_whatever_the_name_of_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: str
+) -> None:
+    inputs = CollectiveInputs(launcher="ssh", python=python)
+    monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: inputs)
+    made = measured(tmp_path, TORCH, FabricNodes(), "torch")
+    assert made
+    assert all(m.samples for m in made.values()), {m.reason for m in made.values()}
+
+
 def test_torch_over_ssh_needs_all_nodes_to_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collective_launch, "inputs_of", lambda rack, nodes: CollectiveInputs(launcher="ssh"))
     nodes = FabricNodes()

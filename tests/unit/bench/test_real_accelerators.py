@@ -83,6 +83,23 @@ def test_forward_passes_have_latencies(photos: Path) -> None:
     assert answer["latency_s"]["p50"] > 0
 
 
+@pytest.mark.parametrize("kind", ["training", "inference"])
+def test_a_gpu_that_waits_for_batches_is_not_busy(photos: Path, kind: str) -> None:
+    """Its steps end while the rank waits for the next batch: it must not count as busy until that one comes."""
+    gpu = torch(backend="nccl", gpus=[uuid(0)], kind=kind)
+    answer = trained(photos, gpu, accelerators=1, workers=1, batch=64)
+    assert "error" not in answer, answer
+    assert answer["real"][0]["uuid"] == uuid(0)
+    assert answer["steps"][0] >= 3
+    assert 0 < answer["busy_s"][0] < 2  # of 4 s; a step of 20 ms takes a batch that is read and decoded in 200 ms
+
+
+def test_a_gpu_that_waits_for_nothing_is_busy(photos: Path) -> None:
+    answer = trained(photos, torch(backend="nccl", gpus=[uuid(0)]), accelerators=1, data="synthetic")
+    assert "error" not in answer, answer
+    assert answer["busy_s"][0] > 3
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

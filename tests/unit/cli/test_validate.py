@@ -87,7 +87,7 @@ def test_a_folder_without_validators_is_an_error(here: Path) -> None:
             0,
             ["2 nodes: 2 passed", "limited to gpu-[01-02]: the rest of the rack was not checked"],
         ),
-        (["--tags=storage"], 1, ["1 nodes: 1 failed", "limited to tags storage"]),
+        (["--tags=storage"], 1, ["1 node: 1 failed", "limited to tags storage"]),
         (["-k", "t.kernel"], 0, ["3 nodes: 3 passed", "limited to -k 't.kernel'"]),
         (["--tags=storage", "--limit=gpu"], 2, ["nothing was checked"]),
     ],

@@ -80,7 +80,7 @@ def test_one_host_on_two_ports_is_two_nodes() -> None:
 
 def test_a_misspelt_group_is_a_role_without_nodes() -> None:
     line = problems_of(rack({}, groups=("gpus",)))["inventory.roles"]
-    assert "role gpu: 1 nodes or more are expected, actual none (groups: gpus)" in line
+    assert "role gpu: 1 node or more are expected, actual none (groups: gpus)" in line
 
 
 def test_a_storage_server_with_a_nodes_address() -> None:
