@@ -14,7 +14,6 @@ from rackproof.core.architecture.weakening import weakens
 from rackproof.core.evidence import Measurement, NodeInfo, RunInfo, Scope
 from rackproof.core.group_testing import METRIC, TRANSPORTS
 from rackproof.core.grouping import grouped
-from rackproof.core.metrics import benchmark_of
 from rackproof.core.rack import fold
 from rackproof.core.status import Outcome, Status
 from rackproof.core.verdict import EVIDENCE, RUN, Verdict, name_of
@@ -164,22 +163,28 @@ def simulation_statements(
 
 def untried_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
     """What was measured by benchmarks that the kit's authors could not try (README, "What is supported")."""
-    names = sorted({name for m in measurements if m.samples and (name := _untried(m))})
-    if not names:
-        return ()
-    return (
-        f"Figures of {some(names, PAIRS)} are from benchmarks that the kit's authors have never run on a GPU:"
-        " compare them with the tools' own output, which is in the evidence.",
-    )
+    measured = [m for m in measurements if m.samples]
+    statements = []
+    for which, how in (
+        (_never_on_a_gpu, "have never run on a GPU"),
+        (_over_nccl, "have run on one GPU only: two ranks over TCP, never over NVLink or RDMA"),
+    ):
+        if names := sorted({m.metric for m in measured if which(m)}):
+            statements.append(
+                f"Figures of {some(names, PAIRS)} are from benchmarks that the kit's authors {how}:"
+                " compare them with the tools' own output, which is in the evidence."
+            )
+    return tuple(statements)
 
 
-def _untried(measurement: Measurement) -> str:
-    """The metric or its family, if it was measured in a way that never ran on a GPU; else empty."""
-    metric, conditions = measurement.metric, measurement.conditions
-    if {benchmark_of(metric), measurement.labels.get("engine")} & UNTRIED:
-        return f"{metric.partition('.')[0]}.*"
-    of_gpus = metric.startswith(UNTRIED_METRICS) or conditions.get("backend") == "nccl"
-    return metric if of_gpus or ", nccl, " in str(conditions.get("accelerator", "")) else ""
+def _never_on_a_gpu(measurement: Measurement) -> bool:
+    metric, accelerator = measurement.metric, str(measurement.conditions.get("accelerator", ""))
+    return metric.startswith(UNTRIED) or (metric.endswith(TIMED_ON_DEVICE) and ", nccl, " in accelerator)
+
+
+def _over_nccl(measurement: Measurement) -> bool:
+    nccl = measurement.labels.get("engine") == "nccl-tests" or measurement.conditions.get("backend") == "nccl"
+    return nccl and not _never_on_a_gpu(measurement)
 
 
 def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
@@ -214,16 +219,17 @@ def validators_statements(run: RunInfo) -> tuple[str, ...]:
     return (f"Checked by the site's validators in {run.own_validators} (sha256 {run.validators}), not by the kit's.",)
 
 
-UNTRIED: Final = frozenset({"gpu", "nccl-tests"})
-"""Benchmarks and engines that were tested on stand-ins and recorded outputs only."""
-UNTRIED_METRICS: Final = (
+UNTRIED: Final = (
+    "gpu.diagnosed_faults",
+    "gpu.peer_read_bandwidth",
     "link.rdma_write_bandwidth_gpu",
     "link.rdma_read_latency_gpu",
     "storage.gds_read_bandwidth",
-    "gpu.utilisation",
     "guest.",
 )
-"""The same of metrics whose benchmark has tried others."""
+"""Metrics, by their beginning, whose benchmarks were tested on stand-ins and recorded outputs only."""
+TIMED_ON_DEVICE: Final = (".accelerator_utilisation", ".latency_p99")
+"""Metrics of real accelerators by the ends of their steps. Their program has changed since it ran on a GPU."""
 
 STATED: Final = (
     "exit statuses and times of commands, ssh host keys, losses that no command saw, the inventory's name, versions"

@@ -241,7 +241,7 @@ FIGURES = [
     ("nvidia-dgx-h100", "ingest.unet3d", 90, None),
     ("nvidia-dgx-h100", "ingest.cosmoflow", 70, None),
     ("nvidia-dgx-h200", "gpu.h2d", 52, 54),
-    ("nvidia-dgx-h200", "gpu.memory", 2332.5, None),
+    ("nvidia-dgx-h200", "gpu.memory", 4060, 4210),
     ("nvidia-dgx-h200", "nccl.node.nvls", 440, 460),
     ("nvidia-dgx-h200", "rdma.gdr", 360, 384),
     ("hgx-h100-roce", "nccl.node.nvls", 440, 460),
@@ -262,7 +262,7 @@ FIGURES = [
     ("nvidia-gb200-nvl72", "gpu.memory", 2602.5, None),
     ("h200-single", "gpu.h2d", 48, 52),
     ("h200-single", "gpu.d2h", 48, 52),
-    ("h200-single", "gpu.matmul", 624, 739),
+    ("h200-single", "gpu.matmul", 588, 697),
 ]
 
 

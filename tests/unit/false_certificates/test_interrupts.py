@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -66,14 +67,17 @@ def test_the_last_line_names_what_an_interrupted_deploy_left(world: World, monke
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("bench", "start again with: rackproof bench a.py"),
+        ("bench", "start again with: rackproof bench a.py --quiet"),
         ("certify", "continue with: rackproof certify a.py --resume "),
     ],
 )
-def test_the_last_line_says_how_to_go_on(world: World, command: str, words: str) -> None:
+def test_the_last_line_says_how_to_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(sys, "argv", ["rackproof", command, "a.py", "--quiet"])
     world.hooks["storage/local/read"] = interrupt
     result = world.run(command, "a.py", "--quiet")
     assert result.exit_code == 130

@@ -31,6 +31,17 @@ def test_driver_590() -> None:
     assert good.problems == ()
 
 
+def test_driver_580_of_a_real_gpu() -> None:
+    report = parse_nvidia_smi(tool_output("nvidia-smi-580-h200.xml"))
+    (gpu,) = report.gpus
+    assert (report.driver, report.cuda, report.attached_gpus, report.messages) == ("580.159.04", "13.0", 1, ())
+    assert (gpu.bus_id, gpu.name, gpu.memory_total_mib) == ("00000000:00:06.0", "NVIDIA H200", 143771)
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.power_limit_w, gpu.sm_clock_max_mhz) == (5, 16, 700, 1980)
+    assert gpu.ecc_volatile == EccErrors(corrected=0, uncorrected=0)
+    assert gpu.ecc_aggregate == EccErrors(corrected=0, uncorrected=6)
+    assert (gpu.throttle_reasons, gpu.problems) == (("gpu_idle",), ())
+
+
 def test_power_of_drivers_that_print_no_power_draw_is_the_instantaneous_one() -> None:
     gpu = parse_nvidia_smi(HOPPER).gpus[0]
     assert (gpu.power_limit_w, gpu.default_power_limit_w) == (700, 700)
