@@ -6,11 +6,12 @@ count as room of the run that goes on. Data sets stay, which later runs find com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from rackproof.bench.containers.steps import user_of
 from rackproof.bench.forecast import CONTAINER, Space
+from rackproof.bench.in_turn import in_turn, parts_of
 from rackproof.bench.space import FOLDERS
 from rackproof.bench.user import USER
 from rackproof.core.architecture import Storage
@@ -20,29 +21,37 @@ from rackproof.evidence.session import Session
 from rackproof.shell import script
 
 _LIMIT_S: Final = 300.0
-"""Time limit of the removal on one storage, in seconds; each of its parts has one of its own."""
+"""Time limit of one command, in seconds; each of its parts has one of its own."""
 
 
 def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str], None]) -> None:
-    """Remove them on all clients that answer, and on a shared storage those of lost clients, too; a line for each
-    client that keeps some. Nothing of it is recorded."""
+    """Remove them on all clients that answer, and on a shared storage those of lost clients, too, in one round trip; a
+    line for each client that keeps some. Nothing of it is recorded."""
+    tasks: dict[str, list[_Removal]] = {}
     for space in spaces:
+        storage = session.architecture.storage[space.storage]
         answering = [name for name in space.clients if name in session.answering]
-        _remove(session, space, dict(zip(answering, answering, strict=True)), say)
-        for lost in (name for name in space.clients if name not in answering):
-            if space.shared and answering:
-                _remove(session, space, {answering[0]: lost}, say)
+        lost = [name for name in space.clients if name not in answering]
+        for owner in [*answering, *lost] if space.shared and answering else answering:
+            node = owner if owner in answering else answering[0]
+            commands = removals(space, storage, session.rack.node(owner))
+            tasks.setdefault(node, []).extend(_Removal(owner, storage, command) for command in commands)
+    if not (asked := {node: in_turn([task.command for task in own]) for node, own in tasks.items() if own}):
+        return
+    limit = _LIMIT_S * max(map(len, tasks.values()))
+    for node, answer in session.fleet.run(asked, limit).items():
+        parts = parts_of(answer, [task.command for task in tasks[node]])
+        for task, part in zip(tasks[node], parts, strict=True):
+            if not part.ok:
+                whose = "files" if task.owner == node else f"{task.owner}'s files"
+                say(f"{node}: {whose} of the benchmarks stay below {task.storage.mountpoints[0]}: {part.why}")
 
 
-def _remove(session: Session, space: Space, owners: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """``owners``: whose files a node removes."""
-    storage = session.architecture.storage[space.storage]
-    of_owners = (removals(space, storage, session.rack.node(owner)) for owner in owners.values())
-    for commands in zip(*of_owners, strict=True):
-        for name, answer in session.fleet.run(dict(zip(owners, commands, strict=True)), _LIMIT_S).items():
-            if not answer.ok:
-                whose = "files" if owners[name] == name else f"{owners[name]}'s files"
-                say(f"{name}: {whose} of the benchmarks stay below {storage.mountpoints[0]}: {answer.why}")
+class _Removal(NamedTuple):
+    owner: str
+    """Node whose files these are."""
+    storage: Storage
+    command: str
 
 
 def removals(space: Space, storage: Storage, node: Node) -> Iterator[str]:

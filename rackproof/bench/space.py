@@ -1,7 +1,7 @@
 """Whether the nodes have the space that a profile's files need, asked before its first step.
 
 The answers are not recorded: nothing is measured. A node that does not answer, or has no such mount, is no reason to
-refuse: the steps find that out and say so. Two storages on one server are looked at one by one.
+refuse: the steps find that out and say so. Two storages on one server are judged one by one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from rackproof.bench.containers.steps import folder_of as container_folder_of
 from rackproof.bench.forecast import CONNECTIONS, CONTAINER, FIO, GDS, SMALL, FileSet, Space
+from rackproof.bench.in_turn import in_turn, parts_of
 from rackproof.bench.storage.commands import folders_of
 from rackproof.bench.storage.connections import connection_folders
 from rackproof.bench.storage.gds_reader import folder_of as gds_folder_of
@@ -34,7 +35,7 @@ FOLDERS: Final[Mapping[str, Callable[[str, Storage, Node], tuple[str, ...]]]] = 
 }
 """Folders with the files of each kind, on each mount of a node; of a storage by its name."""
 _LIMIT_S: Final = 90.0
-"""Time limit of the question, in seconds; each of its parts has 20 s."""
+"""Time limit of the question about one storage, in seconds; each of its parts has 20 s."""
 
 
 class Room(NamedTuple):
@@ -49,16 +50,27 @@ class Room(NamedTuple):
 
 
 def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
-    """Raises RunError with a line for each storage that lacks the space of its files."""
-    lines: list[str] = []
+    """Raises RunError with a line for each storage that lacks the space of its files. All are asked about in one
+    round trip."""
+    spaces = list(spaces)
+    asked: dict[str, list[tuple[Space, str]]] = {}
     for space in spaces:
         storage = session.architecture.storage[space.storage]
-        commands = {name: space_command(space, storage, session.rack.node(name)) for name in space.nodes}
-        rooms = {}
-        for name, answer in session.fleet.run(commands, _LIMIT_S).items():
-            if (room := room_in(answer, len(_indexed(space, name)))) is not None:
-                rooms[name] = room
-        lines += lacking(space, storage.mountpoints[0], rooms)
+        for name in space.nodes:
+            asked.setdefault(name, []).append((space, space_command(space, storage, session.rack.node(name))))
+    commands = {name: [command for _, command in own] for name, own in asked.items()}
+    limit = _LIMIT_S * max(map(len, commands.values()), default=0)
+    answers = session.fleet.run({name: in_turn(own) for name, own in commands.items()}, limit) if asked else {}
+    rooms: dict[str, dict[str, Room]] = {space.storage: {} for space in spaces}
+    for name, answer in answers.items():
+        for (space, _), part in zip(asked[name], parts_of(answer, commands[name]), strict=True):
+            if (room := room_in(part, len(_indexed(space, name)))) is not None:
+                rooms[space.storage][name] = room
+    lines = [
+        line
+        for space in spaces
+        for line in lacking(space, session.architecture.storage[space.storage].mountpoints[0], rooms[space.storage])
+    ]
     if lines:
         raise RunError("; ".join([*lines, "make room, or lower the sizes of files in the profile"]))
 

@@ -31,6 +31,26 @@ _COMMANDS = re.compile(rf"^set -- ({_QUOTED}(?: {_QUOTED})*)$", re.MULTILINE)
 """Commands of a batch: see ``shell.script``."""
 
 
+Answer = Callable[[str, str], CommandResult | None]
+
+
+def part_by_part(answer: Answer) -> Answer:
+    """The same answers to the commands that one round trip asks in turn; None to that of one is None to all."""
+
+    def whole(node: str, command: str) -> CommandResult | None:
+        parts = re.findall(r"\(\n(.*?)\n\) 2>&1\necho \"rackproof-status \$\?\"", command, re.DOTALL)
+        if not parts:
+            return answer(node, command)
+        text = ""
+        for part in parts:
+            if (own := answer(node, part)) is None or own.rc is None:
+                return own
+            text += f"{own.text}{own.stderr.decode()}rackproof-status {own.rc}\n"
+        return reply(node, command, text)
+
+    return whole
+
+
 def reply(
     node: str, command: str, out: str | bytes = b"", rc: int | None = 0, err: str = "", error: str | None = None
 ) -> CommandResult:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from rackproof.bench.forecast import CONTAINER, FIO, GDS, SMALL, Space
+from rackproof.bench.in_turn import in_turn, parts_of
 from rackproof.bench.leftovers import removals, remove_files
 from rackproof.remote.command import CommandResult
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.fakes import lab_rack, part_by_part, reply, scripted, virtual_rack
 
 SPACE = Space("local", ("gpu-01", "gpu-02"), {FIO: 1, GDS: 1, SMALL: 1, CONTAINER: 1}, shared=False)
 STAND_INS = {
@@ -147,7 +148,7 @@ def test_files_of_a_lost_client_go_where_another_client_sees_them(tmp_path: Path
 
     lines: list[str] = []
     space = SPACE._replace(storage="nfs-tcp" if shared else "local", kinds={FIO: 1}, shared=shared)
-    with scripted(tmp_path, answer) as session:
+    with scripted(tmp_path, part_by_part(answer)) as session:
         session.answered |= {"gpu-01", "gpu-02"}
         session.lose("gpu-02", "no answer")
         remove_files(session, [space], lines.append)
@@ -156,3 +157,17 @@ def test_files_of_a_lost_client_go_where_another_client_sees_them(tmp_path: Path
     assert removed == [("gpu-01", folder) for folder in folders[: 2 if shared else 1]]
     assert len(lines) == shared
     assert all(line.startswith("gpu-01: gpu-02's files of the benchmarks stay below /mnt/nfs-tcp: ") for line in lines)
+
+
+def test_commands_in_turn_have_an_answer_each() -> None:
+    """Run by a real shell: an ``exit`` ends its own command alone; a shell that is killed leaves the rest without."""
+    commands = ["echo one; exit 3", "echo two >&2", "printf three", "kill -9 $$", "echo five"]
+    for count, ended in ((3, 3), (5, 3)):
+        done = subprocess.run(["sh", "-c", in_turn(commands[:count])], capture_output=True, check=False)
+        error = None if done.returncode >= 0 else "ended by SIGKILL"
+        whole = CommandResult(
+            "n", "x", done.returncode if error is None else None, done.stdout, done.stderr, error=error
+        )
+        parts = parts_of(whole, commands[:count])
+        assert [(part.rc, part.text) for part in parts[:3]] == [(3, "one\n"), (0, "two\n"), (0, "three")]
+        assert [part.error for part in parts[ended:]] == ["ended by SIGKILL"] * (count - ended)

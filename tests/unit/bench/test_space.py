@@ -17,7 +17,7 @@ from rackproof.errors import RunError
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
-from tests.unit.fakes import lab_rack, reply, scripted, virtual_rack
+from tests.unit.fakes import lab_rack, part_by_part, reply, scripted, virtual_rack
 from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
 from tests.unit.storage_nodes import FILE_BYTES, JOB, with_long_runs
@@ -71,7 +71,7 @@ def test_a_node_without_space_is_named_with_mount_and_bytes_and_nothing_is_recor
             return reply(node, command, told(1024 if node == "gpu-02" else 1 << 40, 512))
         return reply(node, command, told(1 << 40))
 
-    with scripted(tmp_path, answer) as session, pytest.raises(RunError) as raised:
+    with scripted(tmp_path, part_by_part(answer)) as session, pytest.raises(RunError) as raised:
         refuse_without_space(session, spaces(with_long_runs(virtual_rack()), "lab", lab_rack()))
     assert str(raised.value) == (
         "gpu-02: /mnt/local needs 16,777,216 B for the benchmarks' files, 1,024 B are free, 512 B are its earlier"
@@ -90,7 +90,7 @@ def test_data_sets_are_refused_before_the_first_step_and_those_that_are_complete
         return reply(node, command, told(8 * 1024 * 1024) + counts)
 
     complete = 0
-    with scripted(tmp_path, answer, architecture=ingest) as session:
+    with scripted(tmp_path, part_by_part(answer), architecture=ingest) as session:
         with pytest.raises(RunError) as raised:
             refuse_without_space(session, spaces(ingest, "ingest", lab_rack()))
         complete = 1  # the trees are left
@@ -178,7 +178,7 @@ def test_a_run_ends_before_its_first_step_and_goes_on_once_there_is_room(
             return reply(node, command, rc=1)
         return reply(node, command, told(free[0])) if "stat -f -c '%S %b %a'" in command else plain(node, command)
 
-    monkeypatch.setattr(world, "answer", answer)
+    monkeypatch.setattr(world, "answer", part_by_part(answer))
     refused = world.run("certify", "a.py", "--quiet").exception
     assert isinstance(refused, RunError)
     assert "gpu-01: /mnt/local needs 33,554,432 B for the benchmarks' files, 512 B are free" in str(refused)
