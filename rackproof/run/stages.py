@@ -44,6 +44,8 @@ from rackproof.validation.selection import EVERYTHING, Selection
 
 log = logging.getLogger("rackproof")
 
+GAPS_SHOWN = 3
+"""Lines on what will be UNMEASURED, before a run begins."""
 FACTS = 'uname -srm; . /etc/os-release && echo "$PRETTY_NAME"; nproc; grep MemTotal /proc/meminfo'
 
 
@@ -87,9 +89,11 @@ class Run:
             session = Session(self.rack, self.architecture.model, fleet, store)
             try:
                 self._begin(session, self._finished(session.store, steps))
-                for gap in self._gaps(steps):
-                    self._say(gap)
+                gaps = self._gaps(steps)
+                for gap in gaps:
                     store.append(Kind.NOTE, {"text": gap})
+                for line in first_gaps(self.profile, gaps):
+                    self._say(line)
                 self._execute(session, steps, seconds)
             except EvidenceWriteError:
                 raise
@@ -278,6 +282,14 @@ class Run:
             remove_files(session, spaces(self.architecture.model, self.profile, self.rack, steps), self._say)
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
+
+
+def first_gaps(profile: str, gaps: Sequence[str]) -> Iterator[str]:
+    """The first lines of ``plan_gaps``, and how many more there are: a profile of minutes has dozens."""
+    yield from gaps[:GAPS_SHOWN]
+    if (more := len(gaps) - GAPS_SHOWN) > 0:
+        names = "`rackproof bench --dry-run` names them"
+        yield f"profile {profile}: {counted(more, 'more line')} on what will be UNMEASURED; {names}"
 
 
 def reachable_check(node: str, why: str | None, raw: tuple[str, ...]) -> CheckResult:

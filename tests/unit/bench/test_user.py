@@ -62,7 +62,8 @@ def test_a_node_without_the_account_is_tidied_without_a_word(tmp_path: Path) -> 
     "entry", [f"{USER}:x:0:0::{HOME}:/bin/sh", f"{USER}:x:1000:1000:A person:/home/person:/bin/sh"]
 )
 def test_an_account_of_another_use_is_refused(tmp_path: Path, entry: str) -> None:
-    done = in_own_root(f"echo {shlex.quote(entry)} >>/etc/passwd\n({SETUP})\necho rc $?; ls -d {HOME}", tmp_path)
+    alone = f"sed -i '/^{USER}:/d' /etc/passwd; echo {shlex.quote(entry)} >>/etc/passwd"
+    done = in_own_root(f"{alone}\n({SETUP})\necho rc $?; ls -d {HOME}", tmp_path)
     assert done.stdout == "rc 1\n"
     assert f"the account {USER} is not the kit's" in done.stderr
 

@@ -15,6 +15,7 @@ from rackproof.evidence.folder import earlier_seconds
 from rackproof.evidence.store import EvidenceStore
 from rackproof.run import stages
 from rackproof.run.display import Display
+from rackproof.run.stages import first_gaps
 
 
 class Stages(Display):
@@ -54,3 +55,18 @@ def test_other_stages_take_what_the_latest_run_with_them_took_benchmarks_or_not(
     assert earlier_seconds(tmp_path, "rack.py", {"validate", "deploy", "connect"}) == {"validate": 5.0, "deploy": 60.0}
     assert earlier_seconds(tmp_path, "rack.py", {"validate"}) == {"validate": 5.0}
     assert earlier_seconds(tmp_path, "rack.py", ()) == {}
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 40])
+def test_a_run_begins_with_the_first_gaps_and_the_number_of_the_others(count: int) -> None:
+    gaps = [f"gap {number}" for number in range(count)]
+    *lines, last = [*first_gaps("smoke", gaps), ""]
+    assert lines[:3] == gaps[:3]
+    assert last == ""
+    if count > 3:
+        assert lines[3:] == [
+            f"profile smoke: {count - 3} more line{'s' * (count > 4)} on what will be UNMEASURED;"
+            " `rackproof bench --dry-run` names them"
+        ]
+    else:
+        assert lines == gaps
