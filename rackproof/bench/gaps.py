@@ -10,6 +10,7 @@ from rackproof.core.architecture import Alternative, Architecture, Profile
 from rackproof.core.architecture.coverage import Where, entries_of, members_of, quantities_of
 from rackproof.core.architecture.group_tests import unasked
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.grouping import grouped
 from rackproof.core.judging.select import quantity
 from rackproof.core.rack import Rack, fold
 from rackproof.core.wording import counted, some
@@ -25,19 +26,24 @@ _PART = {"container": "containers"}
 
 
 def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> list[str]:
-    """One line for each part of the profile without a step, and for each metric of criteria that no step measures."""
+    """One line for each part of the profile without a step, for each metric of criteria that no step measures, and for
+    each criterion that several measurements of one place fit."""
     profile = architecture.profiles[profile_name]
     lines = [f"profile {profile_name}: {line}" for line in _parts(architecture, profile, rack, steps)]
     places = [place for step in steps for place in step.expects]
     links = profile.links
     needless = unasked(links, len(rack.group(links.members)) if links else 0)
     missing: dict[str, tuple[list[str], list[str]]] = {}
+    ambiguous: dict[str, list[str]] = {}
     for path, asks in entries_of(architecture):
         names = {node.name for group in members_of(architecture, path, asks) for node in rack.group(group)}
         entry = architecture.criteria[int(path[1])].id if isinstance(asks, Alternative) else asks.id
         for metric, scope, where in (one for one in quantities_of(asks) if one[0] not in needless):
             for labels in _labels(where):
-                if not any(_answers(place, metric, scope, labels, names) for place in places):
+                fitting = [place for place in places if _answers(place, metric, scope, labels, names)]
+                if line := _several(fitting):
+                    ambiguous.setdefault(line, []).append(entry)
+                if not fitting:
                     quantities, entries = missing.setdefault(metric, ([], []))
                     quantities.append(f"{quantity(metric, labels)} of {scope}")
                     entries.append(entry)
@@ -45,7 +51,17 @@ def plan_gaps(architecture: Architecture, profile_name: str, rack: Rack, steps: 
         measured = some(list(dict.fromkeys(quantities)), QUANTITIES, "; ")
         criteria = some(list(dict.fromkeys(entries)), SHOWN)
         lines.append(f"profile {profile_name}: no step measures {measured}: {criteria} will be UNMEASURED")
+    for line, entries in ambiguous.items():
+        criteria = some(list(dict.fromkeys(entries)), SHOWN)
+        lines.append(f"profile {profile_name}: {line}: {criteria} will be INVALID; its where has to name one")
     return lines
+
+
+def _several(fitting: Sequence[Measurement]) -> str:
+    """What fits, where more than one measurement of the same place does; else empty."""
+    by_place = grouped((place.members, quantity(place.metric, place.labels)) for place in fitting)
+    most = max((list(dict.fromkeys(quantities)) for quantities in by_place.values()), key=len, default=[])
+    return f"several measurements fit, {some(most, QUANTITIES, '; ')}" if len(most) > 1 else ""
 
 
 def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:

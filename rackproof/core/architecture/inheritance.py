@@ -1,6 +1,7 @@
 """Architectures that extend others: merging a file with its parent.
 
-Mappings merge key by key, and a key set to null is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
+Mappings merge key by key. A key of the file's choice (a storage, a job, a check) that is set to null is taken away, any
+other one is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
 ``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` removes one. Any other list
 replaces the parent's. A parent's ``overrides`` apply until the child overrides the same entry (null: removes the
 parent's override) or drops it.
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rackproof.core.architecture.document import Document, Placed
+from rackproof.core.architecture.free_keys import has_free_keys
+from rackproof.core.architecture.models import Architecture
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 
 BY_ID = ("criteria", "curves", "outliers")
@@ -121,6 +124,8 @@ class Merged(Placed):
                 merged[key] = self._entries(base[key], over[key], key)
             elif key == "overrides" and not key_path:
                 merged[key] = self._overrides(base[key], over[key])
+            elif over[key] is None and has_free_keys(Architecture, key_path):
+                continue
             else:
                 merged[key] = self._mapping(base[key], over[key], at, low, high)
         return merged

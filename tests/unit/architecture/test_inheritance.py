@@ -14,6 +14,7 @@ from rackproof.errors import ArchitectureError
 from tests.unit.judging import criterion, document
 from tests.unit.refusals import error_of
 
+H200 = Path(__file__).parents[3] / "architectures/h200-single.yaml"
 PARENT = document(
     criterion(),
     criterion(id="nfs.write", metric="storage.write_bandwidth"),
@@ -85,6 +86,39 @@ def test_entries_merge_by_id_new_ones_are_added_and_dropped_ones_go(folder: Path
 def test_null_takes_a_value_away(folder: Path) -> None:
     reason = "overrides: {fabric: {reason: One node has none.}}\n"
     assert child(folder, f"fabric: null\n{reason}").model.fabric is None
+
+
+def test_null_takes_an_entry_away_with_a_reason(folder: Path) -> None:
+    """Entries of mappings whose keys the file chooses; what it stores is read again without its parent."""
+    text = """
+        profiles: {full: {gpu: {diagnoses: {targeted_power: null}}}}
+        workloads: {resnet50: null}
+        system: {sysctl: {vm.swappiness: null}}
+        drop: [{id: ingest.resnet50, reason: No data set of it is here.}]
+        criteria: [{id: gpu.diagnosed, where: {test: [memory_bandwidth, diagnostic, targeted_stress]}}]
+    """
+    reasons = """
+        overrides:
+          gpu.diagnosed: {reason: The room has no power for it.}
+          profiles.full.gpu.diagnoses.targeted_power: {reason: The room has no power for it.}
+          system.sysctl.vm.swappiness: {reason: It has no swap.}
+          workloads.resnet50: {reason: No data set of it is here.}
+    """
+    assert "weakens h200-single" in refusal(folder, text, name="plain", extends=str(H200))
+    made = child(folder, dedent(text) + dedent(reasons), extends=str(H200))
+    for model in (made.model, stored(made.text, "stored").model):
+        gpu = model.profiles["full"].gpu
+        assert gpu is not None
+        assert "targeted_power" not in gpu.diagnoses
+        assert len(gpu.diagnoses) == 3
+        assert model.workloads == {}
+        assert "vm.swappiness" not in model.system.sysctl
+
+
+def test_null_for_what_no_parent_has_is_named(folder: Path) -> None:
+    assert "child.yaml:4: workloads.unet3d: expected a mapping, actual nothing" in refusal(
+        folder, "workloads: {unet3d: null}"
+    )
 
 
 def test_grandchildren_and_paths(folder: Path) -> None:

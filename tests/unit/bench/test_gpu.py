@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from rackproof import architectures
+from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.cli import proof
 from rackproof.core.evidence import Kind
@@ -403,3 +404,22 @@ def test_the_page_says_which_benchmarks_never_ran_on_a_gpu(gpus: Gpus) -> None:
     (statement,) = [text for text in gpus.world.certificate()["simulated"] if "never run on a GPU" in text]
     assert statement.startswith("Figures of gpu.diagnosed_faults, gpu.peer_read_bandwidth are from")
     assert "never run on a GPU" in gpus.world.page()
+
+
+def test_a_second_precision_makes_a_criterion_without_one_ambiguous_before_the_run() -> None:
+    """Found after the run it is INVALID, and hours are lost."""
+    model = architectures.load("h200-single").model
+    full = model.profiles["full"]
+    assert full.gpu is not None
+    rack = Rack("rack.py", (Node("gpu-01", ("gpu",), {}),))
+
+    def gaps(precisions: tuple[str, ...]) -> list[str]:
+        wider = full.model_copy(update={"gpu": full.gpu.model_copy(update={"precisions": precisions})})  # type: ignore[union-attr]
+        made = model.model_copy(update={"profiles": {"full": wider}})
+        return [line for line in plan_gaps(made, "full", rack, plan_steps(made, "full", rack)) if "several" in line]
+
+    assert gaps(("bf16",)) == []
+    assert gaps(("bf16", "fp64")) == [
+        "profile full: several measurements fit, gpu.wrong_values[op=product,precision=bf16];"
+        " gpu.wrong_values[op=product,precision=fp64]: gpu.correct will be INVALID; its where has to name one"
+    ]
