@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from rackproof.parse.errors import ParseError, Unreliable
@@ -115,6 +116,7 @@ def parse_gpu_memory(output: str) -> GpuMemory | None:
     return GpuMemory(names[0], "DMA-BUF" if shared else "peer memory")
 
 
+@lru_cache(maxsize=1024)
 def parse_bandwidth(output: str | bytes) -> Report[BandwidthRow]:
     """Rows of a bandwidth test; each must agree with its own message rate.
 
@@ -130,6 +132,7 @@ def parse_bandwidth(output: str | bytes) -> Report[BandwidthRow]:
     return Report(conditions, tuple(rows))
 
 
+@lru_cache(maxsize=1024)
 def parse_latency(output: str | bytes) -> Report[LatencyRow]:
     """Rows of a latency test."""
     lines = whole_lines(TOOL, output, closing=_RULE)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from rackproof.architectures import LoadedArchitecture
@@ -267,9 +268,10 @@ class Run:
     def _bench(self, session: Session, steps: list[Step], done: Collection[str]) -> bool:
         self._lock(session)
         open_steps = [step for step in steps if step.id not in done]
+        lefts = list(accumulate(step.estimate_s if step.id not in done else 0.0 for step in reversed(steps)))[::-1]
 
         def show(step: Step, index: int) -> None:
-            left = sum(s.estimate_s for s in steps[index:] if s in open_steps)
+            left = lefts[index]
             log.info("step %s", step.id)
             self.display.step(step.title, index + 1, len(steps), left)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from rackproof.bench.port_proof import fabric_of
@@ -101,15 +102,21 @@ def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
     Raises ParseError for a failed or unreadable run, Unreliable for figures that another attempt may improve, and
     Mismatch if the tool reports something else than its command line requests.
     """
-    words, started = shlex.split(answer.command), program_of(answer.command)
-    program = packaged(started)
-    words = [program, *words[words.index(started) + 1 :]] if started in words else words
+    program, words = _split(answer.command)
     if not answer.ok:
         raise ParseError(program, answer.why)
     fabric = fabric_of(architecture, program)
     if program != "iperf3" and (complaint := perftest.complaint(answer.text + answer.stderr.decode(errors="replace"))):
         raise Unreliable(program, complaint)
     return _READERS[program](words, answer.text, fabric)
+
+
+@lru_cache(maxsize=4096)
+def _split(command: str) -> tuple[str, tuple[str, ...]]:
+    """Program and words of a command. Cached: every adapter's figure needs the runs of all adapters."""
+    words, started = shlex.split(command), program_of(command)
+    program = packaged(started)
+    return program, tuple([program, *words[words.index(started) + 1 :]] if started in words else words)
 
 
 def _bandwidth(words: Sequence[str], text: str, fabric: Fabric) -> Figure:
