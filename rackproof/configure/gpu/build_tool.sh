@@ -13,6 +13,9 @@ with_cuda() {
   cuda=${nvcc%/bin/nvcc}
   PATH=$PATH:$cuda/bin
   export PATH
+  unset MPI_HOME NCCL_HOME NVCC CUDA_LIB # what make would prefer
+  # Machine code of this node's GPUs: the driver may be too old for intermediate code of a newer CUDA.
+  archs=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep -x '[0-9]*\.[0-9]' | tr -d . | sort -u)
 }
 with_mpi() {
   mpicc=$mpi/bin/mpicc
@@ -34,13 +37,18 @@ mpi4py)
   ;;
 nvbandwidth)
   with_cuda
-  timeout 300 cmake -DCMAKE_CUDA_COMPILER="$nvcc" . >"$log" 2>&1 &&
+  # CMake 3.18 and later choose an architecture of their own, which upstream's search takes for the user's
+  timeout 300 cmake -DCMAKE_CUDA_COMPILER="$nvcc" \
+    ${archs:+"-DCMAKE_CUDA_ARCHITECTURES=$(echo "$archs" | paste -sd ';' -)"} . >"$log" 2>&1 &&
     timeout 1500 make -j "$(nproc)" >>"$log" 2>&1
   ;;
 nccl_tests)
   with_cuda
   with_mpi
-  flags=
+  flags="-Xlinker -rpath=$cuda/lib64" # a CUDA of no package is not known to the loader
+  code=
+  for arch in $archs; do code="$code -gencode=arch=compute_$arch,code=sm_$arch"; done
+  [ -z "$code" ] || export NVCC_GENCODE="$code"
   for folder in $("$mpicc" --showme:incdirs); do flags="$flags -I$folder"; done
   for folder in $("$mpicc" --showme:libdirs); do flags="$flags -L$folder -Xlinker -rpath=$folder"; done
   NVCC_APPEND_FLAGS=$flags timeout 1500 make -j "$(nproc)" MPI=1 CUDA_HOME="$cuda" >"$log" 2>&1
@@ -52,7 +60,8 @@ perftest)
   ;;
 esac || {
   tail -n 5 "$log" >&2
-  cause=$(grep -m 1 'error: ' "$log" | cut -c 1-200) # make goes on with other files
+  cause=$(grep -m 1 -e 'error: ' -e '^nvcc fatal' "$log" | cut -c 1-200) # make goes on with other files
+  [ -n "$cause" ] || cause=$(grep -m 1 -A 2 '^CMake Error' "$log" | tr -s ' \n' ' ' | cut -c 1-200)
   fail "it could not be built${cause:+: $cause}; see $log"
 }
 umask 022 # benchmarks run as a user of their own

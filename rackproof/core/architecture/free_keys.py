@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from inspect import isclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
@@ -36,14 +35,14 @@ def _below(annotation: Any, path: KeyPath) -> Iterator[KeyPath]:
     elif origin in (Union, UnionType):
         for argument in arguments:
             yield from _below(argument, path)
-    elif isclass(origin) and issubclass(origin, Mapping):
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
         value = arguments[1]
         if NoneType not in get_args(value):
             yield path
         yield from _below(value, (*path, ANY))
-    elif isclass(origin):
+    elif isinstance(origin, type):
         for argument in arguments:
             yield from _below(argument, (*path, ANY))
-    elif isclass(annotation) and issubclass(annotation, BaseModel):
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             yield from _below(field.annotation, (*path, field.alias or name))

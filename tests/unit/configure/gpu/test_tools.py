@@ -35,7 +35,7 @@ WITH_MPI = {tool.name: tool for tool in tools.wanted(stack("perftest", "nccl_tes
 MAKE = {
     "nvbandwidth": "echo '#!/bin/sh' >nvbandwidth && chmod 755 nvbandwidth",
     "nccl_tests": f"mkdir -p build && for p in {' '.join(TOOLS['nccl_tests'].programs)};"
-    ' do echo "$NVCC_APPEND_FLAGS $*" >$p; chmod 755 $p; done',
+    ' do echo "$NVCC_APPEND_FLAGS $* $NVCC_GENCODE." >$p; chmod 755 $p; done',
     "perftest": "for p in " + " ".join(TOOLS["perftest"].programs) + "; do echo x >$p; chmod 755 $p; done",
     # prefix: what configure was asked for
     "openmpi": """prefix=$(sed -n 's/^--prefix=//p' asked); [ "$1" = install ] || exit 0
@@ -53,13 +53,15 @@ esac"""
 
 
 def build(
-    name: str, folder: Path, make: str, nvcc: bool = True, tool: tools.Tool | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the build with programs of a folder instead of compilers."""
+    name: str, folder: Path, make: str, nvcc: bool = True, tool: tools.Tool | None = None, gpus: str = "",
+    cmake: str = "test -f CMakeLists.txt",
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run the build with programs of a folder instead of compilers. ``gpus``: compute capabilities of the node's."""
     programs = folder / "programs"
     mpicc = "case $1 in *incdirs) echo /mpi/include;; *) echo /mpi/lib;; esac"
     python = PYTHON.replace("SITE", f"{folder}/site")
-    fakes = {"make": make, "cmake": "test -f CMakeLists.txt", "mpicc": mpicc, "python3": python}
+    fakes = {"make": make, "cmake": cmake, "mpicc": mpicc, "python3": python}
+    fakes["nvidia-smi"] = f"printf '%s\\n' {gpus}" if gpus else "echo no driver; exit 9"
     fakes |= {"nvcc": "exit 1"} if nvcc else {}
     for program, text in fakes.items():
         executable(programs / program, text)
@@ -94,8 +96,37 @@ def test_programs_and_the_digest_of_their_sources_are_installed(name: str, tmp_p
         assert (tmp_path / "bin" / Path(program).name).is_symlink() == tool.linked
     if name == "nccl_tests":
         asked = (installed / "bin/all_reduce_perf").read_text()
-        assert asked.startswith(" -I/mpi/include -L/mpi/lib -Xlinker -rpath=/mpi/lib -j")
+        cuda = tmp_path / "programs/nvcc"
+        assert asked.startswith(f"-Xlinker -rpath={cuda}/lib64 -I/mpi/include -L/mpi/lib -Xlinker -rpath=/mpi/lib -j")
         assert "MPI=1" in asked
+        assert asked.endswith(" .\n"), "upstream's own list of architectures"
+
+
+def test_machine_code_is_made_for_the_gpus_of_the_node(tmp_path: Path) -> None:
+    """What the driver would have to compile fails where CUDA is newer than the driver."""
+    gpus = "9.0 9.0 10.3 '[N/A]'"
+    assert build("nccl_tests", tmp_path, MAKE["nccl_tests"], gpus=gpus).returncode == 0
+    asked = (tmp_path / "tools/nccl_tests/bin/all_reduce_perf").read_text()
+    assert asked.endswith(" -gencode=arch=compute_103,code=sm_103 -gencode=arch=compute_90,code=sm_90.\n")
+    for several, words in ((gpus, "-DCMAKE_CUDA_ARCHITECTURES=103;90\n."), ("", "nvcc\n.")):
+        make = f"[ -s asked ] && {MAKE['nvbandwidth']} && cp asked {tmp_path}/cmake"
+        ended = build("nvbandwidth", tmp_path, make, gpus=several, cmake="printf '%s\\n' \"$@\" >asked")
+        assert ended.returncode == 0, ended.stderr
+        assert (tmp_path / "cmake").read_text().endswith(f"{words}\n")
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_60'", "Unsupported gpu architecture 'compute_60'"),
+        ("CMake Error at CMakeLists.txt:17 (find_package):\n  Could NOT find Boost\n", "Could NOT find Boost"),
+    ],
+)
+def test_a_failed_build_names_nvccs_and_cmakes_cause(log: str, cause: str, tmp_path: Path) -> None:
+    text = f"cat >&2 <<'E'\n{log}\nE\necho later >&2; exit 1"
+    ended = build("nvbandwidth", tmp_path, "exit 0", cmake=text)
+    assert ended.returncode != 0
+    assert cause in ended.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
