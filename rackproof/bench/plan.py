@@ -41,8 +41,7 @@ PLANS: Final[Mapping[str, tuple[Callable[[Architecture, Any, Rack], list[Step]],
 
 
 def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> list[Step]:
-    """Steps of a profile. Raises ArchitectureError for an unknown profile, InventoryError for an input that is not
-    valid, which a step would find hours later.
+    """Steps of a profile. Raises ArchitectureError for an unknown profile.
 
     Each step has a digest of its parameters: its part of the profile, the rest of the architecture, and the nodes.
     """
@@ -51,9 +50,6 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
     except KeyError:
         known = ", ".join(architecture.profiles)
         raise ArchitectureError(f"{architecture.metadata.id}: no profile {profile_name!r}; it has {known}") from None
-    for node in rack.nodes:
-        for inputs in MODELS.values():
-            read_inputs(node, inputs)
     _refuse_further_rails(architecture, rack)
     steps: list[Step] = []
     for name, plans in PLANS.items():
@@ -61,6 +57,14 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
             planned = [step for plan in plans for step in plan(architecture, part, rack)]
             steps += _bound(planned, architecture, part, rack)
     return steps
+
+
+def refuse_wrong_inputs(rack: Rack) -> None:
+    """Raises InventoryError for an input that is not valid, which a step would find hours later. Not for a recorded
+    inventory, which lacks what may be secret."""
+    for node in rack.nodes:
+        for inputs in MODELS.values():
+            read_inputs(node, inputs)
 
 
 def _refuse_further_rails(architecture: Architecture, rack: Rack) -> None:

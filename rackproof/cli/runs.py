@@ -17,7 +17,7 @@ from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture, architecture_of
 from rackproof.bench.forecast import storage_lines, total_s
 from rackproof.bench.gaps import plan_gaps
-from rackproof.bench.plan import plan_steps
+from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
 from rackproof.cli.earlier import earlier_run
 from rackproof.cli.interrupted import Interrupted
 from rackproof.cli.options import (
@@ -203,6 +203,7 @@ def default_profile(rack: Rack) -> str:
 
 def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterator[str]:
     """Lines of a dry run."""
+    refuse_wrong_inputs(rack)
     steps = plan_steps(reference.model, profile, rack)
     for step in steps:
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"

@@ -15,7 +15,7 @@ from rackproof.architectures import LoadedArchitecture
 from rackproof.bench.forecast import spaces
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.leftovers import remove_files
-from rackproof.bench.plan import plan_steps
+from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
 from rackproof.bench.runner import run_steps
 from rackproof.bench.space import refuse_without_space
 from rackproof.bench.step import Step
@@ -73,8 +73,12 @@ class Run:
     """Operations that continue on nodes after an interrupted deploy."""
 
     def execute(self) -> list[Record]:
-        """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError."""
-        steps = plan_steps(self.architecture.model, self.profile, self.rack) if "bench" in self.stages else []
+        """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError,
+        InventoryError."""
+        steps: list[Step] = []
+        if "bench" in self.stages:
+            refuse_wrong_inputs(self.rack)
+            steps = plan_steps(self.architecture.model, self.profile, self.rack)
         # Benchmarks take what their steps take.
         seconds = earlier_seconds(self.folder.parent, self.rack.source, set(self.stages) - {"bench"})
         if self.resume:
@@ -268,10 +272,11 @@ class Run:
     def _bench(self, session: Session, steps: list[Step], done: Collection[str]) -> bool:
         self._lock(session)
         open_steps = [step for step in steps if step.id not in done]
-        lefts = list(accumulate(step.estimate_s if step.id not in done else 0.0 for step in reversed(steps)))[::-1]
+        seconds = (0.0 if step.id in done else step.estimate_s for step in reversed(steps))
+        remaining_s = list(accumulate(seconds))[::-1]
 
         def show(step: Step, index: int) -> None:
-            left = lefts[index]
+            left = remaining_s[index]
             log.info("step %s", step.id)
             self.display.step(step.title, index + 1, len(steps), left)
 

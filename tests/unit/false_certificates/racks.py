@@ -67,6 +67,8 @@ class World:
     hooks: dict[str, Callable[[], object]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     """By inventory."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """More data of every node in the inventory."""
     dead: set[str] = field(default_factory=set)
     steps: list[str] = field(default_factory=list)
     """That were executed."""
@@ -79,13 +81,9 @@ class World:
 
     def rack(self, inventory: str) -> Rack:
         address = self.addresses.get(inventory, "10.0.0.")
-        return Rack(
-            inventory,
-            tuple(
-                Node(name, ("gpu",) if name in GPU else ("storage",), {"ssh_hostname": f"{address}{number}"})
-                for number, name in enumerate(NODES)
-            ),
-        )
+        data = [{"ssh_hostname": f"{address}{number}", **self.data} for number in range(len(NODES))]
+        groups = [("gpu",) if name in GPU else ("storage",) for name in NODES]
+        return Rack(inventory, tuple(map(Node, NODES, groups, data)))
 
     def answer(self, node: str, command: str) -> CommandResult | None:
         if node in self.dead:
