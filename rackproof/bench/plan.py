@@ -60,8 +60,8 @@ def plan_steps(architecture: Architecture, profile_name: str, rack: Rack) -> lis
 
 
 def refuse_wrong_inputs(rack: Rack) -> None:
-    """Raises InventoryError for an input that is not valid, which a step would find hours later. Not for a recorded
-    inventory, which lacks what may be secret."""
+    """Raises InventoryError for an input that is not valid, which a step would find hours later. For live runs: in a
+    recorded inventory secrets are replaced."""
     for node in rack.nodes:
         for inputs in MODELS.values():
             read_inputs(node, inputs)

@@ -1,4 +1,4 @@
-"""Inputs that are not valid are refused before a run begins; those that a record lacks are none."""
+"""Inputs that are not valid are refused before a run begins; keys and users in an inventory are none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_an_input_that_is_not_valid_is_refused_before_the_run(world: World, argu
     assert (world.steps, world.deploys, world.validations) == ([], [], 0)
 
 
-def test_a_run_is_judged_although_its_record_lacks_the_keys(world: World) -> None:
+def test_a_run_with_keys_in_its_inventory_is_judged(world: World) -> None:
     world.data = KEYS
     ended = world.run("certify", "a.py", "--quiet")
     assert ended.exit_code == 0, ended.output
