@@ -55,7 +55,7 @@ def test_wheel_and_checkout_are_one_build(empty: Empty) -> None:
         (("inputs",), 0, "versions.free_mib"),
         (("size", "nvidia-dgx-h100", "-w", "unet3d"), 0, "GB"),
         (("validate", "--from", str(RECORDINGS), "--architecture", "virtual-rack"), 0, "3 nodes: "),
-        (("validate", "--from", str(RECORDINGS), "--architecture", "virtual-rack", "--limit", "!gpu"), 0, "1 nodes: "),
+        (("validate", "--from", str(RECORDINGS), "--architecture", "virtual-rack", "--limit", "!gpu"), 0, "1 node: "),
         (("plan", f"@recording/{PLANS}/debian13-l40s"), 0, " change"),
         (("plan", f"@recording/{PLANS}/debian13-l40s", "deploys/base.py"), 0, " change"),
         (("preflight", f"@recording/{PLANS}/debian13-l40s"), 0, "no problem"),
