@@ -8,6 +8,7 @@ rack}``); ``preflight: {accept: {ID: reason}}`` accepts it.
 from __future__ import annotations
 
 from rackproof.configure.deploy import alone, deploy
+from rackproof.configure.known_inputs import read_all_inputs
 from rackproof.configure.preflight import operations, plan
 from rackproof.configure.site import here
 
@@ -16,7 +17,7 @@ from rackproof.configure.site import here
 def preflight() -> None:
     """Raises DeclarationError for problems of the whole rack; nothing has been changed then."""
     site = here()
-    operations.read_all_inputs(site)
+    read_all_inputs(site.node)
     inputs = operations.preflight_inputs(site)
     accepted = plan.check_rack(site, inputs)
     claims = plan.claims_of(site)

@@ -1,14 +1,23 @@
-"""Several commands of a node in one round trip, one after the other. Pure."""
+"""Several commands of a node in one round trip, one after the other: a batch (``remote.batch``) runs them side by side,
+where two mounts of one export would meet."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rackproof.remote.command import CommandResult
+from rackproof.remote.fleet import Fleet
 
 _END: Final = "rackproof-status"
+
+
+def run_in_turn(fleet: Fleet, commands: Mapping[str, Sequence[str]], limit_s: float) -> dict[str, list[CommandResult]]:
+    """What each command of each node answered, all nodes in parallel. ``limit_s`` is of one command."""
+    limit = limit_s * max(map(len, commands.values()), default=0)
+    answers = fleet.run({node: in_turn(own) for node, own in commands.items() if own}, limit)
+    return {node: parts_of(answer, commands[node]) for node, answer in answers.items()}
 
 
 def in_turn(commands: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rackproof.bench.containers.steps import user_of
 from rackproof.bench.forecast import CONTAINER, Space
-from rackproof.bench.in_turn import in_turn, parts_of
+from rackproof.bench.in_turn import run_in_turn
 from rackproof.bench.space import FOLDERS
 from rackproof.bench.user import USER
 from rackproof.core.architecture import Storage
@@ -34,13 +34,10 @@ def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str],
         lost = [name for name in space.clients if name not in answering]
         for owner in [*answering, *lost] if space.shared and answering else answering:
             node = owner if owner in answering else answering[0]
-            commands = removals(space, storage, session.rack.node(owner))
-            tasks.setdefault(node, []).extend(_Removal(owner, storage, command) for command in commands)
-    if not (asked := {node: in_turn([task.command for task in own]) for node, own in tasks.items() if own}):
-        return
-    limit = _LIMIT_S * max(map(len, tasks.values()))
-    for node, answer in session.fleet.run(asked, limit).items():
-        parts = parts_of(answer, [task.command for task in tasks[node]])
+            own = removals(space, storage, session.rack.node(owner))
+            tasks.setdefault(node, []).extend(_Removal(owner, storage, command) for command in own)
+    commands = {node: [task.command for task in several] for node, several in tasks.items()}
+    for node, parts in run_in_turn(session.fleet, commands, _LIMIT_S).items():
         for task, part in zip(tasks[node], parts, strict=True):
             if not part.ok:
                 whose = "files" if task.owner == node else f"{task.owner}'s files"

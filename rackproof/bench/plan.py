@@ -20,8 +20,7 @@ from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.links import steps as links
 from rackproof.bench.step import Step
 from rackproof.bench.storage import steps as storage
-from rackproof.configure.known_inputs import MODELS
-from rackproof.configure.settings import read_inputs
+from rackproof.configure.known_inputs import read_all_inputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import canonical
 from rackproof.core.rack import Rack, fold
@@ -63,8 +62,7 @@ def refuse_wrong_inputs(rack: Rack) -> None:
     """Raises InventoryError for an input that is not valid, which a step would find hours later. For live runs: in a
     recorded inventory secrets are replaced."""
     for node in rack.nodes:
-        for inputs in MODELS.values():
-            read_inputs(node, inputs)
+        read_all_inputs(node)
 
 
 def _refuse_further_rails(architecture: Architecture, rack: Rack) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from rackproof.bench.containers.steps import folder_of as container_folder_of
 from rackproof.bench.forecast import CONNECTIONS, CONTAINER, FIO, GDS, SMALL, FileSet, Space
-from rackproof.bench.in_turn import in_turn, parts_of
+from rackproof.bench.in_turn import run_in_turn
 from rackproof.bench.storage.commands import folders_of
 from rackproof.bench.storage.connections import connection_folders
 from rackproof.bench.storage.gds_reader import folder_of as gds_folder_of
@@ -59,11 +59,9 @@ def refuse_without_space(session: Session, spaces: Iterable[Space]) -> None:
         for name in space.nodes:
             asked.setdefault(name, []).append((space, space_command(space, storage, session.rack.node(name))))
     commands = {name: [command for _, command in own] for name, own in asked.items()}
-    limit = _LIMIT_S * max(map(len, commands.values()), default=0)
-    answers = session.fleet.run({name: in_turn(own) for name, own in commands.items()}, limit) if asked else {}
     rooms: dict[str, dict[str, Room]] = {space.storage: {} for space in spaces}
-    for name, answer in answers.items():
-        for (space, _), part in zip(asked[name], parts_of(answer, commands[name]), strict=True):
+    for name, parts in run_in_turn(session.fleet, commands, _LIMIT_S).items():
+        for (space, _), part in zip(asked[name], parts, strict=True):
             if (room := room_in(part, len(_indexed(space, name)))) is not None:
                 rooms[space.storage][name] = room
     lines = [

@@ -22,11 +22,11 @@ from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.preflight.problem import PreflightInputs
 from rackproof.configure.reboot.inputs import RebootInputs
-from rackproof.configure.settings import Inputs, NodeSettings
+from rackproof.configure.settings import Inputs, NodeSettings, read_inputs
 from rackproof.configure.slurm.inputs import SlurmInputs
 from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.configure.versions.inputs import VersionInputs
-from rackproof.core.rack import FORMER_KEYS
+from rackproof.core.rack import FORMER_KEYS, Node
 
 MODELS: Mapping[str, type[Inputs]] = {
     model.KEY: model
@@ -71,6 +71,12 @@ SHORT = 4
 
 PYINFRAS = ("_", "ssh_")
 """Prefixes of keys that pyinfra reads."""
+
+
+def read_all_inputs(node: Node) -> None:
+    """Validate every mapping of a node's data, also those read later. Raises InventoryError, one line."""
+    for model in MODELS.values():
+        read_inputs(node, model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from rackproof.configure.driver_swap import pending
 from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
 from rackproof.configure.gpu.inputs import GpuInputs
-from rackproof.configure.known_inputs import MODELS
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.nic.declared import declared_here
@@ -72,12 +71,6 @@ def preflight_inputs(site: Site) -> PreflightInputs:
     inputs = read_inputs(site.node, PreflightInputs)
     check_accepted(inputs.accept, RULES)
     return inputs
-
-
-def read_all_inputs(site: Site) -> None:
-    """Validate every mapping of the current node's data, also those read later. Raises DeclarationError, one line."""
-    for model in MODELS.values():
-        read_inputs(site.node, model)
 
 
 _rack_problems: WeakKeyDictionary[Inventory, tuple[Problem, ...]] = WeakKeyDictionary()

@@ -1,10 +1,9 @@
 """Architectures that extend others: merging a file with its parent.
 
 Mappings merge key by key. A key of the file's choice (a storage, a job, a check) that is set to null is taken away, any
-other one is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by
-``id``: an entry with a parent's id changes that entry, a new one is added, ``drop`` removes one. Any other list
-replaces the parent's. A parent's ``overrides`` apply until the child overrides the same entry (null: removes the
-parent's override) or drops it.
+other one is null. The lists ``criteria``, ``curves`` and ``outliers`` merge by ``id``: an entry with a parent's id
+changes that entry, a new one is added, ``drop`` removes one. Any other list replaces the parent's. A parent's
+``overrides`` apply until the child overrides the same entry (null: removes the parent's override) or drops it.
 """
 
 from __future__ import annotations

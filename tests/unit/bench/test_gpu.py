@@ -410,11 +410,12 @@ def test_a_second_precision_makes_a_criterion_without_one_ambiguous_before_the_r
     """Found after the run it is INVALID, and hours are lost."""
     model = architectures.load("h200-single").model
     full = model.profiles["full"]
-    assert full.gpu is not None
+    gpu = full.gpu
+    assert gpu is not None
     rack = Rack("rack.py", (Node("gpu-01", ("gpu",), {}),))
 
     def gaps(precisions: tuple[str, ...]) -> list[str]:
-        wider = full.model_copy(update={"gpu": full.gpu.model_copy(update={"precisions": precisions})})  # type: ignore[union-attr]
+        wider = full.model_copy(update={"gpu": gpu.model_copy(update={"precisions": precisions})})
         made = model.model_copy(update={"profiles": {"full": wider}})
         return [line for line in plan_gaps(made, "full", rack, plan_steps(made, "full", rack)) if "several" in line]
 
