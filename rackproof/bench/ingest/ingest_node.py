@@ -330,13 +330,14 @@ class Pipeline:
         told(self.config)
 
     def _find_fault(self):
+        early = time.monotonic() < self.window.end_s and self.config["seconds"]
+        codes = [process.exitcode for process in self.workers]  # before complaints, which come before an end
         if self.fault is None and select.select([self.complaints[0]], [], [], 0)[0]:
             self.fault = os.read(self.complaints[0], 4096).decode(errors="replace").splitlines()[0]
-        early = time.monotonic() < self.window.end_s and self.config["seconds"]
-        for number, process in enumerate(self.workers):
-            if self.fault is None and process.exitcode is not None and (process.exitcode != 0 or early):
-                how = f"signal {-process.exitcode}" if process.exitcode < 0 else f"exit status {process.exitcode}"
-                self.fault = f"worker {number} of {len(self.workers)} died: {how}"
+        for number, code in enumerate(codes):
+            if self.fault is None and code is not None and (code != 0 or early):
+                how = f"signal {-code}" if code < 0 else f"exit status {code}"
+                self.fault = f"worker {number} of {len(codes)} died: {how}"
 
     def _sums(self):
         rows = struct.unpack(f"<{len(self.sides) // 8}d", self.sides[:])
