@@ -123,6 +123,7 @@ def _build(release: str, recipe: dict[str, Any], work: Path, say: Callable[[str]
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in recipe["dpkg_exclude"]),
         # Package lists stay: reading them again takes a minute under emulation. Deploys update them when old.
         "--skip=cleanup/apt/lists",
+        "--skip=cleanup/apt/cache",  # or apt's index of them, which takes 20 s there, is removed at the end
         "--dpkgopt=force-confold",  # the recipe's files win over the packages'
         f"--include={','.join(recipe['packages'])}",
         f"--customize-hook=copy-in {overlay}/etc {overlay}/usr /",
@@ -141,6 +142,9 @@ def _build(release: str, recipe: dict[str, Any], work: Path, say: Callable[[str]
         f"--customize-hook=chroot \"$1\" dpkg-query -W -f='${{Package}}\\t${{Version}}\\n' > {out / _MANIFEST}.part",
         '--customize-hook=chroot "$1" /usr/local/sbin/rackproof-initramfs /boot/rackproof.img',
         f'--customize-hook=cp -L "$1/vmlinuz" {out}/vmlinuz && cp "$1/boot/rackproof.img" {out}/initrd.img',
+        # The index has the lists' times, and mmdebstrap takes those back that are later than its start.
+        "--customize-hook=find \"$1/var/lib/apt/lists\" -type f -exec touch -d '1 hour ago' {} +",
+        '--customize-hook=chroot "$1" apt-get clean && chroot "$1" apt-cache gencaches',
         # As systemd writes them after an update of /etc and /var: the first boot does not repeat it.
         '--customize-hook=touch "$1/etc/.updated" "$1/var/.updated"',
         release,
