@@ -1,7 +1,8 @@
 """Adaptive group testing: name the faulty nodes, links, rails and leaf switches of a rack with few collectives. Pure.
 
 Three rounds screen the rack: all nodes, rows (nodes behind the same leaf switches) and columns (nodes of every row).
-What a passing job contains is cleared. ``fault_solid`` searches what no passing job contains, ``fault_hidden`` the
+If all nodes together fail, rows are halved instead, and columns run only for rows that fail. What a passing job contains
+is cleared. ``fault_solid`` searches what no passing job contains, ``fault_hidden`` the
 rest. The search ends when every failed job contains a named fault, and all other nodes pass one job together.
 """
 
@@ -15,13 +16,13 @@ from typing import Final
 from rackproof.core.fault_hidden import Hidden
 from rackproof.core.fault_jobs import Jobs, TooManyJobsError
 from rackproof.core.fault_solid import SAMPLED, Solid
-from rackproof.core.group_testing import Fault, FaultKind, Job, Places, Result, Run
+from rackproof.core.group_testing import COLUMNS, Fault, FaultKind, Job, Places, Result, Run, chunks
 
 TRIES: Final = 3
 """Number of failed searches for hidden faults after which the nodes of the failed job stay unlocated."""
-REPEATS: Final = 6
-"""Repetitions of the last job, which all sound nodes pass together, if several faults were named: an intermittent one
-may have passed."""
+REPEATS: Final = (2, 6)
+"""Repetitions of the last job, which all sound nodes pass together, if one intermittent fault was named, and if it is one
+of several: another one may have passed."""
 
 
 def locate(places: Places, run: Run, seed: int = 0) -> Result:
@@ -68,7 +69,7 @@ class Search:
                 self._hidden(min(failed, key=lambda job: len(job.nodes)))
             elif missing := jobs.unverified():
                 jobs.round([missing[0]])
-            elif self.repeats < REPEATS and len(jobs.faults) > 1 and any(fault.intermittent for fault in jobs.faults):
+            elif self.repeats < REPEATS[len(jobs.faults) > 1] and any(fault.intermittent for fault in jobs.faults):
                 self.repeats += 1
                 jobs.round(jobs.last()[:1])
             else:
@@ -84,11 +85,31 @@ class Search:
     def _screen(self) -> None:
         jobs = self.jobs
         (together,) = jobs.round([Job(frozenset(jobs.places.names), jobs.rails)])
-        if len(jobs.rows) > 1:
-            rows = jobs.round([Job(frozenset(row), jobs.rails) for row in jobs.rows])
-            if not together and all(rows):
-                return  # a link between rows, or a node that fails now and then
-            jobs.round([Job(frozenset(column), jobs.rails) for column in jobs.places.columns(jobs.rows)])
+        if len(jobs.rows) < 2:
+            return
+        failing = jobs.rows if together else self._failing_rows()
+        if together:
+            jobs.round([Job(frozenset(row), jobs.rails) for row in jobs.rows])
+        if failing:
+            columns = jobs.places.columns(jobs.rows, 2 if len(failing) == 1 else COLUMNS)
+            jobs.round([Job(frozenset(column), jobs.rails) for column in columns])
+
+    def _failing_rows(self) -> list[tuple[str, ...]]:
+        """Rows that fail beside nodes that passed, by halving those that fail together; empty for a fault between rows,
+        or of a node that fails now and then."""
+        jobs = self.jobs
+        failing, single, good = [tuple(jobs.rows)], list[tuple[str, ...]](), list[str]()
+        while failing:
+            halves = [half for rows in failing for half in chunks(rows, 2)]
+            parts = [[name for row in half for name in row] for half in halves]
+            answers = jobs.round(
+                [Job(frozenset((*part, *good[n :: len(parts)])), jobs.rails) for n, part in enumerate(parts)]
+            )
+            good += [name for part, passed in zip(parts, answers, strict=True) if passed for name in part]
+            failed = [half for half, passed in zip(halves, answers, strict=True) if not passed]
+            single += [half[0] for half in failed if len(half) == 1]
+            failing = [half for half in failed if len(half) > 1]
+        return single
 
     def _drop_parts(self) -> None:
         """Leave out rails and links of named nodes: a sick node explains them, and does not accuse their other end."""

@@ -44,7 +44,8 @@ class Solid:
                 [name for name in row if name in suspects and self.jobs.sound(name) == rails] for row in self.jobs.rows
             ]
             for group in filter(None, groups):
-                if not self._examine(self._isolate(group, base, rails), base, rails):
+                name = self._isolate(group, base, rails)
+                if name is None or not self._examine(name, base, rails):
                     return False
         return True
 
@@ -113,11 +114,14 @@ class Solid:
             answers += self.jobs.round(jobs)
         return answers
 
-    def _isolate(self, group: Sequence[str], base: Sequence[str], rails: frozenset[int]) -> str:
-        """The one node of a failing group that is left when halves pass; another faulty one stays a suspect."""
+    def _isolate(self, group: Sequence[str], base: Sequence[str], rails: frozenset[int]) -> str | None:
+        """A node of a failing group by halving it; another faulty one stays a suspect. None: both halves pass."""
         while len(group) > 1:
-            half, rest = chunks(group, 2)
-            group = rest if self.jobs.passes([*half, *base], rails) else half
+            halves = chunks(group, 2)
+            failing = [half for half, ok in zip(halves, self._beside(halves, base, rails), strict=True) if not ok]
+            if not failing:
+                return None
+            group = failing[0]
         return group[0]
 
     def _examine(self, name: str, base: Sequence[str], rails: frozenset[int]) -> bool:
@@ -159,9 +163,14 @@ class Solid:
         rails = sorted(among)
         ends = [rail for rail in dict.fromkeys((rails[0], rails[-1])) if not passes([rail])]
         left = [rail for rail in rails[1:-1] if rail not in ends]
-        if len(ends) == 2:
-            return frozenset((*ends, *(rail for rail in left if not passes([rail]))))
         bad = set(ends)
+        if len(bad) == 2:
+            for rail in left:
+                if not passes([rail]):
+                    bad.add(rail)
+                if len(bad) > SEVERAL:
+                    return among
+            return frozenset(bad)
         while left and not passes(left):
             if len(bad) == SEVERAL:
                 return among

@@ -111,10 +111,10 @@ class Places:
         ordered = [tuple(name for unit in part for name in unit) for part in chunks(units, min(ROWS, len(units)))]
         return [row for row in ordered if len(row) > 1]
 
-    def columns(self, rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-        """``COLUMNS`` groups, each with nodes of every row."""
+    def columns(self, rows: Sequence[Sequence[str]], most: int = COLUMNS) -> list[tuple[str, ...]]:
+        """At most so many groups, each with nodes of every row."""
         order = [name for row in rows for name in row]
-        count = max(1, min(COLUMNS, len(order) // 2))
+        count = max(1, min(most, len(order) // 2))
         dealt = [tuple(order[start::count]) for start in range(count)]
         if count % max(1, len(rows[0]) if rows else 1) == 0:  # columns would be rows
             return [tuple(name for row in rows for name in row[start::count]) for start in range(count)]

@@ -14,6 +14,7 @@ from rackproof.core.fault_beliefs import Beliefs, likelihood
 from rackproof.core.fault_hidden import HIDDEN_JOBS, Hidden
 from rackproof.core.fault_jobs import MOST_JOBS, Jobs
 from rackproof.core.fault_search import REPEATS, Search, locate
+from rackproof.core.fault_solid import Solid
 from rackproof.core.group_testing import Fault, FaultKind, Job, Places, chunks
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -52,6 +53,38 @@ def test_one_fault_is_named_with_at_most_35_jobs(kind: str, seed: int) -> None:
     assert not outcome.blamed()
     assert not outcome.result.unlocated
     assert not outcome.falsely_cleared()
+
+
+@pytest.mark.parametrize("other", [2, 3, 5, 40, 70, 200])
+def test_a_link_takes_as_few_jobs_between_neighbours_as_across_the_rack(other: int) -> None:
+    """Within one row and column, one row, and two rows of one and of both halves."""
+    jobs = []
+    for seed in range(3):
+        outcome = searched([Sick("link", frozenset({RACK.names[0], RACK.names[other]}))], seed=seed)
+        assert not outcome.unnamed()
+        assert not outcome.blamed()
+        jobs.append(outcome.jobs)
+    assert max(jobs) <= 38
+
+
+def test_single_rows_that_fail_are_found_by_halving_four_of_them() -> None:
+    """The good half's nodes are partners, so that no job runs beside that tells nothing."""
+    for node in (0, 90, 130, 231):
+        jobs = Jobs(RACK, SimulatedRack(RACK, [Sick("node", frozenset({RACK.names[node]}))], seeded(1)).run, 0)
+        (row,) = Search(jobs)._failing_rows()
+        assert RACK.names[node] in row
+        assert jobs.rounds == [2, 2]
+    healthy = Jobs(RACK, SimulatedRack(RACK, [], seeded(1)).run, 0)
+    assert Search(healthy)._failing_rows() == []
+    every = Jobs(RACK, lambda jobs: [False] * len(jobs), 0)
+    assert sorted(Search(every)._failing_rows()) == sorted(RACK.rows())
+
+
+def test_halves_that_both_pass_are_no_solid_fault() -> None:
+    jobs = Jobs(RACK, SimulatedRack(RACK, [Sick("link", frozenset(RACK.names[:2]))], seeded(1)).run, 0)
+    group, base = list(RACK.names[:2]), list(RACK.names[2:])
+    assert Solid(jobs)._isolate(group, base, jobs.rails) is None
+    assert jobs.rounds == [2]
 
 
 def of_four(*faults: Fault, passing: bool = True) -> Search:
@@ -97,11 +130,12 @@ def test_a_link_with_a_failed_job_of_one_end_is_no_name() -> None:
     assert result.cleared.isdisjoint("a")
 
 
-def test_the_last_job_is_repeated_where_one_of_several_faults_is_intermittent() -> None:
-    other = Fault(FaultKind.NODE, ("c",))
-    pairs = [(other, Fault(FaultKind.NODE, ("d",), None, intermittent)) for intermittent in (False, True)]
-    rounds = [len(of_four(*pair).result().rounds) for pair in pairs]
-    assert rounds[1] == rounds[0] + REPEATS
+@pytest.mark.parametrize(("others", "repeats"), [((), REPEATS[0]), ((Fault(FaultKind.NODE, ("c",)),), REPEATS[1])])
+def test_the_last_job_is_repeated_where_a_fault_is_intermittent(others: tuple[Fault, ...], repeats: int) -> None:
+    """Another one may have passed it, likelier so beside several faults."""
+    sick = [Fault(FaultKind.NODE, ("d",), None, intermittent) for intermittent in (False, True)]
+    rounds = [len(of_four(*others, fault).result().rounds) for fault in sick]
+    assert rounds[1] == rounds[0] + repeats
 
 
 def test_a_search_of_a_hidden_fault_that_does_not_show_again_ends() -> None:
