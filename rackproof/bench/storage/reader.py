@@ -96,7 +96,7 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             values = [_value(result, measurement.metric) for result in results]
             samples.append(sum(values))
             shares.append(values)
-            companions.append(_sum(results, single=measurement.scope is Scope.NODE))
+            companions.append(_sum(results, single=measurement.scope is Scope.NODE) | run.served_bytes)
             if len(every) > 1:
                 companions[-1].pop(ONCE, None)  # a run before or after read the same bytes
             if measurement.metric == SHARED:

@@ -68,6 +68,13 @@ class Run(StatesAround):
         return sum(entry.read.io_bytes for entry in self.launch.entries.values() if entry.read is not None)
 
     @property
+    def served_bytes(self) -> dict[str, float]:
+        """Numbers for the gate ``server_drives``; empty where one is not known, or nothing was read."""
+        if not isinstance(self.served, Served) or not self.read_bytes:
+            return {}
+        return {"clients_read_bytes": float(self.read_bytes), "server_drives_bytes": float(self.served.drives)}
+
+    @property
     def servers_dropped(self) -> bool | None:
         """Whether all servers dropped their caches; None without a command on servers."""
         return all(answer.ok for answer in self.drops) if self.drops else None

@@ -66,6 +66,8 @@ class Gate(StrEnum):
     """The data set is at least 5 times the clients' memory, or no byte was read twice."""
     COLD_CACHE = "cold_cache"
     """Less than 1 % of the data set was cached when the measurement began."""
+    SERVER_DRIVES = "server_drives"
+    """The drives of the storage's servers, which are nodes of the rack, read at least 97 % of what its clients read."""
 
 
 Condition = StrictBool | int | float | Line | tuple[Line | int | float, ...]

@@ -21,6 +21,8 @@ COUNTER_PCT = 3.0
 """Tolerance of counters against the application's bytes, %."""
 DATASET_TIMES_RAM = 5.0
 """Minimum ratio of data set to the clients' memory, for negligible caching."""
+SERVED_PCT = 97.0
+"""Minimum share of the clients' bytes that the servers' drives read, %; other programs only add to it."""
 CACHED_PCT = 1.0
 """Limit of the data set cached at the start, % (exclusive)."""
 
@@ -146,6 +148,18 @@ def _cold_cache(numbers: Mapping[str, float]) -> str | None:
     return f"expected < {CACHED_PCT:g} % of the data set cached at the start, actual {number_text(cached)} %"
 
 
+def _server_drives(numbers: Mapping[str, float]) -> str | None:
+    if not numbers["clients_read_bytes"]:
+        return "the clients read no byte"
+    share = 100 * numbers["server_drives_bytes"] / numbers["clients_read_bytes"]
+    if share >= SERVED_PCT * (1 - _ROUNDING):
+        return None
+    return (
+        f"expected ≥ {SERVED_PCT:g} % of what the clients read from the servers' drives, actual"
+        f" {number_text(share, SERVED_PCT)} %: the servers' memory answered the rest"
+    )
+
+
 def _off(ratio: float, limit_pct: float, what: str) -> str | None:
     """Fault of a ratio that is not 1 within ``limit_pct``, bounds included; None: it is."""
     if abs(ratio - 1) * 100 <= limit_pct * (1 + _ROUNDING):
@@ -159,4 +173,5 @@ _RULES: dict[Gate, _Rule] = {
     Gate.BYTE_COUNTERS: _Rule(("application_bytes", "counter_bytes"), (), _byte_counters),
     Gate.DATASET_SIZE: _Rule(("dataset_bytes", "client_ram_bytes"), ("dataset_bytes", "bytes_read"), _dataset_size),
     Gate.COLD_CACHE: _Rule(("dataset_bytes", "cached_bytes_start"), (), _cold_cache),
+    Gate.SERVER_DRIVES: _Rule(("clients_read_bytes", "server_drives_bytes"), (), _server_drives),
 }

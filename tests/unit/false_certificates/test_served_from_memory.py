@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ import pytest
 from rackproof.bench.storage.commands import AFTER, BEFORE, server_state
 from rackproof.core.architecture import FioJob
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
 from rackproof.evidence.store import read_records
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import lab_rack
 from tests.unit.false_certificates.edited import chained
+from tests.unit.judging import architecture, bar, criterion, document, judged, verdicts
 from tests.unit.storage_nodes import JOB, StorageNodes
 
 BENCH = of_storage(jobs={"read": JOB})
+SERVED = ("clients_read_bytes", "server_drives_bytes")
 READ = 2 * 286 * 1048576
 """Bytes that two clients read."""
 
@@ -71,6 +76,42 @@ def test_of_many_runs_the_largest_share_alone_is_told(tmp_path: Path) -> None:
 def test_a_ramp_that_fio_does_not_count_is_compared_with_the_ports(tmp_path: Path) -> None:
     (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5)
     assert of_servers(first)["server_memory"] == "50 % of 600 MB that the ports sent: the drives read 300 MB"
+
+
+def of_drives(measured: Sequence[Measurement]) -> Verdict:
+    """Verdict on a read that must come from the servers' drives."""
+    entry = criterion(
+        where={"storage": "nfs-tcp", "block_bytes": JOB.block_bytes},
+        scope="rack",
+        gates=["server_drives"],
+        bar=bar("ge", 1, "MB/s"),
+    )
+    storage = document()["storage"]
+    made = architecture(entry, storage=storage | {"nfs-tcp": storage["nfs"] | {"mountpoint": "/mnt/nfs-tcp"}})
+    return verdicts(judged(made, *measured))["rack"]
+
+
+def test_an_entry_that_asks_for_the_servers_drives_refuses_what_their_memory_answered(tmp_path: Path) -> None:
+    memory = of_drives(measure(tmp_path / "memory", drives=0.6))
+    assert memory.status is Status.INVALID
+    assert memory.message == (
+        "server_drives: expected ≥ 97 % of what the clients read from the servers' drives, actual 60 %: the servers'"
+        " memory answered the rest"
+    )
+    assert of_drives(measure(tmp_path / "drives", drives=0.98)).status is Status.PASS
+
+
+@pytest.mark.parametrize("edit", ["", "-- end -> "])
+def test_such_an_entry_refuses_what_a_server_does_not_tell(tmp_path: Path, edit: str) -> None:
+    verdict = of_drives(measure(tmp_path, server=once(edit)))
+    assert verdict.status is Status.INVALID
+    assert verdict.message.startswith("server_drives cannot be checked: ")
+
+
+def test_such_an_entry_refuses_a_ramp_of_which_fio_counts_no_byte(tmp_path: Path) -> None:
+    verdict = of_drives(measure(tmp_path, JOB.model_copy(update={"ramp_s": 1})))
+    assert verdict.status is Status.INVALID
+    assert "cannot be checked" in verdict.message
 
 
 def test_writes_tell_nothing_of_reads(tmp_path: Path) -> None:
@@ -143,7 +184,10 @@ def test_evidence_without_answers_of_servers_is_read_as_before(tmp_path: Path) -
             continue
         if record.kind is Kind.MEASUREMENT:
             kept = {k: v for k, v in body["conditions"].items() if not k.startswith("server_") or "cache" in k}
-            body = body | {"conditions": kept}
+            body = body | {
+                "conditions": kept,
+                "companions": {k: v for k, v in body["companions"].items() if k not in SERVED},
+            }
         bodies.append((record.kind, body))
     assert BENCH.faults(tmp_path, chained(bodies)) == {}
 

@@ -18,11 +18,13 @@ COUNTED = {"application_bytes": (100.0, 100.0), "counter_bytes": (102.0, 99.0)}
 LARGE = {"dataset_bytes": (500.0, 500.0), "client_ram_bytes": (100.0, 100.0)}
 ONCE = {"dataset_bytes": (500.0, 500.0), "bytes_read": (490.0, 10.0)}
 COLD = {"dataset_bytes": (500.0, 500.0), "cached_bytes_start": (0.0, 4.9)}
+FROM_DRIVES = {"clients_read_bytes": (500.0, 500.0), "server_drives_bytes": (485.0, 900.0)}
 GOOD = {
     Gate.LITTLES_LAW: (LITTLE,),
     Gate.BYTE_COUNTERS: (COUNTED,),
     Gate.DATASET_SIZE: (LARGE, ONCE, LARGE | {"bytes_read": (9999.0, 9999.0)}, ONCE | {"client_ram_bytes": (1e9, 1e9)}),
     Gate.COLD_CACHE: (COLD,),
+    Gate.SERVER_DRIVES: (FROM_DRIVES,),
 }
 CASES = [(gate, numbers) for gate, several in GOOD.items() for numbers in several]
 
@@ -90,6 +92,17 @@ def test_a_sound_measurement_passes(gate: Gate, numbers: dict[str, tuple[float, 
             Gate.COLD_CACHE,
             COLD | {"cached_bytes_start": (0.0, 5.0)},
             "expected < 1 % of the data set cached at the start, actual 1 % (sample 2, 1 of 2)",
+        ),
+        (
+            Gate.SERVER_DRIVES,
+            FROM_DRIVES | {"server_drives_bytes": (484.9, 500.0)},
+            "expected ≥ 97 % of what the clients read from the servers' drives, actual 96.98 %: the servers' memory"
+            " answered the rest (sample 1, 1 of 2)",
+        ),
+        (
+            Gate.SERVER_DRIVES,
+            FROM_DRIVES | {"clients_read_bytes": (0.0, 0.0)},
+            "the clients read no byte (sample 1, 2 of 2)",
         ),
     ],
 )
