@@ -283,8 +283,8 @@ class Measurement(Frozen):
     the device counted); ``dataset_bytes`` (B, all clients), ``client_ram_bytes`` (B, all clients together)
     and ``bytes_read`` (B, only where no byte is read again before all others);
     ``cached_bytes_start`` (B of the data set in any client cache at the start of the repetition);
-    ``clients_read_bytes`` and ``server_drives_bytes`` (B that all clients of the run, and the drives of all servers, read;
-    only where the servers are nodes of the rack).
+    ``clients_read_bytes`` and ``server_drives_bytes`` (B that all clients of the run and the drives of all
+    servers read; only where the servers are nodes of the rack).
     Not for gates: ``local_cache_asked`` and ``local_cache_answered`` (reads, as the kernel counted them) and
     ``local_cache_drive_bytes`` (B read from the cache's drive).
     """

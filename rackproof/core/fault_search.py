@@ -1,9 +1,9 @@
 """Adaptive group testing: name the faulty nodes, links, rails and leaf switches of a rack with few collectives. Pure.
 
 Three rounds screen the rack: all nodes, rows (nodes behind the same leaf switches) and columns (nodes of every row).
-If all nodes together fail, rows are halved instead, and columns run only for rows that fail. What a passing job contains
-is cleared. ``fault_solid`` searches what no passing job contains, ``fault_hidden`` the
-rest. The search ends when every failed job contains a named fault, and all other nodes pass one job together.
+If all nodes together fail, rows are halved instead, and columns run only for rows that fail. What a passing job
+contains is cleared. ``fault_solid`` searches what no passing job contains, ``fault_hidden`` the rest. The search ends
+when every failed job contains a named fault, and all other nodes pass one job together.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rackproof.core.group_testing import COLUMNS, Fault, FaultKind, Job, Places,
 TRIES: Final = 3
 """Number of failed searches for hidden faults after which the nodes of the failed job stay unlocated."""
 REPEATS: Final = (2, 6)
-"""Repetitions of the last job, which all sound nodes pass together, if one intermittent fault was named, and if it is one
-of several: another one may have passed."""
+"""Repetitions of the last job, which all sound nodes pass together, if an intermittent fault was named: alone, and as
+one of several. Another one may have passed."""
 
 
 def locate(places: Places, run: Run, seed: int = 0) -> Result:
