@@ -43,7 +43,7 @@ from rackproof.core.architecture import (
     WholeFile,
 )
 from rackproof.core.evidence import Measurement
-from rackproof.core.metrics import BESIDE_LOSSES, GDS
+from rackproof.core.metrics import BESIDE, BESIDE_WRONG, GDS
 from rackproof.parse.gpu_program import TRIAD
 
 
@@ -55,7 +55,9 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     part = measurement.metric.partition(".")[0]
     expected: dict[str, Any] = {}
     actual: dict[str, Any] = dict(reading.conditions)
-    if measurement.metric in BESIDE_LOSSES:
+    if measurement.metric == BESIDE_WRONG and any(reading.samples):
+        return None  # wrong values of any run count
+    if measurement.metric in BESIDE:
         beside = profile.storage.beside_collectives if profile.storage else None
         return _difference(_of_job(beside), actual["workload"])
     if part in ("storage", "checkpoint", "join") and profile.storage is not None:

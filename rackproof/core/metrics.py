@@ -22,6 +22,8 @@ DRIVE = "drive"
 GDS = "storage.gds_read_bandwidth"
 """Metrics of GPUs, which may be simulated."""
 BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss")
+BESIDE_WRONG = "mixed.collectives_beside_storage_wrong_values"
+BESIDE = (*BESIDE_LOSSES, BESIDE_WRONG)
 """Metrics of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""
@@ -275,6 +277,9 @@ METRICS: dict[str, Metric] = {
                "sequential reads of all clients that are lost while a collective runs on the same nodes"),
         Metric("mixed.collectives_beside_storage_loss", "percent", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
                "bus bandwidth of a collective that is lost while the same nodes read from the storage"),
+        Metric(BESIDE_WRONG, "1", _DOWN, _RACK, ("storage", "op", "bytes"), "storage",
+               "elements of the collective's result, alone and beside reads, that differ from the expected value",
+               of_content=True),
         Metric("sizing.throughput_over_predicted", "ratio", _UP, _RACK, ("workload", "port_gbps"), "ingest",
                "measured samples a second over what the sizing model predicts from the measured stages"),
         Metric("sizing.bottleneck_agreement", "ratio", _UP, _RACK, ("workload", "port_gbps"), "ingest",

@@ -25,7 +25,7 @@ from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import Architecture, BesideProfile, CollectiveProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
-from rackproof.core.metrics import BESIDE_LOSSES
+from rackproof.core.metrics import BESIDE_LOSSES, BESIDE_WRONG
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
@@ -51,7 +51,7 @@ def step(
     """The step of one storage, whose clients are the collective's nodes."""
     labels = {"storage": name, "op": profile.op, "bytes": str(profile.message_bytes)}
     id_ = f"storage/{name}/beside-collectives"
-    places = [expected(metric, Scope.RACK, names, labels, id_) for metric in BESIDE_LOSSES]
+    places = [expected(metric, Scope.RACK, names, labels, id_) for metric in (*BESIDE_LOSSES, BESIDE_WRONG)]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         both = _Both(context, StorageClients(context, name, storage, layout, names), profile)
@@ -62,8 +62,10 @@ def step(
         except (ParseError, RemoteError) as error:
             why = str(error)
         read = read_storage(both.clients.answers, context.session.architecture)
+        raw = outputs_of(both.clients.own)
         for place in places:
-            yield reading_or_reason(place, read, outputs_of(both.clients.own), why)
+            wrong = reading_or_reason(place, read, raw) if why and place.metric == BESIDE_WRONG else place
+            yield wrong if any(wrong.samples) else reading_or_reason(place, read, raw, why)
 
     seconds = profile.runs * (3 * (profile.runtime_s + profile.ramp_s + SETUP_S) + 3 * START_S)
     who = counted(len(names), "client", "clients at once")

@@ -8,6 +8,7 @@ collective only calls count that began and ended while all clients read for sure
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final, NamedTuple
@@ -82,8 +83,32 @@ def calls_of(answer: CommandResult) -> tuple[Call, ...]:
     if others or not point.began_s:
         raise ParseError(_TOOL, "expected one size with the time of each call")
     if point.wrong:
-        raise ParseError(_TOOL, f"{point.wrong} wrong values")
+        raise ParseError(_TOOL, f"{point.wrong} wrong values in the result, its bandwidth says nothing")
     return tuple(Call(at, at + took / 1e6) for at, took in zip(point.began_s, point.samples_us, strict=True))
+
+
+def read_wrong(answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture) -> Reading:
+    """Wrong values by run of the collective, whatever else went wrong; where there are none, the losses' proof counts.
+
+    Raises ParseError.
+    """
+    printed = [(run[0], count) for run in _started(answers) if (count := _wrong_of(run[0], measurement)) is not None]
+    if any(count for _, count in printed):
+        used = tuple(answer for answer, _ in printed)
+        return Reading(tuple(float(count) for _, count in printed), used, {"workload": _asked(used[0])})
+    loss = read_beside(answers, measurement.model_copy(update={"metric": BESIDE_LOSSES[0]}), architecture)
+    return loss._replace(samples=tuple(0.0 for _ in loss.samples), companions={})
+
+
+def _wrong_of(answer: CommandResult, measurement: Measurement) -> int | None:
+    """Wrong values that a run of the declared collective prints, also if it fails; None without such an output."""
+    with suppress(ParseError):
+        requested = requested_by(answer.command)
+        points = parse_mpi_collectives(answer.text).points
+        asked = (requested.op, sorted(requested.hosts), [str(point.bytes) for point in points])
+        if asked == (measurement.labels["op"], sorted(measurement.members), [measurement.labels["bytes"]]):
+            return points[0].wrong
+    return None
 
 
 def read_beside(answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture) -> Reading:
@@ -156,6 +181,17 @@ def _reads(run: Run, results: Sequence[Proven]) -> Reads:
     return Reads(earliest, latest, latest - shortest, earliest + shortest)
 
 
+def _started(answers: Sequence[CommandResult]) -> list[list[CommandResult]]:
+    """Answers of each run of the collective, the one with its figures first."""
+    started: list[list[CommandResult]] = []
+    for answer in answers:
+        if launcher_of(answer.command):
+            if leads(answer.command) or not started:
+                started.append([])
+            started[-1].append(answer)
+    return started
+
+
 def _collectives(
     answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture
 ) -> tuple[list[Collective], list[CommandResult]]:
@@ -164,12 +200,7 @@ def _collectives(
     Counters of ports prove the path of the runs alone; beside reads they count both.
     """
     nodes, labels = list(measurement.members), measurement.labels
-    started: list[list[CommandResult]] = []
-    for answer in answers:
-        if launcher_of(answer.command):
-            if leads(answer.command) or not started:
-                started.append([])
-            started[-1].append(answer)
+    started = _started(answers)
     readings = [
         of_node
         for node in nodes

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 from rackproof.bench.reading import Read, Reading, of_every, reader
-from rackproof.bench.storage.beside_reader import read_beside
+from rackproof.bench.storage.beside_reader import read_beside, read_wrong
 from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
 from rackproof.bench.storage.conditions import conditions_of
@@ -29,7 +29,7 @@ from rackproof.bench.storage.runs import last_with_same_clients, out_of_order, r
 from rackproof.bench.storage.small_files_reader import OF_FILES, read_files
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.metrics import BESIDE_LOSSES, GDS
+from rackproof.core.metrics import BESIDE_LOSSES, BESIDE_WRONG, GDS
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 
@@ -64,6 +64,8 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
             return read_join(answers, measurement, architecture.storage[measurement.labels["storage"]])
         if measurement.metric == GDS:
             return read_gds(answers, measurement, architecture.storage[measurement.labels["storage"]])
+        if measurement.metric == BESIDE_WRONG:
+            return read_wrong(answers, measurement, architecture)
         if not runs:
             raise ParseError("fio", "no run of it")
         if out_of_order(every):

@@ -21,15 +21,18 @@ from rackproof.core.architecture import BesideProfile, Profile, StorageProfile
 from rackproof.core.collective import busbw_factor, least_received
 from rackproof.core.evidence import Kind, Measurement, Record
 from rackproof.core.programs import programs_of
+from rackproof.core.status import Status
 from rackproof.evidence.store import read_records
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, of_storage
 from tests.unit.fabric import FabricNodes
 from tests.unit.fakes import lab_rack, reply
+from tests.unit.judging import architecture, criterion, judged, verdicts
 from tests.unit.storage_nodes import StorageNodes, mountinfo
 
 pytestmark = pytest.mark.few(10)
 
+WRONG = "mixed.collectives_beside_storage_wrong_values"
 STORAGE_LOSS, COLLECTIVES_LOSS = "mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss"
 SIZES = BesideProfile(
     block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=20, runs=2, engine="mpi", message_bytes=1048576
@@ -160,6 +163,7 @@ def test_each_loses_what_it_has_less_beside_the_other(tmp_path: Path) -> None:
     assert step.commands[1] in asked
     assert made[STORAGE_LOSS].samples == pytest.approx((25.0, 25.0), rel=0.02)
     assert made[COLLECTIVES_LOSS].samples == pytest.approx((50.0, 50.0), rel=0.02)
+    assert made.pop(WRONG).samples == (0.0, 0.0)
     for loss in made.values():
         assert loss.companions["storage_alone_mb_per_s"] == pytest.approx((120.0, 120.0), rel=0.02)
         assert loss.companions["storage_beside_mb_per_s"] == pytest.approx((90.0, 90.0), rel=0.02)
@@ -268,7 +272,6 @@ def no_start(document: dict[str, Any]) -> None:
         ({"edit": fewer_ranks}, "expected ranks 2, actual 1"),
         ({"own": other_op}, "expected operation all_reduce, actual all_gather"),
         ({"edit": cut}, "actual fewer"),
-        ({"wrong": 3}, "3 wrong values"),
         ({"mpi_rc": 134}, "exit status 134"),
         ({"moved_by_mpi": 0.0}, "another path"),
         ({"rc": 139}, "exit status 139"),
@@ -282,10 +285,21 @@ def no_start(document: dict[str, Any]) -> None:
 )
 def test_a_run_without_proof_is_no_loss(tmp_path: Path, fault: dict[str, Any], why: str) -> None:
     made = measure(tmp_path, nodes(**fault))
-    assert set(made) == {STORAGE_LOSS, COLLECTIVES_LOSS}
+    assert set(made) == {STORAGE_LOSS, COLLECTIVES_LOSS, WRONG}
     for loss in made.values():
         assert not loss.samples
         assert why in (loss.reason or ""), loss.reason
+
+
+@pytest.mark.parametrize("fault", [{}, {"mpi_rc": 134}, {"moved_by_mpi": 0.0}, {"edit": idle}, {"late_s": 30.0}])
+def test_wrong_values_are_counted_whatever_else_went_wrong(tmp_path: Path, fault: dict[str, Any]) -> None:
+    made = measure(tmp_path, nodes(wrong=3, **fault))
+    assert set(made[WRONG].samples) == {3.0}
+    assert not made[STORAGE_LOSS].samples
+    assert not made[COLLECTIVES_LOSS].samples
+    assert BENCH.faults(tmp_path) == {}
+    (verdict,) = verdicts(judged(architecture(criterion()), *made.values()), f"content[{WRONG}]").values()
+    assert (verdict.status, verdict.value) == (Status.FAIL, 3)
 
 
 def without(records: list[Record], text: str) -> list[Record]:
@@ -317,7 +331,7 @@ def moved(records: list[Record], text: str, seconds: float) -> list[Record]:
 def test_edited_evidence_is_disproven(tmp_path: Path, edit: Callable[[list[Record]], list[Record]], why: str) -> None:
     measure(tmp_path, nodes())
     assert all(why in text for text in BENCH.faults(tmp_path, edit(read_records(tmp_path))).values())
-    assert len(BENCH.faults(tmp_path, edit(read_records(tmp_path)))) == 2
+    assert len(BENCH.faults(tmp_path, edit(read_records(tmp_path)))) == 3
 
 
 def test_a_loss_that_was_edited_is_disproven(tmp_path: Path) -> None:
@@ -327,7 +341,7 @@ def test_a_loss_that_was_edited_is_disproven(tmp_path: Path) -> None:
         if record.kind is Kind.MEASUREMENT else record
         for record in read_records(tmp_path)
     ]  # fmt: skip
-    assert len(BENCH.faults(tmp_path, records)) == 2
+    assert len(BENCH.faults(tmp_path, records)) == 3
 
 
 @pytest.mark.parametrize(
@@ -337,7 +351,7 @@ def test_a_run_with_other_sizes_than_the_profile_is_disproven(tmp_path: Path, ch
     measure(tmp_path, nodes())
     other = of_storage(beside_collectives=SIZES.model_copy(update=change))
     faults = other.faults(tmp_path).values()
-    assert len(faults) == 2
+    assert len(faults) == 3
     assert all("the profile asks for" in why for why in faults)
 
 
