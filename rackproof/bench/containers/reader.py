@@ -10,7 +10,7 @@ from typing import Any
 
 from rackproof.bench.reading import Read, Reading, reader, with_preamble
 from rackproof.bench.storage.byte_counters import counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
 from rackproof.bench.storage.fio_launch import workload
 from rackproof.bench.storage.proof import (
     check_around,
@@ -36,12 +36,11 @@ _FIO = re.compile(r"(?:^|\s)fio --output-format=json ")
 
 @dataclass
 class Pair:
-    """Two runs on a node, and its state before and after."""
+    """Two runs on a node, and its states before and after each of them; of earlier versions, those around both."""
 
-    before: CommandResult
+    states: list[CommandResult]
     host: CommandResult | None = None
     inside: CommandResult | None = None
-    after: CommandResult | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,8 @@ def read_containers(answers: Sequence[CommandResult], architecture: Architecture
             "fio": proven[-1].version,
             "files": "written completely before, fallocate=none",
         }
+        if drops := [answer for answer in answers if answer.command == DROP]:
+            conditions["server_cache"] = "dropped before" if all(answer.ok for answer in drops) else "unknown"
         return Reading(tuple(values[measurement.metric]), tuple(runs), conditions)
 
     return read
@@ -120,10 +121,11 @@ def _runs(answers: Sequence[CommandResult]) -> tuple[CommandResult | None, list[
     pairs: list[Pair] = []
     for answer in answers:
         if asked := state_of(answer.command):
-            if asked[0] == BEFORE:
-                pairs.append(Pair(answer))
+            between = bool(pairs) and pairs[-1].host is not None and pairs[-1].inside is None
+            if asked[0] == BEFORE and not between:
+                pairs.append(Pair([answer]))
             elif pairs:
-                pairs[-1].after = answer
+                pairs[-1].states.append(answer)
         elif not _FIO.search(answer.command):
             continue
         elif job_of(answer.command).get("name") == LAYOUT:
@@ -136,16 +138,20 @@ def _runs(answers: Sequence[CommandResult]) -> tuple[CommandResult | None, list[
 
 
 def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurement: Measurement) -> Proven:
-    if pair.host is None or pair.inside is None or pair.after is None:
+    if pair.host is None or pair.inside is None or len(pair.states) not in (2, 4):
         raise ParseError("fio", "its runs are not pairs of node and container")
     if layout is None:
         raise ParseError("fio", "nothing wrote its files before")
-    before, after = state_in(pair.before, BEFORE), state_in(pair.after, AFTER)
-    check_around(storage, before, after)
     asked = job_of(pair.host.command)
     check_written(layout, result_of(layout), job_of(layout.command), asked)
-    check_files(before, asked)
-    rates, moved = [], 0
+    spans = [
+        (state_in(before, BEFORE), state_in(after, AFTER))
+        for before, after in zip(pair.states[::2], pair.states[1::2], strict=True)
+    ]
+    for before, after in spans:
+        check_around(storage, before, after)
+        check_files(before, asked)
+    rates, moved = [], []
     for where, answer in (("on the node", pair.host), ("inside a container", pair.inside)):
         job = job_of(answer.command)
         try:
@@ -157,6 +163,7 @@ def _proven(pair: Pair, layout: CommandResult | None, storage: Storage, measurem
         except ParseError as error:
             raise ParseError(f"fio {where}", str(error).removeprefix("fio: ")) from None
         rates.append(direction.bandwidth_bytes_per_s)
-        moved += direction.io_bytes
-    counted_bytes(storage, before, after, writes=False).check(moved)
+        moved.append(direction.io_bytes)
+    for (before, after), read in zip(spans, moved if len(spans) > 1 else [sum(moved)], strict=True):
+        counted_bytes(storage, before, after, writes=False).check(read)
     return Proven(rates[0], rates[1], fio.parse_fio(pair.inside.stdout).version)

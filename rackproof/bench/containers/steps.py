@@ -122,16 +122,19 @@ class _ContainerStep(Clients):
         self._write()
         limit = self.job.runtime_s + self.job.ramp_s + MARGIN_S
         for _ in range(self.job.runs):
-            self.ask({name: drop_and_state(self.storage, folders[name], self.addresses) for name in self.ready})
-            self._run(lambda node: commands(self.storage, self.job, node)[0], limit, "on the node")
-            self._run(lambda node: commands(self.storage, self.job, node)[1], limit, "inside a container")
-            self.ask({name: state_after(self.storage, folders[name], self.addresses) for name in self.ready})
+            for number, where in enumerate(("on the node", "inside a container")):
+                self.drop({name: drop_and_state(self.storage, folders[name], self.addresses) for name in self.ready})
+                self._run(partial(self._command, number), limit, where)
+                self.ask({name: state_after(self.storage, folders[name], self.addresses) for name in self.ready})
         read = read_containers(self.answers, self.session.architecture)
         for (_, name), place in places.items():
             raw = outputs_of(
                 answer for answer in self.answers if answer.node == name and "fio --output" in answer.command
             )
             yield reading_or_reason(place, read, raw, self.lost.get(name, ""), f"{name}: ")
+
+    def _command(self, number: int, node: Node) -> str:
+        return commands(self.storage, self.job, node)[number]
 
     def _write(self) -> None:
         """Write the files. If the first attempt does not complete them, its rate determines the second's time limit."""
