@@ -22,7 +22,7 @@ BURSTS: Final = ("gpu/copies", "gpu/diagnosis")
 """How the ids of steps begin that load each GPU for moments, and leave it idle in between."""
 PRODUCTS: Final = "gpu/product/"
 """How the ids of steps of matrix products begin, each of which lasts for several samples."""
-LOADS: Final = ("collectives/nccl-tests/", PRODUCTS, "gpu/triad/", *BURSTS)
+LOADS: Final = ("collectives/nccl-tests/", "collectives/torch/", PRODUCTS, "gpu/triad/", *BURSTS)
 """How the ids of steps begin that load GPUs."""
 
 FULL_SPEED: Final = "P0"
@@ -53,7 +53,7 @@ class LinkSample(NamedTuple):
 
     @property
     def loaded(self) -> bool:
-        return bool(self.used_pct) and self.state == FULL_SPEED
+        return bool(self.used_pct) and self.state in (None, FULL_SPEED)
 
 
 def settled(several: Sequence[LinkSample], loaded: Sequence[bool], bursts: bool) -> tuple[list[LinkSample], str]:

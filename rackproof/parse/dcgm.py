@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rackproof.parse.errors import ParseError
@@ -55,15 +56,26 @@ def parse_dcgm_diag(output: str | bytes) -> Diagnosis:
     root = Json(TOOL, "", document.value)
     title = next(title for title in _TITLES if title in root.values)
     results: list[DiagResult] = []
+    if error := _words(root.child(title).values.get("runtime_error", "")):
+        results.append(DiagResult("the diagnosis", UNREADABLE, "", error))
     for category in _entries(root.child(title).values.get("test_categories")):
         name = category.get("category") if category else None
         for test in _entries(category.get("tests") if category else None):
             name = test.get("name") if test else name
-            for entry in _entries(test.get("results") if test else None):
-                results.append(_result(str(name or "a test"), entry))
+            own = [_result(str(name or "a test"), one) for one in _entries(test.get("results") if test else None)]
+            results += [*own, *_summary(str(name or "a test"), test, own)]
     if not any(result.status != UNREADABLE for result in results):
         raise ParseError(TOOL, "no test was run")
     return Diagnosis(tuple(results), " ".join(document.before.split())[:_SHOWN])
+
+
+def _summary(name: str, test: dict[str, Any] | None, own: Sequence[DiagResult]) -> list[DiagResult]:
+    """What version 4 says of a test as a whole, if no result has the same status: errors of no device are there."""
+    summary = test.get("test_summary") if test else None
+    if summary is None:
+        return []
+    whole = replace(_result(name, summary if isinstance(summary, dict) else None), gpus="")
+    return [] if whole.status in {result.status for result in own} and not whole.warned else [whole]
 
 
 def _entries(value: Any) -> list[dict[str, Any] | None]:

@@ -19,6 +19,8 @@ from rackproof.parse.gpu_load import SAMPLER, parse_gpu_links
 from rackproof.remote.command import CommandResult
 
 CHECKS: Final = (gpu_links.CHECK, gpu_clocks.CHECK)
+ENDED: Final = 143
+"""Exit status of a sampler that ran until the kit ended it; one whose ``nvidia-smi`` failed or hung ends by itself."""
 
 
 @contextmanager
@@ -60,12 +62,12 @@ def is_sampler(command: str) -> bool:
 def results(
     architecture: Architecture, node: NodeInfo, step: str, answer: CommandResult | None, raw: tuple[str, ...]
 ) -> Iterator[CheckResult]:
-    """Results of a node's samples, one per check. A failed result is required, and clocks during products, which last
+    """Results of a node's samples, one per check. A failed result is required, and every one of products, which last
     long enough to be sampled; an unmeasured one of other steps leaves the checks of idle GPUs as they are."""
     for check in CHECKS:
         about = gpu_links if check == gpu_links.CHECK else gpu_clocks
         finding = _finding(check, architecture.gpu, answer, step.startswith(gpu_links.BURSTS))
-        certain = check == gpu_clocks.CHECK and step.startswith(gpu_links.PRODUCTS)
+        certain = step.startswith(gpu_links.PRODUCTS)
         yield CheckResult(
             check=check, node=node.name, item=step, outcome=finding.outcome, message=finding.message,
             protects=about.PROTECTS, hint=about.HINT,
@@ -83,8 +85,12 @@ def _finding(check: str, gpu: Gpu | None, answer: CommandResult | None, bursts: 
     except ParseError as error:
         return Finding(CheckOutcome.UNMEASURED, str(error) if answer.stdout else answer.why)
     if check == gpu_clocks.CHECK:
-        return gpu_clocks.judge_clocks(samples, gpu.count, bursts)
-    return judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width, bursts)
+        finding = gpu_clocks.judge_clocks(samples, gpu.count, bursts)
+    else:
+        finding = judge_links(samples, gpu.count, gpu.pcie_generation, gpu.pcie_width, bursts)
+    if finding.outcome is CheckOutcome.PASSED and answer.rc != ENDED:
+        return Finding(CheckOutcome.UNMEASURED, f"nvidia-smi answered no more before the step ended: {answer.why}")
+    return finding
 
 
 def load_conditions(samples: Sequence[LinkSample], bus_id: str) -> dict[str, float]:

@@ -15,7 +15,7 @@ from rackproof.core.gpu_links import LinkSample
 from rackproof.core.grouping import grouped
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.dcgm import TOOL as DCGM
-from rackproof.parse.dcgm import Diagnosis, parse_dcgm_diag
+from rackproof.parse.dcgm import UNREADABLE, Diagnosis, parse_dcgm_diag
 from rackproof.parse.gpu_list import LIST, ListedGpu, parse_gpu_list
 from rackproof.parse.gpu_load import parse_gpu_links
 from rackproof.parse.gpu_program import PRODUCT, TRIAD, GpuRun, parse_gpu_run
@@ -172,8 +172,11 @@ def _diagnosis(test: str, index: int, run: CommandResult, diagnosis: Diagnosis, 
         )
         why = f"{cause.test}: {cause.status} {cause.says}".rstrip() if cause else "it printed no such result"
         raise ParseError(DCGM, f"no result of {test} on GPU {index}: {why}")
-    if not bad and run.rc and all(result.status == "Pass" for result in diagnosis.results):
-        raise Mismatch(DCGM, f"every test passes, but it ended otherwise: {run.why}")
+    whole = (one for one in diagnosis.results if not one.gpus and (one.named == test or one.status == UNREADABLE))
+    if not bad and (cause := next((one for one in whole if one.status != "Pass" or one.warned), None)):
+        raise ParseError(DCGM, f"no result of {test} that holds for every device: {cause.status} {cause.says}".rstrip())
+    if not bad and run.rc and not any(result.bad for result in diagnosis.results):
+        raise Mismatch(DCGM, f"no test fails, but it ended otherwise: {run.why}")
     conditions = {**about, "command": run.command, "tests": tests}
     if bad:
         conditions["complaint"] = "; ".join(f"{result.status}: {result.says}" for result in bad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,42 @@ def on_processors(document: dict[str, Any]) -> None:
                 result["entity_group"] = "GPU" if result["entity_id"] else "CPU"
 
 
+def _tests_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for category in document["DCGM Diagnostic"]["test_categories"]:
+        yield from category["tests"]
+
+
+def of_the_whole(summary: Any) -> Callable[[dict[str, Any]], object]:
+    """What DCGM says of a test as a whole."""
+    return lambda document: [
+        one.update(test_summary=summary) for one in _tests_of(document) if one["name"] == "memory_bandwidth"
+    ]
+
+
+def stopped(document: dict[str, Any]) -> None:
+    document["DCGM Diagnostic"]["runtime_error"] = "nvvs was killed"
+
+
+def on_a_switch(document: dict[str, Any]) -> None:
+    for test in _tests_of(document):
+        if test["name"] == "memory_bandwidth":
+            sick = {
+                "entity_group": "NvSwitch",
+                "entity_id": 3,
+                "status": "Fail",
+                "warnings": [{"warning": "link 4 is down"}],
+            }
+            test["results"].append(sick)
+
+
+def skipped_elsewhere(document: dict[str, Any]) -> None:
+    """A skipped test explains no exit status."""
+    for test in _tests_of(document):
+        if test["name"] != "memory_bandwidth":
+            for result in test["results"]:
+                result["status"] = "Skip"
+
+
 DIAGNOSED = "gpu.diagnosed_faults[memory_bandwidth]"
 
 
@@ -302,7 +338,18 @@ def of_other_gpus(document: dict[str, Any]) -> None:
         (DIAGNOSED, "diagnosis", {"text": "Error: unable to establish a connection\n"}, "no JSON document"),
         (DIAGNOSED, "diagnosis", {"text": "CUDA error 719\n{}\n"}, "it also printed: CUDA error 719"),
         (DIAGNOSED, "diagnosis", {"ends": None}, "did not end within"),
-        (DIAGNOSED, "diagnosis", {"ends": 139}, "every test passes, but it ended otherwise"),
+        (DIAGNOSED, "diagnosis", {"ends": 139}, "no test fails, but it ended otherwise"),
+        (
+            DIAGNOSED,
+            "diagnosis",
+            {"edit": of_the_whole({"status": "Fail", "warnings": [{"warning": "NvSwitch 3 is sick"}]}), "ends": 226},
+            "no result of memory_bandwidth that holds for every device: Fail NvSwitch 3 is sick",
+        ),
+        (DIAGNOSED, "diagnosis", {"edit": of_the_whole({"status": "Fail"})}, "holds for every device: Fail"),
+        (DIAGNOSED, "diagnosis", {"edit": of_the_whole("Fail")}, "holds for every device: unreadable"),
+        (DIAGNOSED, "diagnosis", {"edit": stopped}, "holds for every device: unreadable nvvs was killed"),
+        (DIAGNOSED, "diagnosis", {"edit": on_a_switch}, "holds for every device: Fail link 4 is down"),
+        (DIAGNOSED, "diagnosis", {"edit": skipped_elsewhere, "ends": 226}, "no test fails, but it ended otherwise"),
     ],
 )  # fmt: skip
 @pytest.mark.few(5)

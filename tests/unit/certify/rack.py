@@ -40,6 +40,7 @@ from tests.unit.certify.figures import FIGURES, Figures
 from tests.unit.certify.nvlink_domain import imex_answer
 from tests.unit.certify.storage import RackStorage, Rates
 from tests.unit.deploys import deployed
+from tests.unit.drive_nodes import SECTOR, Drive, DriveNodes
 from tests.unit.fabric import DMABUF
 from tests.unit.fakes import FakeFleet, identity_answer, reply
 from tests.unit.gpu_nodes import BUSY, GpuNodes
@@ -73,6 +74,7 @@ class WrittenRack:
     gpus: dict[str, GpuNodes] = field(init=False)
     fabric: RackFabric = field(init=False)
     storage: RackStorage = field(init=False)
+    drives: DriveNodes = field(init=False)
     machines: dict[str, Machine] = field(init=False)
     checked: dict[str, CheckedNode] = field(init=False)
     instead: Callable[[str, str], CommandResult | None] = lambda node, command: None
@@ -96,6 +98,7 @@ class WrittenRack:
             model, Rates(read=4.5e9, write=2.3e9, randread=400e6), clients=names, runs=dict(dlio),
             demand=demand or 0.0, gpus=len(next(iter(self.gpus.values())).buses),
         )  # fmt: skip
+        self.drives = DriveNodes({name: list(_drives(name, model)) for name in names})
         report = words.exchanged(REPORT.read_text(), exchanged)
         self.machines = {name: Machine(gpus=report, processors=words.processors(model)) for name in names}
         for machine in self.machines.values():
@@ -113,6 +116,7 @@ class WrittenRack:
                 self.instead(node, command)
                 or self.gpus[node].answer(node, command)
                 or self.fabric.answer(node, command)
+                or self.drives.answer(node, command)
                 or self.storage.answer(node, command)
             )
 
@@ -161,6 +165,16 @@ def _gpus(model: Architecture, figures: Figures, runs: int) -> GpuNodes:
         to_device=[figures.to_device] * gpu.count, to_host=[figures.to_host] * gpu.count, peers=figures.peers,
         samples="".join(f"{bus}.0, {busy}\n" for _ in range(5) for bus in buses), runs=runs,
     )  # fmt: skip
+
+
+def _drives(node: str, model: Architecture) -> Iterator[Drive]:
+    """Drives of the declared number and size, those for the system smaller where none is declared."""
+    numbers = count()
+    for drives in model.roles["gpu"].expect.drives:
+        size_tb = drives.size_tb or (1.92 if drives.use == "os" else 3.84)
+        for number in range(drives.count or 0):
+            slot = f"0000:{0x20 + next(numbers):02x}:00.0"
+            yield Drive(f"{node}-{drives.use}{number}", int(size_tb * 1e12 / SECTOR), 6.5e9 + 1e6 * number, slot)
 
 
 def _fabric(rack: Rack, model: Architecture, figures: Figures, serial: Iterator[int]) -> RackFabric:

@@ -256,7 +256,10 @@ CASES = [
         wrong_values_of_a_size_without_a_criterion, "NOT CERTIFIED",
         {"content[collective.wrong_values]": {"rack"}, "nccl.rack": {"rack"}}, "actual 777 (bytes=4194304,",
     ),
-    Case(not_sampled, "INCOMPLETE", {"load.gpu_clocks[gpu/product/bf16]": {"gpu-03"}}, "exit status"),
+    Case(
+        not_sampled, "INCOMPLETE",
+        {f"load.gpu_{what}[gpu/product/bf16]": {"gpu-03"} for what in ("clocks", "links")}, "exit status",
+    ),
     Case(over_sockets, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE, "expected RDMA, actual NET/Socket"),
     Case(
         through_host_memory, "INCOMPLETE", {"nccl.rack": {"rack"}} | ALL_REDUCE,

@@ -54,6 +54,8 @@ COMPANIONS = {
     "client_ram_bytes": 1e12,
     "bytes_read": 1e13,
     "cached_bytes_start": 0.0,
+    "clients_read_bytes": 1e9,
+    "server_drives_bytes": 1e9,
 }
 
 
