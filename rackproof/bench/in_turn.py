@@ -3,14 +3,11 @@ where two mounts of one export would meet."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final
 
+from rackproof.parse.answer import PART, parse_parts
 from rackproof.remote.command import CommandResult
 from rackproof.remote.fleet import Fleet
-
-_END: Final = "rackproof-status"
 
 
 def run_in_turn(fleet: Fleet, commands: Mapping[str, Sequence[str]], limit_s: float) -> dict[str, list[CommandResult]]:
@@ -22,17 +19,15 @@ def run_in_turn(fleet: Fleet, commands: Mapping[str, Sequence[str]], limit_s: fl
 
 def in_turn(commands: Sequence[str]) -> str:
     """A command that runs each of them in a shell of its own; ``parts_of`` reads its answer."""
-    return "\n".join(f'(\n{command}\n) 2>&1\necho "{_END} $?"' for command in commands)
+    return "\n".join(f'(\n{command}\n) 2>&1\necho "{PART} $?"' for command in commands)
 
 
 def parts_of(answer: CommandResult, commands: Sequence[str]) -> list[CommandResult]:
     """What each command answered, with its exit status and both of its streams as one; those that did not end have the
     error of the whole."""
-    words = re.split(rf"{_END} (\d+)\n", answer.text)
-    ended = zip(words[:-1:2], words[1::2], strict=True)
     parts = [
-        CommandResult(answer.node, command, int(status), text.encode())
-        for command, (text, status) in zip(commands, ended, strict=False)
+        CommandResult(answer.node, command, status, text.encode())
+        for command, (text, status) in zip(commands, parse_parts(answer.text), strict=False)
     ]
     missing = commands[len(parts) :]
     return parts + [CommandResult(answer.node, command, None, error=answer.why) for command in missing]

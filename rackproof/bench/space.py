@@ -22,7 +22,7 @@ from rackproof.core.rack import Node
 from rackproof.errors import RunError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError
-from rackproof.parse.statfs import parse_statfs
+from rackproof.parse.statfs import parse_room
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
@@ -87,17 +87,11 @@ def _indexed(space: Space, node: str) -> list[FileSet]:
 
 
 def room_in(answer: CommandResult, sets: int = 0) -> Room | None:
-    """Parse the answer to ``space_command`` about so many data sets; None if the command failed or its output is
-    unreadable."""
-    sizes, *counts = answer.text.strip().split("\n")
+    """Answer to ``space_command`` about so many data sets; None if the command failed or its output is unreadable."""
     try:
-        free = parse_statfs(f"{sizes}\n").free_bytes
+        return Room(*parse_room(answer.text, sets)) if answer.ok else None
     except ParseError:
         return None
-    if not answer.ok or len(counts) != 1 + sets or not all(count.isdecimal() for count in counts):
-        return None
-    own, *complete = map(int, counts)
-    return Room(free, own, tuple(complete))
 
 
 def lacking(space: Space, mountpoint: str, rooms: Mapping[str, Room]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 # mypy: ignore-errors
-"""The common start of programs on several nodes. Runs on the nodes, beside the program; needs nothing of rackproof.
+"""The common start of programs on several nodes, and what ends one early. Runs on the nodes, beside the program; needs
+nothing of rackproof.
 
 A program that is ready leaves an empty file START.JOB; one that ends before leaves its error there. The controller
 then writes START: the moment in seconds since 1970 by this node's clock, or why there is no start.
@@ -12,8 +13,8 @@ import time
 POLL_S = 0.05
 
 
-class StartError(Exception):
-    """One line: why the program does not begin."""
+class Fault(Exception):
+    """What ends a program: one line for the user."""
 
 
 def report(config, why=""):
@@ -26,7 +27,7 @@ def report(config, why=""):
 
 
 def told(config):
-    """The moment that the controller has told, seconds since 1970; None before. Raises StartError if there is none."""
+    """The moment that the controller has told, seconds since 1970; None before. Raises Fault if there is none."""
     try:
         with open(config["start_file"]) as file:
             text = file.read().strip()
@@ -35,11 +36,11 @@ def told(config):
     try:
         return float(text)
     except ValueError:
-        raise StartError(text) from None
+        raise Fault(text) from None
 
 
 def common_start(config, check=lambda: None):
-    """Report, then wait. The moment by this node's clock and by ``time.monotonic``. Raises StartError.
+    """Report, then wait. The moment by this node's clock and by ``time.monotonic``. Raises Fault.
 
     ``check`` is called while it waits, and may raise what ends the program.
     """
@@ -49,9 +50,9 @@ def common_start(config, check=lambda: None):
     while (start_at := told(config)) is None:
         check()
         if time.monotonic() > until_s:
-            raise StartError(f"no common start within {limit_s:g} s")
+            raise Fault(f"no common start within {limit_s:g} s")
         time.sleep(POLL_S)
     wall_s, own_s = time.time(), time.monotonic()
     if start_at < wall_s:
-        raise StartError(f"it was told of the common start {wall_s - start_at:.1f} s after it: the node is busy")
+        raise Fault(f"it was told of the common start {wall_s - start_at:.1f} s after it: the node is busy")
     return start_at, own_s + start_at - wall_s

@@ -17,6 +17,7 @@ from typing import Final
 from rackproof.bench.step import BenchContext, OncePerStage
 from rackproof.errors import NodeUnreachable
 from rackproof.parse import ParseError
+from rackproof.parse.accounts import parse_account_numbers
 from rackproof.remote.command import CommandResult, portable
 from rackproof.remote.ssh import Connection
 from rackproof.shell import script
@@ -30,7 +31,6 @@ SETUP: Final = script(__name__, "user", account=USER, home=HOME)
 _TIMEOUT_S: Final = 60.0
 _IMPORT: Final = re.compile(rb"^from (\w+_node) import ", re.MULTILINE)
 """In programs of the nodes: a module that has to be beside the program."""
-_IDS: Final = re.compile(r"uid ([1-9]\d{0,9}) gid ([1-9]\d{0,9})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,7 @@ def account_of(answer: CommandResult) -> Account:
     """What ``SETUP`` prints. Raises ParseError."""
     if not answer.ok:
         raise ParseError(USER, answer.why)
-    if (match := _IDS.fullmatch(answer.text)) is None:
-        raise ParseError(USER, f"unreadable output: {answer.text[:80]!r}")
-    return Account(int(match[1]), int(match[2]))
+    return Account(*parse_account_numbers(USER, answer.text))
 
 
 @cache

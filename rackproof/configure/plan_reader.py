@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,9 +18,8 @@ from dataclasses import asdict
 from typing import Any
 
 from rackproof.configure.pyinfra_state import cause, loaded, new_state, one_line, start
+from rackproof.parse.pyinfra_log import node_line
 from rackproof.parse.text import ANSI
-
-_PREFIX = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+")
 
 
 class Listener(logging.Handler):
@@ -53,8 +51,8 @@ class Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = ANSI.sub("", record.getMessage())
-        if prefix := _PREFIX.match(text):
-            self.errors[prefix["node"]].append(text[prefix.end() :])
+        if told := node_line(text):
+            self.errors[told[0]].append(told[1])
 
 
 def main() -> None:

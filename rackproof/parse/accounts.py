@@ -1,4 +1,4 @@
-"""User accounts: getent, groups, authorised keys and sudo rules."""
+"""User accounts: getent, numbers, groups, authorised keys and sudo rules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, whole_lines
 
 USERS_END: Final = "end of accounts"
+_NUMBERS: Final = re.compile(r"uid ([1-9]\d{0,9}) gid ([1-9]\d{0,9})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,13 @@ def parse_passwd_entry(line: str) -> PasswdEntry:
     if len(fields) != 7 or not fields[0] or not fields[2].isdecimal():
         raise ParseError("getent", f"expected an account entry, got {excerpt(line)}")
     return PasswdEntry(fields[0], int(fields[2]), fields[5], fields[6])
+
+
+def parse_account_numbers(tool: str, output: str) -> tuple[int, int]:
+    """A line ``uid NUMBER gid NUMBER`` of an account without root's rights. Raises ParseError."""
+    if (match := _NUMBERS.fullmatch(output)) is None:
+        raise ParseError(tool, f"unreadable output: {output[:80]!r}")
+    return int(match[1]), int(match[2])
 
 
 @dataclass(frozen=True, slots=True)

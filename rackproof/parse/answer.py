@@ -19,6 +19,10 @@ _TIMED_OUT: Final = (124, 137)
 _NOT_RUN: Final = (NOT_STARTED, NOT_FOUND)
 
 
+PART: Final = "rackproof-status"
+"""Several commands of one answer end with a line of it and their exit status each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a command printed, and its exit status."""
@@ -67,3 +71,9 @@ def parse_answer(tool: str, output: str, words: str = "") -> Answer:
     if match is None:
         raise ParseError(tool, f"the answer is cut off after {excerpt(last)}")
     return Answer(text_from([*body, *([match[1]] if match[1] else [])]), int(match[2]), tool, words)
+
+
+def parse_parts(output: str) -> list[tuple[str, int]]:
+    """Output and exit status of each command that ended with ``PART``; what follows the last one is left out."""
+    words = re.split(rf"{PART} (\d+)\n", output)
+    return [(text, int(status)) for text, status in zip(words[:-1:2], words[1::2], strict=True)]

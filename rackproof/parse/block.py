@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,6 +14,8 @@ from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_l
 _TOOL: Final = "sysfs"
 _SECTOR: Final = 512
 """Bytes; /sys always counts in 512 B sectors, whatever the drive's sector size."""
+_READ, _WRITTEN = 2, 6
+"""Columns of sectors in ``/sys/block/*/stat`` (Documentation/block/stat.rst), from 0."""
 
 # NVMe drives are listed by controller: a drive without a namespace appears only there.
 DRIVES: Final = (
@@ -119,6 +122,12 @@ def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) ->
 
 def _width(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[1-9]\d?", text) else None
+
+
+def moved_bytes(tool: str, stat: Sequence[str]) -> tuple[int, int]:
+    """Bytes read and written since boot, from the columns of ``/sys/block/*/stat``. Raises ParseError."""
+    read, written = (integer(tool, "counter of a drive", stat[column]) * _SECTOR for column in (_READ, _WRITTEN))
+    return read, written
 
 
 def read_ahead_command(device: str) -> str:

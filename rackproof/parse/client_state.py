@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.answer import Answer, parse_answer
+from rackproof.parse.block import moved_bytes
 from rackproof.parse.errors import ParseError
 from rackproof.parse.mounts import Mount, NfsMount, parse_mountinfo, parse_mountstats
 from rackproof.parse.parallel_fs import Dfuse, parse_dfuse
-from rackproof.parse.text import excerpt, integer, text_of
+from rackproof.parse.sections import named_sections
+from rackproof.parse.text import excerpt, integer
 
 _TOOL: Final = "client state"
-_SECTION: Final = re.compile(r"-- ([a-z]+)")
 _NUMBER: Final = re.compile(r"(ram|page_cache|cached)_bytes (\d+)(?: (\d+))?")
-SECTOR: Final = 512
-"""Bytes of a sector in /sys/block/*/stat, whatever the device's own is (Documentation/block/stat.rst)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class ClientState:
 
 def parse_client_state(output: str | bytes) -> ClientState:
     """Raises ParseError for a state that is cut off or unreadable."""
-    sections = sections_of(_TOOL, output)
+    sections = named_sections(_TOOL, output)
     texts = {name: "\n".join(body) + "\n" if body else "" for name, body in sections.items()}
     numbers, counted = _numbers(sections[""])
     files = tuple(_file(line) for line in sections.get("files", ()))
@@ -90,20 +89,6 @@ def parse_client_state(output: str | bytes) -> ClientState:
         cache_stats=_answer(texts, "fscache"),
         cache_drive_read_bytes=_block(texts.get("cachedrive", ""))[0],
     )
-
-
-def sections_of(tool: str, output: str | bytes) -> dict[str, list[str]]:
-    """Lines of each section, those before the first one under an empty name. Raises ParseError without the end."""
-    sections: dict[str, list[str]] = {"": []}
-    lines = sections[""]
-    for line in text_of(tool, output).splitlines():
-        if match := _SECTION.fullmatch(line):
-            lines = sections.setdefault(match[1], [])
-        else:
-            lines.append(line)
-    if "end" not in sections:
-        raise ParseError(tool, "the answer is cut off")
-    return sections
 
 
 def _answer(texts: dict[str, str], name: str) -> Answer | None:
@@ -140,5 +125,4 @@ def _block(text: str) -> tuple[int | None, int | None]:
     words = text.split()
     if len(words) < 7:
         return None, None
-    counters = [integer(_TOOL, "counter of a device", word) for word in words]
-    return counters[2] * SECTOR, counters[6] * SECTOR
+    return moved_bytes(_TOOL, words)

@@ -1,7 +1,9 @@
-"""The kit's own comparison of clocks: see ``rackproof/core/clocks.py``."""
+"""Times that ``date +%s.%N`` prints, in seconds since the epoch by the node's clock, and the kit's own comparison of
+clocks: see ``rackproof/core/clocks.py``."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from rackproof.core.clocks import HEAD, Clock, Clocks
@@ -10,6 +12,32 @@ from rackproof.parse.text import excerpt, integer, real, whole_lines
 
 _TOOL: Final = "clocks"
 _NOT_READ: Final = " not read: "
+_TIME: Final = re.compile(r"\d{1,11}\.\d{9}")
+_FIRST: Final = re.compile(rb"(?m)^(\d{9,11}\.\d{1,9})\r?\n")
+
+
+def time_of(line: str) -> float | None:
+    """The time that is alone on a line; None for another line."""
+    return float(line) if _TIME.fullmatch(line) else None
+
+
+def parse_beginning(tool: str, text: str) -> float:
+    """The time that is the first line. Raises ParseError."""
+    first = text.partition("\n")[0]
+    if (time := time_of(first)) is None:
+        raise ParseError(tool, f"it does not report when it began: {first[:40]!r}")
+    return time
+
+
+def times_in(text: str) -> list[float]:
+    """Times of all lines that are one."""
+    return [time for line in text.splitlines() if (time := time_of(line)) is not None]
+
+
+def first_time(data: bytes) -> float | None:
+    """The first whole line that is a time, also of bash's EPOCHREALTIME; None before one is there."""
+    match = _FIRST.search(data)
+    return float(match[1]) if match else None
 
 
 def parse_clocks(output: str | bytes) -> Clocks:

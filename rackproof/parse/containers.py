@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.core.texts import SHA256
 from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import find_object
 from rackproof.parse.mounts import Mount, parse_mountinfo
@@ -51,6 +52,12 @@ def parse_docker_info(output: str | bytes) -> Runtime | Refusal:
         default_runtime=document.string("DefaultRuntime"),
         runtimes=tuple(sorted(document.child("Runtimes").values)),
     )
+
+
+def parse_image_id(output: str) -> str | None:
+    """``docker`` or ``podman image inspect --format '{{.Id}}'``: sha256 of the configuration, in hexadecimal digits."""
+    match = re.fullmatch(f"(?:sha256:)?({SHA256})", output.strip())
+    return match and match[1]
 
 
 def parse_docker_runtimes(output: str | bytes) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Processors: microcode, idle states and frequency scaling."""
+"""Processors: microcode, idle states, frequency scaling, and the time that they were used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, matched, processor_list, whole_lines
+from rackproof.parse.text import excerpt, integer, matched, processor_list, whole_lines
 
 
 def parse_microcode(lines: list[str]) -> dict[str, int]:
@@ -20,6 +20,22 @@ def parse_microcode(lines: list[str]) -> dict[str, int]:
     if not counts:
         raise ParseError("/proc/cpuinfo", "no processor has a microcode revision")
     return counts
+
+
+def parse_processor_times(tool: str, text: str) -> list[int]:
+    """Line ``cpu`` of /proc/stat, without that word: jiffies of user, nice, system, idle, iowait, irq, softirq, steal.
+
+    Guests' time is counted in user time already (proc(5)).
+    """
+    times = [integer(tool, "cpu", field) for field in text.split()[:8]]
+    if len(times) < 8:
+        raise ParseError(tool, f"expected eight times of processors, got {excerpt(text)}")
+    return times
+
+
+def parse_pressure(tool: str, text: str) -> int:
+    """First line of /proc/pressure/RESOURCE: microseconds in which some tasks waited."""
+    return int(matched(tool, r"some .*total=(\d{1,18})", text.partition("\n")[0], "pressure")[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof.parse.block import moved_bytes
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import ended_lines, excerpt
 
 END: Final = "end of devices"
 _TOOL: Final = "state.sh"
-_SECTOR: Final = 512
-"""Bytes; /sys always counts in 512 B sectors."""
-_READ, _WRITTEN = 2, 6
-"""Columns of sectors in ``/sys/block/*/stat`` (Documentation/block/stat.rst), from 0."""
+_FIO: Final = re.compile(r"^-- fio (\d{1,3})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,18 @@ def parse_drive_state(output: str | bytes) -> DriveState:
         match = re.fullmatch(r"device (nvme\d+(?:c\d+)?n\d+|sd[a-z]+)((?: +\d{1,20}){11,})", line)
         if match is None or not identity.startswith(" identity") or match[1] in devices:
             raise ParseError(_TOOL, f"unexpected line {excerpt(line)}")
-        columns = [int(column) * _SECTOR for column in match[2].split()]
         words = " ".join(identity.split()[1:])
-        devices[match[1]] = BlockDevice(words, columns[_READ], columns[_WRITTEN])
+        devices[match[1]] = BlockDevice(words, *moved_bytes(_TOOL, match[2].split()))
     return DriveState(host[1], devices)
+
+
+def split_state(output: str) -> tuple[str, str]:
+    """The state with which an output begins, for ``parse_drive_state``, and what follows it."""
+    state, end, rest = output.partition(f"{END}\n")
+    return state + end, rest
+
+
+def split_fio(output: str) -> tuple[str, int, str] | None:
+    """What fio printed before the line ``-- fio STATUS``, its exit status, and what follows; None without the line."""
+    match = _FIO.search(output)
+    return match and (output[: match.start()], int(match[1]), output[match.end() + 1 :])

@@ -157,6 +157,12 @@ def damages(text: str) -> tuple[Damage, ...]:
     return tuple(dict.fromkeys(Damage(match[1], int(match[2])) for match in places if match))
 
 
+def file_complaint(text: str) -> str | None:
+    """The line of a run that laid out a file itself, or refused to: the file was missing or too short."""
+    signs = ("Laying out IO file", "file creation disallowed")
+    return next((line.strip() for line in text.splitlines() if any(sign in line for sign in signs)), None)
+
+
 def _is_document(value: Any) -> bool:
     return isinstance(value, dict) and "fio version" in value
 

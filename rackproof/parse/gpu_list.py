@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, matched, whole_lines
+from rackproof.parse.text import UUID, excerpt, matched, whole_lines
 
 LIST: Final = "timeout 60 nvidia-smi --query-gpu=index,uuid,pci.bus_id,name --format=csv,noheader"
 _TOOL: Final = "nvidia-smi"
-_LINE: Final = (
-    r"(\d{1,3}), (GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}), "
-    r"([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.\d, (\S.*)"
-)
+_LINE: Final = rf"(\d{{1,3}}), (GPU-{UUID}), ([0-9A-Fa-f]{{8}}:[0-9A-Fa-f]{{2}}:[0-9A-Fa-f]{{2}})\.\d, (\S.*)"
 
 
 class ListedGpu(NamedTuple):

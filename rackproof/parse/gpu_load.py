@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from rackproof.core.gpu_links import LinkSample
+from rackproof.parse.clocks import time_of
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import excerpt, matched, real, text_of
 
@@ -20,7 +21,6 @@ SAMPLER: Final = (
     f" --query-gpu={','.join(_FIELDS)} --format=csv,noheader,nounits; do sleep 1; done"
 )
 """Command that runs until it is ended. Each round begins with the time by the node's clock."""
-_TIME: Final = re.compile(r"\d{1,11}\.\d{9}")
 _TOOL: Final = "nvidia-smi"
 _ABSENT: Final = re.compile(r"\[(?:N/A|Not Supported|Unknown Error)\]|N/A")
 
@@ -30,8 +30,8 @@ def parse_gpu_links(output: str | bytes) -> tuple[LinkSample, ...]:
     text = text_of(_TOOL, output)
     samples, at_s = [], None
     for line in text[: text.rfind("\n") + 1].splitlines():
-        if _TIME.fullmatch(line):
-            at_s = float(line)
+        if (time := time_of(line)) is not None:
+            at_s = time
         else:
             samples.append(_sample(line)._replace(at_s=at_s))
     if not samples:

@@ -12,14 +12,13 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.gpu_list import ListedGpu, parse_gpu_list
 from rackproof.parse.load import parse_state
 from rackproof.parse.sections import sections_of
-from rackproof.parse.text import excerpt, marked_lines, matched, text_from
+from rackproof.parse.text import UUID, excerpt, marked_lines, matched, text_from
 
 SIDE: Final = "rackproof guest side 1"
 OFF: Final = "rackproof guest off 1"
 """First lines of the answers, and parts of the commands."""
 TOOL: Final = "virsh"
 SHUT_OFF: Final = "shut off"
-_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def parse_side(output: str | bytes) -> Side:
     return Side(
         domain=_domain([line for line in domain if line.strip()]) if domain else None,
         virtualisation=matched("systemd-detect-virt", r"[a-z0-9-]+", machine[0], "a kind of virtualisation")[0],
-        machine=matched("product_uuid", _UUID, machine[1].lower(), "a UUID")[0],
+        machine=matched("product_uuid", UUID, machine[1].lower(), "a UUID")[0],
         gpus=parse_gpu_list(text_from(gpus)),
         state=parse_state(text_from(state)),
     )
@@ -62,7 +61,7 @@ def parse_side(output: str | bytes) -> Side:
 def _domain(lines: Sequence[str]) -> Domain:
     if len(lines) < 3:
         raise ParseError(TOOL, "expected a domain's UUID, state and description")
-    uuid = matched(TOOL, _UUID, lines[0].strip().lower(), "a domain's UUID")[0]
+    uuid = matched(TOOL, UUID, lines[0].strip().lower(), "a domain's UUID")[0]
     if not lines[2].startswith("<domain"):
         raise ParseError(TOOL, f"expected a domain's description, got {excerpt(lines[2])}")
     try:

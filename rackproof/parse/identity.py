@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rackproof.core.evidence import STAND_IN
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, whole_lines
+from rackproof.parse.text import UUID, excerpt, whole_lines
 
 _FILES: Final = {
     "/etc/machine-id": "machine_id",
@@ -36,7 +36,6 @@ _VIRTUAL: Final = re.compile(
 """Vendors and models of virtual machines whose processors have no such flag (Arm)."""
 
 _MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
-_BOOT_ID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACEHOLDER: Final = re.compile(
     r"(?i)(|[0.\-xf ]+|none|n/?a|not (specified|available|applicable)|default string|to be filled by o\.?e\.?m\.?"
     r"|(system|chassis|base ?board|board|product)[ -]?serial[ -]?(number|#)?|empty|unknown|123456789|0123456789)"
@@ -68,7 +67,7 @@ def parse_identity(output: str | bytes) -> Machine:
             values.setdefault(_FILES[path], value.strip())
         lines.add(line.strip())
     boot_id, machine_id = values.get("boot_id", ""), values.get("machine_id", "")
-    if not _BOOT_ID.fullmatch(boot_id):
+    if not re.fullmatch(UUID, boot_id):
         raise ParseError("identity", f"expected a boot id, actual {excerpt(boot_id)}")
     if machine_id not in ("", "uninitialized") and not _MACHINE_ID.fullmatch(machine_id):
         raise ParseError("identity", f"expected a machine-id, actual {excerpt(machine_id)}")

@@ -8,6 +8,7 @@ from rackproof.core.versions.capture import Captured
 from rackproof.parse.dkms import parse_dkms_status
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import parse_package_list
+from rackproof.parse.sections import sections_of
 
 _LIST: Final = (
     "if command -v dpkg-query >/dev/null; then"
@@ -27,12 +28,7 @@ CAPTURE_COMMAND: Final = (
 
 def parse_installed_versions(text: str) -> Captured:
     """Output of ``CAPTURE_COMMAND``. Raises ValueError for anything else, and for incomplete output."""
-    parts: list[list[str]] = [[]]
-    for line in text.splitlines():
-        if line == "==":
-            parts.append([])
-        else:
-            parts[-1].append(line)
+    parts = sections_of(text.splitlines(), mark="==")
     if len(parts) != 5 or parts[4] != ["end of versions"]:
         raise ValueError("the answer is cut off")
     machine = parse_machine(parts[0])

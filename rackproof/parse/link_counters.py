@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rackproof.parse.text import matched, whole_lines
+from rackproof.parse.text import UUID, matched, whole_lines
 
 BASELINE_FILE: Final = "/var/lib/rackproof/nic/link-counters"
 """First line: boot id for which it is valid. Then ``NAME NUMBER``: an interface and how often its link went down, or
@@ -15,7 +15,7 @@ BASELINE: Final = f"cat /proc/sys/kernel/random/boot_id {BASELINE_FILE} 2>/dev/n
 def parse_baseline(output: str | bytes) -> dict[str, int] | None:
     """Output of ``BASELINE``; None without a baseline of this boot."""
     boot, *lines = whole_lines("cat", output)
-    matched("cat", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", boot, "a boot id")
+    matched("cat", UUID, boot, "a boot id")
     if lines[:1] != [boot]:
         return None
     counters = {}

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from rackproof.core.load import KernelLog, LoadState
 from rackproof.parse.chrony import parse_chrony_tracking
+from rackproof.parse.cpu import parse_pressure, parse_processor_times
 from rackproof.parse.errors import ParseError
 from rackproof.parse.kernel_log import parse_kernel_log
 from rackproof.parse.kernel_troubles import troubles_in
@@ -17,7 +18,8 @@ from rackproof.parse.mounts import Mount, folders_above, parse_proc_mounts, visi
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi
 from rackproof.parse.nvme import SmartLog, parse_smart_logs
 from rackproof.parse.sections import sections_of
-from rackproof.parse.text import excerpt, integer, marked_lines, matched, processor_list, real, text_from, whole_lines
+from rackproof.parse.slurm import step_in
+from rackproof.parse.text import excerpt, integer, marked_lines, processor_list, real, text_from, whole_lines
 
 MARK: Final = "rackproof load 1"
 """First line of every answer, and part of the command."""
@@ -87,14 +89,19 @@ def parse_state(output: str | bytes) -> LoadState:
 
 def _processors(lines: Sequence[str]) -> LoadState:
     values = _state(lines)
+    times = parse_processor_times(_TOOL, values["cpu"])
     return LoadState(
         boot_id=values["boot"],
         uptime_s=(_seconds(values["uptime"]), _seconds(values["uptime after"])),
         clock_s=_seconds(values["clock"]),
         processors=len(processor_list(_TOOL, values["online"])),
-        cpu=_cpu(values["cpu"]),
+        cpu=(times[7], sum(times)),
         running=max(0, integer(_TOOL, "running threads", values["running"]) - 1),
-        pressure_us={name: _total(values[f"pressure {name}"]) for name in RESOURCES if f"pressure {name}" in values},
+        pressure_us={
+            name: parse_pressure(_TOOL, text)
+            for name in RESOURCES
+            if (text := values.get(f"pressure {name}")) is not None
+        },
     )
 
 
@@ -124,19 +131,6 @@ def _state(lines: Sequence[str]) -> dict[str, str]:
 
 def _seconds(text: str) -> float:
     return real(_TOOL, "time", text)
-
-
-def _cpu(text: str) -> tuple[int, int]:
-    """Stolen and all jiffies; guests' time is counted in user time already (proc(5))."""
-    fields = [integer(_TOOL, "cpu", field) for field in text.split()[:8]]
-    if len(fields) < 8:
-        raise ParseError(_TOOL, f"expected eight times of processors, got {excerpt(text)}")
-    return fields[7], sum(fields)
-
-
-def _total(text: str) -> int:
-    match = matched(_TOOL, r"some .*total=(\d{1,18})", text, "pressure")
-    return int(match[1])
 
 
 def _mounts(mounts: Iterable[Mount]) -> dict[str, str]:
@@ -293,9 +287,8 @@ def _offset(lines: Sequence[str]) -> float | None:
 
 
 def _jobs(lines: Iterable[str]) -> Iterable[str]:
-    jobs = [match[1] for line in lines if (match := re.search(r"slurmstepd: \[(\S+)\]", line))]
-    if jobs:
-        yield f"Slurm runs {', '.join(jobs)}"
+    if steps := [step for line in lines if (step := step_in(line))]:
+        yield f"Slurm runs {', '.join(steps)}"
 
 
 def _users(report: NvidiaSmi) -> Iterable[str]:

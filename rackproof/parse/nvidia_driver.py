@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.errors import ParseError
+from rackproof.parse.pci_links import SLOT
 from rackproof.parse.text import excerpt, text_of, whole_lines
 
 VERSION: Final = r"\d{3,4}(?:\.\d{1,4}){1,2}"
@@ -59,8 +60,8 @@ class PciDevice:
 
 
 _DEVICE: Final = re.compile(
-    r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([0-9a-f]{4}): 10de:([0-9a-f]{4})(?: \(rev ([0-9a-f]{2})\))?"
-    r"(?: \(prog-if [0-9a-f]{2}\))?"
+    rf"({SLOT.pattern}) "
+    r"([0-9a-f]{4}): 10de:([0-9a-f]{4})(?: \(rev ([0-9a-f]{2})\))?(?: \(prog-if [0-9a-f]{2}\))?"
 )
 
 
@@ -80,7 +81,7 @@ def parse_nvidia_devices(output: str | bytes) -> tuple[PciDevice, ...]:
 
 
 _PARAMETER: Final = re.compile(r"([A-Z]\w*): (.*)")
-_BOUND: Final = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ?([\w-]*)")
+_BOUND: Final = re.compile(rf"({SLOT.pattern}) ?([\w-]*)")
 _NCCL: Final = re.compile(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*")
 
 

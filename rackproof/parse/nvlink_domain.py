@@ -8,13 +8,12 @@ from typing import Final
 
 from rackproof.core.nvlink_domain import HEAD, Domain
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer, matched, text_of, whole_lines
+from rackproof.parse.text import UUID, excerpt, integer, matched, text_of, whole_lines
 
 DOMAIN: Final = "timeout 60 nvidia-smi -q 2>/dev/null | grep -wE 'CliqueId|ClusterUUID' || [ $? -eq 1 ]"
 _TOOL: Final = "nvidia-smi"
 _NONE: Final = "00000000-0000-0000-0000-000000000000"
 """UUID of GPUs whose NVLink ends in the node."""
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 
 def parse_gpu_domains(output: str | bytes) -> tuple[Domain | None, ...]:
@@ -22,7 +21,7 @@ def parse_gpu_domains(output: str | bytes) -> tuple[Domain | None, ...]:
     values: dict[str, list[str]] = {"CliqueId": [], "ClusterUUID": []}
     for line in text_of(_TOOL, output).splitlines():
         match = matched(
-            _TOOL, rf"\s*(?:(CliqueId)\s*:\s*(\d+|N/A)|(ClusterUUID)\s*:\s*({_UUID}|N/A))\s*", line, "an NVLink domain"
+            _TOOL, rf"\s*(?:(CliqueId)\s*:\s*(\d+|N/A)|(ClusterUUID)\s*:\s*({UUID}|N/A))\s*", line, "an NVLink domain"
         )
         values[match[1] or match[3]].append(match[2] or match[4])
     cliques, uuids = values["CliqueId"], values["ClusterUUID"]
@@ -47,7 +46,7 @@ def parse_compared(output: str | bytes) -> dict[str, frozenset[Domain]]:
     domains: dict[str, frozenset[Domain]] = {}
     for line in lines[1:-1]:
         name, _, shown = line.partition(" ")
-        pairs = [] if shown == "none" else [re.fullmatch(rf"({_UUID})\.(\d+)", pair) for pair in shown.split(", ")]
+        pairs = [] if shown == "none" else [re.fullmatch(rf"({UUID})\.(\d+)", pair) for pair in shown.split(", ")]
         if None in pairs:
             raise ParseError(_TOOL, f"expected a node and its NVLink domains, got {excerpt(line)}")
         domains[name] = frozenset((pair[1], pair[2]) for pair in pairs if pair is not None)

@@ -1,24 +1,44 @@
-"""Output in sections that ``--`` lines separate, and lines that begin with a key."""
+"""Output in sections that lines ``--`` or ``-- NAME`` separate, and lines that begin with a key."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt
+from rackproof.parse.text import excerpt, text_of
+
+_SECTION: Final = re.compile(r"-- ([a-z]+)")
 
 
-def sections_of(lines: Iterable[str], count: int | None = None) -> list[list[str]]:
+def sections_of(lines: Iterable[str], count: int | None = None, *, mark: str = "--") -> list[list[str]]:
     """Split lines into sections. Raises ParseError unless there are ``count``; None: any number."""
     sections: list[list[str]] = [[]]
     for line in lines:
-        if line == "--":
+        if line == mark:
             sections.append([])
         else:
             sections[-1].append(line)
     if count is not None and len(sections) != count:
         raise ParseError("answer", f"expected {count} sections, actual {len(sections)}")
+    return sections
+
+
+def named_sections(tool: str, output: str | bytes) -> dict[str, list[str]]:
+    """Lines of each section below its line ``-- NAME``, those before the first one under an empty name.
+
+    Raises ParseError without the section ``end``.
+    """
+    sections: dict[str, list[str]] = {"": []}
+    lines = sections[""]
+    for line in text_of(tool, output).splitlines():
+        if match := _SECTION.fullmatch(line):
+            lines = sections.setdefault(match[1], [])
+        else:
+            lines.append(line)
+    if "end" not in sections:
+        raise ParseError(tool, "the answer is cut off")
     return sections
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from rackproof.parse.answer import parse_answer
-from rackproof.parse.client_state import SECTOR, sections_of
+from rackproof.parse.block import moved_bytes
 from rackproof.parse.client_transfer import PortBytes, port_bytes_in
 from rackproof.parse.errors import ParseError
-from rackproof.parse.text import excerpt, integer
+from rackproof.parse.sections import named_sections
+from rackproof.parse.text import excerpt
 
 _TOOL: Final = "server state"
-_SECTORS_READ: Final = 3
-"""Place in a line of a name and its /sys/block/NAME/stat (Documentation/block/stat.rst)."""
 _PATH: Final = re.compile(r"(nvme\d+)c\d+(n\d+)")
 """One of several ways to an NVMe drive. Older kernels count the ways, newer ones the drive as well."""
 
@@ -29,18 +28,18 @@ class ServerState:
 
 def parse_server_state(output: str | bytes) -> ServerState:
     """Raises ParseError for a state that is cut off or unreadable, or without a drive or port."""
-    sections = sections_of(_TOOL, output)
+    sections = named_sections(_TOOL, output)
     drives: dict[str, int] = {}
     ways: dict[str, int] = {}
     for line in sections.get("drives", ()):
-        words = line.split()
-        if len(words) < 12:
+        name, *stat = line.split()
+        if len(stat) < 11:
             raise ParseError(_TOOL, f"expected a drive and its counters, got {excerpt(line)}")
-        read = integer(_TOOL, "sectors read", words[_SECTORS_READ]) * SECTOR
-        if way := _PATH.fullmatch(words[0]):
+        read, _ = moved_bytes(_TOOL, stat)
+        if way := _PATH.fullmatch(name):
             ways["".join(way.groups())] = ways.get("".join(way.groups()), 0) + read
         else:
-            drives[words[0]] = read
+            drives[name] = read
     drives |= {name: max(read, drives.get(name, 0)) for name, read in ways.items()}
     if not drives:
         raise ParseError(_TOOL, "the server shows no drive")

@@ -250,5 +250,11 @@ def parse_unmunge(output: str | bytes) -> str:
 
 def job_of_step(title: str) -> str | None:
     """Job id in the process title of a slurmstepd; None for the cgroup keeper (``slurmstepd infinity``)."""
-    match = re.match(r"slurmstepd: \[(\d+)", title)
-    return match[1] if match else None
+    match = re.match(r"\d+", step_in(title) or "")
+    return match and match[0]
+
+
+def step_in(title: str) -> str | None:
+    """Step in the process title of a slurmstepd: ``4711.batch``."""
+    match = re.search(r"slurmstepd: \[(\S+)\]", title)
+    return match and match[1]

@@ -30,6 +30,16 @@ def parse_statfs(body: str) -> FileSystemSize:
     return FileSystemSize(block * free, block * blocks)
 
 
+def parse_room(output: str, sets: int) -> tuple[int, int, tuple[int, ...]]:
+    """Answer of ``rackproof/bench/space.sh`` about so many data sets: bytes that are free, bytes of earlier files, and
+    the number of complete shards of each set."""
+    sizes, *counts = whole_lines("stat", output)
+    if len(counts) != 1 + sets or not all(count.isdecimal() for count in counts):
+        raise ParseError("stat", f"expected sizes and {1 + sets} numbers, got {excerpt(output)}")
+    own, *complete = map(int, counts)
+    return parse_statfs(f"{sizes}\n").free_bytes, own, tuple(complete)
+
+
 def parse_inodes(body: str) -> tuple[int, int]:
     """``stat -f -c '%c %d'``: inodes, and free inodes."""
     lines = whole_lines("stat", body)

@@ -12,6 +12,7 @@ from rackproof.parse.errors import ParseError
 
 ANSI: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 """Colours and movements of the cursor on a terminal."""
+UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _REAL: Final = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:[eE][+-]?[0-9]{1,3})?")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import Final
 
 from rackproof.core.clocks import Clock
+from rackproof.parse.clocks import first_time
 
 READ: Final = (
     "exec $(command -v bash || echo sh) -c "
@@ -18,7 +18,6 @@ TRIES: Final = 10
 GOOD_S: Final = 0.02
 """A round trip that is short enough; a busy node is asked until ``LIMIT_S``."""
 LIMIT_S: Final = 5.0
-_STAMP: Final = re.compile(rb"(?m)^(\d{9,11}\.\d{1,9})\r?\n")
 
 
 def measured(
@@ -50,8 +49,8 @@ def measured(
 def _stamp(read: Callable[[], bytes]) -> float | None:
     """The next line with a time; what a login shell prints before is skipped. None at the end."""
     text = b""
-    while (match := _STAMP.search(text)) is None:
+    while (stamp_s := first_time(text)) is None:
         if not (part := read()):
             return None
         text += part
-    return float(match[1])
+    return stamp_s

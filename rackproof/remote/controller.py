@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +13,13 @@ from paramiko.config import SSH_PORT
 
 from rackproof.core.rack import Rack
 from rackproof.core.starvation import CONTROLLER_LOAD, CONTROLLER_PRESSURE, OTHERS
+from rackproof.parse import ParseError
+from rackproof.parse.cpu import parse_pressure, parse_processor_times
+from rackproof.parse.processes import parse_listening, parse_process
 
 _LOOPBACK: Final = re.compile(r"127\.\d+\.\d+\.\d+|::1|localhost")
 _MACHINE: Final = "qemu-system"
 """Prefix of the process names of virtual machines; the kernel keeps 15 characters."""
-_LISTEN: Final = "0A"
-"""State of a listening socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,7 @@ def reading(ports: frozenset[int], root: Path = Path("/proc")) -> Reading | None
     """The current values; None if the controller does not run Linux. ``ports``: see ``ports_of_machines``; without them
     no process is read."""
     try:
-        line = (root / "stat").read_text().split("\n", 1)[0].split()[1:9]
-        fields = [int(field) for field in line]
+        fields = parse_processor_times("/proc/stat", (root / "stat").read_text().partition("\n")[0].removeprefix("cpu"))
         uptime_s = float((root / "uptime").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return None
@@ -78,11 +79,9 @@ def others_pct(before: Reading, after: Reading) -> float:
 
 
 def _pressure(root: Path) -> int | None:
-    try:
-        match = re.match(r"some .*total=(\d+)", (root / "pressure/cpu").read_text())
-    except OSError:
-        return None
-    return int(match[1]) if match else None
+    with suppress(OSError, ParseError):
+        return parse_pressure("/proc/pressure", (root / "pressure/cpu").read_text())
+    return None
 
 
 def _machines(root: Path, ports: frozenset[int]) -> int:
@@ -102,22 +101,16 @@ def _time_of_machine(stat: Path) -> int | None:
         text = stat.read_text()
     except OSError:
         return None  # the process has ended
-    name, fields = text[text.find("(") + 1 : text.rfind(")")], text[text.rfind(")") + 2 :].split()
+    name, fields = parse_process(text)
     return int(fields[11]) + int(fields[12]) if name.startswith(_MACHINE) and len(fields) > 12 else None
 
 
 def _listening(root: Path, ports: frozenset[int]) -> frozenset[str]:
-    """Sockets that listen at the ports, as links of /proc/PID/fd name them (proc(5), /proc/net/tcp)."""
-    sockets = set()
+    sockets: frozenset[str] = frozenset()
     for table in ("net/tcp", "net/tcp6"):
-        try:
-            rows = [line.split() for line in (root / table).read_text().splitlines()[1:]]
-        except OSError:
-            continue  # a kernel without IPv6
-        for row in rows:
-            if len(row) > 9 and row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) in ports:
-                sockets.add(f"socket:[{row[9]}]")
-    return frozenset(sockets)
+        with suppress(OSError):  # a kernel without IPv6
+            sockets |= parse_listening((root / table).read_text(), ports)
+    return sockets
 
 
 def _has_socket(folder: Path, sockets: frozenset[str]) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
+from rackproof.parse import ParseError
+from rackproof.parse.netdev import parse_ip
 from rackproof.remote.command import CommandResult
 from rackproof.remote.noise import anonymous, quiet
 from rackproof.remote.recording import Recording
@@ -93,7 +96,8 @@ def _own_addresses(recording: Recording) -> list[str]:
     addresses = []
     for command, result in recording.results.items():
         if command.startswith("ip -j addr"):
-            addresses += re.findall(r'"local": ?"([^"]+)"', result.text)
+            with suppress(ParseError):
+                addresses += [own.address for device in parse_ip(result.stdout) for own in device.addresses or ()]
     return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))]
 
 

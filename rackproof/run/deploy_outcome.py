@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,18 +14,12 @@ from typing import Any
 from rackproof.core.evidence import CONNECTION_LOST, REBOOT_REQUIRED, DeployRecord, NodeChanges, OperationChanges
 from rackproof.core.plan import Change, NodeReport
 from rackproof.core.rack import fold
+from rackproof.parse.pyinfra_log import is_unconnected, node_line, operation_in, problem_in
 from rackproof.parse.text import ANSI, excerpt
 from rackproof.remote.command import NOT_FINISHED
 from rackproof.remote.redaction import redact_bytes
 
 INTERRUPTED = "interrupted"
-_OPERATION = re.compile(r"^--> Starting operation: (?P<name>.*?)(?: \([^()]*=.*\))?$")
-_HOST = re.compile(r"^\s*\[(?P<node>[^\]]+)\]\s+(?P<text>.*)$")
-_PROBLEM = re.compile(r"^(?:--> \w+ error in [^:]*|(?:[\w.]+\.)?(?P<kind>\w*(?:Error|Exception))): (?P<text>.+)$")
-_CONNECT = re.compile(
-    r"^(Could not connect|Authentication error|Could not resolve|EOF error|SSH (host key )?error|Host key|No host key)",
-    re.I,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +165,18 @@ class Transcript:
 
     def feed(self, raw: str) -> None:
         line = ANSI.sub("", raw).rstrip()
-        if match := _OPERATION.match(line):
-            self.operation = match["name"].strip()
+        if (operation := operation_in(line)) is not None:
+            self.operation = operation
             for node in self.nodes.values():
                 node.last_line = ""
                 node.at = self.operation if node.connected else None
             return
-        if match := _HOST.match(line):
-            log = self.nodes.get(match["node"])
+        if told := node_line(line):
+            log = self.nodes.get(told[0])
             if log is not None:
-                self._node(log, match["text"].strip())
-            return
-        if match := _PROBLEM.match(line.strip()):
-            self.problems.append(f"{match['kind'] or 'error'}: {match['text']}")
+                self._node(log, told[1].strip())
+        elif problem := problem_in(line):
+            self.problems.append(problem)
 
     def _node(self, log: _NodeLog, text: str) -> None:
         if text.startswith(("Success", "No changes", "Skipped", "Error")):
@@ -202,8 +194,7 @@ class Transcript:
             if self.operation not in log.failed:
                 log.failed.append(self.operation)
             log.reason = log.reason or f"{self.operation}: {log.last_line or text}"
-
-        elif _CONNECT.match(text):
+        elif is_unconnected(text):
             log.reason = log.reason or text
         else:
             log.last_line = text

@@ -15,7 +15,7 @@ from rackproof.core.metrics import DRIVE
 from rackproof.core.wording import some
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.block import DRIVES, LocalDrive, parse_drives
-from rackproof.parse.drive_state import END, BlockDevice, DriveState, parse_drive_state
+from rackproof.parse.drive_state import BlockDevice, DriveState, parse_drive_state, split_state
 from rackproof.parse.drive_uses import drives_by_use
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
@@ -81,7 +81,7 @@ def listing_of(answers: Sequence[CommandResult], node: str) -> CommandResult:
 
 def host_in(listing: CommandResult) -> str:
     """``uname -n`` of the listed node. Raises ParseError."""
-    return parse_drive_state(_halves(listing)[0]).host
+    return parse_drive_state(split_state(listing.text)[0]).host
 
 
 DrivesByName = Mapping[str, ListedDrive | None]
@@ -97,7 +97,7 @@ def listed_drives(listing: CommandResult, use: str, architecture: Architecture) 
     count = next((drives.count for drives in expect if drives.use == use), None)
     if not count:
         raise ParseError(_TOOL, f"{listing.node}: its role declares no number of {use} drives")
-    head, tail = _halves(listing)
+    head, tail = split_state(listing.text)
     state, node = parse_drive_state(head), listing.node
     every = parse_drives(tail)
     identities = [_identity(drive, state) for drive in every]
@@ -168,11 +168,6 @@ def _of(listed: ListedDrive, name: str, state: DriveState) -> BlockDevice:
             f"{listed.name}: {name}: expected serial number {listed.identity}, actual {device.identity or 'none'}",
         )
     return device
-
-
-def _halves(listing: CommandResult) -> tuple[str, str]:
-    head, mark, tail = listing.text.partition(f"{END}\n")
-    return head + mark, tail
 
 
 def _identity(drive: LocalDrive, state: DriveState) -> str:

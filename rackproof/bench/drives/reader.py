@@ -25,13 +25,12 @@ from rackproof.core.failure import failure
 from rackproof.core.fiojob import options_of
 from rackproof.core.metrics import DRIVE
 from rackproof.parse import ParseError, fio
-from rackproof.parse.drive_state import END, parse_drive_state
+from rackproof.parse.drive_state import parse_drive_state, split_fio, split_state
 from rackproof.remote.command import CommandResult
 
 READ: Final = "drive.read_bandwidth"
 BUSY: Final = 0.05
 """Maximum share of fio's bytes that others may move on the drive meanwhile."""
-_STATUS: Final = re.compile(r"^-- fio (\d{1,3})$", re.MULTILINE)
 _FIO: Final = re.compile(r"^fio --readonly .*$", re.MULTILINE)
 _SIZES: Final = {"bs": "block_bytes", "iodepth": "iodepth", "runtime": "runtime_s"}
 
@@ -116,14 +115,13 @@ def _proven(
     """MB/s, fio's bytes, bytes read by the drive's counter, and bytes that others moved. Raises ParseError."""
     if not answer.ok:
         raise ParseError("fio", f"{listed.name} ({listed.identity}): {answer.why}")
-    head, end, rest = answer.text.partition(f"{END}\n")
-    status = _STATUS.search(rest)
-    if status is None:
+    before, rest = split_state(answer.text)
+    if (ended := split_fio(rest)) is None:
         raise ParseError("fio", f"{listed.name}: its answer is cut off")
-    document, after = rest[: status.start()], rest[status.end() + 1 :]
+    document, status, after = ended
     errors = answer.stderr.decode(errors="replace")
-    if status[1] != "0":
-        why = failure("fio", int(status[1]), errors, document)
+    if status:
+        why = failure("fio", status, errors, document)
         raise ParseError("fio", f"{listed.name} ({listed.identity}): {why}")
     if messages := [*fio.complaints(document), *fio.complaints(errors)]:
         raise ParseError("fio", f"{listed.name} ({listed.identity}): it also printed: {messages[0].text}")
@@ -135,7 +133,7 @@ def _proven(
         raise ParseError("fio", f"{listed.name}: its command asks for {', '.join(strange)}")
     check_options(jobs[0], job)
     moved = check_result(jobs[0], job)
-    read, written = counted(listed, parse_drive_state(head + end), parse_drive_state(after))
+    read, written = counted(listed, parse_drive_state(before), parse_drive_state(after))
     covers(read, moved.io_bytes, "fio", "read")
     others = max(0, read - moved.io_bytes) + written
     if others > BUSY * moved.io_bytes:

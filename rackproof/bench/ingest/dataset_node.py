@@ -33,6 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder
 from photographs_node import Camera
 from records_node import example, record
 from shards_node import bytes_of, shards_of
+from start_node import Fault
 
 MARK = "rackproof_dataset"
 CHUNK = 1 << 20
@@ -44,10 +45,6 @@ STALL_S = 600.0
 POLL_S = 5.0
 MOVED = multiprocessing.RawValue("Q")
 """Bytes that all processes have read or written, for whether it grows: without a lock, a few may be missing."""
-
-
-class Fault(Exception):
-    """One line for the user."""
 
 
 class Stalled(Fault):

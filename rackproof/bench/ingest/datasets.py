@@ -22,7 +22,7 @@ from rackproof.core.rack import fold
 from rackproof.core.wording import counted, scaled
 from rackproof.errors import DataSetError
 from rackproof.parse import ParseError
-from rackproof.parse.jsondoc import find_json
+from rackproof.parse.node_programs import parse_document
 from rackproof.remote.command import CommandResult
 
 _SEAL: Final = re.compile(rf" python3 -I {HOME}/dataset_node\.py seal '[^']*'$")
@@ -100,7 +100,7 @@ def is_of_content(command: str) -> bool:
 def answer_of(answer: CommandResult) -> dict[str, Any]:
     """The program's document. Raises DataSetError with its own error, ParseError without a document."""
     try:
-        document: dict[str, Any] = find_json(PROGRAM, answer.stdout, lambda value: value.get(MARK) == 1).value
+        document = parse_document(PROGRAM, answer.stdout, MARK)
     except ParseError:
         if not answer.ok:
             raise DataSetError(f"{answer.node}: {answer.why}") from None

@@ -15,6 +15,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Rack
 from rackproof.core.texts import SHA256
 from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.containers import parse_image_id
 from rackproof.remote.command import MARK, CommandResult
 from rackproof.shell import script
 
@@ -22,7 +23,6 @@ RUNTIMES: Final = ("docker", "podman")
 """Those that start a container for root, as another user, with the network of the node."""
 LABEL: Final = "rackproof-bench"
 """Label of containers that a step starts."""
-_ID: Final = re.compile(f"(?:sha256:)?({SHA256})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ def image_of(
         raise ParseError("inventory", f"ingest.image needs docker or podman; containers.runtime is {engine}")
     ids: dict[str, str] = {}
     for node, answer in ask(f"{engine} image inspect --format '{{{{.Id}}}}' {shlex.quote(name)}").items():
-        match = _ID.fullmatch(answer.text.strip())
-        if not answer.ok or match is None:
+        image_id = parse_image_id(answer.text)
+        if not answer.ok or image_id is None:
             raise ParseError(engine, f"{node}: no image {name}: {answer.why}")
-        ids[node] = match[1]
+        ids[node] = image_id
     if other := next((node for node, own in ids.items() if own != ids[nodes[0]]), None):
         raise Mismatch(engine, f"{name} is another image on {other} than on {nodes[0]}")
     return Image(engine, name, ids[nodes[0]])

@@ -38,8 +38,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder
 
 from accelerator_node import Accelerator, Window, accelerate
 from real_node import Ranks
-from samples_node import Fault, pixels, stream
-from start_node import StartError, common_start, report, told
+from samples_node import pixels, stream
+from start_node import Fault, common_start, report, told
 
 LATE_S = 0.25  # how much later than the others a node may begin
 AHEAD_S = 0.5  # how long before the common start the first counters are read
@@ -321,7 +321,7 @@ class Pipeline:
         self.fault = self.fault or why
 
     def _check(self):
-        """Before the start. Raises Fault and StartError."""
+        """Before the start. Raises Fault."""
         self._find_fault()
         if self.fault:
             raise Fault(self.fault)
@@ -396,7 +396,7 @@ def main(words):
         pipeline = Pipeline(config, index)
         pipeline.execute()
         answer = {"dataset": summary} | pipeline.answer()
-    except (Fault, StartError) as error:
+    except Fault as error:
         answer = {"job": config["job"], "error": str(error)}
     finally:
         if pipeline is not None:

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
 
-from samples_node import Fault
+from start_node import Fault
 
 PLACE = struct.Struct("<i")
 LINE = struct.Struct("<cidd")

@@ -16,12 +16,9 @@ from PIL import Image
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
 
 from records_node import Damaged, encoded, read_record
+from start_node import Fault
 
 BUFFER = 1 << 20
-
-
-class Fault(Exception):
-    """One line for the user."""
 
 
 def opened(path, size, newest_ns):

@@ -25,7 +25,7 @@ from rackproof.core.evidence import Measurement
 from rackproof.core.metrics import DAMAGE
 from rackproof.core.texts import SHA256
 from rackproof.parse import Mismatch, ParseError
-from rackproof.parse.jsondoc import find_json
+from rackproof.parse.node_programs import parse_document
 from rackproof.remote.command import CommandResult
 
 METRIC: Final = "ingest.differing_files"
@@ -102,7 +102,7 @@ def _document(call: _Call) -> Mapping[str, Any]:
     node = call.answer.node
     if not call.answer.stdout:
         raise ParseError(PROGRAM, f"{node}: {call.answer.why}")
-    document: Mapping[str, Any] = find_json(PROGRAM, call.answer.stdout, lambda d: d.get(_TREE.MARK) == 1).value
+    document = parse_document(PROGRAM, call.answer.stdout, _TREE.MARK)
     if error := document.get("error"):
         raise ParseError(PROGRAM, f"{node}: {error}")
     if not call.answer.ok or document.get("action") != call.action:

@@ -18,6 +18,7 @@ from rackproof.bench.reading import Reading, of_every
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError, Unreliable
+from rackproof.parse.clocks import times_in
 from rackproof.remote.command import CommandResult
 
 _TOOL: Final = "perftest"
@@ -26,7 +27,6 @@ LEAST_OVERLAP: Final = 0.5
 FROM: Final = "  # from "
 """Comment at the end of a server's command, before the client's name."""
 _STAMP: Final = "date +%s.%N >&2; "
-_TIME: Final = re.compile(r"(?m)^(\d{9,11}\.\d{9})$")
 _DEVICE: Final = re.compile(r" -d (\S+) ")
 
 
@@ -173,7 +173,7 @@ def _enough(node: str, which: str, common: float, seconds: float) -> float:
 
 def _times(node: str, rail: int, answer: CommandResult, seconds: float) -> tuple[float, float]:
     """Beginning and end of a process."""
-    times = [float(text) for text in _TIME.findall(answer.stderr.decode(errors="replace"))]
+    times = times_in(answer.stderr.decode(errors="replace"))
     if len(times) != 2:
         raise ParseError(_TOOL, f"nic{rail} of {node}: it does not report when it began and ended")
     begin, end = times

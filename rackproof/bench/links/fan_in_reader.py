@@ -24,6 +24,7 @@ from rackproof.bench.storage.runs import State, state_of_node
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError, Unreliable
+from rackproof.parse.clocks import parse_beginning
 from rackproof.parse.mounted import server_of
 from rackproof.remote.command import CommandResult
 
@@ -211,7 +212,7 @@ def _option(test: CommandResult, name: str) -> str:
 
 def _start(test: CommandResult) -> float:
     """Seconds since the epoch, by the client's clock."""
-    first = test.stderr.decode(errors="replace").partition("\n")[0]
-    if not re.fullmatch(r"\d{9,11}\.\d{9}", first):
-        raise ParseError(TOOL, f"{test.node}: it does not report when it began: {first[:40]!r}")
-    return float(first)
+    try:
+        return parse_beginning(TOOL, test.stderr.decode(errors="replace"))
+    except ParseError as error:
+        raise ParseError(TOOL, f"{test.node}: {error.reason}") from None

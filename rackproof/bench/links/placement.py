@@ -13,20 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from rackproof.core.programs import PERFTEST
 from rackproof.parse import Mismatch, ParseError
+from rackproof.parse.pci_links import SLOT
+from rackproof.parse.placement import TOOL, parse_places
 from rackproof.remote.command import CommandResult
 from rackproof.shell import script
 
-TOOL: Final = "PCI devices"
 LIMIT_S: Final = 20
 """Time limit of the question, in seconds."""
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_NUMA: Final = re.compile(r"-1|\d{1,4}")
-_PROCESSORS: Final = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
-_NUMACTL: Final = re.compile(r"/\S*/numactl|no numactl")
-_BUILT: Final = re.compile("(?:no )?built perftest")
 _PORTS: Final = re.compile(r"set -- (.+)", re.MULTILINE)
-_LINES: Final = 3
-"""Number of lines for each adapter in the answer to ``placement_command``."""
 
 
 class Placement(NamedTuple):
@@ -38,11 +32,9 @@ class Placement(NamedTuple):
     gpu: str | None = None
     """PCI address of the GPU next to it; None if none was asked for."""
     processors: str = ""
-    """CPUs of the NUMA node in the kernel's list format: ``0-15,32-47``."""
+    """As of ``Place``; the next two as of ``Places``."""
     numactl: bool = True
-    """Whether numactl is installed on the node."""
     built: bool = False
-    """Whether the node has perftest with CUDA from the deploy."""
 
     def bound(self, command: str) -> str:
         """The command with its process and its memory on the interface's NUMA node.
@@ -76,22 +68,15 @@ def placements(answer: CommandResult, ports: Sequence[str], gpus: bool) -> list[
     """
     if not answer.ok:
         raise ParseError(TOOL, f"{answer.node}: {answer.why}")
-    lines = answer.text.splitlines()
-    most = _LINES * len(ports)
-    whole = lines[-1:] == ["end"] and len(lines) >= most + 3
-    if not (whole and _NUMACTL.fullmatch(lines[-3]) and _BUILT.fullmatch(lines[-2])):
-        raise ParseError(TOOL, f"{answer.node}: the answer is cut off")
-    own, numa, processors = (lines[first:most:_LINES] for first in range(_LINES))
-    known, numactl, built = lines[most:-3], lines[-3] != "no numactl", not lines[-2].startswith("no ")
-    if strange := [text for text in numa if not _NUMA.fullmatch(text)]:
-        raise ParseError(TOOL, f"{answer.node}: no NUMA node: {strange[0][:40]!r}")
-    for port, where, listed in zip(ports, numa, processors, strict=True):
-        if int(where) >= 0 and not _PROCESSORS.fullmatch(listed):
-            raise ParseError(TOOL, f"{answer.node}: no processors of {port}: {listed[:40]!r}")
-    nearest = _nearest(answer.node, dict(zip(ports, own, strict=True)), known) if gpus else {}
+    try:
+        places = parse_places(answer.text, ports)
+        own = {port: place.path for port, place in zip(ports, places.ports, strict=True)}
+        nearest = _nearest(own, places.gpus) if gpus else {}
+    except ParseError as error:
+        raise ParseError(TOOL, f"{answer.node}: {error.reason}") from None
     return [
-        Placement(port, int(where), nearest.get(port), listed, numactl, built)
-        for port, where, listed in zip(ports, numa, processors, strict=True)
+        Placement(port, place.numa, nearest.get(port), place.processors, places.numactl, places.built)
+        for port, place in zip(ports, places.ports, strict=True)
     ]
 
 
@@ -126,13 +111,13 @@ def bound_as_placed(command: str, port: str, answers: Iterable[CommandResult]) -
     return placed[port].conditions, asked[0]
 
 
-def _nearest(node: str, paths: dict[str, str], gpus: Sequence[str]) -> dict[str, str]:
+def _nearest(paths: dict[str, str], gpus: Sequence[str]) -> dict[str, str]:
     """PCI address of the GPU that shares most of each adapter's path; the least used one of several."""
     addresses = [path.rpartition("/")[2] for path in gpus]
     if virtual := [port for port, path in paths.items() if not path.startswith("/sys/devices/")]:
-        raise ParseError(TOOL, f"{node}: the port {virtual[0]} is no PCI device")
-    if not gpus or not all(map(_ADDRESS.fullmatch, addresses)):
-        raise ParseError(TOOL, f"{node}: no NVIDIA GPU on PCI")
+        raise ParseError(TOOL, f"the port {virtual[0]} is no PCI device")
+    if not gpus or not all(map(SLOT.fullmatch, addresses)):
+        raise ParseError(TOOL, "no NVIDIA GPU on PCI")
     used: Counter[int] = Counter()
     nearest = {}
     for port, own in paths.items():

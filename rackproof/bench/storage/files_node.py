@@ -23,16 +23,12 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
 
-from start_node import StartError, common_start, report
+from start_node import Fault, common_start, report
 
 LATE_S = 0.25  # how much later than the common start this node may begin
 DRIFT = 0.01  # how much its clock may gain or lose in a run
 PER_FOLDER = 100
 TAG = struct.Struct(">II")
-
-
-class Fault(Exception):
-    pass
 
 
 def own_folder(config, process):
@@ -115,7 +111,7 @@ def work(config, process, start_s, pipe):
 
 
 def run(config):
-    """All processes. Raises Fault and StartError."""
+    """All processes. Raises Fault."""
     start_at, start_s = common_start(config)
     wall_s, own_s = time.time(), time.monotonic()
     context, workers = multiprocessing.get_context("fork"), []
@@ -167,7 +163,7 @@ def main(words):
         else:
             clear(config)
             answer = {}
-    except (Fault, StartError) as error:
+    except Fault as error:
         answer = {"error": str(error)}
     except OSError as error:
         answer = {"error": f"{error.filename or config['folders'][0]}: {error.strerror}"}

@@ -13,6 +13,7 @@ from rackproof.bench.storage.fio_servers import FioServers
 from rackproof.bench.user import USER, BenchUsers
 from rackproof.errors import RemoteError
 from rackproof.parse import ParseError, fio
+from rackproof.parse.processes import parse_thread_states
 from rackproof.remote.command import CommandResult
 
 _SHOWN = 3
@@ -61,7 +62,7 @@ class FioClients:
         """Clients whose fio still runs and does nothing, with the reason: the launcher waited for them."""
         lost = {}
         for node, asked in self._session.fleet.run(dict.fromkeys(nodes, STATES), _STATES_S).items():
-            states = {line.split()[0] for line in asked.text.splitlines() if line.split()[1:] == ["fio"]}
+            states = parse_thread_states(asked.text, "fio")
             if text := next((text for state, text in _STANDING.items() if state in states), ""):
                 lost[node] = f"{node}: its fio {text}; {answer.why}"
         return lost

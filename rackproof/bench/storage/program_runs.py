@@ -13,6 +13,7 @@ from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, state_of
 from rackproof.bench.storage.runs import StatesAround
 from rackproof.parse import ParseError
 from rackproof.parse.jsondoc import Json
+from rackproof.parse.node_programs import parse_documents
 from rackproof.remote.command import CommandResult
 
 Run = TypeVar("Run", bound="ProgramRun")
@@ -61,7 +62,10 @@ class ProgramRun(StatesAround):
         if answer is None:
             raise ParseError(self.program, f"{node} did not take part")
         configs = [config for config in self.configs(node) if config["job"] == job]
-        every = self._documents(answer)
+        try:
+            every = parse_documents(self.program, answer.stdout, self.mark)
+        except ParseError as cut:
+            raise ParseError(self.program, f"{node}: {cut.reason}") from None
         documents = [document for document in every if document.get("job") == job]
         if len(configs) != 1 or len(documents) != 1:
             why = answer.why if not answer.ok else f"{len(documents)} answers of {job}"
@@ -72,20 +76,6 @@ class ProgramRun(StatesAround):
             others = [str(document["error"]) for document in every if document.get("error")]
             raise ParseError(self.program, f"{node}: {'; '.join(others) or answer.why}")
         return configs[0], Json(self.program, f"{node}: ", documents[0])
-
-    def _documents(self, answer: CommandResult) -> list[dict[str, Any]]:
-        """Whole lines of the program. Raises ParseError for a cut one."""
-        documents = []
-        for line in answer.stdout.decode(errors="replace").splitlines():
-            if not line.startswith("{"):
-                continue
-            try:
-                document = json.loads(line)
-            except ValueError as error:
-                raise ParseError(self.program, f"{answer.node}: its answer is cut off or damaged ({error})") from None
-            if isinstance(document, dict) and document.get(self.mark) == 1:
-                documents.append(document)
-        return documents
 
 
 def configs_of(command: str, program: str) -> list[dict[str, Any]]:

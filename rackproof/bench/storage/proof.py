@@ -84,9 +84,8 @@ def check_layout(run: Run, node: str, requested: Mapping[str, str]) -> None:
         raise ParseError("fio", "nothing wrote its files before")
     owner, layout = written
     check_written(layout.answer, layout.entries.get(owner), layout.jobs[owner], requested)
-    for line in run.launch.words.splitlines():
-        if "Laying out IO file" in line or "file creation disallowed" in line:
-            raise ParseError("fio", f"a file was missing or too short when it began: {line.strip()}")
+    if line := fio.file_complaint(run.launch.words):
+        raise ParseError("fio", f"a file was missing or too short when it began: {line}")
 
 
 def _directories(run: Run) -> set[str]:

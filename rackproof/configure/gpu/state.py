@@ -10,10 +10,11 @@ from typing import Final
 from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT
 from rackproof.parse import ParseError
-from rackproof.parse.nvidia_driver import KernelModule, parse_kernel_module
+from rackproof.parse.nvidia_driver import KernelModule, parse_bound, parse_kernel_module, parse_parameters
 from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
 from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
+from rackproof.parse.text import text_from
 
 MODULES: Final = (
     "nvidia",
@@ -102,14 +103,14 @@ def parse_state(lines: Sequence[str], packages: Sequence[str], family: str) -> G
     installed = parse_package_list(f"installed {line}" if family == "rhel" else line for line in parts[4])
     return GpuState(
         modules={name: version for name, _, version in (line.partition(" ") for line in parts[0])},
-        loaded=parse_kernel_module("\n".join(parts[1]) + "\n") if parts[1] else None,
-        parameters={key: value.strip().strip('"') for key, _, value in (line.partition(":") for line in parts[2])},
+        loaded=parse_kernel_module(text_from(parts[1])) if parts[1] else None,
+        parameters=parse_parameters(text_from(parts[2])) if parts[2] else {},
         available=_available(parts[3]),
         packages={name: versions[-1] for name, versions in installed.items()},
         held=held_packages(parts[5], dict.fromkeys(packages), family),
         stream=parts[6][0].strip() if parts[6] and parts[6][0].strip() else None,
         dmabuf="dmabuf" in parts[7],
-        drivers={address: driver for address, _, driver in (line.partition(" ") for line in parts[9])},
+        drivers=parse_bound(text_from(parts[9])),
         stamp="".join(parts[10]).strip(),
         key_enrolled=any("is already enrolled" in line for line in parts[11]) if parts[11] else None,
         fabric_after_multi_user=bool(parts[12]),

@@ -14,6 +14,7 @@ from rackproof import shell
 from rackproof.configure.files import PENDING
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
+from rackproof.parse.accounts import parse_passwd_entry
 from rackproof.parse.sections import sections_of
 from rackproof.parse.slurm import NodeHardware, parse_slurmd_c
 from rackproof.parse.slurm_conf import NodeLine
@@ -33,10 +34,10 @@ def parse_user(lines: Sequence[str]) -> str:
     """Answer of ``USER_COMMAND``: the user's number, empty without the user. Raises ValueError."""
     if not lines:
         return ""
-    fields = lines[0].split(":")
-    if len(lines) != 1 or len(fields) != 7 or fields[0] != USER or not fields[2].isdecimal():
+    entry = parse_passwd_entry(lines[0])
+    if len(lines) != 1 or entry.name != USER:
         raise ValueError(f"expected a line of passwd(5) for {USER}, actual {lines[0]!r}")
-    return fields[2]
+    return str(entry.uid)
 
 
 def user_plan(number: str, wanted: int, home: str) -> ScriptPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from rackproof.bench.space import Room, lacking, refuse_without_space, room_in, 
 from rackproof.core.evidence import Kind
 from rackproof.errors import RunError
 from rackproof.evidence.store import read_records
+from rackproof.parse.statfs import parse_room
 from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from tests.unit.fakes import lab_rack, part_by_part, reply, scripted, virtual_rack
 from tests.unit.false_certificates.racks import STORAGES, World
 from tests.unit.judging import criterion, document
+from tests.unit.refusals import refuses_parts
 from tests.unit.storage_nodes import FILE_BYTES, JOB, with_long_runs
 
 NEEDED = FILE_BYTES
@@ -115,6 +118,9 @@ def test_a_status_is_no_answer() -> None:
     assert room_in(reply("gpu-01", "x", f"{told(512)}3\n")) is None
     assert room_in(reply("gpu-01", "x", told(512), rc=1)) is None
     assert room_in(reply("gpu-01", "x", told(512), rc=None, error="no answer within 90 s")) is None
+
+
+test_no_part_of_an_answer_is_taken_for_one = refuses_parts((partial(parse_room, sets=2), f"{told(512)}3\n18\n"))
 
 
 def test_the_command_counts_the_files_of_both_folders(tmp_path: Path) -> None:

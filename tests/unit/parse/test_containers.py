@@ -14,6 +14,7 @@ from rackproof.parse.containers import (
     parse_ctr_version,
     parse_docker_info,
     parse_enroot_version,
+    parse_image_id,
     parse_podman_info,
 )
 from tests.unit.refusals import refuses, refuses_parts, survives_damage
@@ -76,6 +77,12 @@ def test_rootless_docker() -> None:
     info = parse_docker_info(docker(SecurityOptions=["name=seccomp,profile=builtin", "name=rootless"]))
     assert isinstance(info, Runtime)
     assert info.rootless is True
+
+
+def test_an_image_has_one_id() -> None:
+    digest = "0" * 63 + "a"
+    assert parse_image_id(f"sha256:{digest}\n") == parse_image_id(f"{digest}\n") == digest
+    assert parse_image_id(digest[:-1]) is parse_image_id(f"{digest}\n{digest}\n") is parse_image_id("") is None
 
 
 def test_docker_without_a_daemon() -> None:

@@ -8,7 +8,7 @@ import subprocess
 from rackproof.bench.drives.listing import ListedDrive, counted, state_command
 from rackproof.parse.block import parse_drives
 from rackproof.parse.ceph import Osd, OsdBench, parse_osd_bench, parse_osds
-from rackproof.parse.drive_state import BlockDevice, DriveState, parse_drive_state
+from rackproof.parse.drive_state import BlockDevice, DriveState, parse_drive_state, split_fio, split_state
 from tests.unit.parse import tool_output
 from tests.unit.refusals import refuses, refuses_parts, survives_damage
 
@@ -38,6 +38,14 @@ def test_what_the_script_prints_here_can_be_read() -> None:
         shell = subprocess.run(["sh", "-c", state_command(devices)], capture_output=True, text=True, check=True)
         state = parse_drive_state(shell.stdout)
         assert not devices or not state.devices
+
+
+def test_a_run_of_fio_between_two_states() -> None:
+    before, rest = split_state(f"{STATE}{{}}\n-- fio 0\n{STATE}")
+    assert (before, split_fio(rest)) == (STATE, ("{}\n", 0, STATE))
+    for end in range(len("{}\n-- fio")):
+        assert split_fio(rest[:end]) is None
+    assert split_state(STATE[:-1]) == (STATE[:-1], "")
 
 
 test_a_damaged_state_is_refused = refuses(

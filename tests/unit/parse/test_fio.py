@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rackproof.parse.fio import Direction, Message, complaints, parse_fio
+from rackproof.parse.fio import Direction, Message, complaints, file_complaint, parse_fio
 from tests.unit.refusals import refuses
 
 from . import tool_output
@@ -158,3 +158,7 @@ def test_what_fio_says_beside_a_normal_run_is_kept_with_the_host_that_said_it() 
     assert complaints(tool_output("fio-3.33-two-clients.txt")) == ()
     text = f"warning: something new\n{tool_output('fio-3.33-no-latency.json')}"
     assert complaints(text) == (Message(None, "warning: something new"),)
+    assert file_complaint(text) is None
+    assert (
+        file_complaint(f"{text}\n x: Laying out IO file (1 file / 1MiB)\n") == "x: Laying out IO file (1 file / 1MiB)"
+    )

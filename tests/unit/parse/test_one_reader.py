@@ -1,7 +1,7 @@
 """Output of tools and of the kernel is read in rackproof/parse, and every parser there is used.
 
 Elsewhere a function ``parse`` or ``parse_…`` splits an answer of the kit's own into its parts: it holds no pattern and
-reads no document.
+reads no document. Benchmarks read recorded commands themselves, and ask parsers about what these printed.
 """
 
 from __future__ import annotations
@@ -94,6 +94,26 @@ def test_validators_ask_parsers() -> None:
         if any(reads_output(node) for node in nodes_of(path))
     }
     assert readers == set(OWN_TEXT), "move what reads a tool's output to rackproof/parse"
+
+
+def is_output(node: ast.expr) -> bool:
+    """What a command printed, also decoded and stripped."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "strip"):
+        node = node.func.value
+    return isinstance(node, ast.Attribute) and node.attr in ("stdout", "stderr", "text")
+
+
+def test_benchmarks_ask_parsers() -> None:
+    split = METHODS | {"split", "splitlines", "partition", "rpartition"}
+    readers = {
+        f"{name}:{node.lineno}"
+        for name, nodes in modules("bench")
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if (node.func.attr in split and any(map(is_output, [node.func.value, *node.args])))
+        or (isinstance(node.func.value, ast.Name) and node.func.value.id in READERS and any(map(is_output, node.args)))
+    }
+    assert {place for place in readers if "_node.py" not in place} == set(), "move it to rackproof/parse"
 
 
 def test_every_parser_is_used_by_the_kit() -> None:

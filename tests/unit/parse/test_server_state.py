@@ -33,7 +33,7 @@ def test_a_drive_with_several_ways_counts_once() -> None:
 test_an_unreadable_state_raises_with_the_reason = refuses(
     parse_server_state,
     ("", "no output"),
-    (STATE.replace("sda 10 0 2048", "sda 10 0 many"), "sectors read is not an integer"),
+    (STATE.replace("sda 10 0 2048", "sda 10 0 many"), "counter of a drive is not an integer"),
     (STATE.replace(" 0 6 7\n", "\n"), "expected a drive and its counters, got 'nvme0n1 10"),
     (f"-- drives\n-- ports\n{PORTS}-- end\n", "the server shows no drive"),
     (STATE.replace(PORTS, ""), "no output"),
