@@ -25,8 +25,18 @@ from rackproof.shell import script
 USER: Final = "rackproof-bench"
 HOME: Final = "/run/rackproof-bench"
 """Made by root for a stage, of mode 700, and removed with it; root alone can make a name in ``/run``."""
-TIDY: Final = f"rm -rf -- {HOME}; find /dev/shm -xdev -mindepth 1 -maxdepth 1 -type f -user {USER} -delete 2>/dev/null"
-"""Also the shared memory of NCCL's ranks that were killed (``/dev/shm/nccl-…``): it would fill the node's memory."""
+JOIN_HOME: Final = "/run/rackproof-join"
+"""Folder of the program with which a node joins. Root's own: the account that measures must not change what root
+runs."""
+OWN_MOUNT: Final = "/run/rackproof-own-mount"
+"""Where the benchmarks mount a storage once more; several mounts have a number after it."""
+TIDY: Final = (
+    f"rm -rf -- {HOME} {JOIN_HOME}; for at in {OWN_MOUNT}*; do"
+    ' [ ! -d "$at" ] || { timeout -k 2 5 umount -l -- "$at"; rmdir -- "$at"; } 2>/dev/null; done;'
+    f" find /dev/shm -xdev -mindepth 1 -maxdepth 1 -type f -user {USER} -delete 2>/dev/null"
+)
+"""Also what a killed program leaves: its mount, and the shared memory of NCCL's ranks (``/dev/shm/nccl-…``), which
+would fill the node's memory."""
 SETUP: Final = script(__name__, "user", account=USER, home=HOME)
 _TIMEOUT_S: Final = 60.0
 _IMPORT: Final = re.compile(rb"^from (\w+_node) import ", re.MULTILINE)

@@ -43,7 +43,7 @@ _SHORT = {
     "mixed.accelerator_utilisation_loss": "points of utilisation that training loses beside inference",
     "mixed.storage_beside_collectives_loss": "reads lost beside collectives",
     "mixed.collectives_beside_storage_loss": "collectives lost beside reads",
-    "mixed.collectives_beside_storage_wrong_values": "wrong values of collectives beside reads",
+    "mixed.collectives_wrong_values": "wrong values of collectives beside reads",
     "checkpoint.write_bandwidth": "checkpoint, write",
     "checkpoint.read_bandwidth": "checkpoint, read",
     "storage.damaged_places": "damaged places",

@@ -18,6 +18,7 @@ from rackproof.bench.collectives.nccl_used import log_readings
 from rackproof.bench.collectives.reader import proven_run
 from rackproof.bench.port_proof import counters_of, readings_of
 from rackproof.bench.reading import Reading
+from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.result import Proven, proven
 from rackproof.bench.storage.runs import Run, runs_of
@@ -117,6 +118,8 @@ def read_beside(answers: Sequence[CommandResult], measurement: Measurement, arch
     storage, runs = architecture.storage[name], runs_of(answers)
     _check_jobs(runs, nodes, name)
     results = [[proven(run, node, storage) for node in nodes] for run in runs]
+    for run in runs:
+        check_sent(run, storage)
     reads = [_reads(run, own) for run, own in zip(runs, results, strict=True)]
     collectives, used = _collectives(answers, measurement, architecture)
     if len(collectives) != len(runs):

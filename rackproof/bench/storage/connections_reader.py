@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rackproof.bench.reading import Reading
+from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.proof import nfs_of
 from rackproof.bench.storage.result import proven
 from rackproof.bench.storage.runs import Run, State
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
 from rackproof.core.wording import counted
@@ -31,7 +33,7 @@ SPEEDUP: Final = "storage.connections_speedup"
 RDMA_GAIN: Final = "storage.rdma_over_tcp"
 MOUNTS_GAIN: Final = "storage.mounts_speedup"
 OF_OWN_MOUNTS: Final = (SPEEDUP, RDMA_GAIN, MOUNTS_GAIN)
-POINT: Final = "/run/rackproof-own-mount"
+POINT: Final = OWN_MOUNT
 """Mount point of one mount; several have 1, 2 … appended."""
 VERSIONS: Final = ("4.2", "4.1", "3")
 """Versions of NFS, in the order in which they are tried. Linux gives several connections to these."""
@@ -171,6 +173,7 @@ def _rate(run: Run, node: str, measurement: Measurement, storage: Storage) -> fl
     alone = measurement.metric != MOUNTS_GAIN
     _check_connections(run.state(node, BEFORE), run.state(node, AFTER), storage, alone=alone)
     rate = proven(run, node, storage).moved.bandwidth_bytes_per_s / 1e6
+    check_sent(run, storage)
     if not rate:
         raise ParseError("fio", "it read nothing")
     return rate

@@ -13,7 +13,7 @@ from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clie
 from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted
 from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import COPIED, PROGRAM
-from rackproof.bench.user import node_program
+from rackproof.bench.user import JOIN_HOME, node_program
 from rackproof.core.architecture import JoinProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import TEST_FILE
@@ -22,8 +22,6 @@ from rackproof.errors import NodeUnreachable, RemoteError
 from rackproof.remote.ssh import Connection
 
 JOB: Final = "join"
-_HOME: Final = "/run/rackproof-join"
-"""Root's own: the account that measures must not change what root runs."""
 
 
 def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) -> Step:
@@ -38,7 +36,7 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
 
     seconds = 2 * SETUP_S + sizes.quiet_s
     title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
-    command = node_program(PROGRAM, json.dumps(_config(storage, clients[0], JOB, sizes)), home=_HOME)
+    command = node_program(PROGRAM, json.dumps(_config(storage, clients[0], JOB, sizes)), home=JOIN_HOME)
     return Step(id_, title, seconds, tuple(places), execute, commands=(command,))
 
 
@@ -60,20 +58,20 @@ class _Joins(Clients):
         joining = [node for node in joining if node not in self.lost]
         self.ask({node: self._command(node, JOB, sizes) for node in joining}, sizes.quiet_s + 2 * MARGIN_S)
         self.lost |= self.read_state(joining, lambda node: ())
-        self.ask({node: f"rm -rf -- {_HOME}; {own}" for node, own in folders.items()}, STATE_S)
+        self.ask({node: f"rm -rf -- {JOIN_HOME}; {own}" for node, own in folders.items()}, STATE_S)
 
     def _put(self, connection: Connection) -> None:
         """Copy the program to a folder that only root can change: root runs it."""
-        made = connection.run(f"mkdir -m 700 -p -- {_HOME}", STATE_S)
+        made = connection.run(f"mkdir -m 700 -p -- {JOIN_HOME}", STATE_S)
         if not made.ok:
-            raise NodeUnreachable(connection.node.name, f"{_HOME}: {made.why}")
-        connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{_HOME}/{PROGRAM}")
+            raise NodeUnreachable(connection.node.name, f"{JOIN_HOME}: {made.why}")
+        connection.put(files("rackproof.bench.storage").joinpath(PROGRAM).read_bytes(), f"{JOIN_HOME}/{PROGRAM}")
 
     def _command(self, node: str, action: str, sizes: JoinProfile) -> str:
         config = json.dumps(_config(self.storage, node, action, sizes) | {"seed": self.seeds[node]})
         if action == "plant":
             return self.on_mounts(node, node_program(PROGRAM, config))
-        return f"{mounted(self.storage.mountpoints)}; {node_program(PROGRAM, config, home=_HOME)}"
+        return f"{mounted(self.storage.mountpoints)}; {node_program(PROGRAM, config, home=JOIN_HOME)}"
 
 
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from rackproof import bench
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
-from rackproof.bench.user import HOME, SETUP, TIDY, USER, Account, with_imports
+from rackproof.bench.user import HOME, JOIN_HOME, OWN_MOUNT, SETUP, TIDY, USER, Account, with_imports
 from rackproof.core.evidence import Kind
 from rackproof.core.programs import programs_of
 from rackproof.evidence.store import read_records
@@ -51,6 +51,14 @@ def test_shared_memory_of_killed_ranks_is_removed_and_no_other(tmp_path: Path, r
     left = f"touch /dev/shm/nccl-a; chown -R {USER} /dev/shm/nccl-a /dev/shm/folder; stranger touch /dev/shm/nccl-b"
     done = in_own_root(f"{before}\n({SETUP})\n{left}\n{removed_by}\nls /dev/shm", tmp_path)
     assert done.stdout.splitlines()[-3:] == ["folder", "mine", "nccl-b"], done.stderr
+
+
+def test_a_mount_that_a_killed_program_left_is_removed_and_what_is_mounted_is_kept(tmp_path: Path) -> None:
+    left = f"mkdir -p {OWN_MOUNT} {OWN_MOUNT}1 {JOIN_HOME} /run/kept; touch /run/kept/a {JOIN_HOME}/b"
+    left += f"; mount --bind /run/kept {OWN_MOUNT}1"
+    done = in_own_root(f"{left}\n{TIDY}\nls /run /run/kept; grep -c {OWN_MOUNT} /proc/self/mounts", tmp_path)
+    assert "rackproof-" not in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-2:] == ["a", "0"]
 
 
 def test_a_node_without_the_account_is_tidied_without_a_word(tmp_path: Path) -> None:

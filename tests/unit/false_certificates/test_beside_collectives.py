@@ -32,7 +32,7 @@ from tests.unit.storage_nodes import StorageNodes, mountinfo
 
 pytestmark = pytest.mark.few(10)
 
-WRONG = "mixed.collectives_beside_storage_wrong_values"
+WRONG = "mixed.collectives_wrong_values"
 STORAGE_LOSS, COLLECTIVES_LOSS = "mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss"
 SIZES = BesideProfile(
     block_bytes=1048576, iodepth=4, file_bytes=33554432, runtime_s=20, runs=2, engine="mpi", message_bytes=1048576

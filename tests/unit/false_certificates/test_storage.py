@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage import steps as storage
 from rackproof.bench.storage.byte_counters import Counted, counted_bytes
-from rackproof.bench.storage.commands import AFTER, BEFORE
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP
 from rackproof.bench.storage.conditions import conditions_of
 from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, StorageProfile
@@ -411,8 +412,29 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
     words = ("rackproof-layout", "state before", "rackproof-container", "state after", "fio")
     own = (command for command in asked if "fio --output" in command or ": storage-state" in command)
     kinds = [next(word for word in words if word in command) for command in own]
-    assert kinds == ["state after", "rackproof-layout", "state before", "fio", "rackproof-container", "state after"]
+    each = [["state before", run, "state after"] for run in ("fio", "rackproof-container")]
+    assert kinds == ["state after", "rackproof-layout", *each[0], *each[1]]
+    dropped = [command["node"] for command in commands(tmp_path) if command["command"] == DROP]
+    assert dropped == ["storage-01"] * 2, (
+        "the container does not read what the server has in memory from the node's run"
+    )
+    assert {m.conditions["server_cache"] for m in measurements} == {"dropped before"}
     assert BENCH.faults(tmp_path) == {}
+    # evidence of earlier versions: one state before and after both runs, and caches of clients only
+    records, seen = [], Counter[str]()
+    for record in read_records(tmp_path):
+        body = record.body
+        command = str(body.get("command", ""))
+        if command == DROP:
+            continue
+        if ": storage-state" in command and body["node"].startswith("gpu"):
+            seen[body["node"]] += 1
+            if seen[body["node"]] in (3, 4):  # after the first run and before the second
+                continue
+        if record.kind is Kind.MEASUREMENT:
+            body = body | {"conditions": {k: v for k, v in body["conditions"].items() if k != "server_cache"}}
+        records.append((record.kind, body))
+    assert BENCH.faults(tmp_path, chained(records)) == {}
 
 
 @pytest.mark.parametrize(
