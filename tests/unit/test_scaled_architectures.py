@@ -64,7 +64,7 @@ def healthy(seed: str, place: Measurement) -> float:
     nodes = sum(member.startswith("gpu") for member in place.members)
     workload = labels.get("workload", "")
     size = BYTES.get(workload, 10281.0) * (0.95 if labels.get("format") == "tfrecord-gz" else 1.0)
-    each = 0.00075 if (seed, labels.get("storage")) == ("weka-inference-nvme-dram", "nfs-tcp") else 0.009
+    read = 0.00075 if (seed, labels.get("storage")) == ("weka-inference-nvme-dram", "nfs-tcp") else 0.009
     rate = 3.2 if labels.get("storage") == "local" else RATE.get(workload, 7.9)
     rate *= nodes * int(labels.get("gpus", "2")) / (2 * int(labels.get("nodes", "1")))
     numbers = {
@@ -79,7 +79,7 @@ def healthy(seed: str, place: Measurement) -> float:
         "rdma_write_bandwidth": 0.012, "tcp_bandwidth": 0.12, "tcp_bandwidth_to_storage": 0.0078,
         "rdma_write_latency": 5.0, "tcp_retransmitted": 0.5,
         "rdma_retries": 10.0, "loss": 0.0, "round_trip": 2.0,
-        "read_bandwidth": each * nodes, "connections_speedup": 3.5,
+        "read_bandwidth": read * nodes, "connections_speedup": 3.5,
         "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
         "random_read_bandwidth": 0.005 * nodes, "shared_file_read_bandwidth": 0.007 * nodes, "knee_outstanding": 8.0,
         "knee_utilisation": 50.0, "container_read": 9.0, "host_read_bandwidth": 9.0, "read_over_host": 0.9,

@@ -175,7 +175,7 @@ case "$1 $2" in
   *) echo "$*" >>"$SYS/told" ;;
 esac""",
 }
-"""Of a guest; ``$SYS`` has the place of /sys."""
+"""Programs of a guest; ``$SYS`` is in the place of /sys."""
 
 
 def in_guest(command: str, folder: Path, given: str = "") -> str:
@@ -301,8 +301,8 @@ def test_a_step_has_no_number_once_connections_have_no_limit(tmp_path: Path, mon
         monkeypatch.setattr(fake, "pipe", lambda own, asked, limit_s, user="": end)
         run_steps(session, [step(None), step(None, lambda: lost.append("it"))], (), lambda line: None)
     assert told == [b"connections:fabric0:2049:6000000\n"]
-    held_, without = numbers(tmp_path)
-    assert held_.conditions[CONDITION] == {"storage-01": {"fabric0:2049": {"bits_per_s_each": 6e6}}}
+    limited, without = numbers(tmp_path)
+    assert limited.conditions[CONDITION] == {"storage-01": {"fabric0:2049": {"bits_per_s_each": 6e6}}}
     assert without.samples == ()
     assert "fabric0:2049: expected 6000000 bits_per_s_each, actual no limit of" in str(without.reason)
 
@@ -322,8 +322,8 @@ def test_a_step_has_no_number_once_connections_have_no_limit(tmp_path: Path, mon
 def test_the_limits_of_the_scaled_systems(seed: str, group: str, ports: Any, drives: Any) -> None:
     limits = limits_of(scaled(seed), (group,))
     assert (limits.ports, limits.drives) == (ports, drives)
-    each = {"fabric0:2049": 6e6} if (seed, group) == ("weka-inference-nvme-dram", "storage") else {}
-    assert limits.connections == each
+    connections = {"fabric0:2049": 6e6} if (seed, group) == ("weka-inference-nvme-dram", "storage") else {}
+    assert limits.connections == connections
 
 
 def test_a_link_of_a_series_only_limits_nothing_else() -> None:
