@@ -16,7 +16,7 @@ LABEL: Final = "port_gbps"
 """Label of a measurement whose step gives the ports another rate, in Gb/s of the published system."""
 EXACT: Final = 0.01
 """How far a limit that was read back may be off: kernels round."""
-BITS, BPS, IOPS = "bits_per_s", "bytes_per_s", "reads_per_s"
+BITS, EACH, BPS, IOPS = "bits_per_s", "bits_per_s_each", "bytes_per_s", "reads_per_s"
 
 
 class NodeLimits(NamedTuple):
@@ -26,12 +26,16 @@ class NodeLimits(NamedTuple):
     """bit/s by interface."""
     drives: Mapping[str, Mapping[str, float]] = {}
     """By name of the storage: ``BPS``, ``IOPS`` or both."""
+    connections: Mapping[str, float] = {}
+    """bit/s of each connection, by interface and TCP port: ``fabric0:2049``."""
 
     def plain(self) -> dict[str, Any]:
         """As a condition of a measurement."""
-        return {name: {BITS: rate} for name, rate in self.ports.items()} | {
-            name: dict(limits) for name, limits in self.drives.items()
-        }
+        return (
+            {name: {BITS: rate} for name, rate in self.ports.items()}
+            | {name: {EACH: rate} for name, rate in self.connections.items()}
+            | {name: dict(limits) for name, limits in self.drives.items()}
+        )
 
     def unlike(self, actual: NodeLimits) -> str:
         """The first difference; empty without any."""
@@ -53,6 +57,7 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
     """What a node of these groups has, the least where several are declared. ``port_gbps``: of the links with
     ``series``, instead of their published rate. Links with ``only_series`` limit nothing without it."""
     ports: dict[str, float] = {}
+    connections: dict[str, float] = {}
     drives: dict[str, dict[str, float]] = {}
     scale, fabric = architecture.scale, architecture.fabric
     if scale is None:
@@ -66,10 +71,19 @@ def limits_of(architecture: Architecture, groups: Collection[str], port_gbps: fl
         elif throttle.only_series and port_gbps is None:
             continue
         elif throttle.role in groups and fabric is not None:
-            name = f"{fabric.interface_prefix}{throttle.rail}"
+            name, key = place_of(architecture, throttle)
+            rates = ports if key == BITS else connections
             rate = link_rate(scale, throttle, port_gbps if throttle.series else None)
-            ports[name] = min(rate, ports.get(name, rate))
-    return NodeLimits(ports, drives)
+            rates[name] = min(rate, rates.get(name, rate))
+    return NodeLimits(ports, drives, connections)
+
+
+def place_of(architecture: Architecture, link: ShapedLink) -> tuple[str, str]:
+    """What it limits on a node, and the key of its limit: ``BITS`` of a port or ``EACH`` of connections."""
+    name = f"{architecture.fabric.interface_prefix if architecture.fabric else ''}{link.rail}"
+    if link.each_connection_of is None:
+        return name, BITS
+    return f"{name}:{architecture.storage[link.each_connection_of].port}", EACH
 
 
 def _has_drive(storage: Storage, groups: Collection[str]) -> bool:
@@ -96,7 +110,9 @@ def words_of(scale: Scale) -> Iterator[tuple[str, ShapedLink | ThrottledDrive, f
     """Every throttle for people: what it limits, itself, its value here, and the unit of that."""
     for _, throttle in throttles(scale):
         if isinstance(throttle, ShapedLink):
-            title = f"Port of every {throttle.role} node, rail {throttle.rail}, both directions"
+            one = throttle.each_connection_of
+            title = f"Port of every {throttle.role} node, rail {throttle.rail}, "
+            title += "both directions" if one is None else f"to each connection of {one}"
             title += ", in jobs of several rates only" if throttle.only_series else ""
             yield title, throttle, link_rate(scale, throttle) / 1e6, "Mb/s"
         else:

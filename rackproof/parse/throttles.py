@@ -12,8 +12,9 @@ from rackproof.parse.errors import ParseError
 
 TOOL: Final = "throttles"
 MARK: Final = "rackproof throttles 1"
-OWN: Final = "7270:"
-"""Handle of the kit's queues."""
+_OF_PORT: Final = ("7270:", "tbf", "rate")
+_OF_CONNECTIONS: Final = ("7272:", "fq", "maxrate")
+"""Handle and kind of the kit's queues, and the option with their limit."""
 NFSD: Final = "rackproof.slice"
 _UNITS: Final = ("user.slice", "system.slice")
 _LIMIT: Final = re.compile(r"(rbps|riops)=(\d+)")
@@ -27,33 +28,46 @@ def parse_throttles(text: str) -> NodeLimits:
     threads = [line.removeprefix("thread ") for line in lines if line.startswith("thread ")]
     rest = iter(line for line in lines[1:-1] if not line.startswith("thread "))
     ports: dict[str, float] = {}
+    connections: dict[str, float] = {}
     drives: dict[str, dict[str, float]] = {}
     for line in rest:
         kind, _, name = line.partition(" ")
         if kind == "port":
             if (rate := _port(name, rest)) is not None:
                 ports[name] = rate
+        elif kind == "connections":
+            if (rate := _connections(name, rest)) is not None:
+                connections[name] = rate
         elif kind == "drive":
             drives[name] = _drive(name, rest, threads)
         else:
             raise ParseError(TOOL, f"unreadable line: {line[:60]}")
-    return NodeLimits(ports, {name: limits for name, limits in drives.items() if limits})
+    return NodeLimits(ports, {name: limits for name, limits in drives.items() if limits}, connections)
 
 
 def _port(name: str, lines: Iterator[str]) -> float | None:
     """bit/s of both directions; None without a limit."""
-    sent, received = (_rate(next(lines, "")) for _ in range(2))
+    sent, received = (_rate(next(lines, ""), _OF_PORT) for _ in range(2))
     redirected = next(lines, "")
     if (sent is None) != (received is None) or (sent is not None and (sent != received or redirected != "1")):
         raise ParseError(TOOL, f"{name} is limited in one direction only")
     return sent
 
 
-def _rate(line: str) -> float | None:
+def _connections(name: str, lines: Iterator[str]) -> float | None:
+    """bit/s that each of them may send; None without a limit."""
+    rate, filters = _rate(next(lines, ""), _OF_CONNECTIONS), next(lines, "")
+    if rate is not None and filters != "4":
+        raise ParseError(TOOL, f"{name}: not every connection is limited")
+    return rate
+
+
+def _rate(line: str, of: tuple[str, str, str]) -> float | None:
+    handle, kind, option = of
     try:
         queues: Any = json.loads(line)
-        own = [queue for queue in queues if queue.get("handle") == OWN and queue.get("kind") == "tbf"]
-        return 8.0 * float(own[0]["options"]["rate"]) if own else None
+        own = [queue for queue in queues if queue.get("handle") == handle and queue.get("kind") == kind]
+        return 8.0 * float(own[0]["options"][option]) if own else None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ParseError(TOOL, f"unreadable answer of tc: {line[:60]}") from error
 

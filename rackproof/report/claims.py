@@ -13,7 +13,7 @@ from rackproof.core.evidence import Measurement, NodeInfo
 from rackproof.core.grouping import grouped
 from rackproof.core.rack import fold
 from rackproof.core.status import Status
-from rackproof.core.throttles import BITS, BPS, CONDITION, IOPS, words_of
+from rackproof.core.throttles import BPS, CONDITION, IOPS, place_of, words_of
 from rackproof.core.verdict import Verdict, name_of
 from rackproof.core.wording import counted
 from rackproof.report.quantities import quantity
@@ -52,14 +52,14 @@ def throttles_of(
     architecture: Architecture, nodes: Sequence[NodeInfo], measurements: Sequence[Measurement]
 ) -> tuple[ThrottleSummary, ...]:
     """Limits of ports and drives that the file declares, and what the kernels answered."""
-    scale, fabric = architecture.scale, architecture.fabric
+    scale = architecture.scale
     groups = {node.name: node.groups for node in nodes}
     limited = [m.conditions[CONDITION] for m in measurements if m.samples and CONDITION in m.conditions]
     summaries = []
     for title, throttle, here, unit in words_of(scale) if scale else ():
-        role, name, key = None, f"{fabric.interface_prefix if fabric else ''}", BITS
+        role = None
         if isinstance(throttle, ShapedLink):
-            role, name = throttle.role, f"{name}{throttle.rail}"
+            role, (name, key) = throttle.role, place_of(architecture, throttle)
         else:
             name, key = throttle.storage, IOPS if unit == READS else BPS
         actual = grouped(

@@ -206,7 +206,7 @@ class FactorSummary(Model):
 
 
 class ThrottleSummary(Model):
-    """A port or drive that was limited while the rack was measured."""
+    """A port, each connection from it, or a drive, limited while the rack was measured."""
 
     title: str
     published: float

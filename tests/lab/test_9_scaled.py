@@ -67,6 +67,12 @@ NEGATIVES = [
         "weka-inference-nvme-dram", {"ingest": ("matrix", "nvme")},
         _slower(1.5e-6, role="gpu", published=100, by=["slower"]), {"A9", "A10", "A11"},
     ),
+    Negative(
+        "weka-inference-nvme-dram", {"storage": (*FIO, "connections")},
+        _slower(
+            0.4, role="storage", published=1.5, unit="GB/s", each_connection_of="nfs-tcp", by=["connection", "slower"]
+        ), {"A12"},
+    ),
 ]  # fmt: skip
 
 
@@ -92,7 +98,7 @@ def document(negative: Negative) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("negative", NEGATIVES, ids=lambda negative: negative.seed)
+@pytest.mark.parametrize("negative", NEGATIVES, ids=lambda negative: "-".join([negative.seed, *sorted(negative.fail)]))
 def test_a_throttled_stage_fails_its_claim_and_no_other(
     converged: Rack, command: Command, tmp_path: Path, negative: Negative
 ) -> None:

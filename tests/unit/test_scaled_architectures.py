@@ -58,12 +58,13 @@ def architecture(seed: str) -> Architecture:
     return load(f"{seed}-scaled", [FOLDER]).model
 
 
-def healthy(place: Measurement) -> float:
+def healthy(seed: str, place: Measurement) -> float:
     """The number of a rack that works, in the metric's unit."""
     metric, labels = place.metric, place.labels
     nodes = sum(member.startswith("gpu") for member in place.members)
     workload = labels.get("workload", "")
     size = BYTES.get(workload, 10281.0) * (0.95 if labels.get("format") == "tfrecord-gz" else 1.0)
+    read = 0.00075 if (seed, labels.get("storage")) == ("weka-inference-nvme-dram", "nfs-tcp") else 0.009
     rate = 3.2 if labels.get("storage") == "local" else RATE.get(workload, 7.9)
     rate *= nodes * int(labels.get("gpus", "2")) / (2 * int(labels.get("nodes", "1")))
     numbers = {
@@ -78,7 +79,8 @@ def healthy(place: Measurement) -> float:
         "rdma_write_bandwidth": 0.012, "tcp_bandwidth": 0.12, "tcp_bandwidth_to_storage": 0.0078,
         "rdma_write_latency": 5.0, "tcp_retransmitted": 0.5,
         "rdma_retries": 10.0, "loss": 0.0, "round_trip": 2.0,
-        "read_bandwidth": 0.009 * nodes, "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
+        "read_bandwidth": read * nodes, "connections_speedup": 3.5,
+        "random_read_iops": 300.0 * nodes, "random_read_latency": 50.0,
         "random_read_bandwidth": 0.005 * nodes, "shared_file_read_bandwidth": 0.007 * nodes, "knee_outstanding": 8.0,
         "knee_utilisation": 50.0, "container_read": 9.0, "host_read_bandwidth": 9.0, "read_over_host": 0.9,
         "bytes_copied": 0.0, "busbw": 0.001, "algbw": 0.001, "wrong_values": 0.0, "differing_files": 0.0,
@@ -89,9 +91,9 @@ def healthy(place: Measurement) -> float:
     )
 
 
-def sick(place: Measurement, times: float) -> float:
+def sick(seed: str, place: Measurement, times: float) -> float:
     """Its number, ``times`` as large; of a metric that is 0 on a healthy rack MiB more."""
-    return healthy(place) * times or (times - 1) * 2**20
+    return healthy(seed, place) * times or (times - 1) * 2**20
 
 
 def records(seed: str, throttle: Throttle = lambda place: 1.0) -> list[Record]:
@@ -100,12 +102,12 @@ def records(seed: str, throttle: Throttle = lambda place: 1.0) -> list[Record]:
     taken = [
         place.model_copy(
             update={
-                "samples": () if (times := throttle(place)) is None else (sick(place, times),) * 2,
+                "samples": () if (times := throttle(place)) is None else (sick(seed, place, times),) * 2,
                 "reason": "not measured" if throttle(place) is None else None,
                 "raw": ("00",),
                 "conditions": {"curves": [{"steps": [{"outstanding": 2, "p99_us": 900.0}]}]}
                 if "knee" in place.metric
-                else {"cache": "cold"},
+                else {"cache": "cold", "connections": 4},
                 "companions": {"iops": (1000.0,) * 2, "latency_s": (0.064,) * 2, "outstanding": (64.0,) * 2},
             }
         )
@@ -243,6 +245,9 @@ def both(*throttles: Throttle) -> Throttle:
         ("weka-inference-nvme-dram", "A9 A10", slower("inference.samples_rate", 3.0, storage="local")),
         ("weka-inference-nvme-dram", "A11", slower("inference.samples_rate", 2.0, data="memory")),
         ("weka-inference-nvme-dram", "A12", slower("storage.read_bandwidth", 0.05)),
+        ("weka-inference-nvme-dram", "A12", slower("storage.read_bandwidth", 0.6, storage="nfs-tcp")),
+        ("weka-inference-nvme-dram", "A12", slower("storage.read_bandwidth", 4.0, storage="nfs-tcp")),
+        ("weka-inference-nvme-dram", "A12", slower("storage.connections_speedup", 0.4)),
     ],
 )  # fmt: skip
 def test_a_throttled_stage_fails_its_claims_and_no_other(seed: str, claims: str, throttle: Throttle) -> None:

@@ -79,6 +79,7 @@ class Throttles(OncePerStage):
 
     def _line(self, node: Node, limits: NodeLimits) -> str:
         words = [f"port:{name}:{rate:.0f}" for name, rate in limits.ports.items()]
+        words += [f"connections:{name}:{rate:.0f}" for name, rate in limits.connections.items()]
         for name, own in limits.drives.items():
             device = self._device(node, name)
             words.append(f"drive:{device}:{own.get(BPS, 0):.0f}:{own.get(IOPS, 0):.0f}")
@@ -114,7 +115,7 @@ class Throttles(OncePerStage):
         for name, limits in self._wanted.items():
             node = self._session.rack.node(name)
             drives = {storage: self._device(node, storage) for storage in limits.drives}
-            commands[name] = state_command(limits.ports, drives, self._nfsd(limits))
+            commands[name] = state_command([*limits.ports, *limits.connections], drives, self._nfsd(limits))
         for name, answer in self._session.run(commands, _READY_S).items():
             actual, why = read_back(answer)
             if actual is None or (why := self._wanted[name].unlike(actual)):
@@ -146,8 +147,8 @@ def _missing(storages: Mapping[str, Any], node: Node, limits: NodeLimits) -> str
     return ""
 
 
-def state_command(ports: Mapping[str, Any], drives: Mapping[str, str], nfsd: bool) -> str:
-    """Command that reads the limits of these ports, and of these devices by storage."""
+def state_command(ports: Iterable[str], drives: Mapping[str, str], nfsd: bool) -> str:
+    """Command that reads the limits of these ports and connections, and of these devices by storage."""
     words = [*ports, "--", *(word for pair in drives.items() for word in pair)]
     return script(__name__, "state", *words, nfsd=int(nfsd))
 

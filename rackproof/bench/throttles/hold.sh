@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Keeps limits of the ports and drives of a virtual machine while its input is open. Each line of input replaces them:
-# port:INTERFACE:BITS_PER_S, drive:DEVICE:BYTES_PER_S:READS_PER_S (0: none) and nfsd (its threads read, too), with
-# blanks between. Refuses hardware. After clear.sh.
+# port:INTERFACE:BITS_PER_S, connections:INTERFACE:TCP_PORT:BITS_PER_S (of each that this machine serves),
+# drive:DEVICE:BYTES_PER_S:READS_PER_S (0: none) and nfsd (its threads read, too), with blanks between. Refuses hardware.
+# After clear.sh.
 refuse() {
   echo "$*" >&2
   exit 1
@@ -18,17 +19,20 @@ queue() { # DEVICE BITS_PER_S PARENT
   tc qdisc add dev "$1" $3 handle 7270: tbf rate "${2}bit" burst $((32768 + $2 / 800)) limit 1000000
 }
 
-# RoCE waits at the receiving port alone: a packet of Soft-RoCE that waits to be sent when its queue pair ends is a panic
-# of the kernel (rxe_sched_task; seen in Linux 6.12).
-sends() { # INTERFACE BITS_PER_S
-  tc qdisc add dev "$1" root handle 7271: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 || return
+class() { # INTERFACE CLASS PROTOCOL WHICH PORT
   for protocol in ip ipv6; do
-    tc filter add dev "$1" parent 7271: protocol "$protocol" flower ip_proto udp dst_port 4791 classid 7271:1 || return
+    tc filter add dev "$1" parent 7271: protocol "$protocol" flower ip_proto "$3" "$4" "$5" classid "7271:$2" || return
   done
-  queue "$1" "$2" "parent 7271:2"
 }
 
-port() { # INTERFACE BITS_PER_S
+# RoCE waits at the receiving port alone: a packet of Soft-RoCE that waits to be sent when its queue pair ends is a panic
+# of the kernel (rxe_sched_task; seen in Linux 6.12).
+sends() { # INTERFACE
+  tc qdisc add dev "$1" root handle 7271: prio bands 3 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 &&
+    class "$1" 1 udp dst_port 4791
+}
+
+emulated() { # INTERFACE
   case $(readlink -f "/sys/class/net/$1/device/driver") in
     */virtio_net) ;;
     *) refuse "$1 is no emulated port" ;;
@@ -37,15 +41,26 @@ port() { # INTERFACE BITS_PER_S
     *" 0: root"* | *noqueue*) ;;
     *) refuse "$1 has a queue that someone else has set: $(tc qdisc show dev "$1" root | head -n 1)" ;;
   esac
-  for module in "ifb numifbs=0" sch_tbf sch_prio cls_flower cls_matchall act_mirred; do
+  for module in "ifb numifbs=0" sch_tbf sch_fq sch_prio cls_flower cls_matchall act_mirred; do
     # shellcheck disable=SC2086 # with its parameter
     modprobe $module || exit 1
   done
   read -r mtu <"/sys/class/net/$1/mtu"
-  ip link add "rp-$1" mtu "$mtu" type ifb && ip link set dev "rp-$1" up && queue "rp-$1" "$2" root &&
+  ip link add "rp-$1" mtu "$mtu" type ifb || exit 1
+}
+
+port() { # INTERFACE BITS_PER_S
+  emulated "$1"
+  ip link set dev "rp-$1" up && queue "rp-$1" "$2" root &&
     tc qdisc add dev "$1" handle ffff: ingress &&
     tc filter add dev "$1" parent ffff: protocol all matchall action mirred egress redirect dev "rp-$1" &&
-    sends "$1" "$2" || exit 1
+    sends "$1" && queue "$1" "$2" "parent 7271:2" || exit 1
+}
+
+connections() { # INTERFACE TCP_PORT BITS_PER_S
+  emulated "$1"
+  sends "$1" && class "$1" 3 tcp src_port "$2" &&
+    tc qdisc add dev "$1" parent 7271:3 handle 7272: fq maxrate "${3}bit" || exit 1
 }
 
 drive() { # DEVICE BYTES_PER_S READS_PER_S
@@ -74,6 +89,7 @@ while read -r line; do
     most=${rest%:*} last=${rest##*:}
     case $kind in
       port) port "$most" "$last" ;;
+      connections) connections "${most%:*}" "${most##*:}" "$last" ;;
       drive) drive "${most%:*}" "${most##*:}" "$last" ;;
     esac
   done

@@ -1,15 +1,25 @@
 # shellcheck shell=sh
-# Prints the limits of ports and drives as the kernel has them. Positional parameters: ports, "--", then a storage and
-# its device each. nfsd: 1 where threads of the NFS server read the drives.
+# Prints the limits of ports and drives as the kernel has them. Positional parameters: ports, a port:TCP_PORT for each
+# connection from there, "--", then a storage and its device each. nfsd: 1 where threads of the NFS server read the drives.
 : "${nfsd?}"
 echo 'rackproof throttles 1'
 while [ "$#" -gt 0 ] && [ "$1" != -- ]; do
-  echo "port $1"
-  tc -j qdisc show dev "$1"
-  echo
-  if [ -e "/sys/class/net/rp-$1" ]; then tc -j qdisc show dev "rp-$1" root; else echo '[]'; fi
-  echo
-  tc filter show dev "$1" ingress 2>/dev/null | grep -c "Egress Redirect to device rp-$1"
+  case $1 in
+    *:*)
+      echo "connections $1"
+      tc -j qdisc show dev "${1%:*}"
+      echo
+      tc filter show dev "${1%:*}" parent 7271: 2>/dev/null | grep -cw -e 'classid 7271:3' -e "src_port ${1##*:}"
+      ;;
+    *)
+      echo "port $1"
+      tc -j qdisc show dev "$1"
+      echo
+      if [ -e "/sys/class/net/rp-$1" ]; then tc -j qdisc show dev "rp-$1" root; else echo '[]'; fi
+      echo
+      tc filter show dev "$1" ingress 2>/dev/null | grep -c "Egress Redirect to device rp-$1"
+      ;;
+  esac
   shift
 done
 shift

@@ -64,6 +64,9 @@ class ShapedLink(Throttle):
 
     role: Name
     rail: int = Field(default=0, ge=0)
+    each_connection_of: Identifier | None = Field(default=None, exclude_if=lambda value: value is None)
+    """A storage over TCP that the role serves: each of its connections has the limit for itself, in what the node sends
+    from the storage's ``port``; the node's port has none."""
     series: bool = Field(default=False, exclude_if=lambda value: not value)
     """Ingest jobs with ``port_gbps`` give it several rates, one after the other."""
     only_series: bool = Field(default=False, exclude_if=lambda value: not value)

@@ -53,6 +53,7 @@ def _throttles(architecture: Architecture) -> Iterator[Problem]:
             yield from known((*base, "role"), throttle.role, architecture.roles, "role")
             if throttle.rail >= architecture.rails:
                 yield Problem((*base, "rail"), f"expected less than {architecture.rails}, actual {throttle.rail}")
+            yield from _connections(architecture, (*base, "each_connection_of"), throttle)
         else:
             yield from known((*base, "storage"), throttle.storage, architecture.storage, "storage")
     series = scale is not None and any(link.series for link in scale.links.values())
@@ -61,6 +62,21 @@ def _throttles(architecture: Architecture) -> Iterator[Problem]:
             if made.port_gbps and not series:
                 path = ("profiles", name, "ingest", "jobs", job, "port_gbps")
                 yield Problem(path, "no link of scale.links has series: true: ports of hardware are not shaped")
+
+
+def _connections(architecture: Architecture, path: KeyPath, link: ShapedLink) -> Iterator[Problem]:
+    """A storage whose connections do not begin at the port, and a port with a second limit of another kind."""
+    name = link.each_connection_of
+    if name is None:
+        return
+    if (storage := architecture.storage.get(name)) is None:
+        yield from known(path, name, architecture.storage, "storage")
+    elif not storage.takes_connections or storage.port is None or storage.server_role != link.role:
+        yield Problem(path, f"{name} is not NFS over TCP with a port that {link.role} serves")
+    others = architecture.scale.links.items() if architecture.scale else ()
+    for key, other in others:
+        if (other.role, other.rail) == (link.role, link.rail) and other.each_connection_of != name:
+            yield Problem(path, f"{key} limits the same port otherwise")
 
 
 def _converts(unit: str, other: str) -> bool:

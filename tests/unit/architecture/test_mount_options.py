@@ -38,6 +38,13 @@ REQUIRED = {
         "nfs-paths": "hard nolock proto=tcp rw vers=3",
         "cephfs": "noatime rw",
     },
+    "architectures/weka-inference-nvme-dram-scaled.yaml": {
+        "local": "noatime rw",
+        "nfs-tcp": "hard proto=tcp rw vers=4.2",
+        "nfs-rdma": "hard nolock proto=rdma rw vers=3",
+        "nfs-paths": "hard nolock proto=tcp rw vers=3",
+        "cephfs": "noatime rw",
+    },
     "architectures/weka-inference-nvme-dram.yaml": {
         "matrix": "rw",
         "nvme": "noatime rw",

@@ -200,6 +200,35 @@ def test_a_limit_of_what_is_not_there_is_refused(links: dict[str, Any], drives: 
     assert messages == [] if not why else any(why in message for message in messages), messages
 
 
+NFS = {
+    "class": "nfs", "fstype": "nfs4", "source": "/srv", "mountpoint": "/mnt/nfs", "server_role": "storage",
+    "client_roles": [], "transport": "tcp", "port": 2049,
+}  # fmt: skip
+EACH = LINK | {"role": "storage", "each_connection_of": "nfs"}
+
+
+@pytest.mark.parametrize(
+    ("link", "storage", "further", "why"),
+    [
+        ({}, {}, {}, []),
+        ({}, {}, {"published": 20}, []),
+        ({}, {}, {"role": "gpu", "each_connection_of": None}, []),
+        ({"each_connection_of": "nsf"}, {}, {"role": "gpu", "each_connection_of": None}, ["unknown storage 'nsf'"]),
+        ({"role": "gpu"}, {}, {}, ["nfs is not NFS over TCP with a port that gpu serves"]),
+        ({}, {"transport": "rdma"}, {}, ["nfs is not NFS over TCP"] * 2),
+        ({}, {"port": None}, {}, ["nfs is not NFS over TCP"] * 2),
+        ({}, {}, {"each_connection_of": None}, ["further limits the same port otherwise"]),
+        ({}, {}, {"each_connection_of": None, "rail": 1}, []),
+    ],
+)  # fmt: skip
+def test_connections_with_a_limit_lead_to_their_storage_alone(
+    link: dict[str, Any], storage: dict[str, Any], further: dict[str, Any], why: list[str]
+) -> None:
+    scale = {"of": "small", "factors": FACTORS, "links": {"each": EACH | link, "further": EACH | further}}
+    messages = wrong(here(scale=scale, fabric=FABRIC | {"rails": 2}, storage={"nfs": NFS | storage}))
+    assert [message[: len(text)] for message, text in zip(messages, why, strict=True)] == why
+
+
 def test_a_factor_of_a_limit_alone_is_used() -> None:
     more = FACTORS | {"port": FACTORS["nodes"]}
     scale = {"of": "small", "factors": more}

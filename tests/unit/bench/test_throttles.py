@@ -25,7 +25,7 @@ from rackproof.evidence.store import read_records
 from rackproof.parse import ParseError
 from rackproof.remote.command import CommandResult
 from tests.unit.fakes import FakePipe, lab_rack, reply, scripted
-from tests.unit.parse.test_throttles import answer
+from tests.unit.parse.test_throttles import EACH, answer
 
 FOLDER = Path(__file__).parents[3] / "architectures"
 STEP = "ingest/nfs-tcp/ports/port-10"
@@ -154,6 +154,86 @@ def test_the_program_of_a_node_refuses_a_machine_that_is_not_qemus(tmp_path: Pat
     assert b"called" not in done.stderr
 
 
+TOOLS = {
+    "systemd-detect-virt": "echo kvm",
+    "modprobe": ":",
+    "ip": """
+case "$1 $2" in
+  "link add") mkdir "$SYS/class/net/$3" ;;
+  "link del") rmdir "$SYS/class/net/$3" ;;
+esac""",
+    "tc": """
+case "$1 $2" in
+  "qdisc show") [ -e "$SYS/limited" ] && echo 'qdisc prio 7271: root' || echo 'qdisc fq_codel 0: root' ;;
+  "filter show") for protocol in ip ipv6; do
+    echo "filter parent 7271: protocol $protocol pref 49152 flower chain 0 handle 0x1 classid 7271:1"
+    echo "filter parent 7271: protocol $protocol pref 49151 flower chain 0 handle 0x1 classid 7271:3"
+    printf '  ip_proto tcp\\n  src_port 2049\\n  not_in_hw\\n'
+  done ;;
+  "qdisc add") echo "$*" >>"$SYS/told"; touch "$SYS/limited" ;;
+  "qdisc del") echo "$*" >>"$SYS/told"; [ "$5" != root ] || rm "$SYS/limited" ;;
+  *) echo "$*" >>"$SYS/told" ;;
+esac""",
+}
+"""Programs of a guest; ``$SYS`` is in the place of /sys."""
+
+
+def in_guest(command: str, folder: Path, given: str = "") -> str:
+    """What a command prints, with ``TOOLS``."""
+    system = folder / "sys"
+    if not system.exists():
+        (folder / "bin").mkdir()
+        (system / "class/dmi/id").mkdir(parents=True)
+        (system / "class/dmi/id/sys_vendor").write_text("QEMU\n")
+        (system / "class/net/fabric0/device").mkdir(parents=True)
+        (system / "class/net/fabric0/mtu").write_text("9000\n")
+        (folder / "virtio_net").mkdir()
+        (system / "class/net/fabric0/device/driver").symlink_to(folder / "virtio_net")
+        for name, text in TOOLS.items():
+            (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / "bin" / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", command.replace("/sys/", f"{system}/").replace("/run/", f"{folder}/")], input=given, text=True,
+        capture_output=True, check=False, timeout=60, env={"PATH": f"{folder}/bin:/usr/bin:/bin", "SYS": str(system)},
+    )  # fmt: skip
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_each_connection_of_a_server_is_limited_until_the_program_ends(tmp_path: Path) -> None:
+    """Set twice, with another rate, and removed at the end; RoCE and all else pass."""
+    lines = "connections:fabric0:2049:6000000\nconnections:fabric0:2049:4000000\n"
+    assert in_guest(held._HOLD, tmp_path, lines) == "rackproof-throttles\n" * 2
+    told = (tmp_path / "sys/told").read_text().splitlines()
+    assert not (tmp_path / "sys/limited").exists()
+    assert not list((tmp_path / "sys/class/net").glob("rp-*"))
+    begin, end = "qdisc add dev fabric0 root handle 7271: prio bands 3", "qdisc del dev fabric0 root"
+    assert [line[: len(begin)] for line in told if "root" in line] == [begin, end] * 2
+    for protocol in ("ip", "ipv6"):
+        own = f"filter add dev fabric0 parent 7271: protocol {protocol} flower ip_proto"
+        assert [line for line in told if line.startswith(own)] == [
+            f"{own} udp dst_port 4791 classid 7271:1", f"{own} tcp src_port 2049 classid 7271:3",
+        ] * 2  # fmt: skip
+    assert [line for line in told if "maxrate" in line] == [
+        f"qdisc add dev fabric0 parent 7271:3 handle 7272: fq maxrate {rate}bit" for rate in (6000000, 4000000)
+    ]
+
+
+def test_what_a_killed_program_leaves_is_removed_by_the_next_stage(tmp_path: Path) -> None:
+    killed = held._HOLD.replace("trap 'trap", ": 'trap")
+    assert in_guest(killed, tmp_path, "connections:fabric0:2049:6000000\n") == "rackproof-throttles\n"
+    assert (tmp_path / "sys/limited").exists()
+    assert in_guest(held._CLEAR, tmp_path) == ""
+    assert not (tmp_path / "sys/limited").exists()
+    assert not list((tmp_path / "sys/class/net").glob("rp-*"))
+
+
+def test_both_filters_of_both_protocols_are_counted(tmp_path: Path) -> None:
+    asked = held.state_command(["fabric0:2049"], {}, False)
+    assert in_guest(asked, tmp_path).splitlines()[-2:] == ["4", "end"]
+    assert in_guest(asked.replace("2049", "204"), tmp_path).splitlines()[-2:] == ["2", "end"]
+
+
 INFOS = [NodeInfo(name=node.name, groups=node.groups, virtual=True) for node in lab_rack().nodes]
 
 
@@ -173,6 +253,60 @@ def test_evidence_without_the_limits_proves_no_number() -> None:
     assert proven(load("virtual-rack", [FOLDER]).model, INFOS, place, []) == {}
 
 
+CONNECTION = "storage/nfs-tcp/connections"
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (EACH, ""),
+        (EACH.replace("750000", "760000"), "fabric0:2049: expected 6000000 bits_per_s_each, actual 6080000"),
+        (EACH.replace('"fq"', '"fq_codel"'), "fabric0:2049: expected 6000000 bits_per_s_each, actual no limit of"),
+        ("", "fabric0:2049: expected 6000000 bits_per_s_each, actual no limit of"),
+        (EACH.replace("\n4", "\n0"), "fabric0:2049: not every connection is limited"),
+        (None, "nothing says that its ports and drives were limited"),
+    ],
+)
+def test_a_speedup_without_the_limit_of_each_connection_is_not_proven(state: str | None, why: str) -> None:
+    file = scaled("weka-inference-nvme-dram")
+    local = limits_of(file, ("gpu",)).drives["local"]["bytes_per_s"]
+    drive = f"rbps={local:.0f} wbps=max riops=max wiops=max"
+    clients = answer(f"drive local\nuser.slice {drive}\nsystem.slice {drive}\nrackproof.slice none\n")
+    texts = {"gpu-01": clients, "gpu-02": clients} | ({} if state is None else {"storage-01": answer(state)})
+    told = held.state_command(["fabric0:2049"], {}, False)
+    answers = [reply(node, told, text) for node, text in texts.items()]
+    place = expected("storage.connections_speedup", Scope.NODE, ["gpu-01"], {"storage": "nfs-tcp"}, CONNECTION)
+    if why:
+        with pytest.raises(ParseError, match=f"storage-01: .*{why}"):
+            proven(file, INFOS, place, answers)
+    else:
+        limited = proven(file, INFOS, place, answers)[CONDITION]["storage-01"]
+        assert limited == {"fabric0:2049": {"bits_per_s_each": 6e6}}
+
+
+def test_a_step_has_no_number_once_connections_have_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[str] = []
+
+    def kernel(node: str, command: str) -> CommandResult | None:
+        return reply(node, command, answer("" if lost else EACH)) if is_state(command) else None
+
+    file = scaled("weka-inference-nvme-dram")
+    assert file.scale is not None
+    file = file.model_copy(update={"scale": file.scale.model_copy(update={"drives": {}})})
+    with scripted(tmp_path, kernel, None, file) as session:
+        told: list[bytes] = []
+        fake: Any = type(session.fleet["storage-01"])
+        end = FakePipe(False)
+        end.write = lambda data: not told.append(data)  # type: ignore[method-assign]
+        monkeypatch.setattr(fake, "pipe", lambda own, asked, limit_s, user="": end)
+        run_steps(session, [step(None), step(None, lambda: lost.append("it"))], (), lambda line: None)
+    assert told == [b"connections:fabric0:2049:6000000\n"]
+    limited, without = numbers(tmp_path)
+    assert limited.conditions[CONDITION] == {"storage-01": {"fabric0:2049": {"bits_per_s_each": 6e6}}}
+    assert without.samples == ()
+    assert "fabric0:2049: expected 6000000 bits_per_s_each, actual no limit of" in str(without.reason)
+
+
 @pytest.mark.parametrize(
     ("seed", "group", "ports", "drives"),
     [
@@ -188,6 +322,8 @@ def test_evidence_without_the_limits_proves_no_number() -> None:
 def test_the_limits_of_the_scaled_systems(seed: str, group: str, ports: Any, drives: Any) -> None:
     limits = limits_of(scaled(seed), (group,))
     assert (limits.ports, limits.drives) == (ports, drives)
+    connections = {"fabric0:2049": 6e6} if (seed, group) == ("weka-inference-nvme-dram", "storage") else {}
+    assert limits.connections == connections
 
 
 def test_a_link_of_a_series_only_limits_nothing_else() -> None:

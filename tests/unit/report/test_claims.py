@@ -20,7 +20,7 @@ from rackproof.report.document import to_json
 from rackproof.report.page import render_page
 from rackproof.report.schema import Certificate, ClaimSummary, ClaimWay
 from rackproof.report.terminal import summary
-from tests.unit.architecture.test_scale import FABRIC, FACTORS, LINK, here, published
+from tests.unit.architecture.test_scale import FABRIC, FACTORS, LINK, NFS, here, published
 from tests.unit.report.sample import sample
 
 
@@ -164,9 +164,21 @@ def test_limits_stand_with_what_the_kernels_answered(samples: tuple[float, ...],
     assert limit.in_force.replace("\u00a0", " ") == in_force
     certificate, _ = sample()
     page = render_page(certificate.model_copy(update={"claims": claim_by_claim(file, []), "throttles": (limit,)}), {})
-    section = page[page.index("Ports and drives that were limited") :]
+    section = page[page.index("Ports, connections and drives that were limited") :]
     assert "As published." in section
     assert limit.in_force.split(" on ")[-1] in section
+
+
+def test_the_limit_of_each_connection_stands_there_too() -> None:
+    link = LINK | {"role": "storage", "each_connection_of": "nfs"}
+    storage = {"nfs": NFS}
+    file = here(scale={"of": "small", "factors": FACTORS, "links": {"each": link}}, fabric=FABRIC, storage=storage)
+    nodes = [NodeInfo(name="storage-01", groups=("storage",), virtual=True)]
+    place = expected("storage.read_bandwidth", Scope.RACK, ["gpu-01"], {}, "storage/nfs/read")
+    conditions = {"throttled": {"storage-01": {"fabric0:2049": {"bits_per_s_each": 6e6}}}}
+    (limit,) = throttles_of(file, nodes, [place.model_copy(update={"samples": (5.0,), "conditions": conditions})])
+    assert limit.title == "Port of every storage node, rail 0, to each connection of nfs"
+    assert limit.in_force.replace("\u00a0", " ") == "6 Mb/s on storage-01"
 
 
 def test_a_file_without_limits_lists_none() -> None:
