@@ -329,10 +329,10 @@ class TestVirtualRack:
 
     def test_every_metric_is_judged_but_those_that_another_says(self, rack: Architecture) -> None:
         """algbw says the same as busbw, only nccl-tests measures in place, and of two bandwidths their ratio is
-        judged, also of small files and shards; wrong values beside reads fail without a criterion; two nodes need no groups, and simulated GPUs go to no guest; reads, both
-        directions and all rails at once by
-        RDMA are measured where a criterion of a real rack asks; of what no benchmark measures yet, and of its simulated
-        GPUs and their memory, nothing can be asked here."""
+        judged, also of small files and shards; wrong values beside reads fail without a criterion; two nodes need no
+        groups, and simulated GPUs go to no guest; reads, both directions and all rails at once by RDMA are measured
+        where a criterion of a real rack asks; of what no benchmark measures yet, and of its simulated GPUs and their
+        memory, nothing can be asked here."""
         measured = {name for name, metric in METRICS.items() if metric.benchmark not in (NOT_YET, "gpu", "ingest")}
         depth = load("virtual-rack-storage", [FOLDER]).model
         assert measured - {criterion.metric for criterion in (*rack.criteria, *depth.criteria)} == {

@@ -412,12 +412,10 @@ def test_a_healthy_container_is_measured_on_files_written_before(tmp_path: Path)
     words = ("rackproof-layout", "state before", "rackproof-container", "state after", "fio")
     own = (command for command in asked if "fio --output" in command or ": storage-state" in command)
     kinds = [next(word for word in words if word in command) for command in own]
-    each = [["state before", run, "state after"] for run in ("fio", "rackproof-container")]
-    assert kinds == ["state after", "rackproof-layout", *each[0], *each[1]]
+    by_run = [["state before", run, "state after"] for run in ("fio", "rackproof-container")]
+    assert kinds == ["state after", "rackproof-layout", *by_run[0], *by_run[1]]
     dropped = [command["node"] for command in commands(tmp_path) if command["command"] == DROP]
-    assert dropped == ["storage-01"] * 2, (
-        "the container does not read what the server has in memory from the node's run"
-    )
+    assert dropped == ["storage-01"] * 2, "the server's memory has what the node read before"
     assert {m.conditions["server_cache"] for m in measurements} == {"dropped before"}
     assert BENCH.faults(tmp_path) == {}
     # evidence of earlier versions: one state before and after both runs, and caches of clients only
