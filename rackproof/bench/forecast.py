@@ -15,6 +15,7 @@ from rackproof.bench.ingest.tree_steps import most_bytes
 from rackproof.bench.ingest.trees import LEG as TREE
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
+from rackproof.bench.storage.commands import DROP
 from rackproof.bench.storage.connections import layout_of_own
 from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
 from rackproof.core.fiojob import layout_of
@@ -184,6 +185,8 @@ def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, ste
     """What is printed of each storage: the space that its files need, and the bytes that the steps write there."""
     for space in spaces(architecture, profile_name, rack, steps):
         yield from _of_space(space)
+        servers = (node.name for node in architecture.storage[space.storage].server_nodes(rack))
+        yield f"{space.storage}: {fold(sorted({*space.nodes, *servers}))} drop their caches before each run: {DROP}"
         parts = ["storage", space.storage], ["ingest", space.storage]
         of_storage = [step.writes for step in steps if step.id.split("/")[:2] in parts]
         known = space.first_written + sum(writes.bytes for writes in of_storage)

@@ -117,9 +117,10 @@ def conditions_of(logs: Mapping[str, NcclLog]) -> dict[str, Any]:
     algorithms = sorted({name for log in logs.values() for name in log.algorithms})
     files = sorted({file for log in logs.values() for file in log.topology_files})
     warnings = [text for log in logs.values() for text in log.warnings if not _meaning(BENIGN, text)]
+    receiving = [log for log in logs.values() if _receives(log)] or list(logs.values())
     conditions: dict[str, Any] = {
         "network": ", ".join(networks) or "none",
-        "gpudirect": all(_receives_into_gpu(log) for log in logs.values()) if networks else None,
+        "gpudirect": all(_receives_into_gpu(log) for log in receiving) if networks else None,
         "adapters": ", ".join(adapters),
         "nvls": all(log.nvls for log in logs.values()),
         "inside": ", ".join(sorted({kind for log in logs.values() for kind in log.inside})),
@@ -217,7 +218,8 @@ def _network_faults(log: NcclLog, asked: Asked, architecture: Architecture, fabr
     if not counts and not over_nvlink:
         yield "NCCL names no connection to another node"
     direct = architecture.gpu.gpudirect if architecture.gpu else None
-    if counts and direct and not _receives_into_gpu(log):
+    only_sends = asked.op in FEW_EDGES and not _receives(log)
+    if counts and direct and not only_sends and not _receives_into_gpu(log):
         yield f"expected GPUDirect RDMA ({direct}), actual copies through host memory"
     if counts and not over_nvlink:
         yield from _rail_faults(log, asked, fabric)
@@ -245,6 +247,10 @@ def _rail_faults(log: NcclLog, asked: Asked, fabric: Fabric) -> Iterator[str]:
         yield f"expected connections on all {len(rails)} rails, actual none on {some(unused, _SHOWN)}"
     if further := sorted(every - set(rails)):
         yield f"expected connections on the {len(rails)} rails alone, actual also on {some(further, _SHOWN)}"
+
+
+def _receives(log: NcclLog) -> bool:
+    return any(use.receives for _, use in log.networks)
 
 
 def _receives_into_gpu(log: NcclLog) -> bool:

@@ -13,6 +13,7 @@ from rackproof.bench.forecast import FIO, dlio_bytes, spaces, storage_lines, tot
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step, expected
+from rackproof.bench.storage.commands import DROP
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.cli import runs
 from rackproof.cli.main import cli
@@ -125,6 +126,8 @@ def test_timed_writes_have_no_bound_and_the_line_tells_it() -> None:
     job = RACK.profiles["lab"].storage
     assert job is not None
     timed_s = 2 * (job.jobs["write"].runtime_s + job.jobs["write"].ramp_s) * job.jobs["write"].runs
+    assert f"nfs-tcp: gpu-[01-02],storage-01 drop their caches before each run: {DROP}" in lines
+    assert f"local: gpu-[01-02] drop their caches before each run: {DROP}" in lines
     written = [line for line in lines if line.startswith("nfs-tcp: writes")]
     assert written == [
         f"nfs-tcp: writes at least 67.1 MB; its timed writes have no known bound: {timed_s} s of all clients together,"

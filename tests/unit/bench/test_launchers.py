@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackproof.architectures import load
 from rackproof.bench.collectives.command import requested_by
 from rackproof.bench.collectives.launch import inputs_of
 from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpirun, srun
+from rackproof.bench.collectives.nccl_used import Asked, _network_faults
 from rackproof.core.programs import launcher_in, programs_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
@@ -307,3 +310,29 @@ def test_times_of_calls_that_do_not_rise_are_refused() -> None:
         point["began_s"] = began
         with pytest.raises(ParseError, match="began_s has no rising time for each sample"):
             parse_mpi_collectives(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("op", "keep", "accepted"),
+    [
+        ("gather", "sends", True),
+        ("gather", "receives", True),
+        ("all_reduce", "sends", False),
+        ("gather", "receives through host memory", False),
+    ],
+)
+def test_a_node_that_only_sends_copies_nothing_through_host_memory(
+    tmp_path: Path, op: str, keep: str, accepted: bool
+) -> None:
+    """Nodes other than the root of a gather receive nothing; of other operations all do."""
+    (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
+    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(tmp_path))
+    whole = parse_nccl_log(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+    uses = [(gpu, use) for gpu, use in whole.networks if use.receives is keep.startswith("receives")]
+    if "host" in keep:
+        uses = [(gpu, replace(use, gpudirect=False)) for gpu, use in uses]
+    log = replace(whole, networks=dict.fromkeys(uses, 1))
+    h100 = load("nvidia-dgx-h100").model
+    assert h100.fabric is not None
+    faults = list(_network_faults(log, Asked(2, 1, {}, op), h100, h100.fabric))
+    assert any("copies through host memory" in fault for fault in faults) is not accepted

@@ -165,6 +165,15 @@ def test_what_no_server_sent_is_invalid(tmp_path: Path, sent: float, words: str 
         assert not words or (measurement.reason or "").endswith(f"fio: {words}")
 
 
+def test_what_no_server_sent_is_invalid_with_a_ramp_as_well(tmp_path: Path) -> None:
+    """fio counts the bytes after it, which is fewer than were sent."""
+    bench = of_storage(jobs={"read": JOB.model_copy(update={"ramp_s": 1})})
+    edit = once(rf"tx_bytes:\d+ -> tx_bytes:{READ // 2}")
+    for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture, server=edit).answer):
+        assert measurement.invalid
+        assert "the servers' ports sent 300 MB" in (measurement.reason or "")
+
+
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
     """Its drives and ports serve its own programs as well."""
     storage = BENCH.architecture.storage["nfs-tcp"]
