@@ -138,6 +138,11 @@ def check_used(logs: Mapping[str, NcclLog], asked: Asked, architecture: Architec
     faults = [f"{node}: {fault}" for node, log in logs.items() for fault in _faults(log, asked, architecture)]
     ranks = [rank for log in logs.values() for rank in log.ranks]
     expected = asked.nodes if asked.rail is not None else asked.nodes * asked.ranks_per_node
+    if not faults and asked.rail is not None:  # each rail has ranks of its own, and one of them prints the figures
+        files = {node: log.files for node, log in logs.items() if log.files != asked.ranks_per_node}
+        faults = [
+            f"{node}: expected a log of each of {asked.ranks_per_node} ranks, actual {n}" for node, n in files.items()
+        ]
     if not faults and set(ranks) != set(range(expected)):
         faults = [f"expected complete ranks 0 to {expected - 1}, actual {len(set(ranks))} of them"]
     faults = faults or list(_channel_faults(logs, asked, architecture))

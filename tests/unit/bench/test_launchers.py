@@ -19,7 +19,7 @@ from rackproof.architectures import load
 from rackproof.bench.collectives.command import requested_by
 from rackproof.bench.collectives.launch import inputs_of
 from rackproof.bench.collectives.launchers import chosen_mpirun, exported, mpirun, srun
-from rackproof.bench.collectives.nccl_used import Asked, _network_faults
+from rackproof.bench.collectives.nccl_used import Asked, _network_faults, check_used
 from rackproof.core.programs import launcher_in, programs_of
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
@@ -336,3 +336,14 @@ def test_a_node_that_only_sends_copies_nothing_through_host_memory(
     assert h100.fabric is not None
     faults = list(_network_faults(log, Asked(2, 1, {}, op), h100, h100.fabric))
     assert any("copies through host memory" in fault for fault in faults) is not accepted
+
+
+def test_a_run_split_by_rails_needs_the_log_of_each_of_its_ranks(tmp_path: Path) -> None:
+    """The rank that prints the figures may be of the rail whose log is missing."""
+    (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
+    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(tmp_path))
+    whole = parse_nccl_log(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+    log = replace(whole, warnings=(), networks={k: n for k, n in whole.networks.items() if k[1].device == 0})
+    h100 = load("nvidia-dgx-h100").model
+    with pytest.raises(ParseError, match="gpu-01: expected a log of each of 8 ranks, actual 1"):
+        check_used({"gpu-01": log}, Asked(1, 8, {}, "all_reduce", rail=0), h100)
