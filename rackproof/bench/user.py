@@ -31,7 +31,7 @@ runs."""
 OWN_MOUNT: Final = "/run/rackproof-own-mount"
 """Where the benchmarks mount a storage once more; several mounts have a number after it."""
 TIDY: Final = (
-    f"rm -rf -- {HOME} {JOIN_HOME}; for at in {OWN_MOUNT}*; do"
+    f"rm -rf -- {HOME} {JOIN_HOME}; for at in {OWN_MOUNT} {OWN_MOUNT}[0-9] {OWN_MOUNT}[0-9][0-9]; do"
     ' [ ! -d "$at" ] || { timeout -k 2 5 umount -l -- "$at"; rmdir -- "$at"; } 2>/dev/null; done;'
     f" find /dev/shm -xdev -mindepth 1 -maxdepth 1 -type f -user {USER} -delete 2>/dev/null"
 )

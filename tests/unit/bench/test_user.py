@@ -54,11 +54,13 @@ def test_shared_memory_of_killed_ranks_is_removed_and_no_other(tmp_path: Path, r
 
 
 def test_a_mount_that_a_killed_program_left_is_removed_and_what_is_mounted_is_kept(tmp_path: Path) -> None:
-    left = f"mkdir -p {OWN_MOUNT} {OWN_MOUNT}1 {JOIN_HOME} /run/kept; touch /run/kept/a {JOIN_HOME}/b"
-    left += f"; mount --bind /run/kept {OWN_MOUNT}1"
-    done = in_own_root(f"{left}\n{TIDY}\nls /run /run/kept; grep -c {OWN_MOUNT} /proc/self/mounts", tmp_path)
-    assert "rackproof-" not in done.stdout, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["a", "0"]
+    neighbour = f"{OWN_MOUNT}-other"
+    left = f"mkdir -p {OWN_MOUNT} {OWN_MOUNT}1 {OWN_MOUNT}16 {neighbour} {JOIN_HOME} /run/kept"
+    left += f"; touch /run/kept/a {JOIN_HOME}/b"
+    left += "".join(f"; mount --bind /run/kept {place}" for place in (f"{OWN_MOUNT}1", f"{OWN_MOUNT}16", neighbour))
+    look = "ls -d /run/rackproof-*; ls /run/kept; grep -o ' /run/rackproof-[^ ]*' /proc/self/mounts"
+    done = in_own_root(f"{left}\n{TIDY}\n{look}", tmp_path)
+    assert done.stdout.split() == [neighbour, "a", neighbour], done.stderr
 
 
 def test_a_node_without_the_account_is_tidied_without_a_word(tmp_path: Path) -> None:
