@@ -43,7 +43,7 @@ from rackproof.core.architecture import (
     WholeFile,
 )
 from rackproof.core.evidence import Measurement
-from rackproof.core.metrics import BESIDE, BESIDE_WRONG, GDS
+from rackproof.core.metrics import BESIDE_METRICS, BESIDE_WRONG, GDS
 from rackproof.parse.gpu_program import TRIAD
 
 
@@ -57,7 +57,7 @@ def profile_mismatch(measurement: Measurement, reading: Reading, profile: Profil
     actual: dict[str, Any] = dict(reading.conditions)
     if measurement.metric == BESIDE_WRONG and any(reading.samples):
         return None  # wrong values of any run count
-    if measurement.metric in BESIDE:
+    if measurement.metric in BESIDE_METRICS:
         beside = profile.storage.beside_collectives if profile.storage else None
         return _difference(_of_job(beside), actual["workload"])
     if part in ("storage", "checkpoint", "join") and profile.storage is not None:

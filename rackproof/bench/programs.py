@@ -12,7 +12,7 @@ from rackproof.configure.ingest.inputs import IngestInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind, Measurement, Scope
 from rackproof.core.group_testing import METRIC
-from rackproof.core.metrics import BESIDE
+from rackproof.core.metrics import BESIDE_METRICS
 from rackproof.core.programs import (
     CHECK,
     HINT,
@@ -96,7 +96,7 @@ def _launcher(session: Session, place: Measurement) -> str:
     if place.scope is Scope.NODE and place.metric != METRIC:
         return "ssh"
     launcher = str(read_inputs(session.rack.node(_node(place.members[0])), CollectiveInputs).launcher)
-    return launcher if place.metric.startswith(("collective.", "group.", *BESIDE)) else _MPIRUN
+    return launcher if place.metric.startswith(("collective.", "group.", *BESIDE_METRICS)) else _MPIRUN
 
 
 def is_question(command: str) -> bool:

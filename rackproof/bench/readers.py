@@ -19,7 +19,7 @@ from rackproof.bench.ingest.real import METRIC as UTILISATION
 from rackproof.bench.links.reader import read_links
 from rackproof.bench.reading import Reader
 from rackproof.bench.storage.reader import read_storage
-from rackproof.core.metrics import BESIDE
+from rackproof.core.metrics import BESIDE_METRICS
 
 READERS: Final[dict[str, Reader]] = {
     "collective": read_collectives,
@@ -30,7 +30,7 @@ READERS: Final[dict[str, Reader]] = {
     "group": read_groups,
     "guest": read_guests,
     **dict.fromkeys(("ingest", "inference", "mixed", "sizing"), read_ingest),
-    **dict.fromkeys(BESIDE, read_storage),
+    **dict.fromkeys(BESIDE_METRICS, read_storage),
     "link": read_links,
     **dict.fromkeys(("storage", "checkpoint", "join"), read_storage),
 }

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from rackproof.bench.reading import Answers, outputs_of
 from rackproof.core.evidence import Measurement, Scope
-from rackproof.core.metrics import METRICS
+from rackproof.core.metrics import METRICS, OF_CONTENT
 from rackproof.errors import InventoryError, NodeUnreachable
 from rackproof.evidence.session import Session
 from rackproof.parse import FromMemory, ParseError
@@ -123,6 +123,13 @@ def reading_or_reason(
     except ParseError as error:
         invalid = isinstance(error, FromMemory)
         return unmeasured(place, f"{who}{error}", raw).model_copy(update={"invalid": invalid})
+
+
+def count_or_reason(place: Measurement, read: Answers, raw: Iterable[str], why: str = "", who: str = "") -> Measurement:
+    """``reading_or_reason``; wrong content that was read counts, whatever went wrong otherwise."""
+    if why and place.metric in OF_CONTENT and any((wrong := reading_or_reason(place, read, raw)).samples):
+        return wrong
+    return reading_or_reason(place, read, raw, why, who)
 
 
 def unmeasured(place: Measurement, reason: str, raw: Iterable[str] = ()) -> Measurement:

@@ -87,9 +87,11 @@ class Search:
         (together,) = jobs.round([Job(frozenset(jobs.places.names), jobs.rails)])
         if len(jobs.rows) < 2:
             return
-        failing = jobs.rows if together else self._failing_rows()
         if together:
+            failing = jobs.rows
             jobs.round([Job(frozenset(row), jobs.rails) for row in jobs.rows])
+        else:
+            failing = self._failing_rows()
         if failing:
             columns = jobs.places.columns(jobs.rows, 2 if len(failing) == 1 else COLUMNS)
             jobs.round([Job(frozenset(column), jobs.rails) for column in columns])

@@ -23,7 +23,7 @@ GDS = "storage.gds_read_bandwidth"
 """Metrics of GPUs, which may be simulated."""
 BESIDE_LOSSES = ("mixed.storage_beside_collectives_loss", "mixed.collectives_beside_storage_loss")
 BESIDE_WRONG = "mixed.collectives_wrong_values"
-BESIDE = (*BESIDE_LOSSES, BESIDE_WRONG)
+BESIDE_METRICS = (*BESIDE_LOSSES, BESIDE_WRONG)
 """Metrics of one step, which runs fio and a collective at once."""
 NOT_YET = "not yet"
 """No benchmark of the kit measures it so far: its criteria are UNMEASURED."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rackproof.core.evidence import CheckOutcome
-from rackproof.core.metrics import BESIDE
+from rackproof.core.metrics import BESIDE_METRICS
 from rackproof.core.wording import some
 
 CHECK: Final = "bench.programs"
@@ -98,7 +98,7 @@ def programs_of(metric: str, labels: Mapping[str, str], launcher: str = "mpirun"
     """Programs that a measurement runs on each of its nodes, by name or path. ``launcher``: of a collective, see
     ``launcher_in``. The packaged program takes the place of one below ``PERFTEST`` that the node does not have."""
     family = metric.partition(".")[0]
-    if metric in BESIDE:
+    if metric in BESIDE_METRICS:
         return ("fio", "python3") if launcher == "ssh" else ("fio", launcher, "python3")
     if family in ("collective", "group", "guest"):
         own = f"{labels.get('op', '')}_perf" if labels.get("engine") == "nccl-tests" else "python3"

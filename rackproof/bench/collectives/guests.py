@@ -24,7 +24,6 @@ from rackproof.bench.collectives.guest_commands import (
     wait_command,
 )
 from rackproof.bench.collectives.guest_reader import (
-    COUNTS,
     SIDES,
     check_guest,
     check_host,
@@ -37,7 +36,7 @@ from rackproof.bench.collectives.nccl_used import READING
 from rackproof.bench.collectives.steps import MARGIN_S, PER_SIZE_S, START_S, Part, program_of
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
+from rackproof.bench.step import BenchContext, Step, count_or_reason, expected, shown
 from rackproof.bench.user import HOME, SETUP, USER, Account, BenchUsers, account_of
 from rackproof.configure.collectives.inputs import GuestInputs
 from rackproof.configure.settings import read_inputs
@@ -154,8 +153,7 @@ class _GuestStep:
             (node,) = place.members
             raw = outputs_of(answer for answer in self.answers if answer.node == node)
             why = self.lost.get(node, "")
-            wrong = reading_or_reason(place, read, raw) if why and place.metric in COUNTS else place
-            yield wrong if any(wrong.samples) else reading_or_reason(place, read, raw, why, f"{node}: ")
+            yield count_or_reason(place, read, raw, why, f"{node}: ")
 
     @property
     def _left(self) -> tuple[str, ...]:

@@ -18,14 +18,14 @@ from rackproof.bench.collectives.engines import ENGINES, Sweep
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, shown
+from rackproof.bench.step import BenchContext, Step, count_or_reason, expected, shown
 from rackproof.bench.storage.beside_reader import ALONE, BESIDE, calls_of, job_name
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, StorageClients, fio_step
 from rackproof.bench.storage.reader import read_storage
 from rackproof.core.architecture import Architecture, BesideProfile, CollectiveProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
-from rackproof.core.metrics import BESIDE_LOSSES, BESIDE_WRONG
+from rackproof.core.metrics import BESIDE_METRICS
 from rackproof.core.rack import Rack
 from rackproof.core.wording import counted
 from rackproof.errors import RemoteError
@@ -51,7 +51,7 @@ def step(
     """The step of one storage, whose clients are the collective's nodes."""
     labels = {"storage": name, "op": profile.op, "bytes": str(profile.message_bytes)}
     id_ = f"storage/{name}/beside-collectives"
-    places = [expected(metric, Scope.RACK, names, labels, id_) for metric in (*BESIDE_LOSSES, BESIDE_WRONG)]
+    places = [expected(metric, Scope.RACK, names, labels, id_) for metric in BESIDE_METRICS]
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
         both = _Both(context, StorageClients(context, name, storage, layout, names), profile)
@@ -64,8 +64,7 @@ def step(
         read = read_storage(both.clients.answers, context.session.architecture)
         raw = outputs_of(both.clients.own)
         for place in places:
-            wrong = reading_or_reason(place, read, raw) if why and place.metric == BESIDE_WRONG else place
-            yield wrong if any(wrong.samples) else reading_or_reason(place, read, raw, why)
+            yield count_or_reason(place, read, raw, why)
 
     seconds = profile.runs * (3 * (profile.runtime_s + profile.ramp_s + SETUP_S) + 3 * START_S)
     who = counted(len(names), "client", "clients at once")

@@ -80,7 +80,7 @@ def check_sent(run: Run, storage: Storage) -> None:
 
     Raises FromMemory. DPDK, which WEKA uses, passes by the counters of the kernel and of RDMA devices.
     """
-    served, read = run.served, run.counted_bytes
+    served, read = run.served, run.fio_bytes
     if isinstance(served, Served) and read and storage.fstype != "wekafs" and served.ports < COUNTED * read:
         share = f"{100 * (1 - served.ports / read):.0f} % of {size_text(read)} that the clients read"
         sent = f"the servers' ports sent {size_text(served.ports, read)}"

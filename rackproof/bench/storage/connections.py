@@ -22,7 +22,6 @@ from rackproof.bench.storage.commands import folders_of, state_after
 from rackproof.bench.storage.connections_reader import (
     APART,
     MOUNTS_GAIN,
-    POINT,
     RDMA_GAIN,
     SPEEDUP,
     VERSIONS,
@@ -34,6 +33,7 @@ from rackproof.bench.storage.connections_reader import (
 from rackproof.bench.storage.proof import check_mounts, mounts_of
 from rackproof.bench.storage.reader import read_storage
 from rackproof.bench.storage.runs import State, state_in
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import Architecture, ConnectionsProfile, MountsProfile, Storage, StorageProfile
 from rackproof.core.architecture.storage import canonical
 from rackproof.core.evidence import Measurement, Scope
@@ -51,7 +51,7 @@ LIFE_S: Final = 2 * 3600
 MOUNT_S: Final = 75.0
 """Time for one mount, and for the end of an earlier one."""
 _READY: Final = b"rackproof-own-mount\n"
-_MOUNTED: Final = f"grep -q ' {POINT}[0-9]* ' /proc/self/mounts"
+_MOUNTED: Final = f"grep -q ' {OWN_MOUNT}[0-9]* ' /proc/self/mounts"
 _GONE: Final = f"for i in $(seq 1 100); do {_MOUNTED} || exit 0; sleep 0.2; done; exit 1"
 _LEGS: Final = {SPEEDUP: "connections", RDMA_GAIN: "transports", MOUNTS_GAIN: "mounts"}
 """Last part of a step's id."""
@@ -178,7 +178,7 @@ class _Client(StorageClients):
         finally:
             pipe.close()
         if not STOPPING.is_set() and not self.session.fleet[self.node].run(_GONE, MOUNT_S).ok:
-            self.lost.setdefault(self.node, f"{self.node}: {POINT} could not be unmounted")
+            self.lost.setdefault(self.node, f"{self.node}: {OWN_MOUNT} could not be unmounted")
 
     def _directories(self, node: str) -> tuple[str, ...]:
         return connection_folders(self.storage, self.name, node)
@@ -209,5 +209,5 @@ def mount_command(leg: Leg, version: str, sources: Sequence[str]) -> str:
     own += ["nosharecache"] if leg.apart else []  # the declared mount of NFS 3 keeps its own cache and counters
     options = ",".join(dict.fromkeys(own))
     numbered = "1" if leg.mounts > 1 else ""
-    text = script(__name__, "own_mount", *sources, point=POINT, options=options, numbered=numbered)
+    text = script(__name__, "own_mount", *sources, point=OWN_MOUNT, options=options, numbered=numbered)
     return f"exec env -u {MARK} sh -c {shlex.quote(text)}"

@@ -33,8 +33,6 @@ SPEEDUP: Final = "storage.connections_speedup"
 RDMA_GAIN: Final = "storage.rdma_over_tcp"
 MOUNTS_GAIN: Final = "storage.mounts_speedup"
 OF_OWN_MOUNTS: Final = (SPEEDUP, RDMA_GAIN, MOUNTS_GAIN)
-POINT: Final = OWN_MOUNT
-"""Mount point of one mount; several have 1, 2 … appended."""
 VERSIONS: Final = ("4.2", "4.1", "3")
 """Versions of NFS, in the order in which they are tried. Linux gives several connections to these."""
 APART: Final = "3"
@@ -74,7 +72,8 @@ class Leg:
         """The storage as the benchmark's own mounts must show it."""
         return self.storage.model_copy(
             update={
-                "mountpoint": POINT, "mounts_per_client": self.mounts, "fstype": "nfs" if version == "3" else "nfs4",
+                "mountpoint": OWN_MOUNT, "mounts_per_client": self.mounts,
+                "fstype": "nfs" if version == "3" else "nfs4",
                 "transport": protocol_of(self.storage), "connections": self.count, "local_cache": None,
                 "options_required": ("rw", f"vers={version}"), "options_forbidden": (),
             }
@@ -138,7 +137,7 @@ def read_connections(every: Sequence[Run], measurement: Measurement, architectur
     rates: dict[str, list[float]] = {leg.companion: [] for leg in pair}
     versions = set()
     for run, leg in zip(runs, pair * (len(runs) // 2), strict=True):
-        version = _version(run, node, POINT if leg.mounts == 1 else f"{POINT}1")
+        version = _version(run, node, OWN_MOUNT if leg.mounts == 1 else f"{OWN_MOUNT}1")
         versions.add(version)
         rates[leg.companion].append(_rate(run, node, measurement, leg.own_mounts(version)))
     if len(versions) > 1:

@@ -11,9 +11,8 @@ from typing import Any, Final
 from rackproof.bench.step import BenchContext, Step, expected
 from rackproof.bench.storage.client_runs import MARGIN_S, SETUP_S, STATE_S, Clients
 from rackproof.bench.storage.commands import drop_and_state, folders_of, mounted
-from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import COPIED, PROGRAM
-from rackproof.bench.user import JOIN_HOME, node_program
+from rackproof.bench.user import JOIN_HOME, OWN_MOUNT, node_program
 from rackproof.core.architecture import JoinProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import TEST_FILE
@@ -77,6 +76,6 @@ class _Joins(Clients):
 def _config(storage: Storage, node: str, action: str, sizes: JoinProfile) -> dict[str, Any]:
     """What the program reads, without the seed of the file."""
     return {
-        "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": POINT,
+        "job": JOB, "action": action, "file": f"rackproof-bench/{node}/{TEST_FILE}.{JOB}", "own": OWN_MOUNT,
         "point": storage.mountpoints[0], **sizes.model_dump(mode="json"),
     }  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from rackproof.bench.reading import Reading
 from rackproof.bench.storage import join_node
-from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import states_around
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
 from rackproof.parse import Mismatch, ParseError
@@ -71,11 +71,11 @@ def _check_mount(config: Mapping[str, Any], document: Json, storage: Storage) ->
     """The new mount is there, of the declared one's type and source."""
     shown: Any = document.values.get("mounts")
     rows = {str(row[0]): list(row[1:]) for row in shown} if isinstance(shown, list) and all(map(_row, shown)) else {}
-    own, declared = rows.get(POINT), rows.get(storage.mountpoints[0])
-    if config["own"] != POINT or config["point"] != storage.mountpoints[0] or own is None or declared is None:
-        raise ParseError(PROGRAM, f"no mount at {POINT} beside {storage.mountpoints[0]}")
+    own, declared = rows.get(OWN_MOUNT), rows.get(storage.mountpoints[0])
+    if config["own"] != OWN_MOUNT or config["point"] != storage.mountpoints[0] or own is None or declared is None:
+        raise ParseError(PROGRAM, f"no mount at {OWN_MOUNT} beside {storage.mountpoints[0]}")
     if own != declared:
-        raise Mismatch(PROGRAM, f"expected {' '.join(declared)} at {POINT}, actual {' '.join(own)}")
+        raise Mismatch(PROGRAM, f"expected {' '.join(declared)} at {OWN_MOUNT}, actual {' '.join(own)}")
 
 
 def _row(row: Any) -> bool:

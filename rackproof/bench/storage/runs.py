@@ -61,14 +61,14 @@ class Run(StatesAround):
             return str(error)
 
     @cached_property
-    def counted_bytes(self) -> int:
+    def fio_bytes(self) -> int:
         """What fio's clients read together; fio does not count what they read in a ramp."""
         return sum(entry.read.io_bytes for entry in self.launch.entries.values() if entry.read is not None)
 
     @property
     def read_bytes(self) -> int | None:
         """All that fio's clients read together; None with a ramp."""
-        return None if any("ramp_time" in job for job in self.launch.jobs.values()) else self.counted_bytes
+        return None if any("ramp_time" in job for job in self.launch.jobs.values()) else self.fio_bytes
 
     @property
     def served_bytes(self) -> dict[str, float]:

@@ -19,8 +19,8 @@ from rackproof.bench.profile_match import profile_mismatch
 from rackproof.bench.reading import Reading
 from rackproof.bench.step import BenchContext
 from rackproof.bench.storage import join_node, steps
-from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.join_reader import read_join
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import JoinProfile, Profile, StorageProfile
 from rackproof.core.evidence import Measurement
 from rackproof.parse import ParseError
@@ -93,11 +93,13 @@ class Clients:
         (config,) = node_programs.configs(command, "join_node.py")
         assert ("/run/rackproof-join/join_node.py" in command) == (config["action"] == "join")
         assert ("setpriv" in command) == (config["action"] == "plant")
-        local = json.dumps(config).replace(f'"{DECLARED}"', f'"{self.export}"').replace(f'"{POINT}"', f'"{self.own}"')
+        local = (
+            json.dumps(config).replace(f'"{DECLARED}"', f'"{self.export}"').replace(f'"{OWN_MOUNT}"', f'"{self.own}"')
+        )
         out = io.StringIO()
         with redirect_stdout(out):
             rc = NODE.main([local])
-        text = out.getvalue().replace(str(self.export), DECLARED).replace(str(self.own), POINT)
+        text = out.getvalue().replace(str(self.export), DECLARED).replace(str(self.own), OWN_MOUNT)
         return reply(node, command, text, rc)
 
 
@@ -162,7 +164,7 @@ def without(mark: str) -> Callable[[list[CommandResult]], list[CommandResult]]:
         (edited(lambda d: d.update(sha256="0" * 64)), "another file"),
         (edited(lambda d: d.update(error="mount -t nfs4: access denied")), "access denied"),
         (edited(lambda d: d["mounts"].pop()), "no mount at"),
-        (edited(lambda d: d.update(mounts=[d["mounts"][0], [POINT, "tmpfs", "tmpfs"]])), "expected nfs4"),
+        (edited(lambda d: d.update(mounts=[d["mounts"][0], [OWN_MOUNT, "tmpfs", "tmpfs"]])), "expected nfs4"),
         (edited(lambda d: d.update(mounts=None)), "no mount at"),
         (edited(lambda d: d["after"]["used"].clear()), "tells what is in use"),
         (edited(lambda d: d["after"]["written"].update(vda=-1)), "below 0"),
@@ -216,12 +218,12 @@ grep -c {point} /proc/self/mounts; ls -d {point} 2>/dev/null; ls /run/declared/r
 
 
 def test_a_real_mount_of_its_own_goes_and_the_declared_one_stays(tmp_path: Path) -> None:
-    script = OWN_ROOT.format(mount=os.path.realpath("/bin/mount"), program=NODE.__file__, point=POINT)
+    script = OWN_ROOT.format(mount=os.path.realpath("/bin/mount"), program=NODE.__file__, point=OWN_MOUNT)
     done = in_own_root(script, tmp_path)
     lines = done.stdout.splitlines()
     documents = [json.loads(line) for line in lines[:3]]
     assert [document.get("error") for document in documents] == [None] * 3
-    assert documents[1]["mounts"] == [["/run/declared", "tmpfs", "declared"], [POINT, "tmpfs", "declared"]]
+    assert documents[1]["mounts"] == [["/run/declared", "tmpfs", "declared"], [OWN_MOUNT, "tmpfs", "declared"]]
     staged = documents[2]["after"]["used"]["/run"] - documents[2]["before"]["used"]["/run"]
     assert staged >= 8 << 20
     assert lines[3:] == ["0", "rackproof.join"]

@@ -25,7 +25,7 @@ from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.mpi_collectives import parse_mpi_collectives
 from rackproof.parse.mpi_probe import MARK, parse_mpi_probe
-from rackproof.parse.nccl_log import parse_nccl_log
+from rackproof.parse.nccl_log import NcclLog, parse_nccl_log
 from rackproof.shell import script
 from tests.unit.shell import executable
 
@@ -312,6 +312,13 @@ def test_times_of_calls_that_do_not_rise_are_refused() -> None:
             parse_mpi_collectives(json.dumps(document))
 
 
+def condensed(folder: Path) -> NcclLog:
+    """``LOG`` as the script condenses it."""
+    (folder / "nccl.gpu-01.4711.log").write_text(LOG)
+    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(folder))
+    return parse_nccl_log(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+
+
 @pytest.mark.parametrize(
     ("op", "keep", "accepted"),
     [
@@ -325,9 +332,7 @@ def test_a_node_that_only_sends_copies_nothing_through_host_memory(
     tmp_path: Path, op: str, keep: str, accepted: bool
 ) -> None:
     """Nodes other than the root of a gather receive nothing; of other operations all do."""
-    (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
-    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(tmp_path))
-    whole = parse_nccl_log(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+    whole = condensed(tmp_path)
     uses = [(gpu, use) for gpu, use in whole.networks if use.receives is keep.startswith("receives")]
     if "host" in keep:
         uses = [(gpu, replace(use, gpudirect=False)) for gpu, use in uses]
@@ -340,9 +345,7 @@ def test_a_node_that_only_sends_copies_nothing_through_host_memory(
 
 def test_a_run_split_by_rails_needs_the_log_of_each_of_its_ranks(tmp_path: Path) -> None:
     """The rank that prints the figures may be of the rail whose log is missing."""
-    (tmp_path / "nccl.gpu-01.4711.log").write_text(LOG)
-    command = script("rackproof.bench.collectives.x", "nccl_log", home=str(tmp_path))
-    whole = parse_nccl_log(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+    whole = condensed(tmp_path)
     log = replace(whole, warnings=(), networks={k: n for k, n in whole.networks.items() if k[1].device == 0})
     h100 = load("nvidia-dgx-h100").model
     with pytest.raises(ParseError, match="gpu-01: expected a log of each of 8 ranks, actual 1"):

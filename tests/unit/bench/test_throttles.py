@@ -36,6 +36,17 @@ def scaled(seed: str) -> Architecture:
 
 
 @dataclass
+class ListeningPipe(FakePipe):
+    """Keeps what it is told."""
+
+    told: list[bytes] = field(default_factory=list)
+
+    def write(self, data: bytes) -> bool:
+        self.told.append(data)
+        return super().write(data)
+
+
+@dataclass
 class Kernels:
     """What nodes were told and what their kernels have: the last rate, or ``actual`` instead."""
 
@@ -294,13 +305,11 @@ def test_a_step_has_no_number_once_connections_have_no_limit(tmp_path: Path, mon
     assert file.scale is not None
     file = file.model_copy(update={"scale": file.scale.model_copy(update={"drives": {}})})
     with scripted(tmp_path, kernel, None, file) as session:
-        told: list[bytes] = []
         fake: Any = type(session.fleet["storage-01"])
-        end = FakePipe(False)
-        end.write = lambda data: not told.append(data)  # type: ignore[method-assign]
+        end = ListeningPipe(False)
         monkeypatch.setattr(fake, "pipe", lambda own, asked, limit_s, user="": end)
         run_steps(session, [step(None), step(None, lambda: lost.append("it"))], (), lambda line: None)
-    assert told == [b"connections:fabric0:2049:6000000\n"]
+    assert end.told == [b"connections:fabric0:2049:6000000\n"]
     limited, without = numbers(tmp_path)
     assert limited.conditions[CONDITION] == {"storage-01": {"fabric0:2049": {"bits_per_s_each": 6e6}}}
     assert without.samples == ()

@@ -13,8 +13,9 @@ import pytest
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
-from rackproof.bench.storage.connections_reader import POINT, Leg
+from rackproof.bench.storage.connections_reader import Leg
 from rackproof.bench.storage.fio_launch import is_launch
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import Architecture, ConnectionsProfile, Storage
 from rackproof.core.evidence import Kind, Measurement
 from rackproof.core.rack import Rack
@@ -79,11 +80,11 @@ class ConnectionNodes(StorageNodes):
         return super().answer(node, command)
 
     def _storage(self, text: str) -> Storage:
-        return self.own if POINT in text and self.own else self.declared
+        return self.own if OWN_MOUNT in text and self.own else self.declared
 
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         text, own = super()._state(node, command, when, addresses), self.own
-        if own is None or POINT not in command:
+        if own is None or OWN_MOUNT not in command:
             return text.replace("-- mountstats\n", f"{self.others}-- mountstats\n")
         declared = mountinfo(self.declared, addresses).splitlines()[1].replace("2 1 0:47", "9 1 0:48")
         text = text.replace("-- mountstats\n", f"{declared}\n{self.others}-- mountstats\n")
@@ -126,7 +127,7 @@ def test_the_ratio_is_of_one_client_after_another(tmp_path: Path) -> None:
     first = measured["gpu-01"]
     assert first.companions["one_connection_mb_per_s"] == pytest.approx((40.0, 40.0), rel=0.02)
     assert first.conditions["connections"] == 8
-    assert f"on {POINT}, nfs4, tcp, 8 connections" in first.conditions["mount"]
+    assert f"on {OWN_MOUNT}, nfs4, tcp, 8 connections" in first.conditions["mount"]
     assert [re.findall(r"vers=[\d.]+|nconnect=\d+", pipe) for pipe in nodes.pipes] == [
         ["vers=4.1", "nconnect=1"], ["vers=4.1", "nconnect=8"],
     ] * 4  # fmt: skip
@@ -139,7 +140,7 @@ def test_the_declared_mount_is_read_only_by_its_state(tmp_path: Path) -> None:
     measure(tmp_path, ConnectionNodes(ARCHITECTURE))
     asked = [str(r.body["command"]) for r in read_records(tmp_path) if r.kind is Kind.COMMAND]
     assert not [command for command in asked if "/mnt/nfs-tcp" in command]
-    assert all(f"{POINT}/rackproof-bench/gpu-0" in command for command in asked if is_launch(command))
+    assert all(f"{OWN_MOUNT}/rackproof-bench/gpu-0" in command for command in asked if is_launch(command))
 
 
 RDMA = "10 1 0:49 / /mnt/nfs-rdma rw - nfs4 10.77.0.11:/srv/nfs rw,vers=4.1,proto=rdma,port=20049\n"
@@ -168,7 +169,7 @@ def test_a_version_that_no_mount_of_the_server_uses_is_taken(tmp_path: Path, oth
 
 def shared(text: str) -> str:
     """Another mount prints the same connections."""
-    return text + text.replace(POINT, "/mnt/other")
+    return text + text.replace(OWN_MOUNT, "/mnt/other")
 
 
 def one_works(text: str) -> str:
@@ -188,7 +189,7 @@ def one_works(text: str) -> str:
         ({"connections": 4}, "connections in use: expected 1, actual 4"),
         ({"counted": 0.1}, "the mount counted"),
         ({"rc": 139}, "exit status 139"),
-        ({"mountinfo": lambda text: text.replace(f" / {POINT} ", f" /x {POINT} ")}, "a bind mount of /x"),
+        ({"mountinfo": lambda text: text.replace(f" / {OWN_MOUNT} ", f" /x {OWN_MOUNT} ")}, "a bind mount of /x"),
         ({"mountinfo": lambda text: text.replace(" / /mnt/nfs-tcp ", " /x /mnt/nfs-tcp ")}, "a bind mount of /x"),
         ({"change": lambda document: document["client_stats"].clear()}, "document reports no job"),
     ],
@@ -214,7 +215,7 @@ def test_a_mount_that_stays_is_no_ratio(tmp_path: Path) -> None:
         return reply(node, command, rc=1) if "/proc/self/mounts || exit 0" in command else nodes.answer(node, command)
 
     measurement = measure(tmp_path, nodes, answer)["gpu-01"]
-    assert measurement.reason == f"gpu-01: {POINT} could not be unmounted"
+    assert measurement.reason == f"gpu-01: {OWN_MOUNT} could not be unmounted"
 
 
 def test_half_a_pair_is_disproven(tmp_path: Path) -> None:

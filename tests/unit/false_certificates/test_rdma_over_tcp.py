@@ -12,7 +12,8 @@ import pytest
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.storage.connections import mount_command
-from rackproof.bench.storage.connections_reader import POINT, RDMA_GAIN, Leg, tcp_port
+from rackproof.bench.storage.connections_reader import RDMA_GAIN, Leg, tcp_port
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import ConnectionsProfile, StorageProfile, TransportsProfile
 from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import of_storage
@@ -95,7 +96,7 @@ def test_mounts_in_different_versions_are_no_ratio(tmp_path: Path) -> None:
 
     def answer(node: str, command: str) -> CommandResult | None:
         result = nodes.answer(node, command)
-        if result is None or POINT not in command or "proto=rdma" not in nodes.pipes[-1]:
+        if result is None or OWN_MOUNT not in command or "proto=rdma" not in nodes.pipes[-1]:
             return result
         return reply(node, command, result.text.replace("vers=4.2", "vers=4.1"), result.rc or 0)
 

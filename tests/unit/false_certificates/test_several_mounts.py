@@ -11,8 +11,8 @@ import pytest
 
 from rackproof.bench.forecast import spaces
 from rackproof.bench.plan import plan_steps
-from rackproof.bench.storage.connections_reader import POINT
 from rackproof.bench.storage.fio_launch import is_launch
+from rackproof.bench.user import OWN_MOUNT
 from rackproof.core.architecture import MountsProfile
 from rackproof.core.evidence import Kind
 from rackproof.core.rack import Rack
@@ -42,7 +42,7 @@ class MountNodes(ConnectionNodes):
 
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         text, own = super()._state(node, command, when, addresses), self.own
-        if own is None or POINT not in command or len(own.mountpoints) == 1:
+        if own is None or OWN_MOUNT not in command or len(own.mountpoints) == 1:
             return text
         for number, (point, address) in enumerate(zip(own.mountpoints, self.asked, strict=True)):
             place = rf"0:47 (/\w*) {point} rw - {own.fstype} 10.77.0.11:"
@@ -61,10 +61,10 @@ def test_the_ratio_is_of_mounts_of_different_addresses(tmp_path: Path) -> None:
     first = measured["gpu-01"]
     assert (first.conditions["mounts"], first.conditions["connections"]) == (2, 1)
     parts = first.conditions["mounts_read_bytes"]
-    assert parts.keys() == {f"{POINT}1", f"{POINT}2"}
+    assert parts.keys() == {f"{OWN_MOUNT}1", f"{OWN_MOUNT}2"}
     assert all(len(read) == 2 and min(read) > 100e6 for read in parts.values())
     assert (
-        f"10.77.0.11:/srv/nfs on {POINT}1, nfs, tcp, 1 connections; {SECOND}:/srv/nfs on {POINT}2, nfs"
+        f"10.77.0.11:/srv/nfs on {OWN_MOUNT}1, nfs, tcp, 1 connections; {SECOND}:/srv/nfs on {OWN_MOUNT}2, nfs"
         in (first.conditions["mount"])
     )
     sources = [re.findall(r"[\d.]+:/srv/nfs", pipe) for pipe in nodes.pipes]
@@ -81,12 +81,12 @@ def test_the_declared_mount_is_read_only_by_its_state(tmp_path: Path) -> None:
     assert not [command for command in asked if "/mnt/nfs-tcp" in command]
     folders = [match[1] for command in asked if is_launch(command) and (match := re.search("directory=(.*)", command))]
     assert {folder.count(":") for folder in folders} == {0, 1}
-    assert all(part.startswith(POINT) for folder in folders for part in folder.split(":"))
+    assert all(part.startswith(OWN_MOUNT) for folder in folders for part in folder.split(":"))
 
 
 def several(edit: Callable[[str], str]) -> Callable[[str], str]:
     """An edit of the statistics of several mounts; those of one stay."""
-    return lambda text: edit(text) if f"{POINT}2" in text else text
+    return lambda text: edit(text) if f"{OWN_MOUNT}2" in text else text
 
 
 def one_connection(text: str) -> str:
@@ -110,18 +110,18 @@ def more_connections(text: str) -> str:
 def busy(text: str) -> str:
     """A mount with the same connection sends requests in the run."""
     sends = re.findall(r"xprt:\t\w+ 0 0 1 0 0 (\d+)", text)[0]
-    return text + text.replace(POINT, "/mnt/other").replace("NULL: 1 1", f"READ: {sends} {sends}")
+    return text + text.replace(OWN_MOUNT, "/mnt/other").replace("NULL: 1 1", f"READ: {sends} {sends}")
 
 
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ({"stats": several(one_connection)}, f"{POINT}2 has a connection of another mount of the step"),
+        ({"stats": several(one_connection)}, f"{OWN_MOUNT}2 has a connection of another mount of the step"),
         ({"stats": several(idle)}, "its connections carried"),
         ({"stats": several(more_connections)}, "connections in use: expected 1, actual 2"),
         ({"stats": busy}, "used its connections during the run, too"),
         ({"protocol": "rdma"}, "transport in use: expected tcp, actual rdma"),
-        ({"mountinfo": lambda text: text.replace(f" / {POINT}2 ", f" /x {POINT}2 ")}, "a bind mount of /x"),
+        ({"mountinfo": lambda text: text.replace(f" / {OWN_MOUNT}2 ", f" /x {OWN_MOUNT}2 ")}, "a bind mount of /x"),
         ({"mountinfo": lambda text: text.replace(" / /mnt/nfs-tcp ", " /x /mnt/nfs-tcp ")}, "a bind mount of /x"),
     ],
     ids=["merged", "idle", "count", "busy", "transport", "bind", "declared"],
@@ -159,8 +159,8 @@ def test_only_nfs_is_mounted_several_times() -> None:
         ("nfs-tcp", "nfs-rdma"), 2 * 33554432
     )
     one, several = steps[0].commands
-    assert f"--directory={POINT}/rackproof-bench/gpu-01-connections-nfs-tcp " in one
-    folders = [f"{POINT}{number}/rackproof-bench/gpu-01-connections-nfs-tcp" for number in (1, 2)]
+    assert f"--directory={OWN_MOUNT}/rackproof-bench/gpu-01-connections-nfs-tcp " in one
+    folders = [f"{OWN_MOUNT}{number}/rackproof-bench/gpu-01-connections-nfs-tcp" for number in (1, 2)]
     assert f"--directory={':'.join(folders)} " in several
     with pytest.raises(ValueError, match="numjobs must be a multiple of count"):
         MountsProfile.model_validate(SIZES.model_dump() | {"numjobs": 3})
