@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from rackproof.parse.errors import ParseError
-from rackproof.parse.pci_links import generation
+from rackproof.parse.pci_links import generation, link_width
 from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_lines
 
 _TOOL: Final = "sysfs"
@@ -96,7 +96,7 @@ def _nvme(name: str, fields: list[tuple[str, str]]) -> LocalDrive | None:
             sectors += int(match[2])
     return LocalDrive(
         name, "nvme", sectors * _SECTOR, known["model"], known["firmware_rev"], known["state"], known["slot"],
-        generation(known.get("current_link_speed")), _width(known.get("current_link_width")), tuple(devices),
+        generation(known.get("current_link_speed")), link_width(known.get("current_link_width")), tuple(devices),
     )  # fmt: skip
 
 
@@ -118,10 +118,6 @@ def _known(name: str, fields: list[tuple[str, str]], needed: tuple[str, ...]) ->
         if not known.get(key):
             raise ParseError(_TOOL, f"{name}: has no {key}")
     return known
-
-
-def _width(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"[1-9]\d?", text) else None
 
 
 def moved_bytes(tool: str, stat: Sequence[str]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from rackproof.core.machine import Machine, Pci
 from rackproof.parse.errors import ParseError
+from rackproof.parse.kernel import parse_cmdline
 from rackproof.parse.sections import sections_of
 
 _IDS: Final = (
@@ -55,7 +56,7 @@ def _machine(lines: Sequence[str]) -> Machine:
         codename=os.get("VERSION_CODENAME", ""),
         kernel=kernel[0],
         arch=kernel[1],
-        cmdline=tuple(cmdline[0].split()),
+        cmdline=parse_cmdline(f"{cmdline[0]}\n"),
         pci=tuple(_pci(line) for line in pci),
         efi=firmware[0] == "efi",
         secure_boot=None if len(firmware) < 2 else firmware[1].strip() == "1",

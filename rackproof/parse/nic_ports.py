@@ -13,7 +13,7 @@ from typing import Final
 from rackproof.parse.answer import parse_answer
 from rackproof.parse.errors import ParseError
 from rackproof.parse.memory import remembered
-from rackproof.parse.pci_links import SLOT, generation
+from rackproof.parse.pci_links import SLOT, generation, link_width
 from rackproof.parse.sysfs import files_in, sysfs_command
 from rackproof.parse.text import excerpt, matched, real
 
@@ -173,7 +173,7 @@ def _with_function(port: Port, files: Mapping[str, tuple[str, ...]]) -> Port:
         virtual=slot is None or "device/physfn/vendor" in files,
         numa_node=_number(numa) if numa not in (None, "-1") else None,
         pcie_generation=generation(_one(files, "device/current_link_speed")),
-        pcie_width=_number(_one(files, "device/current_link_width")),
+        pcie_width=link_width(_one(files, "device/current_link_width")),
     )
 
 

@@ -51,9 +51,9 @@ def parse_pci_links(output: str) -> dict[str, PciLink]:
         slot: PciLink(
             files["class"],
             link_speed(files.get("current_link_speed")),
-            _width(files.get("current_link_width")),
+            link_width(files.get("current_link_width")),
             link_speed(files.get("max_link_speed")),
-            _width(files.get("max_link_width")),
+            link_width(files.get("max_link_width")),
         )
         for slot, files in devices.items()
     }
@@ -71,7 +71,8 @@ def generation(text: str | None) -> int | None:
     return None if speed is None else _GENERATIONS.get(speed)
 
 
-def _width(text: str | None) -> int | None:
+def link_width(text: str | None) -> int | None:
+    """Lanes of a link as the kernel prints them; None for the numbers that mean an unknown width, and for no text."""
     width = int(text) if text and re.fullmatch(r"\d{1,3}", text) else 0
     return None if width in _UNKNOWN_WIDTHS else width
 
