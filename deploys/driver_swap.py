@@ -2,6 +2,8 @@
 
 The node is resumed at the end of the run after which no reboot is needed (``deploys/reboot.py``). Nodes without GPUs,
 and those whose Slurm controller is outside the rack, are left to their operators; preflight checks the latter.
+
+Run alone, this file only drains: ``deploys/reboot.py`` resumes the node.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from deploys.base import base
 from deploys.driver_swap import driver_swap
+from deploys.nic import drivers_needed
 from deploys.preflight import preflight
 from deploys.reboot import reboot
 from deploys.versions import kernel, repositories
@@ -101,6 +102,7 @@ if alone(__name__, plan.why_nothing):
     repositories()
     kernel()
     driver_swap()
+    drivers_needed()
     gpu()
     gpudirect_storage()
     reboot()

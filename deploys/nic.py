@@ -22,7 +22,10 @@ FIRMWARE_TIMEOUT_S = 3600
 """Eight adapters, a few minutes each."""
 
 
-@deploy("ConnectX: drivers and firmware")
+NAME = "ConnectX: drivers and firmware"
+
+
+@deploy(NAME)
 def nic() -> None:
     site, declared = here(), declared_here()
     stack = declared.stack
@@ -39,6 +42,14 @@ def nic() -> None:
             name="Firmware", wanted=firmware, rails=[port.port for port in declared.ports], locked=declared.locked,
             _timeout=FIRMWARE_TIMEOUT_S,
         )  # fmt: skip
+
+
+@deploy(NAME, plan.why_nothing)
+def drivers_needed() -> None:
+    """For deploys that run alone and build against the drivers of the adapters."""
+    declared = declared_here()
+    if declared.drivers:
+        _drivers(here(), declared)
 
 
 def _drivers(site: Site, declared: Declared) -> None:

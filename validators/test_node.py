@@ -212,8 +212,7 @@ def test_next_boot(host: Host, arch: Architecture) -> None:
 
 def _own(arguments: tuple[str, ...]) -> frozenset[str]:
     """Arguments without those that the boot loader adds."""
-    plain = (word.strip("\"'") for word in arguments)
-    return frozenset(word for word in plain if "$" not in word and word.partition("=")[0] not in OF_THE_BOOT)
+    return frozenset(word for word in arguments if "$" not in word and word.partition("=")[0] not in OF_THE_BOOT)
 
 
 @check(

@@ -70,9 +70,15 @@ def parse_sysctl(output: str) -> dict[str, str]:
 def parse_cmdline(body: str) -> tuple[str, ...]:
     """``/proc/cmdline``: arguments of the running kernel, without quotes and without arguments for init."""
     lines = whole_lines("/proc/cmdline", body)
-    words = [match[0].replace('"', "") for match in re.finditer(r'(?:[^\s"]|"[^"]*")+', lines[0])]
+    words = arguments_in(lines[0])
     if len(lines) != 1 or not words:
         raise ParseError("/proc/cmdline", f"expected one line, actual {len(lines)}")
+    return words
+
+
+def arguments_in(line: str) -> tuple[str, ...]:
+    """Arguments in a command line, running or a boot loader's, without quotes and without arguments for init."""
+    words = [match[0].replace('"', "") for match in re.finditer(r'(?:[^\s"]|"[^"]*"?)+', line)]
     return tuple(words[: words.index("--")] if "--" in words else words)
 
 

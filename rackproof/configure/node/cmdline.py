@@ -19,6 +19,7 @@ from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.machine import Machine
 from rackproof.core.plan import Change
 from rackproof.errors import DeclarationError, Refused
+from rackproof.parse.kernel import arguments_in
 from rackproof.parse.sections import keyed_lines
 
 DROPIN = "/etc/default/grub.d/zz-rackproof.cfg"
@@ -149,11 +150,11 @@ def parse_state(lines: Sequence[str]) -> BootLoader:
     answers = keyed_lines("boot loader", lines, ("running", "tool", "entry", "dropin", "note", "gone", "mark"))
     if len(answers.get("running", ())) != 1:
         raise ValueError("no command line of the running kernel")
-    # The recovery entry starts a single-user shell and is no choice for the next boot.
-    entries = [tuple(value.split()) for value in answers.get("entry", ())]
+    # GRUB removes quotes of both kinds. The recovery entry starts a single-user shell: no choice for the next boot.
+    entries = [arguments_in(value.replace("'", "")) for value in answers.get("entry", ())]
     return BootLoader(
         tool=answers.get("tool", [""])[0],
-        running=tuple(answers["running"][0].split()),
+        running=arguments_in(answers["running"][0]),
         entries=tuple(entry for entry in entries if not {"single", "recovery"} & set(entry)),
         dropin="".join(f"{line}\n" for line in answers["dropin"]) if "dropin" in answers else None,
         note=tuple(word for line in answers.get("note", ()) for word in line.split()),

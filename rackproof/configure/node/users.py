@@ -13,7 +13,7 @@ from rackproof.configure.rollback.journal import Later, file_line, later_keys
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
-from rackproof.parse.accounts import parse_passwd_entry
+from rackproof.parse.accounts import parse_passwd_entry, public_key
 from rackproof.parse.sections import blocks_of, keyed_lines
 
 SUDOERS = "/etc/sudoers.d"
@@ -87,7 +87,7 @@ def plan(users: Sequence[User], hashes: Mapping[str, str], actual: Mapping[str, 
         if user.name in hashes and (has is None or has.password != _digest(hashes[user.name])):
             passwords.append(f"{user.name}:{hashes[user.name]}")
             reasons.append(f"password of {user.name}")
-        absent = [key for key in user.ssh_keys if has is None or key not in has.keys]
+        absent = [key for key in user.ssh_keys if has is None or public_key(key) not in map(public_key, has.keys)]
         if absent:
             steps += _keys(user.name, absent)
             keys.append(later_keys(user.name))

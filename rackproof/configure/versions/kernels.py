@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from rackproof.configure.rollback.journal import GRUB, Later, kernel_line, later
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.parse.dkms import Dkms, parse_dkms_status
+from rackproof.parse.kernel import release_order
 from rackproof.parse.sections import sections_of
 
 GRUB_DROP_IN: Final = "/etc/default/grub.d/60-rackproof-kernel.cfg"
@@ -48,7 +48,7 @@ def parse_kernel(lines: Sequence[str]) -> KernelState:
         raise ValueError(f"dkms ended with {status}")
     return KernelState(
         running=running[0],
-        installed=tuple(installed),
+        installed=tuple(sorted(installed, key=release_order)),
         default="".join(default[:1]).removeprefix("/boot/vmlinuz-"),
         dkms=parse_dkms_status(built),
         pending=frozenset(pending),
@@ -63,13 +63,7 @@ def with_kernel(state: KernelState, release: str) -> KernelState:
     """The state with the image of a kernel whose packages are still to be installed."""
     if release in state.installed:
         return state
-    return replace(state, installed=tuple(sorted((*state.installed, release), key=_by_number)))
-
-
-def _by_number(release: str) -> tuple[tuple[bool, int, str], ...]:
-    """Orders releases as ``sort -V`` does."""
-    parts = re.findall(r"\d+|\D+", release)
-    return tuple((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)
+    return replace(state, installed=tuple(sorted((*state.installed, release), key=release_order)))
 
 
 def plan_boot(release: str, state: KernelState, family: str) -> ScriptPlan:

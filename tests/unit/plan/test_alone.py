@@ -104,3 +104,16 @@ def test_pyinfras_own_command_says_it() -> None:
     assert result.returncode == 0, result.stderr[-3000:]
     assert "[storage-01] storage client: the architecture declares no mounts for this node" in result.stderr
     assert "Storage client | Mounts" in result.stderr
+
+
+def test_the_gpus_driver_comes_after_the_drivers_of_the_adapters() -> None:
+    """It links to their symbols."""
+    ordered = 0
+    for operations, _, whole in nodes("gpu"):
+        names = [name.removeprefix(AROUND) for name in operations]
+        adapters = [name for name in map(str.removeprefix, whole, [AROUND] * len(whole)) if name.endswith(" | Drivers")]
+        for name in adapters:
+            if "GPU | GPU driver | Driver" in names:
+                assert names.index(name) < names.index("GPU | GPU driver | Driver")
+                ordered += 1
+    assert ordered, "no inventory of this test has both"

@@ -89,6 +89,17 @@ def test_nothing_to_do_when_both_boots_have_it() -> None:
     assert cmdline.plan(WANT, current) == ScriptPlan()
 
 
+@pytest.mark.parametrize("quoted", ['isolcpus="2-3"', "'isolcpus=2-3'", '"isolcpus=2-3"'])
+def test_quotes_of_an_entry_are_no_part_of_its_arguments(quoted: str) -> None:
+    want = cmdline.wanted(("isolcpus=2-3",), (), ())
+    kit = [f"dropin {line}" for line in cmdline.dropin_text(want).splitlines()]
+    assert cmdline.plan(want, state("running ro isolcpus=2-3", "tool grub", f"entry ro {quoted}", *kit)) == ScriptPlan()
+
+
+def test_an_argument_in_quotes_is_in_force_and_one_for_init_is_not() -> None:
+    assert state('running ro isolcpus="2-3" -- quiet').running == ("ro", "isolcpus=2-3")
+
+
 def test_a_menu_that_is_right_waits_for_its_reboot_once() -> None:
     lines = ["running ro", "tool grub", f"entry {GOOD}", *DROPIN_LINES]
     first = cmdline.plan(WANT, state(*lines))

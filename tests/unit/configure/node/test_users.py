@@ -36,6 +36,11 @@ def test_a_new_account_gets_all_at_once_and_its_hash_only_on_standard_input() ->
     assert is_shell(planned.script)
 
 
+def test_a_key_with_another_comment_is_there() -> None:
+    assert plan([ADA], {"ada": HASH}, parse_state(lines(key="ssh-ed25519 AAAA ada@laptop"))).script == ""
+    assert "AAAA" in plan([ADA], {"ada": HASH}, parse_state(lines(key='from="10.0.0.9" ssh-ed25519 AAAA ada'))).script
+
+
 @pytest.mark.parametrize(
     ("lines", "part"),
     [

@@ -12,6 +12,7 @@ from rackproof.configure.versions.kernels import (
     plan_boot,
     plan_dkms,
     unbuilt,
+    with_kernel,
 )
 from rackproof.parse.dkms import Dkms
 from tests.unit.configure.versions.programs import refusal, run_with
@@ -36,6 +37,16 @@ def test_a_newer_kernel_does_not_get_started_instead() -> None:
     assert "GRUB_DEFAULT" in plan_boot(K, newer, "debian").script
     assert not plan_boot(K, dataclasses.replace(newer, default=K), "debian")
     assert f"grubby --set-default /boot/vmlinuz-{K}" in plan_boot(K, newer, "rhel").script
+
+
+def test_the_newest_kernel_is_the_package_managers() -> None:
+    older, newer = "5.14.0-427.el9.x86_64", "5.14.0-427.13.1.el9_4.x86_64"
+    for listed in ([older, newer], [newer, older]):
+        state = parse_kernel([newer, "--", *listed, "--", "--", "--", "status 127", "--"])
+        assert state.installed == (older, newer)
+    assert with_kernel(parse_kernel([newer, "--", newer, "--", "--", "--", "status 127", "--"]), older).installed == (
+        older, newer,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
