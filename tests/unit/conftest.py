@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # No test says how fast a machine is. The same examples every time, so that a change is what makes a test fail;
 # RACKPROOF_EXPLORE=1 looks for new ones.
 EXPLORE = "RACKPROOF_EXPLORE" in os.environ
-for name, examples in (("rackproof", 100 if EXPLORE else 25), ("exhaustive", 100)):
+for name, examples in (("rackproof", 100 if EXPLORE else 12), ("exhaustive", 100)):
     settings.register_profile(
         name,
         deadline=None,
