@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, size_text
+from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, counted_in_run, size_text
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.fio_launch import workload
 from rackproof.bench.storage.proof import mounts_of, nfs_of
@@ -47,7 +47,11 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
         "layout": _layout(runs, nodes),
         "workload": workload(job, len(runs)),
     }
-    if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
+    if runs[0].in_ramp:
+        of_nodes = [(run, node) for run in runs for node in nodes]
+        counts = [counted_in_run(*one, storage, *pair) for one, pair in zip(of_nodes, pairs, strict=True)]
+        conditions["bytes"] = "; ".join(dict.fromkeys(counted.text for counted in counts))
+    elif pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
         texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
         conditions["bytes"] = "; ".join(dict.fromkeys(texts))
     lines = [line for run in runs for line in fio.complaints(run.launch.words)]

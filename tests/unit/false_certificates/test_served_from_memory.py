@@ -73,9 +73,9 @@ def test_of_many_runs_the_largest_share_alone_is_told(tmp_path: Path) -> None:
     assert of_servers(first) == {"server_memory": "50 % of 600 MB that the clients read: the drives read 300 MB"}
 
 
-def test_a_ramp_that_fio_does_not_count_is_compared_with_the_ports(tmp_path: Path) -> None:
-    (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5)
-    assert of_servers(first)["server_memory"] == "50 % of 600 MB that the ports sent: the drives read 300 MB"
+def test_a_ramp_whose_end_no_server_tells_is_compared_with_the_ports(tmp_path: Path) -> None:
+    (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5, readings_ms=(-5000, 400))
+    assert of_servers(first)["server_memory"] == "50 % of 620 MB that the ports sent: the drives read 310 MB"
 
 
 def of_drives(measured: Sequence[Measurement]) -> Verdict:
@@ -108,10 +108,15 @@ def test_such_an_entry_refuses_what_a_server_does_not_tell(tmp_path: Path, edit:
     assert verdict.message.startswith("server_drives cannot be checked: ")
 
 
-def test_such_an_entry_refuses_a_ramp_of_which_fio_counts_no_byte(tmp_path: Path) -> None:
-    verdict = of_drives(measure(tmp_path, JOB.model_copy(update={"ramp_s": 1})))
+def test_such_an_entry_refuses_a_ramp_whose_end_no_server_tells(tmp_path: Path) -> None:
+    verdict = of_drives(measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), readings_ms=(-5000, 400)))
     assert verdict.status is Status.INVALID
     assert "cannot be checked" in verdict.message
+    ramp = JOB.model_copy(update={"ramp_s": 1, "runtime_s": 60})
+    assert of_drives(measure(tmp_path / "told", ramp)).status is Status.PASS
+    memory = of_drives(measure(tmp_path / "memory", ramp, drives=0.9))
+    assert memory.status is Status.INVALID
+    assert "actual 90" in memory.message
 
 
 def test_writes_tell_nothing_of_reads(tmp_path: Path) -> None:
@@ -166,12 +171,12 @@ def test_what_no_server_sent_is_invalid(tmp_path: Path, sent: float, words: str 
 
 
 def test_what_no_server_sent_is_invalid_with_a_ramp_as_well(tmp_path: Path) -> None:
-    """fio counts the bytes after it, which is fewer than were sent."""
+    """fio does not count the bytes that the servers sent in it."""
     bench = of_storage(jobs={"read": JOB.model_copy(update={"ramp_s": 1})})
     edit = once(rf"tx_bytes:\d+ -> tx_bytes:{READ // 2}")
     for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture, server=edit).answer):
         assert measurement.invalid
-        assert "the servers' ports sent 300 MB" in (measurement.reason or "")
+        assert "came from their memory: the servers' ports sent 0 MB" in (measurement.reason or "")
 
 
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:
