@@ -221,6 +221,25 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
     assert len(chosen[0].commands) == 2, "it writes the files first"
 
 
+def test_a_dry_run_shows_own_mounts_both_programs_of_a_join_and_the_loads_of_a_search(tmp_path: Path) -> None:
+    in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+    steps = {step.id: step for step in plan_steps(in_depth, "depth", lab_rack())}
+    mounts = [command for command in steps["storage/nfs-tcp/connections"].commands if command.startswith("mount ")]
+    assert [("nconnect=1," in one, one.rpartition(" ")[2]) for one in mounts] == [
+        (True, "/run/rackproof-own-mount"),
+        (False, "/run/rackproof-own-mount"),
+    ]
+    assert all("vers=4.2" in one and "10.77.0.11:/srv/nfs" in one for one in mounts)
+    over = [command for command in steps["storage/nfs-rdma/transports"].commands if command.startswith("mount ")]
+    assert ["proto=tcp" in one for one in over] == [True, False]
+    plant, join = steps["storage/nfs-tcp/join"].commands
+    assert '"action": "plant"' in plant
+    assert '"action": "join"' in join
+    loads = [command for command in steps["storage/nfs-tcp/knee"].commands if command.startswith("#")]
+    assert "choose among 1, 2, " in loads[0]
+    assert "choose among 5, " in loads[1]
+
+
 def test_programs_that_measure_end_with_their_connection(tmp_path: Path) -> None:
     """A killed controller leaves no load behind that lasts to its limit; servers end with theirs anyway."""
     steps = {step.id: step for step in plan_steps(virtual_rack(), "lab", lab_rack())}
