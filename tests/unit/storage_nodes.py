@@ -298,13 +298,14 @@ def _source(storage: Storage, addresses: tuple[str, ...]) -> str:
         return "/dev/nvme0n1"
     if storage.class_ == "nfs":
         return f"{addresses[0]}:{storage.source}"
-    return transfer_answers.source_of(storage)
+    return transfer_answers.source_of(storage, addresses)
 
 
 def mountinfo(storage: Storage, addresses: tuple[str, ...]) -> str:
     """Lines of /proc/self/mountinfo; the mounts have the options that the architecture requires."""
     options = ["rw", *(option for option in storage.options_required if option not in ("rw", "ro"))]
     options += [f"port={storage.port}"] if storage.port else []
+    options += [f"mon_addr={addresses[0]}:3300"] if storage.fstype == "ceph" and addresses else []
     if storage.class_ == "nfs":  # the kernel lists them for every NFS mount
         present = {option.partition("=")[0] for option in options}
         options += [f"{size}=1048576" for size in ("rsize", "wsize") if size not in present]
