@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from rackproof.bench.storage.commands import AFTER, BEFORE, server_state
 from rackproof.core.architecture import FioJob
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.evidence.store import read_records
+from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import lab_rack
 from tests.unit.false_certificates.edited import chained
@@ -117,6 +120,27 @@ def test_such_an_entry_refuses_a_ramp_whose_end_no_server_tells(tmp_path: Path) 
     memory = of_drives(measure(tmp_path / "memory", ramp, drives=0.9))
     assert memory.status is Status.INVALID
     assert "actual 90" in memory.message
+
+
+def test_of_several_servers_the_slowest_is_named(tmp_path: Path) -> None:
+    lab = lab_rack()
+    second = Node("storage-02", ("storage",), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
+    bench = Bench(BENCH.architecture, Rack(lab.source, (*lab.nodes, second)))
+    nodes = StorageNodes(bench.architecture)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        """The second server sends a third of what the first one sends."""
+        result = nodes.answer(node, command)
+        if result is None or node != second.name or "storage-server" not in command:
+            return result
+        sent = re.sub(r"tx_bytes:(\d+)", lambda match: f"tx_bytes:{int(match[1]) // 3}", result.text)
+        return replace(result, stdout=sent.encode())
+
+    for measurement in bench.measure(tmp_path, answer):
+        own = of_servers(measurement)
+        assert own["server_fairness"] == {"slowest": "storage-02", "slowest_over_mean": 0.5}
+        assert own["server_ports_sent_bytes"] == [READ + READ // 3]
+    assert bench.faults(tmp_path) == {}
 
 
 def test_writes_tell_nothing_of_reads(tmp_path: Path) -> None:
