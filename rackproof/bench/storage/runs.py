@@ -106,7 +106,7 @@ class Run(StatesAround):
     def _servers_at_ramp_end(self) -> dict[str, CommandResult]:
         """Each server's last reading before the first client began to count; empty without a recent one of all servers.
         Raises ParseError for unreadable ones."""
-        if not self.servers_before.keys() <= self.in_ramp.keys():
+        if not self.servers_before or not self.servers_before.keys() <= self.in_ramp.keys():
             return {}
         times = [self._counted_from_ms(node) for node in self.launch.jobs]
         earliest = min((time - _CLOCKS_MS for time in times if time is not None), default=None)
