@@ -17,9 +17,20 @@ from rackproof.bench.plan import plan_steps
 from rackproof.bench.step import Step
 from rackproof.bench.storage.commands import DROP
 from rackproof.bench.storage.connections import layout_of_own
-from rackproof.core.architecture import Architecture, DataSet, DlioRun, IngestProfile, Storage, StorageProfile
+from rackproof.core.architecture import (
+    Architecture,
+    Criterion,
+    DataSet,
+    DlioRun,
+    IngestProfile,
+    Reduce,
+    Storage,
+    StorageProfile,
+)
+from rackproof.core.evidence import Scope
 from rackproof.core.fiojob import layout_of
 from rackproof.core.rack import Rack, fold
+from rackproof.core.units import convert
 from rackproof.core.wording import scaled
 
 FIO, CONNECTIONS, GDS, SMALL, CONTAINER = "fio", "connections", "gds", "small", "container"
@@ -174,6 +185,57 @@ def dlio_bytes(run: DlioRun) -> int | None:
         return int(run.files * int(run.options.get("dataset.num_samples_per_file", "1")) * mean)
     except (StopIteration, ValueError, OverflowError):
         return None
+
+
+class Writing(NamedTuple):
+    """The first writing of a storage's files."""
+
+    storage: str
+    bytes: int
+    seconds: float | None
+    """None: no entry promises an absolute rate of its writes."""
+    rate: str = ""
+    """That rate, and the entry that promises it."""
+
+    @property
+    def line(self) -> str:
+        """What a dry run prints of it."""
+        size = f"{self.storage}: writes its files, {scaled(self.bytes, 'B')}, before it measures"
+        if self.seconds is None:
+            return f"{size}: how long that takes is not known"
+        return f"{size}: about {max(1.0, self.seconds):,.0f} s at {self.rate}"
+
+
+def writings(
+    architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step] | None = None
+) -> Iterator[Writing]:
+    """One entry per storage whose files these steps write first; None: all steps of the profile. Raises
+    ArchitectureError."""
+    for space in spaces(architecture, profile_name, rack, steps):
+        if not space.first_written:
+            continue
+        writing = Writing(space.storage, space.first_written, None)
+        for entry in architecture.criteria:
+            if isinstance(entry, Criterion) and (rate := _written_rate(architecture, entry, space)) is not None:
+                words = f"{scaled(rate, 'B/s')}, as {entry.id} asks"
+                writing = writing._replace(seconds=space.first_written / rate, rate=words)
+                break
+        yield writing
+
+
+def _written_rate(architecture: Architecture, entry: Criterion, space: Space) -> float | None:
+    """B/s of all clients together that an entry promises; None: it promises something else."""
+    bar = entry.pass_
+    value = bar.levels.get(architecture.level or "") if bar.levels else bar.value
+    if entry.metric != "storage.write_bandwidth" or bar.op != "ge" or bar.of is not None or not value:
+        return None
+    if entry.reduce is not Reduce.EACH:
+        return None
+    together = {"storage": space.storage, "clients": str(len(space.nodes))}
+    if not any(all(labels.get(key, own) == own for key, own in together.items()) for _, labels in entry.variants()):
+        return None
+    rate = convert(value, bar.unit, "B/s")
+    return rate if entry.scope is Scope.RACK else rate * len(space.nodes) if entry.scope is Scope.NODE else None
 
 
 def total_s(steps: Sequence[Step]) -> float:

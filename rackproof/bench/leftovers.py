@@ -1,7 +1,8 @@
 """Removes the files of the storage benchmarks after a stage that has ended with all of its steps.
 
 Nothing needs them then: every stage writes its files anew before it reads them. An interrupted run keeps them, and they
-count as room of the run that goes on. Data sets stay, which later runs find complete.
+count as room of the run that goes on; ``rackproof bench --clean`` removes them without one. Data sets stay, which later
+runs find complete.
 """
 
 from __future__ import annotations

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import click
 
 from rackproof.architectures import LoadedArchitecture, architecture_of
 from rackproof.bench.ingest.datasets import DataSets
-from rackproof.bench.step import BenchContext
-from rackproof.bench.user import TIDY
 from rackproof.cli.options import architecture_option, options
 from rackproof.cli.runs import default_profile
 from rackproof.cli.terminal import say
+from rackproof.cli.unrecorded import unrecorded
 from rackproof.core.architecture import DataSet, IngestProfile
 from rackproof.core.nearest import suggestion
 from rackproof.core.rack import Rack
 from rackproof.errors import EXIT_FAILED, ArchitectureError, DataSetError
-from rackproof.evidence.session import Session
-from rackproof.evidence.store import EvidenceStore
 from rackproof.inventory import load_rack
-from rackproof.remote.fleet import Fleet
-from rackproof.run.rack_lock import take_rack
 
 
 @click.group()
@@ -49,7 +39,7 @@ def make(inventory: str, names: tuple[str, ...], architecture: str | None, profi
     """
     rack, loaded, part = _described(inventory, architecture, profile)
     chosen = _chosen(part, names)
-    with _context(rack, loaded, "dataset make") as context:
+    with unrecorded(rack, loaded, "dataset make") as context:
         nodes = [node.name for node in rack.group(part.members)]
         for name, described in chosen.items():
             made, _ = DataSets.of(context).make(name, described, nodes)
@@ -69,7 +59,7 @@ def check(
     rack, loaded, part = _described(inventory, architecture, profile)
     chosen = _chosen(part, names)
     damaged = False
-    with _context(rack, loaded, "dataset check") as context:
+    with unrecorded(rack, loaded, "dataset check") as context:
         nodes = [node.name for node in rack.group(part.members)]
         for name, described in chosen.items():
             faults = DataSets.of(context).check(name, described, nodes)
@@ -106,16 +96,3 @@ def _chosen(part: IngestProfile, names: tuple[str, ...]) -> dict[str, DataSet]:
         if name not in part.datasets:
             raise DataSetError(f"no data set {name!r}; {suggestion(name, part.datasets)}")
     return {name: part.datasets[name] for name in names or part.datasets}
-
-
-@contextmanager
-def _context(rack: Rack, loaded: LoadedArchitecture, run: str) -> Iterator[BenchContext]:
-    """Connections to all nodes, with the run lock. What the nodes answer is kept nowhere."""
-    with TemporaryDirectory() as folder, EvidenceStore(Path(folder)) as store, Fleet(rack) as fleet:
-        fleet.on_wait = lambda line: say(line, err=True)
-        names = [node.name for node in rack.nodes]
-        take_rack(fleet, names, run, say)
-        try:
-            yield BenchContext(Session(rack, loaded.model, fleet, store), say)
-        finally:
-            fleet.run(dict.fromkeys(names, TIDY), 20)

@@ -15,7 +15,7 @@ import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture, architecture_of
-from rackproof.bench.forecast import storage_lines, total_s
+from rackproof.bench.forecast import storage_lines, total_s, writings
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
 from rackproof.cli.earlier import earlier_run
@@ -31,11 +31,12 @@ from rackproof.cli.options import (
 from rackproof.cli.outputs import PAGE, VerdictKind, judged, write_outputs
 from rackproof.cli.progress import clock, display
 from rackproof.cli.terminal import print_document, say
+from rackproof.cli.unrecorded import clean
 from rackproof.core.evidence import Record
 from rackproof.core.rack import Rack
 from rackproof.core.visible import shown
-from rackproof.core.wording import counted
-from rackproof.errors import EvidenceWriteError, RunError
+from rackproof.core.wording import counted, scaled
+from rackproof.errors import EXIT_FAILED, EvidenceWriteError, RunError
 from rackproof.evidence.folder import (
     changed_since,
     check_resumable,
@@ -89,11 +90,22 @@ def chosen_validators(folder: Path | None) -> Path | None:
     is_flag=True,
     help="Print steps, durations, commands of a step's first node, space and bytes written; connect to no node.",
 )
+@click.option("--clean", "only_clean", is_flag=True, help="Remove what an interrupted run left on storages; no run.")
+@click.pass_context
 def bench(
-    inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool, take_over: str | None,
-    profile: str | None, dry_run: bool,
+    ctx: click.Context, inventory: str, architecture: str | None, output: Path, quiet: bool, as_json: bool,
+    take_over: str | None, profile: str | None, dry_run: bool, only_clean: bool,
 ) -> None:  # fmt: skip
-    """Measure the rack of INVENTORY."""
+    """Measure the rack of INVENTORY.
+
+    With --clean the exit status is 0 if no file of the profile's storage benchmarks stays on the nodes, otherwise 1.
+    """
+    if only_clean and dry_run:
+        raise click.UsageError("--dry-run connects to no node, --clean removes files there: give one of them")
+    if only_clean:
+        rack = load_rack(inventory)
+        done = clean(rack, architecture_of(rack, architecture), profile or default_profile(rack))
+        ctx.exit(0 if done else EXIT_FAILED)
     if dry_run:
         rack = load_rack(inventory)
         for line in _forecast(rack, architecture_of(rack, architecture), profile or default_profile(rack)):
@@ -209,7 +221,12 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
         yield f"{clock(step.estimate_s):>8}  {step.id}  {step.title}"
         yield from (f"{'':10}{redact(command)}" for command in step.commands)
     count = counted(len(steps), "step")
-    yield f"{clock(total_s(steps)):>8}  {count} of profile {profile}, and the time to write their files"
+    files = list(writings(reference.model, profile, rack, steps))
+    seconds = total_s(steps) + sum(writing.seconds or 0.0 for writing in files)
+    unknown = sum(writing.bytes for writing in files if writing.seconds is None)
+    more = f", and the time to write {scaled(unknown, 'B')} of files" if unknown else ""
+    yield f"{clock(seconds):>8}  {count} of profile {profile}{more}"
+    yield from (writing.line for writing in files)
     yield from storage_lines(reference.model, profile, rack, steps)
     yield from plan_gaps(reference.model, profile, rack, steps)
 
@@ -230,8 +247,18 @@ def finish(
             write_outputs(run.folder, certificate, whole)
             on_judged(records, certificate)
     except KeyboardInterrupt:
-        raise Interrupted("; ".join(filter(None, (run.left, _go_on(run, whole))))) from None
+        raise Interrupted("; ".join(filter(None, (run.left, _files_stay(run), _go_on(run, whole))))) from None
     _tell(run.folder, certificate, whole, as_json)
+
+
+def _files_stay(run: Run) -> str:
+    """Which files stay on the storages after an interrupt, and how to remove them without another run."""
+    if not run.storages:
+        return ""
+    words = ["rackproof", "bench", run.rack.source, "--clean", "--profile", run.profile]
+    if {node.data.get("architecture") for node in run.rack.nodes} != {run.architecture.model.metadata.id}:
+        words += ["--architecture", kit.shown(run.architecture.path)]
+    return f"test files stay on {', '.join(run.storages)} for the next run, or remove them with: {shlex.join(words)}"
 
 
 def _go_on(run: Run, whole: bool) -> str:

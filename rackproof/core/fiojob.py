@@ -76,6 +76,12 @@ def command_line(job_file: str) -> str:
     return shlex.join(["fio", f"--name={name[1:-1]}", *(f"--{option}" for option in options)])
 
 
+def ramp_of(job_file: str) -> int:
+    """Seconds that a job file of one job runs before fio counts; 0 without a ramp."""
+    options = dict(line.partition("=")[::2] for line in job_file.splitlines())
+    return int(options.get("ramp_time", 0))
+
+
 def options_of(words: Iterable[str]) -> dict[str, str]:
     """Options of a job on fio's command line, and its ``name``; without those of fio itself."""
     pairs = (word.removeprefix("--").partition("=") for word in words if "=" in word)

@@ -20,6 +20,8 @@ LEAST_REQUESTS: Final = 500
 """Minimum number of requests of a step: five of them are above its 99th percentile."""
 ATTEMPTS: Final = 3
 """Attempts at a load that does not obey Little's law, which is a disturbed machine."""
+MOST_REPEATED: Final = ATTEMPTS + 1
+"""Runs of one load at most: one that counts, and the attempts at its second measurement."""
 LITTLE: Final = 0.05
 """Tolerance of rate × latency against requests in flight, as in ``judging.gates``."""
 LEAST_LOADS: Final = 5
@@ -64,6 +66,20 @@ class Search:
     """The next load to measure between two loads; None: they are near enough."""
     to_the_peak: bool
     """Whether larger loads follow until the rate no longer grows."""
+
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """All loads that it may choose, each at most ``MOST_REPEATED`` times."""
+        chain = [self.lowest]
+        while chain[-1] < self.highest:
+            chain.append(min(self.highest, self.further(chain[-1])))
+        every, pairs = set(chain), list(pairwise(chain))
+        while pairs:
+            low, high = pairs.pop()
+            if (middle := self.between(low, high)) is not None:
+                every.add(middle)
+                pairs += [(low, middle), (middle, high)]
+        return tuple(sorted(every))
 
     def next(self, steps: Sequence[LoadStep]) -> int | None:
         """The load to measure next; None: the answer is clear."""

@@ -6,7 +6,7 @@ Sections that begin with a line ``-- NAME``; what a node cannot tell is an empty
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rackproof.parse.answer import Answer, parse_answer
@@ -89,6 +89,25 @@ def parse_client_state(output: str | bytes) -> ClientState:
         cache_stats=_answer(texts, "fscache"),
         cache_drive_read_bytes=_block(texts.get("cachedrive", ""))[0],
     )
+
+
+def with_counters(state: ClientState, output: str | bytes) -> ClientState:
+    """The state with the counters of bytes of another reading, which has no more than them. Raises ParseError for one
+    that lacks a counter that the state has."""
+    texts = {name: "\n".join(body) + "\n" for name, body in named_sections(_TOOL, output).items() if body}
+    read, written = _block(texts.get("block", ""))
+    new = replace(
+        state,
+        nfs=parse_mountstats(texts["mountstats"]) if "mountstats" in texts else (),
+        device_read_bytes=read,
+        device_written_bytes=written,
+        counters=_answer(texts, "counters"),
+        ports=_answer(texts, "ports"),
+    )
+    for name in ("device_read_bytes", "counters", "ports"):
+        if getattr(state, name) is not None and getattr(new, name) is None:
+            raise ParseError(_TOOL, f"a reading lacks {name}")
+    return new
 
 
 def _answer(texts: dict[str, str], name: str) -> Answer | None:

@@ -91,7 +91,7 @@ def bytes_command(storage: Storage) -> str | None:
 
 
 def _command(text: str, storage: Storage) -> str:
-    return f"{text.replace('{name}', shlex.quote(storage.source))} 2>&1{STATUS}"
+    return f"{text.replace('{name}', shlex.quote(storage.file_system))} 2>&1{STATUS}"
 
 
 def transports_in(storage: Storage, answer: Answer) -> set[str]:

@@ -6,7 +6,9 @@ none where all is as expected, and raises ParseError where the readings do not s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from rackproof.core.architecture import Storage
@@ -73,7 +75,7 @@ def source_faults(
 ) -> list[str]:
     """Mounts of another device, server, export or file system.
 
-    ``addresses`` are those that NFS may be mounted from, ``device`` is the one that carries the label of a local
+    ``addresses`` are those that it may be mounted from, ``device`` is the one that carries the label of a local
     storage, ``daemons`` are the dfuse processes of DAOS.
     """
     if storage.class_ == "local":
@@ -82,11 +84,38 @@ def source_faults(
         return _export_faults(storage, mounts, addresses)
     if storage.fstype == "fuse.daos":
         return _container_faults(storage, mounts, daemons)
-    return [
+    faults = [
         f"{about(storage, mount.mountpoint)}source: expected {storage.source}, actual {name_of(mount) or 'none'}"
         for mount in mounts
         if name_of(mount) != storage.source
     ]
+    return faults or _cluster_faults(storage, mounts, addresses)
+
+
+def _cluster_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequence[str]) -> list[str]:
+    """Mounts of a parallel file system of the right name from other servers. Names of servers are not resolved: only
+    addresses are compared, and only where all declared servers are addresses."""
+    declared = {_address(address) for address in addresses}
+    if not declared or None in declared:
+        return []
+    faults = []
+    for mount in mounts:
+        servers = cluster_of(mount)
+        if not servers and mount.fstype == "ceph":
+            raise ParseError("mount", f"{mount.mountpoint} does not show the monitors of its cluster")
+        strange = [server for server in servers if (address := _address(server)) and address not in declared]
+        if strange:
+            expected = f"a server among {', '.join(addresses)}"
+            faults.append(f"{about(storage, mount.mountpoint)}source: expected {expected}, actual {strange[0]}")
+    return faults
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """None for a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 def _device_faults(storage: Storage, mounts: Sequence[Mount], device: str | None) -> list[str]:
@@ -130,15 +159,36 @@ def _container_faults(storage: Storage, mounts: Sequence[Mount], daemons: Iterab
     ]
 
 
+_HOST: Final = re.compile(r"(?:\[([^\]]+)\]|([^:]+))(?::\d+)?")
+"""Host and port of a monitor."""
+
+
+def cluster_of(mount: Mount) -> list[str]:
+    """Servers that the mount of a parallel file system names: monitors of Ceph, management servers of Lustre, backends
+    of WEKA. Empty where it names none."""
+    if mount.fstype == "ceph":
+        old = "" if "@" in mount.source else mount.source.rpartition(":/")[0]
+        monitors = re.split("[/,]", mount.option("mon_addr") or old)
+        return [match[1] or match[2] for monitor in monitors if (match := _HOST.fullmatch(monitor))]
+    if mount.fstype == "lustre":
+        return [nid.partition("@")[0] for nid in re.split("[,:]", mount.source.partition(":/")[0])]
+    if mount.fstype == "wekafs":
+        return list(filter(None, mount.source.rpartition("/")[0].split(",")))
+    return []
+
+
 def name_of(mount: Mount) -> str | None:
-    """Name of the file system, extracted from the source of the mount."""
+    """Name of the file system, extracted from the source of the mount; with the path of a folder below its root."""
     if mount.fstype == "ceph":
         # user@fsid.name=/path, or monitors:/path with the name among the options
-        in_source = mount.source.partition("=")[0].rpartition(".")[2]
-        return in_source if "@" in mount.source else mount.option("mds_namespace")
+        if "@" not in mount.source:
+            name = mount.option("mds_namespace")
+            return name and f"{name}/{mount.source.rpartition(':/')[2]}".rstrip("/")
+        user, _, path = mount.source.partition("=")
+        return f"{user.rpartition('.')[2]}{path}".rstrip("/")
     if mount.fstype == "lustre":
         # 10.0.0.1@o2ib,10.0.0.2@o2ib:10.0.0.3@o2ib:/name/path
-        return mount.source.rpartition(":/")[2].partition("/")[0]
+        return mount.source.partition(":/")[2].rstrip("/")
     if mount.fstype == "wekafs":
         # server/name, or the name alone
         return mount.source.rpartition("/")[2]

@@ -71,6 +71,8 @@ class Run:
     """History of the previous parts."""
     left: str = ""
     """Operations that continue on nodes after an interrupted deploy."""
+    storages: tuple[str, ...] = ()
+    """Those on which an interrupted bench stage leaves files."""
 
     def execute(self) -> list[Record]:
         """Execute the stages and return all evidence. Raises EvidenceWriteError, RunError, ArchitectureError,
@@ -284,9 +286,12 @@ class Run:
             return starved_steps(self.architecture.model, session.store.records)
 
         refuse_without_space(session, spaces(self.architecture.model, self.profile, self.rack, open_steps))
+        every = list(spaces(self.architecture.model, self.profile, self.rack, steps))
+        self.storages = tuple(space.storage for space in every if space.kinds)
         run_steps(session, steps, done, self._say, show, starved)
         if open_steps:
-            remove_files(session, spaces(self.architecture.model, self.profile, self.rack, steps), self._say)
+            remove_files(session, every, self._say)
+        self.storages = ()
         self._say(f"{len(open_steps)} benchmark steps done")
         return True
 

@@ -23,6 +23,8 @@ RUN_S = 5400
 """Up to 25 loads of half a minute on a busy host, and the files."""
 ANSWER_BYTES = 4096 + 28 + 12 + 44 + 8 + 16 + 66
 """READ of 4 KiB over NFS 4.2 on the wire: data, RPC header, COMPOUND, SEQUENCE, PUTFH, READ, and Ethernet to TCP."""
+CEPH_ANSWER_BYTES = 4096 + 32 + 4 * 16 + 41 + 180 + 66
+"""The same of CephFS, by messenger 2 in its crc mode: data, preamble, the segments' ends, header, the reply, TCP."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ LIMITS = [
     # So slow that its queue is longer than what emulated processors add: at 27.3 Mb/s and 15 ms these doubled the 99th
     # percentile at 16 requests in flight, long before the port did.
     Limit("slow-port", "nfs-tcp", 4096, 4e6 / 8 / ANSWER_BYTES, each_client=False),
+    Limit("slow-port", "cephfs", 4096, 4e6 / 8 / CEPH_ANSWER_BYTES, each_client=False),
     # One slow drive is enough: the 99th percentile is the slowest client's.
     Limit("slow-disk", "local", 16384, 1048576 / 16384, each_client=True),
 ]
@@ -79,7 +82,7 @@ def measure(tmp_path: Path, command: Command) -> Any:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_nothing_is_left_on")
-@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.fault)
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.fault}-{limit.storage}")
 def test_an_injected_knee_is_found_within_20_percent(converged: Rack, lab: Lab, measure: Any, limit: Limit) -> None:
     """Little's law: requests in flight are rate × latency, so the latency of the lowest load doubles at a known load.
 

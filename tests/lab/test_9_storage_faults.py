@@ -68,15 +68,23 @@ TRIALS = (
         "mount-covered", "nfs-tcp", random_reads(), BUSY_S,
         "nfs-tcp.randread", r"gpu-02: UNMEASURED: .*expected nfs4, actual ext4",
     ),
-    Trial(
-        "client-throttled", "nfs-tcp", {"jobs": {"read": STREAM}, "scale_out": ["read"]}, BUSY_S,
-        "shared.fairness", r".*: FAIL: .*gpu-02",
+    *(
+        Trial(
+            "client-throttled", storage, {"jobs": {"read": STREAM}, "scale_out": ["read"]}, BUSY_S,
+            "shared.fairness", r".*: FAIL: .*gpu-02",
+        )
+        for storage in ("nfs-tcp", "cephfs")
     ),
-    Trial(
-        "byte-flipped", "nfs-tcp",
-        {"jobs": {}, "integrity": {"block_bytes": 1048576, "iodepth": 4, "file_bytes": FILE}}, BUSY_S,
-        "depth.integrity", r"gpu-01: FAIL: .*/mnt/nfs-tcp/rackproof-bench/gpu-01/rackproof\.0, offset \d+",
-        healthy="",
+    *(
+        Trial(
+            fault, storage,
+            {"jobs": {}, "integrity": {"block_bytes": 1048576, "iodepth": 4, "file_bytes": FILE}}, BUSY_S,
+            "depth.integrity", rf"gpu-01: FAIL: .*/mnt/{storage}/rackproof-bench/gpu-01/rackproof\.0, offset \d+",
+            healthy="",
+        )
+        for fault, storage in (
+            ("byte-flipped", "nfs-tcp"), ("byte-flipped", "nfs-rdma"), ("byte-flipped-cephfs", "cephfs"),
+        )
     ),
     Trial(
         "client-stopped", "nfs-tcp", random_reads(20), 20 + 120 + BUSY_S,
@@ -143,7 +151,9 @@ def lines_of(run: Running) -> list[str]:
 
 
 @pytest.mark.usefixtures("_nothing_is_left_on")
-@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: f"{trial.fault}{'-later' if trial.when else ''}")
+@pytest.mark.parametrize(
+    "trial", TRIALS, ids=lambda trial: f"{trial.fault}-{trial.storage}{'-later' if trial.when else ''}"
+)
 def test_a_fault_is_named_in_time_and_nothing_is_left(
     trial: Trial, bench: Callable[[Trial], Running], converged: Rack, lab: Lab
 ) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 
 from rackproof.bench.containers.reader import LAYOUT, job_of
 from rackproof.bench.relay import socket_of
-from rackproof.bench.storage.commands import AFTER, BEFORE, drop_and_state, server_state, state_after, state_of
+from rackproof.bench.storage.commands import (
+    AFTER,
+    BEFORE,
+    RAMP,
+    drop_and_state,
+    is_server_in_ramp,
+    server_state,
+    state_after,
+    state_of,
+)
 from rackproof.bench.storage.fio_clients import launch_command
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.core.architecture import Architecture, FioJob, Storage
@@ -40,10 +49,13 @@ def with_long_runs(architecture: Architecture) -> Architecture:
     return architecture.model_copy(update={"profiles": {**architecture.profiles, "lab": longer}})
 
 
+START_MS = 1_795_314_000_000
 _TIMES = count(1_795_314_000)
 """Seconds: no two runs print the same."""
 
 Document = dict[str, Any]
+Moved = dict[tuple[str, str], list[int]]
+"""Bytes read and written, by node and mount point."""
 
 
 @dataclass
@@ -82,20 +94,38 @@ class StorageNodes:
     """Edits what a server tells of its drives and ports; None: it does not answer."""
     servers: int | None = None
     """Requests that the storage serves at once for each client, one millisecond each; None: ``rates`` count."""
+    ramp_s: int = 1
+    """Length of the ramps of all jobs that have one."""
+    ramp_bytes: int = 10_000_000
+    """Moved by each client in a ramp."""
+    readings_ms: tuple[int, ...] = (-600, -100, 400)
+    """When counters are read in a ramp, from its end."""
+    timed: Callable[[str], str] = lambda text: text
+    """Edits what a client tells of its counters in a ramp."""
     clients_rc: int = 0
     """Exit status of the clients' own tools."""
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     """Sizes by node and path."""
-    moved: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    moved: Moved = field(default_factory=dict)
     """Bytes read and written, by node and mount point."""
+    begun: Moved = field(default_factory=dict)
+    """``moved`` before the last run."""
+    told: dict[str, Storage] = field(default_factory=dict)
+    """The storage whose state each client told last."""
     name: str = ""
     """The storage of all commands; empty: the one that a command names."""
 
     def answer(self, node: str, command: str) -> CommandResult | None:
-        if asked := state_of(command):
+        if (asked := state_of(command)) and asked[0] == RAMP:
+            text = self.timed(self._in_ramp(lambda moved: self._counters(node, asked[1], moved)))
+            return reply(node, command, text)
+        if is_server_in_ramp(command):
+            text = self.server(self._in_ramp(lambda moved: self._server(moved).removesuffix("-- end\n")))
+            return reply(node, command, rc=None, error="no answer") if text is None else reply(node, command, text)
+        if asked:
             return reply(node, command, self._state(node, command, *asked))
         if command in (server_state(BEFORE), server_state(AFTER)):
-            text = self.server(self._server())
+            text = self.server(self._server(self.moved))
             return reply(node, command, rc=None, error="no answer") if text is None else reply(node, command, text)
         if "fio --output-format=json --eta=never --name=" in command:
             job = job_of(command)
@@ -115,9 +145,30 @@ class StorageNodes:
             return self.architecture.storage[self.name]
         return next(s for s in self.architecture.storage.values() if f"{s.mountpoints[0]}/rackproof-" in text)
 
-    def _server(self) -> str:
+    def _in_ramp(self, state: Callable[[Moved], str]) -> str:
+        """Readings of a state around the end of a ramp, in which the clients move their bytes at an even rate."""
+        text = ""
+        for at_ms in self.readings_ms:
+            share = max(0.0, 1 + at_ms / 1000 / self.ramp_s)
+            ramp = int(self.ramp_bytes * share * self.counted)
+            moved = {key: [count + ramp for count in counts] for key, counts in self.begun.items()}
+            text += f"{state(moved)}-- time\n{START_MS + 1000 * self.ramp_s + at_ms}\n-- end\n"
+        return text
+
+    def _counters(self, node: str, addresses: tuple[str, ...], moved: Moved) -> str:
+        """Counters of the client that began a run last."""
+        storage = self.told[node]
+        read, written = moved.get((node, storage.mountpoints[0]), [0, 0])
+        if storage.class_ == "nfs":
+            return f"-- mountstats\n{mountstats(storage, addresses, read, written)}"
+        if storage.class_ == "local":
+            return f"-- block\n1 0 {read // 512} 0 1 0 {written // 512} 0 0 0 0\n"
+        lines = self._transfer(storage, "echo -- ports", True, read, written)
+        return "\n".join([*lines, ""])
+
+    def _server(self, moved: Moved) -> str:
         """All that clients have read, from one server with a drive of its own and a boot drive."""
-        read, written = (sum(counters[way] for counters in self.moved.values()) for way in (0, 1))
+        read, written = (sum(counters[way] for counters in moved.values()) for way in (0, 1))
         drives = f"vda 9 0 800 0 1 0 8 0 0 0 0 0 0 0\nvdb 9 0 {int(read * self.drives) // 512} 0 1 0 8 0 0 0 0 0 0 0\n"
         ports = transfer_answers.ports((written, read), None, None)
         return f"-- drives\n{drives}-- ports\n{ports}status 0\n-- end\n"
@@ -125,7 +176,9 @@ class StorageNodes:
     def _state(self, node: str, command: str, when: str, addresses: tuple[str, ...]) -> str:
         storage = self._storage(command)
         point = storage.mountpoints[0]
-        read, written = self.moved.get((node, point), [0, 0])
+        read, written = self.moved.setdefault((node, point), [0, 0])
+        if when == BEFORE:
+            self.told[node], self.begun[node, point] = storage, [read, written]
         after = when == AFTER and node in self.files
         cached = self.cached_after if after and self.cached_after is not None else self.cached
         owners = [node] if storage.class_ == "local" else list(self.files)
@@ -186,14 +239,15 @@ class StorageNodes:
                     self.files.setdefault(node, {})[path] = int(job["size"])
             moved = count * block
             counters = self.moved.setdefault((node, point), [0, 0])
-            counters[job["rw"] == "write"] += int(moved * self.counted)
+            ramp = self.ramp_bytes if "ramp_time" in job else 0
+            counters[job["rw"] == "write"] += int((moved + ramp) * self.counted)
             options = {key: value for key, value in job.items() if key != "name"}
             active, idle = direction(moved, count, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
             synced = {"sync": {"total_ios": int(count * self.synced)}} if "fsync" in job else {}
             if p99 is not None:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
-                {"jobname": job["name"], "groupid": 0, "job_start": 1_795_314_000_000, "error": 0,
+                {"jobname": job["name"], "groupid": 0, "job_start": START_MS, "error": 0,
                      "job options": options, "hostname": address or socket_of(node),
                  "port": 8765, **synced, "read": idle if job["rw"] == "write" else active,
                  "write": active if job["rw"] == "write" else idle}
@@ -244,13 +298,14 @@ def _source(storage: Storage, addresses: tuple[str, ...]) -> str:
         return "/dev/nvme0n1"
     if storage.class_ == "nfs":
         return f"{addresses[0]}:{storage.source}"
-    return transfer_answers.source_of(storage)
+    return transfer_answers.source_of(storage, addresses)
 
 
 def mountinfo(storage: Storage, addresses: tuple[str, ...]) -> str:
     """Lines of /proc/self/mountinfo; the mounts have the options that the architecture requires."""
     options = ["rw", *(option for option in storage.options_required if option not in ("rw", "ro"))]
     options += [f"port={storage.port}"] if storage.port else []
+    options += [f"mon_addr={addresses[0]}:3300"] if storage.fstype == "ceph" and addresses else []
     if storage.class_ == "nfs":  # the kernel lists them for every NFS mount
         present = {option.partition("=")[0] for option in options}
         options += [f"{size}=1048576" for size in ("rsize", "wsize") if size not in present]

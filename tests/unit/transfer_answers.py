@@ -6,6 +6,8 @@ Forms: lustre-discuss of April 2018 (``osc.*.stats`` has the form of ``llite.*.s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rackproof.core.architecture import Storage
 from rackproof.parse.parallel_fs import DFUSE_END
 
@@ -13,11 +15,11 @@ NETWORK = {"rdma": "o2ib", "tcp": "tcp"}
 FSID = "6a5f0c3e-9d4b-4a53-8f0e-0d6a9b1c2d3e"
 
 
-def source_of(storage: Storage) -> str:
+def source_of(storage: Storage, servers: Sequence[str] = ("10.60.66.11", "10.60.66.12")) -> str:
     """Source of the mount."""
     return {
         "ceph": f"client@{FSID}.{storage.source}=/",
-        "lustre": f"10.60.66.11@o2ib,10.60.66.12@o2ib:/{storage.source}",
+        "lustre": f"{','.join(f'{server}@o2ib' for server in servers)}:/{storage.source}",
         "fuse.daos": "dfuse",
     }.get(storage.fstype, storage.source)
 

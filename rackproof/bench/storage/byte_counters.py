@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
-from rackproof.bench.storage.runs import Run, State
+from rackproof.bench.storage.runs import RECENT, Run, State
 from rackproof.bench.storage.server_counters import Served
 from rackproof.core.architecture import Storage
 from rackproof.core.judging.bars import number_text
 from rackproof.parse import FromMemory, ParseError
+from rackproof.parse.client_state import with_counters
 from rackproof.parse.client_transfer import Moved, bytes_in, port_bytes_in
 from rackproof.parse.mounts import NfsMount
 
@@ -85,6 +86,29 @@ def check_sent(run: Run, storage: Storage) -> None:
         share = f"{100 * (1 - served.ports / read):.0f} % of {size_text(read)} that the clients read"
         sent = f"the servers' ports sent {size_text(served.ports, read)}"
         raise FromMemory("fio", f"{share} came from their memory: {sent}")
+
+
+def counted_in_run(run: Run, node: str, storage: Storage, before: State, after: State) -> Counted:
+    """Counts in the time that fio counts; from the start of a ramp where nothing tells those at its end.
+
+    A reading that is earlier than the ramp's end only adds bytes. Raises ParseError for unreadable ones.
+    """
+    writes = run.launch.jobs[node]["rw"] == "write"
+    if not run.in_ramp:
+        counted = counted_bytes(storage, before, after, writes=writes)
+        return counted if "ramp_time" not in run.launch.jobs[node] else counted._replace(exact=None)
+    reading = run.at_ramp_end(node)
+    if reading is None:
+        counted = counted_bytes(storage, before, after, writes=writes)
+        return counted._replace(exact=None, unread="they include the ramp, whose end has no reading")
+    old = State(with_counters(before.client, reading[0].stdout), before.addresses)
+    if len(nfs_of(storage, old)) < len(nfs_of(storage, before)):
+        raise ParseError("mountstats", f"in the ramp: no statistics of {storage.mountpoint}")
+    counted = counted_bytes(storage, old, after, writes=writes)
+    if reading[1] > RECENT:
+        share = f"{100 * reading[1]:.0f} %"
+        return counted._replace(exact=None, unread=f"they include the end of the ramp, {share} of the counted time")
+    return counted
 
 
 def counted_bytes(storage: Storage, before: State, after: State, *, writes: bool) -> Counted:

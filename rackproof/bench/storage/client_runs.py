@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rackproof.bench.reading import outputs_of
@@ -11,10 +12,12 @@ from rackproof.bench.storage.commands import (
     AFTER,
     BEFORE,
     DROP,
+    counters_in_ramp,
     drop_and_state,
     folders_of,
     mounted,
     own_folders,
+    server_in_ramp,
     server_state,
     state_after,
 )
@@ -26,10 +29,11 @@ from rackproof.bench.storage.runs import runs_of
 from rackproof.bench.user import BenchUsers
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement
-from rackproof.core.fiojob import TEST_FILE, Layout, command_line
+from rackproof.core.fiojob import TEST_FILE, Layout, command_line, ramp_of
 from rackproof.core.rack import fold
 from rackproof.errors import RemoteError
 from rackproof.remote.command import CommandResult
+from rackproof.remote.ssh import Connection
 
 SETUP_S = 10.0
 STATE_S = 60.0
@@ -203,10 +207,9 @@ class StorageClients(Clients):
         while nodes := self._prepare(nodes):
             if len(nodes) < asked and not again:
                 break
-            answer = self.fio.launch(nodes, lambda node: job_file(":".join(self._used(node))), seconds + MARGIN_S)
-            self.own.append(answer)
+            answer = self._launch(nodes, {node: job_file(":".join(self._used(node))) for node in nodes}, seconds)
             lost = self.fio.lost(answer, nodes)
-            lost = self.read_state(nodes, self._used, self._of_servers(AFTER)) | lost
+            lost = self.read_state(nodes, self._used, self._of_servers(server_state(AFTER))) | lost
             if not lost:
                 return nodes
             self.lost |= lost
@@ -214,6 +217,24 @@ class StorageClients(Clients):
                 break
             nodes = [node for node in nodes if node not in lost]
         return []
+
+    def _launch(self, nodes: list[str], texts: Mapping[str, str], seconds: float) -> CommandResult:
+        """fio's answer. Clients and servers tell their counters around the end of a ramp, which fio does not count."""
+        limit_s, ramp_s = seconds + MARGIN_S, ramp_of(texts[nodes[0]])
+        if not ramp_s:
+            self.own.append(self.fio.launch(nodes, texts.__getitem__, limit_s))
+            return self.own[-1]
+        of_client = counters_in_ramp(self.storage, self.addresses, ramp_s, len(nodes))
+        commands = self._of_servers(server_in_ramp(ramp_s, len(nodes))) | dict.fromkeys(nodes, of_client)
+
+        def ask(connection: Connection) -> CommandResult:
+            return connection.run(commands[connection.node.name], ramp_s + STATE_S, hold=True)
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            asked = pool.submit(self.session.fleet.each, commands, ask, "counters in the ramp", len(commands))
+            answer = self.fio.launch(nodes, texts.__getitem__, limit_s)
+            self.own += [answer, *(self.session.record(counters) for counters in asked.result().values())]
+        return answer
 
     def _prepare(self, nodes: list[str]) -> list[str]:
         """Prepare fio, drop caches on clients and servers, read their states. Returns ready clients.
@@ -223,13 +244,13 @@ class StorageClients(Clients):
         self.lost |= self.fio.unready(nodes)
         ask = partial(drop_and_state, self.storage, addresses=self.addresses)
         commands = {node: ask(self._used(node)) for node in nodes if node not in self.lost}
-        return self.drop(commands, beside=self._of_servers(BEFORE))
+        return self.drop(commands, beside=self._of_servers(server_state(BEFORE)))
 
-    def _of_servers(self, when: str) -> dict[str, str]:
-        """Commands for the servers' counters, where no client runs on a server: its own bytes would be among them."""
+    def _of_servers(self, command: str) -> dict[str, str]:
+        """A command for the servers' counters, where no client runs on a server: its own bytes would be among them."""
         if self.storage.server_role in self.storage.client_roles:
             return {}
-        return {node.name: server_state(when) for node in self.storage.server_nodes(self.session.rack)}
+        return {node.name: command for node in self.storage.server_nodes(self.session.rack)}
 
     def _used(self, node: str) -> tuple[str, ...]:
         """Directories of the files that a run reads and writes."""

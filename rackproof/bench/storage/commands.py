@@ -15,11 +15,23 @@ from rackproof.parse.fscache import CACHE_DRIVE, STATS
 from rackproof.parse.parallel_fs import DFUSE
 from rackproof.shell import script
 
-BEFORE, AFTER = "before", "after"
-_MARK = re.compile(r": storage-state (before|after)((?: [^ ;]+)*); ")
+BEFORE, RAMP, AFTER = "before", "ramp", "after"
+_MARK = re.compile(r": storage-state (before|ramp|after)((?: [^ ;]+)*); ")
 DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
 """Drops a node's caches."""
 _DRIVES = 'for d in /sys/block/*/device; do d=${d%/device}; [ -e "$d/stat" ] && echo "${d##*/} $(cat "$d/stat")"; done'
+_SERVED = f"echo -- drives; {_DRIVES}; echo -- ports; {PORTS}"
+_SERVER_IN_RAMP = ": storage-server ramp; "
+_BYTES_OF_NFS = (
+    "sed -n '/^device .* with fstype nfs/p; /^\\t\\(opts\\|bytes\\|xprt\\):/p; /^\\tper-op/p'"
+    " /proc/self/mountstats 2>/dev/null"
+)
+"""What ``parse_mountstats`` needs for the counters of bytes, without those of the operations."""
+_LEAD_S = 2
+"""Seconds before the ramp's end, as if fio began with the command, from which counters are read."""
+_STARTING_S = 6
+_STARTED_A_SECOND = 20
+"""Seconds in which fio begins on one client, beside one more for so many clients, which its launcher asks in turn."""
 _MEMORY = (
     'awk \'/^MemTotal:/ {printf "ram_bytes %.0f\\n", $2 * 1024}'
     ' /^Cached:/ {printf "page_cache_bytes %.0f\\n", $2 * 1024}\' /proc/meminfo'
@@ -67,13 +79,41 @@ def state_after(storage: Storage, folders: Sequence[str], addresses: Sequence[st
     return f"{_mark(AFTER, addresses)}{_state(storage, folders)}"
 
 
+def counters_in_ramp(storage: Storage, addresses: Sequence[str], ramp_s: int, clients: int) -> str:
+    """Command that prints a client's counters again and again around the end of a ramp, for ``parse_timed``."""
+    sections = ["mountstats", _BYTES_OF_NFS]
+    if storage.class_ == "local":
+        sections = _block(storage)
+    elif storage.class_ == "parallel":
+        sections = _of_client(storage)
+    return f"{_mark(RAMP, addresses)}{_in_ramp(_printed(sections), ramp_s, clients)}"
+
+
+def _in_ramp(state: str, ramp_s: int, clients: int) -> str:
+    """Prints a state until all of so many clients must have ended their ramp."""
+    first_s = max(0, ramp_s - _LEAD_S)
+    most_s = ramp_s - first_s + _STARTING_S + clients // _STARTED_A_SECOND
+    again = f'{state}; echo -- time; date +%s%3N; echo -- end; [ "$(date +%s)" -lt "$e" ]'
+    return f"sleep {first_s}; e=$(($(date +%s) + {most_s})); while {{ {again}; }}; do sleep 0.5; done"
+
+
 def server_state(when: str) -> str:
     """Command on a storage server that prints what ``parse_server_state`` reads, ``when``: before or after a run."""
-    return f": storage-server {when}; echo -- drives; {_DRIVES}; echo -- ports; {PORTS}; echo -- end"
+    return f": storage-server {when}; {_SERVED}; echo -- end"
+
+
+def server_in_ramp(ramp_s: int, clients: int) -> str:
+    """Command that prints a server's state again and again around the end of a ramp, for ``parse_timed``."""
+    return f"{_SERVER_IN_RAMP}{_in_ramp(_SERVED, ramp_s, clients)}"
+
+
+def is_server_in_ramp(command: str) -> bool:
+    """Whether a command is ``server_in_ramp``."""
+    return command.startswith(_SERVER_IN_RAMP)
 
 
 def state_of(command: str) -> tuple[str, tuple[str, ...]] | None:
-    """``before`` or ``after``, and the expected addresses; None for another command."""
+    """``before``, ``ramp`` or ``after``, and the expected addresses; None for another command."""
     match = _MARK.match(command)
     return (match[1], tuple(match[2].split())) if match else None
 
@@ -92,22 +132,33 @@ def _state(storage: Storage, folders: Sequence[str], *, tree: bool = False) -> s
     )
     sections = ["mountinfo", "cat /proc/self/mountinfo", "mountstats", "cat /proc/self/mountstats 2>/dev/null"]
     if storage.class_ == "local":
-        sections += [
-            *("device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"),
-            *("block", f'cat "/sys/dev/block/$(mountpoint -d {shlex.quote(storage.mountpoint)})/stat" 2>/dev/null'),
-        ]
+        sections += ["device", f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"]
+        sections += _block(storage)
     if storage.local_cache:
         sections += ["fscache", f"{STATS}{STATUS}", "cachedrive", CACHE_DRIVE]
     if storage.fstype == "fuse.daos":
         sections += ["dfuse", DFUSE]
     if storage.class_ == "parallel":
-        sections += ["transport", transport_command(storage)]
-        sections += ["counters", command] if (command := bytes_command(storage)) else []
-        sections += ["ports", PORTS] if storage.server_role not in storage.client_roles else []
+        sections += ["transport", transport_command(storage), *_of_client(storage)]
     if tree:
         count = "awk '{s += $1} END {printf \"%d %.0f\\n\", NR, s}'"
         sections += ["tree", f"{files} -printf '%s\\n' 2>/dev/null | {count}"]
     elif folders:
         sections += ["files", f"{files} -exec stat -c '%s %b %B %n' {{}} + 2>/dev/null"]
-    parts = [f"echo -- {part}" if number % 2 == 0 else part for number, part in enumerate(sections)]
-    return "; ".join([_MEMORY, *([cached] if folders else []), *parts, "echo -- end"])
+    return "; ".join([_MEMORY, *([cached] if folders else []), _printed(sections), "echo -- end"])
+
+
+def _printed(sections: Sequence[str]) -> str:
+    """Prints sections; each is a name, then its command."""
+    return "; ".join(f"echo -- {part}" if number % 2 == 0 else part for number, part in enumerate(sections))
+
+
+def _block(storage: Storage) -> list[str]:
+    """Section with the counters of a local storage's device."""
+    return ["block", f'cat "/sys/dev/block/$(mountpoint -d {shlex.quote(storage.mountpoint)})/stat" 2>/dev/null']
+
+
+def _of_client(storage: Storage) -> list[str]:
+    """Sections with the counters of a parallel file system's client, and of its node's ports."""
+    counters = ["counters", command] if (command := bytes_command(storage)) else []
+    return [*counters, *(["ports", PORTS] if storage.server_role not in storage.client_roles else [])]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 
-from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, size_text
+from rackproof.bench.storage.byte_counters import COUNTED, counted_bytes, counted_in_run, size_text
 from rackproof.bench.storage.commands import AFTER, BEFORE
 from rackproof.bench.storage.fio_launch import workload
 from rackproof.bench.storage.proof import mounts_of, nfs_of
@@ -47,7 +48,11 @@ def conditions_of(runs: Sequence[Run], nodes: Sequence[str], storage: Storage, a
         "layout": _layout(runs, nodes),
         "workload": workload(job, len(runs)),
     }
-    if pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
+    if runs[0].in_ramp:
+        of_nodes = [(run, node) for run in runs for node in nodes]
+        counts = [counted_in_run(*one, storage, *pair) for one, pair in zip(of_nodes, pairs, strict=True)]
+        conditions["bytes"] = "; ".join(dict.fromkeys(counted.text for counted in counts))
+    elif pairs[0][0].client.ports is not None or pairs[0][0].client.counters is not None:
         texts = [counted_bytes(storage, *pair, writes=job["rw"] == "write").text for pair in pairs]
         conditions["bytes"] = "; ".join(dict.fromkeys(texts))
     lines = [line for run in runs for line in fio.complaints(run.launch.words)]
@@ -68,7 +73,18 @@ def _of_servers(runs: Sequence[Run]) -> dict[str, Any]:
         "server_drives_read_bytes": [one.drives for one, _ in known],
         "server_ports_sent_bytes": [one.ports for one, _ in known],
     }
-    return {"server_memory": _memory_text(known)} | (by_run if len(runs) <= _SHOWN else {})
+    named = {"server_fairness": fairness_of([one.of_servers for one, _ in known])}
+    several = named if len(known[0][0].of_servers) > 1 else {}
+    return {"server_memory": _memory_text(known)} | several | (by_run if len(runs) <= _SHOWN else {})
+
+
+def fairness_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The slowest of several members over the mean of all, by their medians over the runs; each run has one number of
+    each member."""
+    medians = {name: median(run[name] for run in runs) for name in runs[0]}
+    slowest = min(medians, key=medians.__getitem__)
+    share = medians[slowest] / fmean(medians.values()) if any(medians.values()) else 0.0
+    return {"slowest": slowest, "slowest_over_mean": round(share, 4)}
 
 
 def _memory_text(runs: Sequence[tuple[Served, int | None]]) -> str:

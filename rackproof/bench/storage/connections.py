@@ -63,8 +63,10 @@ _OF_DECLARED: Final = (
 Sizes = ConnectionsProfile | MountsProfile
 
 
-def steps(architecture: Architecture, name: str, profile: StorageProfile, names: list[str]) -> Iterator[Step]:
-    """The steps of one storage."""
+def steps(
+    architecture: Architecture, name: str, profile: StorageProfile, names: list[str], addresses: Sequence[str]
+) -> Iterator[Step]:
+    """The steps of one storage, whose servers have these addresses."""
     storage, layout = architecture.storage[name], layout_of_own(profile)
     asked = {
         SPEEDUP: profile.connections if storage.takes_connections else None,
@@ -73,7 +75,7 @@ def steps(architecture: Architecture, name: str, profile: StorageProfile, names:
     }
     for metric, sizes in asked.items():
         if sizes is not None and layout is not None:
-            yield _step(architecture, name, metric, sizes, layout, names)
+            yield _step(architecture, name, metric, sizes, layout, names, addresses)
 
 
 def layout_of_own(profile: StorageProfile) -> Layout | None:
@@ -82,7 +84,15 @@ def layout_of_own(profile: StorageProfile) -> Layout | None:
     return layout_of(jobs) if jobs else None
 
 
-def _step(architecture: Architecture, name: str, metric: str, profile: Sizes, layout: Layout, names: list[str]) -> Step:
+def _step(
+    architecture: Architecture,
+    name: str,
+    metric: str,
+    profile: Sizes,
+    layout: Layout,
+    names: list[str],
+    addresses: Sequence[str],
+) -> Step:
     """One client after another, because together they would share the server."""
     pair = legs(architecture, name, metric, profile.count)
     id_ = f"storage/{name}/{_LEGS[metric]}"
@@ -101,11 +111,27 @@ def _step(architecture: Architecture, name: str, metric: str, profile: Sizes, la
     who = counted(len(names), "client", "clients one after another")
     title = f"{name}: reads over {pair[1].text} and over {pair[0].text}, by {who}"
     commands = [
-        command_line(render(leg.job, profile, ":".join(connection_folders(leg.own_mounts(APART), name, node))))
+        command
         for node in names[:1]
         for leg in pair
+        for command in (
+            *_mounts(leg, metric, addresses),
+            command_line(render(leg.job, profile, ":".join(connection_folders(leg.own_mounts(APART), name, node)))),
+        )
     ]
-    return Step(id_, title, seconds, tuple(places), execute, commands=tuple(commands))
+    return Step(id_, title, seconds, tuple(places), execute, commands=tuple(dict.fromkeys(commands)))
+
+
+def _mounts(leg: Leg, metric: str, addresses: Sequence[str]) -> list[str]:
+    """What a dry run shows of a leg's mounts: with the first version of NFS that a step tries, as the mounts of the
+    client decide which one it is."""
+    version = APART if metric == MOUNTS_GAIN else VERSIONS[0]
+    points = leg.own_mounts(version).mountpoints
+    return [
+        shlex.join(["mount", "-t", "nfs", "-o", _options(leg, version), "--", f"{_host(address)}:{source}", point])
+        for source in [leg.storage.source]
+        for address, point in zip(addresses, points, strict=False)
+    ]
 
 
 class _Client(StorageClients):
@@ -200,6 +226,13 @@ def mount_command(leg: Leg, version: str, sources: Sequence[str]) -> str:
 
     It has no mark: at the end of the program it gets a signal through ``timeout``, and the time to unmount.
     """
+    numbered = "1" if leg.mounts > 1 else ""
+    text = script(__name__, "own_mount", *sources, point=OWN_MOUNT, options=_options(leg, version), numbered=numbered)
+    return f"exec env -u {MARK} sh -c {shlex.quote(text)}"
+
+
+def _options(leg: Leg, version: str) -> str:
+    """Options of the leg's mounts."""
     storage, protocol = leg.storage, protocol_of(leg.storage)
     own = [option for option in storage.options if canonical(option).partition("=")[0] not in _OF_DECLARED]
     own += [f"vers={version}", f"proto={protocol}"]
@@ -207,7 +240,4 @@ def mount_command(leg: Leg, version: str, sources: Sequence[str]) -> str:
     own += [f"port={storage.port}"] if storage.port else []
     own += ["nolock", "mountproto=tcp"] if version == "3" else []
     own += ["nosharecache"] if leg.apart else []  # the declared mount of NFS 3 keeps its own cache and counters
-    options = ",".join(dict.fromkeys(own))
-    numbered = "1" if leg.mounts > 1 else ""
-    text = script(__name__, "own_mount", *sources, point=OWN_MOUNT, options=options, numbered=numbered)
-    return f"exec env -u {MARK} sh -c {shlex.quote(text)}"
+    return ",".join(dict.fromkeys(own))

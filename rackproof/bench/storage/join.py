@@ -35,8 +35,9 @@ def step(name: str, storage: Storage, sizes: JoinProfile, clients: list[str]) ->
 
     seconds = 2 * SETUP_S + sizes.quiet_s
     title = f"{name}: {counted(len(clients), 'client mounts', 'clients mount')} it once more and read"
-    command = node_program(PROGRAM, json.dumps(_config(storage, clients[0], JOB, sizes)), home=JOIN_HOME)
-    return Step(id_, title, seconds, tuple(places), execute, commands=(command,))
+    plant, join = (json.dumps(_config(storage, clients[0], action, sizes)) for action in ("plant", JOB))
+    commands = (node_program(PROGRAM, plant), node_program(PROGRAM, join, home=JOIN_HOME))
+    return Step(id_, title, seconds, tuple(places), execute, commands=commands)
 
 
 class _Joins(Clients):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from rackproof.bench.step import BenchContext, Step, expected
@@ -26,7 +27,7 @@ from rackproof.bench.storage.runs import runs_of
 from rackproof.core.architecture import FioJob, KneeProfile, Storage
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.fiojob import Layout, render
-from rackproof.core.knee import LoadStep, Search, closed_loop, open_loop, peak_of, smallest
+from rackproof.core.knee import MOST_REPEATED, LoadStep, Search, closed_loop, open_loop, peak_of, smallest
 from rackproof.core.wording import counted
 from rackproof.parse import ParseError
 
@@ -52,7 +53,16 @@ def step(name: str, storage: Storage, profile: KneeProfile, layout: Layout, clie
     who = counted(len(clients), "client", "clients at once")
     title = f"{name}: search for the knee with reads of {profile.block_bytes} B from {who}"
     lowest = partial(render, job_name(name, 1, CLOSED, 1, profile), profile.job.model_copy(update={"numjobs": 1}))
-    return fio_step(storage, clients, places, title, seconds, execute, lowest)
+    made = fio_step(storage, clients, places, title, seconds, execute, lowest)
+    lines = [_further(closed_loop(profile.processes, profile.most_outstanding), "requests in flight of each client")]
+    lines += [_further(open_loop(), "% of the highest rate")] if arrivals else []
+    return replace(made, commands=(*made.commands, *(lines if clients else ())))
+
+
+def _further(search: Search, unit: str) -> str:
+    """Line of a dry run on the loads that a search may choose."""
+    loads = ", ".join(map(str, search.loads))
+    return f"# latencies choose among {loads} {unit}: each at most {MOST_REPEATED} times in each of the runs"
 
 
 class _Searches:

@@ -9,14 +9,12 @@ the run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, median
-from typing import Any
 
 from rackproof.bench.reading import Read, Reading, of_every, reader
 from rackproof.bench.storage.beside_reader import read_beside, read_wrong
 from rackproof.bench.storage.byte_counters import check_sent
 from rackproof.bench.storage.checkpoint_reader import CHECKPOINT, read_checkpoint
-from rackproof.bench.storage.conditions import conditions_of
+from rackproof.bench.storage.conditions import conditions_of, fairness_of
 from rackproof.bench.storage.connections_reader import OF_OWN_MOUNTS, read_connections
 from rackproof.bench.storage.fio_launch import ADD_UP, DAMAGE, ONCE, SHARED, SYNCED, WORKLOADS, check_job
 from rackproof.bench.storage.gds_reader import read_gds
@@ -111,18 +109,10 @@ def read_storage(answers: Sequence[CommandResult], architecture: Architecture) -
         if ONCE in complete:
             conditions["reads"] = "each byte once at most"
         if asked is not None:
-            conditions["fairness"] = _fairness(nodes, shares)
+            conditions["fairness"] = fairness_of([dict(zip(nodes, values, strict=True)) for values in shares])
         return Reading(tuple(samples), used, conditions, complete)
 
     return read
-
-
-def _fairness(nodes: Sequence[str], runs: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The slowest client over the mean of all, by their medians over the runs."""
-    medians = [median(values) for values in zip(*runs, strict=True)]
-    slowest = min(range(len(nodes)), key=lambda number: medians[number])
-    share = medians[slowest] / fmean(medians) if any(medians) else 0.0
-    return {"slowest": nodes[slowest], "slowest_over_mean": round(share, 4)}
 
 
 def _value(result: Proven, metric: str) -> float:

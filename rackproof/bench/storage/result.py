@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.bench.storage.byte_counters import check_sent, counted_bytes
+from rackproof.bench.storage.byte_counters import check_sent, counted_in_run
 from rackproof.bench.storage.conditions import cached_at_start
 from rackproof.bench.storage.fio_launch import CACHED, ONCE, RAM, reads_once
 from rackproof.bench.storage.proof import check_files, check_layout, check_options, check_result, states_around
@@ -39,7 +39,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
     moved = check_result(entry, requested)
     check_layout(run, node, requested)
     check_files(before, requested)
-    counted = counted_bytes(storage, before, after, writes=requested["rw"] == "write")
+    counted = counted_in_run(run, node, storage, before, after)
     counted.check(moved.io_bytes)
 
     dataset = float(int(requested["size"]) * int(requested["numjobs"]))
@@ -57,7 +57,7 @@ def proven(run: Run, node: str, storage: Storage) -> Proven:
         numbers[RAM] = float(before.client.ram_bytes)
     if (cached := cached_at_start(before, int(dataset))) is not None:
         numbers[CACHED] = cached
-    if counted.exact is not None and "ramp_time" not in requested:  # fio does not count the ramp
+    if counted.exact is not None:
         numbers["counter_bytes"] = float(counted.exact)
     return Proven(entry, moved, numbers)
 

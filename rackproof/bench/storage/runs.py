@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, server_state, state_of
+from rackproof.bench.storage.commands import AFTER, BEFORE, DROP, RAMP, is_server_in_ramp, server_state, state_of
 from rackproof.bench.storage.fio_launch import BORROWED, Launch, is_launch, launches
 from rackproof.bench.storage.layout import SUFFIX
 from rackproof.bench.storage.server_counters import Served, served_between
 from rackproof.parse import ParseError
 from rackproof.parse.client_state import ClientState, parse_client_state
+from rackproof.parse.timed import parse_timed
 from rackproof.remote.command import CommandResult
 
 
@@ -49,6 +50,9 @@ class Run(StatesAround):
     servers_before: Mapping[str, CommandResult] = field(default_factory=dict)
     """State of each server before the run; empty where none was asked."""
     servers_after: dict[str, CommandResult] = field(default_factory=dict)
+    in_ramp: dict[str, CommandResult] = field(default_factory=dict)
+    """Counters of clients and servers around the end of a ramp, by node; empty without a ramp, and in evidence of
+    earlier versions."""
 
     @cached_property
     def served(self) -> Served | str | None:
@@ -56,7 +60,7 @@ class Run(StatesAround):
         if not self.servers_before and not self.servers_after:
             return None
         try:
-            return served_between(self.servers_before, self.servers_after)
+            return served_between(self._servers_at_ramp_end or self.servers_before, self.servers_after)
         except ParseError as error:
             return str(error)
 
@@ -67,8 +71,50 @@ class Run(StatesAround):
 
     @property
     def read_bytes(self) -> int | None:
-        """All that fio's clients read together; None with a ramp."""
-        return None if any("ramp_time" in job for job in self.launch.jobs.values()) else self.fio_bytes
+        """All that fio's clients read together in the time that ``served`` is about; None where that has a ramp."""
+        ramp = any("ramp_time" in job for job in self.launch.jobs.values())
+        return None if ramp and not self._servers_at_ramp_end else self.fio_bytes
+
+    def at_ramp_end(self, node: str) -> tuple[CommandResult, float] | None:
+        """A client's last reading before fio began to count, and how much earlier it was, as a share of the counted
+        time; None if the ramp's readings have none, or fio does not tell when it began. Raises ParseError for
+        unreadable ones."""
+        if node not in self.in_ramp:
+            raise ParseError("client state", f"{node} was not asked in the ramp")
+        return self._last_before(node, self._counted_from_ms(node))
+
+    def _last_before(self, node: str, time_ms: int | None) -> tuple[CommandResult, float] | None:
+        """The last reading of a node in the ramp before a time, as for ``at_ramp_end``."""
+        answer = self.in_ramp[node]
+        if not answer.ok:
+            raise ParseError("client state", f"in the ramp: {node}: {answer.why}")
+        readings = parse_timed("client state", answer.stdout)
+        earlier = [one for one in readings if time_ms is not None and one.time_ms <= time_ms]
+        if time_ms is None or not earlier:
+            return None
+        counted_ms = 1000 * min(int(job["runtime"]) for job in self.launch.jobs.values())
+        return replace(answer, stdout=earlier[-1].text), (time_ms - earlier[-1].time_ms) / counted_ms
+
+    def _counted_from_ms(self, node: str) -> int | None:
+        """When fio began to count, by the client's clock."""
+        entry = self.launch.entries.get(node)
+        if entry is None or entry.start_ms is None:
+            return None
+        return entry.start_ms + 1000 * int(self.launch.jobs[node]["ramp_time"])
+
+    @cached_property
+    def _servers_at_ramp_end(self) -> dict[str, CommandResult]:
+        """Each server's last reading before the first client began to count; empty without a recent one of all servers.
+        Raises ParseError for unreadable ones."""
+        if not self.servers_before or not self.servers_before.keys() <= self.in_ramp.keys():
+            return {}
+        times = [self._counted_from_ms(node) for node in self.launch.jobs]
+        earliest = min((time - _CLOCKS_MS for time in times if time is not None), default=None)
+        if None in times:
+            return {}
+        readings = {node: self._last_before(node, earliest) for node in self.servers_before}
+        recent = {node: one[0] for node, one in readings.items() if one is not None and one[1] <= RECENT}
+        return recent if len(recent) == len(readings) else {}
 
     @property
     def served_bytes(self) -> dict[str, float]:
@@ -95,6 +141,13 @@ class Run(StatesAround):
         return next(
             ((owner, self.layouts[owner, directory]) for owner in owners if (owner, directory) in self.layouts), None
         )
+
+
+_CLOCKS_MS = 500
+"""Largest difference between the clocks of a client and a server, which the deploy keeps together."""
+
+RECENT = 0.05
+"""Largest share of the counted time by which a reading may be earlier, so that it stands for the ramp's end."""
 
 
 def state_in(answer: CommandResult, when: str) -> State:
@@ -128,6 +181,9 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
         if asked := state_of(answer.command):
             if asked[0] == BEFORE:
                 before[answer.node] = answer
+            elif asked[0] == RAMP:
+                if runs:
+                    runs[-1].in_ramp[answer.node] = answer
             elif asked[0] == AFTER and runs:  # a later one looks at the mounts of files that are written next
                 runs[-1].after.setdefault(answer.node, answer)
         elif answer.command == DROP:
@@ -137,6 +193,9 @@ def runs_of(answers: Iterable[CommandResult]) -> list[Run]:
         elif answer.command == server_state(AFTER):
             if runs:
                 runs[-1].servers_after[answer.node] = answer
+        elif is_server_in_ramp(answer.command):
+            if runs:
+                runs[-1].in_ramp[answer.node] = answer
         else:
             for launch in launches([answer]):
                 if is_layout(answer.command):

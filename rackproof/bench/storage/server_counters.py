@@ -20,13 +20,15 @@ class Served(NamedTuple):
     """Read by the drives."""
     ports: int
     """Sent by the ports."""
+    of_servers: Mapping[str, int] = {}
+    """Sent by each server's ports."""
 
 
 def served_between(before: Mapping[str, CommandResult], after: Mapping[str, CommandResult]) -> Served:
     """Growth between two answers of every server. Raises ParseError."""
     if not before or before.keys() != after.keys():
         raise ParseError(_TOOL, "expected an answer of every server before and after the run")
-    drives = ports = 0
+    drives, ports = 0, dict[str, int]()
     for node in before:
         old, new = _state(before[node]), _state(after[node])
         if old.drives.keys() != new.drives.keys():
@@ -34,8 +36,8 @@ def served_between(before: Mapping[str, CommandResult], after: Mapping[str, Comm
         own = [new.drives[name] - old.drives[name] for name in old.drives]
         if min(own) < 0 or (sent := _sent(old, new)) < 0:
             raise ParseError(_TOOL, f"{node}: its counters began again during the run")
-        drives, ports = drives + sum(own), ports + sent
-    return Served(drives, ports)
+        drives, ports[node] = drives + sum(own), sent
+    return Served(drives, sum(ports.values()), ports)
 
 
 def _state(answer: CommandResult) -> ServerState:

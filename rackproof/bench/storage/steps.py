@@ -38,7 +38,7 @@ def plan(architecture: Architecture, profile: StorageProfile, rack: Rack) -> lis
     for name in profile.storages or tuple(architecture.storage):
         storage = architecture.storage[name]
         clients = storage.clients(rack)
-        steps += connections.steps(architecture, name, profile, clients)
+        steps += connections.steps(architecture, name, profile, clients, storage.addresses(rack))
         if profile.every_job:
             steps += _after_writing(name, storage, profile, clients, arrivals)
         if profile.beside_collectives and len(clients) > 1:

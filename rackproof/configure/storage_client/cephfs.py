@@ -25,9 +25,11 @@ def mounts(named: NamedStorage, node: ClientNode, own_fsid: str | None) -> tuple
     monitors = servers[:1] if own_fsid else servers
     port = named.storage.port or PORT
     addresses = [f"{address}:{port}" for address in monitors]
-    what, naming = f"{user}@{fsid}.{named.storage.source}=/", [f"mon_addr={'/'.join(addresses)}"]
+    name = named.storage.file_system
+    folder = named.storage.source.removeprefix(name) or "/"
+    what, naming = f"{user}@{fsid}.{name}={folder}", [f"mon_addr={'/'.join(addresses)}"]
     if inputs.source == "monitors":
-        what, naming = f"{','.join(addresses)}:/", [f"name={user}", f"fs={named.storage.source}"]
+        what, naming = f"{','.join(addresses)}:{folder}", [f"name={user}", f"fs={name}"]
     options = [
         "nofail",
         "_netdev",

@@ -73,7 +73,7 @@ def mounts(named: NamedStorage, node: ClientNode) -> tuple[DesiredMount, ...]:
     return (
         mount_of(
             named, what=f"{nids}:/{named.storage.source}", type="lustre", options=("nofail", "_netdev"),
-            requires=(LNET,), timeout_s=120, source_pattern=rf".*:/{named.storage.source}(/.*)?",
+            requires=(LNET,), timeout_s=120, source_pattern=rf".*:/{named.storage.source}/?",
         ),
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def _modules_package(policy: Policy) -> Step:
 
 def _transport(named: NamedStorage, network: str) -> Step:
     """Checks that every connection of this file system to a target uses the declared network."""
-    source = shlex.quote(f"{named.storage.source}-")
+    source = shlex.quote(f"{named.storage.file_system}-")
     ask = f"timeout -k 2 15 lctl get_param -n osc.{source}'*'.import mdc.{source}'*'.import"
     count = "awk '/current_connection:/{if ($0 ~ /@" + network + "/) good = 1; else if ($0 !~ /none/) bad = 1} "
     return Step(

@@ -63,7 +63,8 @@ class Storage(Model):
     fstype: FsType
     """As /proc/mounts names it: ext4, nfs4, ceph …"""
     source: MountSource
-    """local: file-system label; nfs: exported path on the server; parallel: the file system's name."""
+    """local: file-system label; nfs: exported path on the server; parallel: the file system's name, of
+    Ceph and Lustre with ``/PATH`` where clients mount a folder of it."""
     server_role: Name | None = None
     servers: tuple[Host, ...] = ()
     """Addresses that clients may mount from, for a server outside the inventory."""
@@ -122,6 +123,11 @@ class Storage(Model):
             return {**data, "options_required": _OPTIONS.validate_python(required)}
         except ValidationError:  # reported at the keys themselves
             return data
+
+    @property
+    def file_system(self) -> str:
+        """Name of the whole file system, of which ``source`` may be a folder."""
+        return self.source.partition("/")[0] if self.fstype in _KERNEL_CLIENTS else self.source
 
     @property
     def mountpoints(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rackproof.architectures import load
-from rackproof.bench.forecast import FIO, dlio_bytes, spaces, storage_lines, total_s
+from rackproof.bench.forecast import FIO, dlio_bytes, spaces, storage_lines, total_s, writings
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.bench.step import Step, expected
@@ -17,7 +17,7 @@ from rackproof.bench.storage.commands import DROP
 from rackproof.bench.storage.fio_launch import launches
 from rackproof.cli import runs
 from rackproof.cli.main import cli
-from rackproof.core.architecture import DlioRun, IngestProfile, Profile, Tree
+from rackproof.core.architecture import Criterion, DlioRun, IngestProfile, Profile, Reduce, Tree
 from rackproof.core.evidence import Scope
 from rackproof.core.fiojob import command_line
 from rackproof.remote.command import CommandResult
@@ -219,6 +219,58 @@ def test_commands_of_a_dry_run_are_those_of_the_run(tmp_path: Path) -> None:
              for job in jobs]  # fmt: skip
     assert set(chosen[0].commands) | set(chosen[1].commands) <= set(lines)
     assert len(chosen[0].commands) == 2, "it writes the files first"
+
+
+def rate_of(**change: object) -> list[tuple[str, float | None, str]]:
+    """Storages, seconds and rates of first writings, where ``local.write`` is changed so."""
+    criteria = tuple(entry.model_copy(update=change) if entry.id == "local.write" else entry for entry in RACK.criteria)
+    changed = RACK.model_copy(update={"criteria": criteria})
+    return [(one.storage, one.seconds, one.rate) for one in writings(changed, "lab", lab_rack())]
+
+
+def test_the_first_writing_takes_as_long_as_an_entry_on_it_allows() -> None:
+    known = ("local", FILE_BYTES / 10e6, "20 MB/s, as local.write asks")
+    others = [("nfs-tcp", None, ""), ("nfs-rdma", None, ""), ("cephfs", None, "")]  # shares of other numbers
+    assert rate_of() == [known, *others]
+    assert rate_of(scope=Scope.RACK) == [("local", FILE_BYTES / 5e6, "10 MB/s, as local.write asks"), *others]
+    assert rate_of(where={"storage": ("local", "nfs-tcp")})[1][1] == pytest.approx(2 * FILE_BYTES / 10e6)
+    local = next(entry for entry in RACK.criteria if entry.id == "local.write")
+    bar = local.pass_.model_copy(update={"value": None, "levels": {"good": 20.0}})
+    assert isinstance(local, Criterion)
+    for change in (
+        {"where": {"storage": "local", "clients": "1"}}, {"metric": "storage.read_bandwidth"},
+        {"reduce": Reduce.MIN_OVER_MEDIAN}, {"pass_": bar}, {"pass_": local.pass_.model_copy(update={"op": "le"})},
+    ):  # fmt: skip
+        assert rate_of(**change) == [("local", None, ""), *others]
+
+
+def test_a_dry_run_tells_the_time_of_the_first_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = load(Path(__file__).parents[3] / "architectures" / "virtual-rack.yaml")
+    lines = list(runs._forecast(lab_rack(), replace(reference, model=RACK), "lab"))
+    assert "local: writes its files, 33.6 MB, before it measures: about 2 s at 20 MB/s, as local.write asks" in lines
+    assert "cephfs: writes its files, 33.6 MB, before it measures: how long that takes is not known" in lines
+    (total,) = [line for line in lines if "steps of profile lab" in line]
+    assert total.endswith(", and the time to write 134 MB of files")
+    assert runs.clock(total_s(plan_steps(RACK, "lab", lab_rack())) + FILE_BYTES / 10e6) in total
+
+
+def test_a_dry_run_shows_own_mounts_both_programs_of_a_join_and_the_loads_of_a_search(tmp_path: Path) -> None:
+    in_depth = load(Path(__file__).parents[3] / "architectures" / "virtual-rack-storage.yaml").model
+    steps = {step.id: step for step in plan_steps(in_depth, "depth", lab_rack())}
+    mounts = [command for command in steps["storage/nfs-tcp/connections"].commands if command.startswith("mount ")]
+    assert [("nconnect=1," in one, one.rpartition(" ")[2]) for one in mounts] == [
+        (True, "/run/rackproof-own-mount"),
+        (False, "/run/rackproof-own-mount"),
+    ]
+    assert all("vers=4.2" in one and "10.77.0.11:/srv/nfs" in one for one in mounts)
+    over = [command for command in steps["storage/nfs-rdma/transports"].commands if command.startswith("mount ")]
+    assert ["proto=tcp" in one for one in over] == [True, False]
+    plant, join = steps["storage/nfs-tcp/join"].commands
+    assert '"action": "plant"' in plant
+    assert '"action": "join"' in join
+    loads = [command for command in steps["storage/nfs-tcp/knee"].commands if command.startswith("#")]
+    assert "choose among 1, 2, " in loads[0]
+    assert "choose among 5, " in loads[1]
 
 
 def test_programs_that_measure_end_with_their_connection(tmp_path: Path) -> None:

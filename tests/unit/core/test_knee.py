@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.core.knee import (
+    MOST_REPEATED,
     LoadStep,
     Search,
     closed_loop,
@@ -53,6 +54,17 @@ def explore(search: Search, storage: Storage) -> list[LoadStep]:
         steps.append(storage(load))
         assert len(steps) < 40, "the search does not end"
     return steps
+
+
+@given(st.sampled_from([closed_loop(1, 1024), closed_loop(64, 1000), closed_loop(3, 7), open_loop()]), st.data())
+def test_a_search_chooses_no_other_loads_and_none_more_often(search: Search, data: st.DataObject) -> None:
+    """Whatever a storage answers."""
+    steps: list[LoadStep] = []
+    while (load := search.next(steps)) is not None:
+        rate, p99 = data.draw(st.sampled_from([1, 50, 900])), data.draw(st.sampled_from([0.001, 0.0015, 0.004]))
+        steps.append(LoadStep(load, rate * load, p99, lawful=data.draw(st.booleans())))
+        assert load in search.loads
+        assert [step.load for step in steps].count(load) <= MOST_REPEATED
 
 
 @given(st.integers(2, 400), st.sampled_from([1, 4, 16]), st.integers(0, 9))

@@ -19,7 +19,7 @@ from rackproof.architectures import LoadedArchitecture, of_run
 from rackproof.bench import waiting
 from rackproof.bench.step import BenchContext, Step, expected, reading_of
 from rackproof.bench.storage.reader import read_storage
-from rackproof.cli import proof, runs
+from rackproof.cli import proof, runs, unrecorded
 from rackproof.cli.main import cli
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckResult, Measurement, Record, Scope
@@ -201,7 +201,8 @@ def world_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(tmp_path)
 
     monkeypatch.setattr(waiting, "PAUSE_S", 0.0)
-    monkeypatch.setattr(stages, "Fleet", lambda rack: FakeFleet(rack, made.answer, made.dead))
+    for module in (stages, unrecorded):
+        monkeypatch.setattr(module, "Fleet", lambda rack: FakeFleet(rack, made.answer, made.dead))
     monkeypatch.setattr(stages, "run_validators", made.validate)
     monkeypatch.setattr(stages, "converge", made.converge)
     monkeypatch.setattr(stages, "plan_steps", made.plan)

@@ -6,10 +6,13 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rackproof.bench.forecast import FIO, Space
+from rackproof.cli import unrecorded
 from rackproof.core.evidence import CheckOutcome, CheckResult, Kind
 from rackproof.core.rack import Rack
 from rackproof.evidence.session import Session
@@ -17,9 +20,12 @@ from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from rackproof.run.converge import Converged
 from rackproof.run.deploy_outcome import INTERRUPTED, outcome_of
-from tests.unit.fakes import reply
+from tests.unit.fakes import FakeFleet, part_by_part, reply
 from tests.unit.false_certificates.racks import World
 
+SPACE = Space("local", ("gpu-01", "gpu-02"), {FIO: 1}, shared=False)
+LEFTOVERS = "rackproof-bench"
+"""In the command that removes files."""
 HELD = "run r1 of ann on desk works on this node since 2026-11-22T10:00:00Z, so nothing was changed; wait"
 
 
@@ -82,6 +88,54 @@ def test_the_last_line_says_how_to_go_on(
     result = world.run(command, "a.py", "--quiet")
     assert result.exit_code == 130
     assert words in result.output.splitlines()[-1]
+
+
+def test_the_last_line_says_which_files_stay_and_how_to_remove_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "spaces", lambda *_: iter([SPACE]))
+    world.hooks["storage/local/read"] = interrupt
+    line = world.run("bench", "a.py", "--quiet").output.splitlines()[-1]
+    remove = "remove them with: rackproof bench a.py --clean --profile "
+    assert f"; test files stay on local for the next run, or {remove}" in line
+    world.hooks.clear()
+    assert "test files" not in world.run("bench", "a.py", "--quiet").output
+
+
+@pytest.mark.parametrize(
+    ("answer", "dead", "status", "words"),
+    [
+        (lambda node, command: None, set(), 0, ""),
+        (lambda node, command: None, {"gpu-02"}, 1, "gpu-02: its files may stay: connection lost"),
+        (
+            lambda node, command: reply(node, command, rc=1, err="not mounted") if LEFTOVERS in command else None,
+            set(),
+            1,
+            "gpu-01: files of the benchmarks stay below /mnt/local: ",
+        ),
+    ],
+)
+def test_files_are_removed_without_a_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: Any, dead: set[str], status: int, words: str
+) -> None:
+    asked: list[str] = []
+
+    def removal(node: str, command: str) -> CommandResult | None:
+        asked.append(command)
+        return answer(node, command) or world.answer(node, command) or reply(node, command)
+
+    monkeypatch.setattr(unrecorded, "Fleet", lambda rack: FakeFleet(rack, part_by_part(removal), dead))
+    monkeypatch.setattr(unrecorded, "spaces", lambda *_: iter([SPACE]))
+    result = world.run("bench", "a.py", "--clean")
+    assert result.exit_code == status, result.output
+    assert words in result.output
+    assert any(LEFTOVERS in command for command in asked)
+    assert world.steps == []
+    assert not list(Path("reports").glob("*"))
+    assert world.run("bench", "a.py", "--clean", "--dry-run").exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["validate", "bench", "certify"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from rackproof.bench.storage.commands import AFTER, BEFORE, server_state
 from rackproof.core.architecture import FioJob
 from rackproof.core.evidence import Kind, Measurement
+from rackproof.core.rack import Node, Rack
 from rackproof.core.status import Status
 from rackproof.core.verdict import Verdict
 from rackproof.evidence.store import read_records
+from rackproof.remote.command import CommandResult
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import lab_rack
 from tests.unit.false_certificates.edited import chained
@@ -73,9 +76,9 @@ def test_of_many_runs_the_largest_share_alone_is_told(tmp_path: Path) -> None:
     assert of_servers(first) == {"server_memory": "50 % of 600 MB that the clients read: the drives read 300 MB"}
 
 
-def test_a_ramp_that_fio_does_not_count_is_compared_with_the_ports(tmp_path: Path) -> None:
-    (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5)
-    assert of_servers(first)["server_memory"] == "50 % of 600 MB that the ports sent: the drives read 300 MB"
+def test_a_ramp_whose_end_no_server_tells_is_compared_with_the_ports(tmp_path: Path) -> None:
+    (first, *_) = measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), drives=0.5, readings_ms=(-5000, 400))
+    assert of_servers(first)["server_memory"] == "50 % of 620 MB that the ports sent: the drives read 310 MB"
 
 
 def of_drives(measured: Sequence[Measurement]) -> Verdict:
@@ -108,10 +111,36 @@ def test_such_an_entry_refuses_what_a_server_does_not_tell(tmp_path: Path, edit:
     assert verdict.message.startswith("server_drives cannot be checked: ")
 
 
-def test_such_an_entry_refuses_a_ramp_of_which_fio_counts_no_byte(tmp_path: Path) -> None:
-    verdict = of_drives(measure(tmp_path, JOB.model_copy(update={"ramp_s": 1})))
+def test_such_an_entry_refuses_a_ramp_whose_end_no_server_tells(tmp_path: Path) -> None:
+    verdict = of_drives(measure(tmp_path, JOB.model_copy(update={"ramp_s": 1}), readings_ms=(-5000, 400)))
     assert verdict.status is Status.INVALID
     assert "cannot be checked" in verdict.message
+    ramp = JOB.model_copy(update={"ramp_s": 1, "runtime_s": 60})
+    assert of_drives(measure(tmp_path / "told", ramp)).status is Status.PASS
+    memory = of_drives(measure(tmp_path / "memory", ramp, drives=0.9))
+    assert memory.status is Status.INVALID
+    assert "actual 90" in memory.message
+
+
+def test_of_several_servers_the_slowest_is_named(tmp_path: Path) -> None:
+    lab = lab_rack()
+    second = Node("storage-02", ("storage",), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
+    bench = Bench(BENCH.architecture, Rack(lab.source, (*lab.nodes, second)))
+    nodes = StorageNodes(bench.architecture)
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        """The second server sends a third of what the first one sends."""
+        result = nodes.answer(node, command)
+        if result is None or node != second.name or "storage-server" not in command:
+            return result
+        sent = re.sub(r"tx_bytes:(\d+)", lambda match: f"tx_bytes:{int(match[1]) // 3}", result.text)
+        return replace(result, stdout=sent.encode())
+
+    for measurement in bench.measure(tmp_path, answer):
+        own = of_servers(measurement)
+        assert own["server_fairness"] == {"slowest": "storage-02", "slowest_over_mean": 0.5}
+        assert own["server_ports_sent_bytes"] == [READ + READ // 3]
+    assert bench.faults(tmp_path) == {}
 
 
 def test_writes_tell_nothing_of_reads(tmp_path: Path) -> None:
@@ -166,12 +195,12 @@ def test_what_no_server_sent_is_invalid(tmp_path: Path, sent: float, words: str 
 
 
 def test_what_no_server_sent_is_invalid_with_a_ramp_as_well(tmp_path: Path) -> None:
-    """fio counts the bytes after it, which is fewer than were sent."""
+    """fio does not count the bytes that the servers sent in it."""
     bench = of_storage(jobs={"read": JOB.model_copy(update={"ramp_s": 1})})
     edit = once(rf"tx_bytes:\d+ -> tx_bytes:{READ // 2}")
     for measurement in bench.measure(tmp_path, StorageNodes(bench.architecture, server=edit).answer):
         assert measurement.invalid
-        assert "the servers' ports sent 300 MB" in (measurement.reason or "")
+        assert "came from their memory: the servers' ports sent 0 MB" in (measurement.reason or "")
 
 
 def test_a_server_that_is_a_client_is_not_asked(tmp_path: Path) -> None:

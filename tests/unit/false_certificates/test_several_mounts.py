@@ -158,7 +158,10 @@ def test_only_nfs_is_mounted_several_times() -> None:
     assert {space.storage: space.bytes_each for space in spaces(every, "depth", RACK)} == dict.fromkeys(
         ("nfs-tcp", "nfs-rdma"), 2 * 33554432
     )
-    one, several = steps[0].commands
+    one, several = (command for command in steps[0].commands if command.startswith("fio "))
+    mounts = [command for command in steps[0].commands if command.startswith("mount ")]
+    assert [command.rpartition(" ")[2] for command in mounts] == [OWN_MOUNT, f"{OWN_MOUNT}1", f"{OWN_MOUNT}2"]
+    assert all("vers=3," in command for command in mounts)
     assert f"--directory={OWN_MOUNT}/rackproof-bench/gpu-01-connections-nfs-tcp " in one
     folders = [f"{OWN_MOUNT}{number}/rackproof-bench/gpu-01-connections-nfs-tcp" for number in (1, 2)]
     assert f"--directory={':'.join(folders)} " in several

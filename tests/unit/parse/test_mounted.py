@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackproof.core.architecture import Storage
-from rackproof.parse import mounted
+from rackproof.parse import ParseError, mounted
 from rackproof.parse.mounts import Mount, parse_mountinfo, parse_mountstats
 
 from . import tool_output
@@ -34,6 +34,53 @@ def test_another_export_and_another_server_are_named(source: str) -> None:
         f"source: expected 10.0.0.1:/srv/nfs, actual {source}"
     ]
     assert mounted.source_faults(NFS, [mount("10.0.0.1:/srv/nfs")], ["10.0.0.1"]) == []
+
+
+FSID = "bf0a7d78-3e21-543f-8c64-e0c9716d0784"
+MONITOR = "mon_addr=10.0.0.1:3300"
+
+
+@pytest.mark.parametrize(
+    ("fstype", "source", "options", "fault"),
+    [
+        ("ceph", f"u@{FSID}.data=/", (MONITOR,), ""),
+        ("ceph", f"u@{FSID}.data=/", ("mon_addr=10.0.0.2:3300/[fd00::1]:3300",), ""),
+        ("ceph", f"u@{FSID}.data=/home", (MONITOR,), "expected data, actual data/home"),
+        ("ceph", f"u@{FSID}.other=/", (MONITOR,), "expected data, actual other"),
+        ("ceph", f"u@{FSID}.data=/", ("mon_addr=10.0.0.1:3300/10.9.9.9:3300",), "10.0.0.2, fd00::1, actual 10.9.9.9"),
+        ("ceph", f"u@{FSID}.data=/", ("mon_addr=[fd00::2]:3300",), "actual fd00::2"),
+        ("ceph", "10.0.0.1:6789,10.0.0.2:6789:/", ("mds_namespace=data",), ""),
+        ("ceph", "10.0.0.1:6789:/home", ("mds_namespace=data",), "expected data, actual data/home"),
+        ("ceph", "10.9.9.9:6789:/", ("mds_namespace=data",), "actual 10.9.9.9"),
+        ("lustre", "10.0.0.1@o2ib,10.0.0.2@o2ib:/data", (), ""),
+        ("lustre", "10.0.0.1@o2ib:10.0.0.2@o2ib:/data/", (), ""),
+        ("lustre", "10.0.0.1@o2ib:/data/home", (), "expected data, actual data/home"),
+        ("lustre", "10.0.0.1@o2ib:10.9.9.9@o2ib:/data", (), "actual 10.9.9.9"),
+        ("wekafs", "data", (), ""),
+        ("wekafs", "10.0.0.2,backend-3/data", (), ""),
+        ("wekafs", "10.9.9.9/data", (), "actual 10.9.9.9"),
+    ],
+)
+def test_a_parallel_file_system_is_that_of_the_declared_servers(
+    fstype: str, source: str, options: tuple[str, ...], fault: str
+) -> None:
+    """Another cluster may have a file system of the same name."""
+    storage = Storage.model_validate({"class": "parallel", "mountpoint": "/mnt/p", "fstype": fstype, "source": "data"})
+    own = [mount(source, *options, fstype=fstype)]
+    faults = mounted.source_faults(storage, own, ["10.0.0.1", "10.0.0.2", "fd00::1"])
+    assert [line.endswith(fault) for line in faults] == ([True] if fault else [])
+    folder = storage.model_copy(update={"source": "data/home"})
+    assert bool(mounted.source_faults(folder, own)) == (not source.endswith("home"))
+    named = mounted.source_faults(storage, own, ["server-1"])
+    assert bool(named) == ("expected data" in fault), "a name may stand for any address"
+
+
+def test_a_mount_of_ceph_without_monitors_is_not_proven() -> None:
+    ceph = Storage.model_validate({"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "data"})
+    own = [mount(f"u@{FSID}.data=/", fstype="ceph")]
+    assert mounted.source_faults(ceph, own) == []
+    with pytest.raises(ParseError, match="does not show the monitors"):
+        mounted.source_faults(ceph, own, ["10.0.0.1"])
 
 
 def test_a_local_storage_is_the_device_with_its_label() -> None:
