@@ -81,6 +81,8 @@ class FabricNodes:
     delay_ms: dict[str, float] = field(default_factory=dict)
     gpu_memory: str = CUDA
     """What perftest prints about GPU memory."""
+    served_memory: str | None = None
+    """The same of servers; None: as clients."""
     pci: str = PCI
     built: bool = False
     """Whether the deploy built perftest with CUDA."""
@@ -135,6 +137,9 @@ class FabricNodes:
             return reply(node, command, self._log(node))
         if launcher_of(command):
             return self._finish(node, command, self._collective(node, command))
+        if program.startswith("ib_") and "bind=; " in command and "--use_cuda_bus_id" in command:
+            text = self.gpu_memory if self.served_memory is None else self.served_memory
+            return reply(node, command, f"{text} local address: LID 0000 PSN 0x{next(self.serial):06x}\n")
         if (program == "iperf3" and " -c " in command) or (program.startswith("ib_") and self._peer(command)):
             return self._finish(node, command, self._link(node, command, program))
         return None

@@ -7,7 +7,6 @@ What an adapter reaches alone it may lose when its neighbours on the same PCIe s
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -29,9 +28,9 @@ from rackproof.bench.links.figures import (
 from rackproof.bench.links.gpu_memory import command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import read_links
-from rackproof.bench.links.steps import RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
+from rackproof.bench.links.steps import END_S, RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
 from rackproof.bench.port_proof import protected_priority, reading_command
-from rackproof.bench.ports import at_port, wait_listening
+from rackproof.bench.ports import at_port, wait_ended, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.user import BenchUsers
@@ -47,8 +46,6 @@ from rackproof.remote.redaction import redacted
 
 MARGIN_S: Final = 45
 """Seconds for perftest to connect, to register memory and to exchange results."""
-END_S: Final = 5.0
-"""Seconds for a server to end after its client."""
 _WHAT: Final = {
     ALL_RAILS: "host-memory",
     GPU_ALL_RAILS: "gpu-memory",
@@ -181,9 +178,7 @@ class _Volley:
                 return self.session.run_on(peer, timed(command, f"{TO}{name}"), limit, user=user, hold=True)
 
             answers = list(pool.map(send, range(len(clients))))
-            deadline = time.monotonic() + END_S
-            while time.monotonic() < deadline and any(process.poll() for process in processes):
-                time.sleep(0.1)
+            wait_ended(processes, END_S)
         return [*answers, *(redacted(process.stop()) for process in processes)]
 
     def _command(self, rail: int, placement: Placement) -> str:

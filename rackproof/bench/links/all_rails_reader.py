@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from rackproof.bench.links.figures import ALONE, TO, Figure, figure_of, reliable
+from rackproof.bench.links.figures import ALONE, TO, Figure, figure_of, reliable, with_server_memory
 from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Run, proven
 from rackproof.bench.port_proof import counters_of, fabric_of, readings_of
@@ -138,6 +138,10 @@ def _proven(volley: Volley, metric: str, nodes: tuple[str, str], architecture: A
     for rail, server in enumerate(volley.received):
         if not server.ok:
             raise ParseError(_TOOL, f"nic{rail} of {nodes[0]}: {server.why}")
+        try:
+            figures[rail] = with_server_memory(figures[rail], server)
+        except (Mismatch, ParseError) as error:
+            raise type(error)(_TOOL, f"nic{rail} of {nodes[0]}: {error.reason}") from None
     words = volley.sent[0].command.split()
     seconds = float(words[words.index("-D") + 1])
     common = min(_sending(nodes[1], volley.sent, seconds), _receiving(nodes[0], volley.received, seconds))

@@ -120,6 +120,7 @@ def _tool(architecture: Architecture, fabric: Fabric, profile: LinkProfile, metr
         lambda own: from_address(command(own), own, "exec "),
         lambda peer, own: f"{command(own)} {shlex.quote(peer.address)}{TO}{peer.node}",
         seconds_of(profile, metric),
+        of_both=True,
     )
 
 

@@ -62,7 +62,7 @@ class Nodes(FabricNodes):
             rail = int(command.partition(f" -d {self.device}")[2][0])
             serves = "  # from " in command
             plain = command.partition("; ended=")[0].removeprefix("date +%s.%N >&2; ")
-            made = reply(node, command) if serves else super().answer(node, plain)
+            made = super().answer(node, plain) or reply(node, command)
             assert made is not None
             begin = T0 + self.begins(node, rail) - (0.4 if serves else 0)
             end = T0 + self.begins(node, rail) + self.lasts(node, rail)
@@ -123,7 +123,14 @@ def test_gpu_memory_takes_a_gpu_for_each_adapter_and_the_declared_path(tmp_path:
         assert m.samples, m.reason
         assert (f"{PERFTEST}/ib_write_bw" in words) == built
         assert words[words.index("--use_cuda_bus_id") + 1] == f"0000:1{name[-1]}:03.0"
-        assert m.conditions["memory"] == "DMA-BUF"
+        assert (m.conditions["memory"], m.conditions["server_memory"]) == ("DMA-BUF", "DMA-BUF")
+
+
+def test_a_server_in_its_hosts_memory_takes_the_number_of_every_adapter(tmp_path: Path) -> None:
+    for m in measured(tmp_path, Nodes(served_memory=""), GPU_ALL_RAILS).values():
+        assert not m.samples
+        assert "nic0 of gpu-0" in (m.reason or "")
+        assert "actual host" in (m.reason or "")
 
 
 @pytest.mark.parametrize("metric", [BOTH_ALL_RAILS, GPU_BOTH_ALL_RAILS])
