@@ -187,9 +187,10 @@ class FabricNodes:
                 text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("16.25", "32.50")
             self._carry(node, peer, port, (1300, 65536, 65600), command)
         else:
-            lasting, count = "-D" in words, 612034 if "-D" in words else 200
+            lasting = "-D" in words
+            count = 306017 * int(words[words.index("-D") + 1]) if lasting else 200
             text = (DATA / f"perftest-write-lat{'-duration' if lasting else ''}.txt").read_text()
-            text = text.replace("1000          1.54", "200           1.54")
+            text = text.replace("1000          1.54", "200           1.54").replace("612034", str(count))
             text = text.replace("RDMA_Write Latency", f"RDMA_{'Read' if program == 'ib_read_lat' else 'Write'} Latency")
             text = gpu_memory + text
             self.pass_(node, peer, port, count * 70, count)

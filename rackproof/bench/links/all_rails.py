@@ -24,6 +24,7 @@ from rackproof.bench.links.figures import (
     OF_GPU,
     READ_LATENCY_ALL_RAILS,
     TO,
+    duration_of,
 )
 from rackproof.bench.links.gpu_memory import command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
@@ -104,7 +105,7 @@ def _step(
                     yield from measured
 
     title = f"rdma from {what.replace('-', ' ')}, all rails at once, round {number}"
-    seconds = profile.runs * (profile.rdma_duration_s + START_S)
+    seconds = profile.runs * (duration_of(metric, profile) + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     return Step(id_, title, seconds, expects, execute)
 
@@ -159,7 +160,7 @@ class _Volley:
 
     def _once(self, ends: Sequence[Sequence[End]], placed: Sequence[Sequence[Placement]]) -> list[CommandResult]:
         """Start all servers, then all clients at once; the answers of clients and servers."""
-        limit = self.profile.rdma_duration_s + MARGIN_S
+        limit = duration_of(self.metric, self.profile) + MARGIN_S
         servers, clients = ends
         name, peer = servers[0].node, clients[0].node
         account = self.users[name]

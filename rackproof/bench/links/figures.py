@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from rackproof.bench.port_proof import fabric_of
-from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.programs import packaged
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
 from rackproof.parse.perftest import BandwidthRow, LatencyRow
@@ -76,6 +76,13 @@ PROGRAMS: Final = {
     TO_STORAGE: "iperf3",
 }
 """Program that measures a metric."""
+
+
+def duration_of(metric: str, sizes: LinkProfile) -> int:
+    """Seconds of a test of RDMA by duration. Those of all adapters at once take twice as long as that of one: they
+    begin at different moments, and the time when all are busy must have what perftest counts."""
+    return (2 if metric in ALONE else 1) * sizes.rdma_duration_s
+
 
 RDMA_HEADERS_B: Final = 96
 """Bytes that Linux keeps free for headers when it chooses the RDMA MTU of an Ethernet port (``iboe_get_mtu``)."""
