@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from rackproof.evidence.session import Session
+from rackproof.parse import ParseError
+from rackproof.parse.processes import parse_process_ids
 from rackproof.remote.command import CommandResult
 from rackproof.remote.interrupt import STOPPING
 from rackproof.shell import script
@@ -30,7 +32,7 @@ _LIMIT_S: Final = 60.0
 def ended_diagnoses(session: Session, nodes: Sequence[str], say: Callable[[str], None]) -> Iterator[None]:
     """End what DCGM started during the block, and say so. What ran before is another's, and stays."""
     before = session.run(dict.fromkeys(nodes, LISTED), _LIMIT_S)
-    known = {name: answer.text.split() for name, answer in before.items() if _is_list(answer)}
+    known = {name: pids for name, answer in before.items() if (pids := _listed(answer)) is not None}
     try:
         yield
     finally:
@@ -40,8 +42,7 @@ def ended_diagnoses(session: Session, nodes: Sequence[str], say: Callable[[str],
         else:
             answers = session.run({name: ending(pids, PATIENCE_S) for name, pids in known.items()}, _LIMIT_S)
             for name, answer in answers.items():
-                lines = answer.text.splitlines() if answer.ok else [f"DCGM's {NAME} may still run: {answer.why}"]
-                for line in lines:
+                if line := answer.text.strip() if answer.ok else f"DCGM's {NAME} may still run: {answer.why}":
                     say(f"{name}: {line}")
 
 
@@ -50,5 +51,11 @@ def ending(before: Sequence[str], patience_s: int, program: str = NAME) -> str:
     return script(__name__, "diagnosis_end", *before, program=program, patience_s=patience_s)
 
 
-def _is_list(answer: CommandResult) -> bool:
-    return answer.rc in (0, 1) and not answer.stderr and all(word.isdecimal() for word in answer.text.split())
+def _listed(answer: CommandResult) -> tuple[str, ...] | None:
+    """Process ids; None where they are unknown."""
+    if answer.rc not in (0, 1) or answer.stderr:
+        return None
+    try:
+        return parse_process_ids(answer.text)
+    except ParseError:
+        return None

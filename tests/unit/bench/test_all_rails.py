@@ -235,7 +235,7 @@ def test_an_adapter_that_is_slow_only_beside_the_others_is_the_one_with_a_low_nu
     [(0.0, True), (0.5, True), (0.65, True), (0.75, False), (1.0, False)],
 )
 def test_the_time_that_counts_is_beside_all_others(tmp_path: Path, late: float, enough: bool) -> None:
-    """Of 4 s perftest counts 2 s in the middle; the process takes half a second more."""
+    """perftest counts 2 of 4 s, in the middle; the process takes half a second more."""
     taken = measured(tmp_path, Nodes(begins=lambda node, rail: late * (rail == 2)))
     assert {bool(m.samples) for m in taken.values()} == {enough}
 
