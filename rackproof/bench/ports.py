@@ -1,6 +1,9 @@
-"""Wait until a server listens: tools do not reliably report it on a pipe."""
+"""Wait until a server listens, which tools do not reliably report on a pipe, and until it has ended."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Sequence
 
 from rackproof.bench.user import Account
 from rackproof.errors import NodeUnreachable
@@ -23,6 +26,13 @@ def at_port(port: int, account: Account, address: str = "") -> str:
 def at_socket(path: str) -> str:
     """Command that succeeds when a Unix socket is open; the file of a server that has ended does not count."""
     return f"grep -q ' {path}$' /proc/net/unix"
+
+
+def wait_ended(servers: Sequence[Server], limit_s: float) -> None:
+    """Return when all servers have ended by themselves, or after the limit."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and any(server.poll() for server in servers):
+        time.sleep(0.1)
 
 
 def wait_listening(connection: Connection, server: Server, listens: str) -> None:

@@ -18,6 +18,7 @@ from rackproof.bench.links.figures import (
     OF_GPU,
     PROGRAMS,
     READ_LATENCY_ALL_RAILS,
+    duration_of,
 )
 from rackproof.bench.links.reader import PINGS
 from rackproof.bench.reading import Reading
@@ -179,15 +180,15 @@ def _of_tree(tree: Tree | None) -> dict[str, Any]:
 
 def _of_link(metric: str, sizes: LinkProfile) -> dict[str, Any]:
     tools: dict[str, dict[str, Any]] = {
-        "ib_write_bw": {"-s": sizes.rdma_block_bytes, "-D": sizes.rdma_duration_s},
+        "ib_write_bw": {"-s": sizes.rdma_block_bytes, "-D": duration_of(metric, sizes)},
         "ib_write_lat": {"-n": sizes.latency_iterations},
         "ib_read_lat": {"-n": sizes.latency_iterations},
         "iperf3": {"-t": sizes.tcp_duration_s, "-P": sizes.tcp_streams},
     }
     if metric in (READ_LATENCY_ALL_RAILS, GPU_READ_LATENCY_ALL_RAILS):
-        return {"-D": sizes.rdma_duration_s}
+        return {"-D": duration_of(metric, sizes)}
     if metric in OF_GPU and metric != GPU_READ_LATENCY:
-        return {"-s": GPU_BLOCK_BYTES, "-D": sizes.rdma_duration_s}
+        return {"-s": GPU_BLOCK_BYTES, "-D": duration_of(metric, sizes)}
     return tools.get(PROGRAMS.get(metric, ""), {"-c": PINGS})
 
 

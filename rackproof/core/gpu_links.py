@@ -18,7 +18,7 @@ HINT: Final = (
 )
 IDLE: Final = "idle GPUs lower the speed of their links"
 """Beginning of the message of a check that cannot judge an idle link; the check under load does."""
-BURSTS: Final = ("gpu/copies", "gpu/diagnosis")
+BURSTS: Final = ("gpu/copies", "gpu/diagnosis", "links/groups/nccl-tests/", "links/groups/torch/")
 """How the ids of steps begin that load each GPU for moments, and leave it idle in between."""
 PRODUCTS: Final = "gpu/product/"
 """How the ids of steps of matrix products begin, each of which lasts for several samples."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from rackproof.parse.errors import ParseError
+from rackproof.parse.text import excerpt
+
 _LISTEN: Final = "0A"
 """State of a listening socket."""
 
@@ -19,6 +22,14 @@ def parse_thread_states(output: str, program: str) -> frozenset[str]:
     """``ps -L -o state=,comm=``: states of the threads of a program."""
     rows = (line.split() for line in output.splitlines())
     return frozenset(row[0] for row in rows if row[1:] == [program])
+
+
+def parse_process_ids(output: str) -> tuple[str, ...]:
+    """``ps -o pid=``; may be empty. Raises ParseError for anything else."""
+    words = output.split()
+    if strange := [word for word in words if not word.isdecimal()]:
+        raise ParseError("ps", f"expected process ids, got {excerpt(strange[0])}")
+    return tuple(words)
 
 
 def parse_listening(table: str, ports: Collection[int]) -> frozenset[str]:

@@ -81,6 +81,8 @@ class FabricNodes:
     delay_ms: dict[str, float] = field(default_factory=dict)
     gpu_memory: str = CUDA
     """What perftest prints about GPU memory."""
+    served_memory: str | None = None
+    """The same of servers; None: as clients."""
     pci: str = PCI
     built: bool = False
     """Whether the deploy built perftest with CUDA."""
@@ -135,6 +137,9 @@ class FabricNodes:
             return reply(node, command, self._log(node))
         if launcher_of(command):
             return self._finish(node, command, self._collective(node, command))
+        if program.startswith("ib_") and "bind=; " in command and "--use_cuda_bus_id" in command:
+            text = self.gpu_memory if self.served_memory is None else self.served_memory
+            return reply(node, command, f"{text} local address: LID 0000 PSN 0x{next(self.serial):06x}\n")
         if (program == "iperf3" and " -c " in command) or (program.startswith("ib_") and self._peer(command)):
             return self._finish(node, command, self._link(node, command, program))
         return None
@@ -182,9 +187,10 @@ class FabricNodes:
                 text = text.replace("RDMA_Write BW Test", "RDMA_Write Bidirectional BW Test").replace("16.25", "32.50")
             self._carry(node, peer, port, (1300, 65536, 65600), command)
         else:
-            lasting, count = "-D" in words, 612034 if "-D" in words else 200
+            lasting = "-D" in words
+            count = 306017 * int(words[words.index("-D") + 1]) if lasting else 200
             text = (DATA / f"perftest-write-lat{'-duration' if lasting else ''}.txt").read_text()
-            text = text.replace("1000          1.54", "200           1.54")
+            text = text.replace("1000          1.54", "200           1.54").replace("612034", str(count))
             text = text.replace("RDMA_Write Latency", f"RDMA_{'Read' if program == 'ib_read_lat' else 'Write'} Latency")
             text = gpu_memory + text
             self.pass_(node, peer, port, count * 70, count)

@@ -34,6 +34,7 @@ from rackproof.bench.collectives.group_reader import (
 from rackproof.bench.collectives.group_resume import Interrupted
 from rackproof.bench.collectives.launch import Launch, Way, launch_of, way_of
 from rackproof.bench.collectives.nccl_used import ADAPTERS, MNNVL
+from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.port_proof import fabric_of
 from rackproof.bench.relay import Relay
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, shown, unmeasured
@@ -54,6 +55,8 @@ USUAL_ROUNDS = 3
 """Rounds of a rack without faults, for the estimate."""
 LIMIT_S = 2 * JOB_S + 120.0
 """Time limit of a job."""
+MOST_ROUNDS = 60
+"""More rounds than a search has: for the time limit of what samples GPUs beside it."""
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
@@ -66,7 +69,7 @@ def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[S
     places = tuple(expected(METRIC, Scope.NODE, [name], {"engine": sizes.engine, "op": OP}, id_) for name in names)
 
     def execute(context: BenchContext) -> Iterator[Measurement]:
-        yield from _execute(context, architecture, sizes, places)
+        yield from _execute(context, architecture, sizes, places, id_)
 
     title = f"group testing of {len(names)} nodes ({sizes.engine})"
     commands = shown(lambda: _first(architecture, sizes, rack, tuple(names)))
@@ -117,7 +120,7 @@ def places_of(rack: Rack, names: Sequence[str], rails: int) -> Places:
 
 
 def _execute(
-    context: BenchContext, architecture: Architecture, sizes: GroupTests, places: Sequence[Measurement]
+    context: BenchContext, architecture: Architecture, sizes: GroupTests, places: Sequence[Measurement], id_: str
 ) -> Iterator[Measurement]:
     session, fabric = context.session, architecture.fabric
     names = [place.members[0] for place in places]
@@ -142,7 +145,9 @@ def _execute(
         yield from (unmeasured(place, error.reason) for place in left)
         return
     run.resume()
-    result = search(own, run.jobs, run.engine.one_rail).result
+    loaded = searched if run.engine.loads_gpus else ()
+    with sampled_links(session, id_, loaded, MOST_ROUNDS * LIMIT_S, context.say):
+        result = search(own, run.jobs, run.engine.one_rail).result
     for fault in result.faults:
         context.say(f"group testing names {fault}")
     for nodes in result.unlocated:

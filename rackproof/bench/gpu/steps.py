@@ -7,7 +7,9 @@ at once, because power and cooling are shared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
+from rackproof.bench.gpu.diagnosis_end import ended_diagnoses
 from rackproof.bench.gpu.links import sampled_links
 from rackproof.bench.gpu.reader import (
     DIAGNOSED,
@@ -154,7 +156,9 @@ def _step(
             except RemoteError as error:
                 lost[name] = str(error)
 
-        with sampled_links(session, id_, ready, limit, context.say) as samples:
+        diagnoses = any(metric == DIAGNOSED for metric, _ in metrics)
+        ends = ended_diagnoses(session, ready, context.say) if diagnoses else nullcontext()
+        with ends, sampled_links(session, id_, ready, limit, context.say) as samples:
             session.fleet.each(ready, lambda connection: run(connection.node.name), title)
         for name, answer in samples.items():
             answers[name].append(answer)

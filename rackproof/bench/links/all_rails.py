@@ -7,7 +7,6 @@ What an adapter reaches alone it may lose when its neighbours on the same PCIe s
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -25,13 +24,14 @@ from rackproof.bench.links.figures import (
     OF_GPU,
     READ_LATENCY_ALL_RAILS,
     TO,
+    duration_of,
 )
 from rackproof.bench.links.gpu_memory import command_of, sends
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import read_links
-from rackproof.bench.links.steps import RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
+from rackproof.bench.links.steps import END_S, RDMA_PORT, READING_S, START_S, End, end_of, from_address, ready_pairs
 from rackproof.bench.port_proof import protected_priority, reading_command
-from rackproof.bench.ports import at_port, wait_listening
+from rackproof.bench.ports import at_port, wait_ended, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_of, unmeasured
 from rackproof.bench.user import BenchUsers
@@ -47,8 +47,6 @@ from rackproof.remote.redaction import redacted
 
 MARGIN_S: Final = 45
 """Seconds for perftest to connect, to register memory and to exchange results."""
-END_S: Final = 5.0
-"""Seconds for a server to end after its client."""
 _WHAT: Final = {
     ALL_RAILS: "host-memory",
     GPU_ALL_RAILS: "gpu-memory",
@@ -107,7 +105,7 @@ def _step(
                     yield from measured
 
     title = f"rdma from {what.replace('-', ' ')}, all rails at once, round {number}"
-    seconds = profile.runs * (profile.rdma_duration_s + START_S)
+    seconds = profile.runs * (duration_of(metric, profile) + START_S)
     expects = tuple(place for of_pair in places.values() for place in of_pair)
     return Step(id_, title, seconds, expects, execute)
 
@@ -162,7 +160,7 @@ class _Volley:
 
     def _once(self, ends: Sequence[Sequence[End]], placed: Sequence[Sequence[Placement]]) -> list[CommandResult]:
         """Start all servers, then all clients at once; the answers of clients and servers."""
-        limit = self.profile.rdma_duration_s + MARGIN_S
+        limit = duration_of(self.metric, self.profile) + MARGIN_S
         servers, clients = ends
         name, peer = servers[0].node, clients[0].node
         account = self.users[name]
@@ -181,9 +179,7 @@ class _Volley:
                 return self.session.run_on(peer, timed(command, f"{TO}{name}"), limit, user=user, hold=True)
 
             answers = list(pool.map(send, range(len(clients))))
-            deadline = time.monotonic() + END_S
-            while time.monotonic() < deadline and any(process.poll() for process in processes):
-                time.sleep(0.1)
+            wait_ended(processes, END_S)
         return [*answers, *(redacted(process.stop()) for process in processes)]
 
     def _command(self, rail: int, placement: Placement) -> str:

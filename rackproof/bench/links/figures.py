@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from rackproof.bench.port_proof import fabric_of
-from rackproof.core.architecture import Architecture, Fabric
+from rackproof.core.architecture import Architecture, Fabric, LinkProfile
 from rackproof.core.programs import packaged
 from rackproof.parse import Mismatch, ParseError, Unreliable, iperf3, perftest
 from rackproof.parse.perftest import BandwidthRow, LatencyRow
@@ -55,6 +55,8 @@ OF_GPU: Final = (
 """Metrics of GPU memory."""
 TO: Final = "  # to "
 """Comment at the end of a client's command, before the peer's name."""
+BIND: Final = "bind="
+"""How the command of perftest's server begins."""
 USE_GPU, USE_DMABUF = "--use_cuda_bus_id", "--use_cuda_dmabuf"
 TCP_BANDWIDTH, TCP_RETRANSMITTED = "link.tcp_bandwidth", "link.tcp_retransmitted"
 TO_STORAGE: Final = "link.tcp_bandwidth_to_storage"
@@ -75,6 +77,13 @@ PROGRAMS: Final = {
 }
 """Program that measures a metric."""
 
+
+def duration_of(metric: str, sizes: LinkProfile) -> int:
+    """Seconds of a test of RDMA by duration. Those of all adapters at once take twice as long as that of one: they
+    begin at different moments, and the time when all are busy must have what perftest counts."""
+    return (2 if metric in ALONE else 1) * sizes.rdma_duration_s
+
+
 RDMA_HEADERS_B: Final = 96
 """Bytes that Linux keeps free for headers when it chooses the RDMA MTU of an Ethernet port (``iboe_get_mtu``)."""
 
@@ -94,6 +103,11 @@ class Figure:
     """Whether the server sends and the client receives as many bytes."""
     companions: Mapping[str, float] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_server(command: str) -> bool:
+    """Whether a command is that of perftest's server."""
+    return command.startswith(BIND)
 
 
 def figure_of(answer: CommandResult, architecture: Architecture) -> Figure:
@@ -139,6 +153,21 @@ def _memory(words: Sequence[str], text: str) -> dict[str, str]:
     wanted = "host" if USE_GPU not in words else "DMA-BUF" if USE_DMABUF in words else "peer memory"
     _compare(words[0], ("memory", wanted, memory.path if memory else "host"))
     return {"memory": memory.path, "gpu": memory.gpu} if memory else {}
+
+
+def with_server_memory(figure: Figure, server: CommandResult) -> Figure:
+    """The figure of a test with GPU memory, with the memory that its server used. Raises ParseError without the
+    server's whole output, and Mismatch where it used another memory than the client."""
+    if "memory" not in figure.conditions:
+        return figure
+    tool = program_of(server.command)
+    if not server.ok:
+        raise ParseError(tool, f"the server on {server.node}: {server.why}")
+    memory = perftest.parse_gpu_memory(server.text)
+    actual = memory.path if memory else "host"
+    _compare(tool, (f"memory of the server {server.node}", figure.conditions["memory"], actual))
+    at_server = {"server_memory": memory.path, "server_gpu": memory.gpu} if memory else {}
+    return replace(figure, conditions={**figure.conditions, **at_server})
 
 
 def _duration(words: Sequence[str], row: BandwidthRow, directions: int) -> None:

@@ -22,6 +22,7 @@ from rackproof.bench.links.figures import (
     TO,
     USE_DMABUF,
     USE_GPU,
+    duration_of,
 )
 from rackproof.bench.links.placement import Placement
 from rackproof.bench.links.steps import (
@@ -120,6 +121,7 @@ def _tool(architecture: Architecture, fabric: Fabric, profile: LinkProfile, metr
         lambda own: from_address(command(own), own, "exec "),
         lambda peer, own: f"{command(own)} {shlex.quote(peer.address)}{TO}{peer.node}",
         seconds_of(profile, metric),
+        of_both=True,
     )
 
 
@@ -141,7 +143,7 @@ def command_of(
     program is the one that the deploy built with CUDA, where the node has it."""
     program, device = PROGRAMS[metric], shlex.quote(f"{fabric.rdma_prefix}{rail}")
     size = GPU_BLOCK_BYTES if metric in OF_GPU else profile.rdma_block_bytes
-    options = f"-D {profile.rdma_duration_s}"
+    options = f"-D {duration_of(metric, profile)}"
     if metric == GPU_READ_LATENCY:
         options = f"-n {profile.latency_iterations}"
     if program == "ib_write_bw":

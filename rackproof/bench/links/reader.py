@@ -8,7 +8,18 @@ from typing import Any, Final
 
 from rackproof.bench.links.all_rails_reader import read_all_rails
 from rackproof.bench.links.fan_in_reader import read_fan_in
-from rackproof.bench.links.figures import ALONE, PROGRAMS, TCP_BANDWIDTH, TO, TO_STORAGE, figure_of, reliable
+from rackproof.bench.links.figures import (
+    ALONE,
+    OF_GPU,
+    PROGRAMS,
+    TCP_BANDWIDTH,
+    TO,
+    TO_STORAGE,
+    figure_of,
+    is_server,
+    reliable,
+    with_server_memory,
+)
 from rackproof.bench.links.placement import bound_as_placed
 from rackproof.bench.links.run_proof import Ends, Run, proven
 from rackproof.bench.port_proof import counters_of, fabric_of, readings_of
@@ -71,7 +82,8 @@ def _link(
     fabric: Fabric,
 ) -> Reading:
     program, rail = PROGRAMS[measurement.metric], _rail(measurement, fabric)
-    answers = [a for a in of_client if not a.command.startswith("bind=") and packaged(program_of(a.command)) == program]
+    answers = [a for a in of_client if _is_of(program, a.command) and not is_server(a.command)]
+    servers = [a for a in of_server if _is_of(program, a.command) and is_server(a.command)]
     if not answers:
         raise ParseError(program, f"no run of it on {nodes[1]}")
     if len({answer.command for answer in answers}) > 1:
@@ -82,10 +94,15 @@ def _link(
         bound, asked = bound_as_placed(answers[0].command, f"{fabric.interface_prefix}{rail}", of_client)
         where = (asked,)
     readings = [readings_of(of_server), readings_of(of_client)]
+    of_gpu = measurement.metric in OF_GPU
+    if of_gpu and len(servers) != len(answers):
+        raise ParseError(program, f"expected {len(answers)} outputs of the server {nodes[0]}, actual {len(servers)}")
 
     def prove(run: tuple[int, CommandResult]) -> Run:
         number, answer = run
         figure = figure_of(answer, architecture)
+        if of_gpu:
+            figure = with_server_memory(figure, servers[number])
         return proven(program, rail, nodes, figure, _ends(readings, number, len(answers)), fabric)
 
     runs = reliable(enumerate(answers), prove, program)
@@ -93,10 +110,14 @@ def _link(
         raise ParseError(program, f"nothing counts {measurement.metric} here")
     return Reading(
         tuple(run.values[measurement.metric] for run in runs),
-        (*where, *answers, *readings[0], *readings[1]),
+        (*where, *answers, *(servers if of_gpu else ()), *readings[0], *readings[1]),
         _conditions(nodes, answers, runs) | bound,
         of_every([run.companions for run in runs]),
     )
+
+
+def _is_of(program: str, command: str) -> bool:
+    return packaged(program_of(command)) == program
 
 
 def _conditions(nodes: tuple[str, str], answers: Sequence[CommandResult], runs: Sequence[Run]) -> dict[str, Any]:

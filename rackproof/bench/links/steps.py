@@ -12,6 +12,7 @@ from itertools import chain
 from rackproof.bench.firewall import Firewall
 from rackproof.bench.links.figures import (
     ATTEMPTS,
+    BIND,
     BOTH_WAYS,
     RDMA_BANDWIDTH,
     RDMA_BOTH,
@@ -26,7 +27,7 @@ from rackproof.bench.links.figures import (
 from rackproof.bench.links.placement import LIMIT_S, Placement, placement_command, placements
 from rackproof.bench.links.reader import LOSS, PINGS, ROUND_TRIP, read_links
 from rackproof.bench.port_proof import protected_priority, reading_command
-from rackproof.bench.ports import at_port, wait_listening
+from rackproof.bench.ports import at_port, wait_ended, wait_listening
 from rackproof.bench.reading import outputs_of
 from rackproof.bench.step import BenchContext, Step, expected, reading_or_reason, unmeasured
 from rackproof.bench.user import BenchUsers
@@ -39,12 +40,15 @@ from rackproof.errors import RemoteError
 from rackproof.evidence.session import Session
 from rackproof.parse import ParseError, Unreliable
 from rackproof.remote.command import CommandResult, program
+from rackproof.remote.redaction import redacted
 
 RDMA_PORT, TCP_PORT = 18515, 15201
 LATENCY_S = 3.0
 """Estimate of one test of latency, in seconds."""
 START_S = 8.0
 """Time to connect and tear down, for the estimate, in seconds."""
+END_S = 5.0
+"""Seconds for a server to end after its client."""
 READING_S = 20
 """Time limit of reading counters, in seconds."""
 PING_INTERVAL_S, PING_LIMIT_S = 0.005, 60
@@ -84,6 +88,8 @@ class Tool:
     client: Callable[[End, End], str]
     """Command of the client, from the server's end and the client's."""
     seconds: float
+    of_both: bool = False
+    """Whether the server's output counts as well; it is then given time to end by itself."""
 
 
 def plan(architecture: Architecture, profile: LinkProfile, rack: Rack) -> list[Step]:
@@ -175,7 +181,7 @@ def traffic_class(fabric: Fabric) -> str:
 def from_address(command: str, own: End, how: str = "") -> str:
     """perftest's server, bound to this end for the exchange of parameters where its version can be (since 4.5)."""
     bind = f"bind=--bind_source_ip={shlex.quote(own.address)}"
-    return f"bind=; ! {program(command)} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; {how}{command} $bind"
+    return f"{BIND}; ! {program(command)} --help 2>&1 | grep -q -e --bind_source_ip || {bind}; {how}{command} $bind"
 
 
 def end_of(node: Node, fabric: Fabric, rail: int) -> End | None:
@@ -286,8 +292,8 @@ def measure_pair(
         answers += session.run(reading, READING_S).values()
         for _ in range(runs):
             for _ in range(ATTEMPTS):
-                result = _once(context, tool, server, client)
-                answers += [result, *session.run(reading, READING_S).values()]
+                result, *others = _once(context, tool, server, client)
+                answers += [result, *others, *session.run(reading, READING_S).values()]
                 if not _unreliable(result, session.architecture):
                     break
             if not result.ok:
@@ -316,14 +322,19 @@ def _read(place: Measurement, answers: Sequence[CommandResult], architecture: Ar
     return reading_or_reason(place, read_links(answers, architecture), outputs_of(answers), why, f"{client}: ")
 
 
-def _once(context: BenchContext, tool: Tool, server: End, client: End) -> CommandResult:
+def _once(context: BenchContext, tool: Tool, server: End, client: End) -> list[CommandResult]:
+    """The client's answer, and the server's where it counts."""
     limit = tool.seconds + 45
     session, users = context.session, BenchUsers.of(context)
     account = users[server.node]
     with session.serving(server.node, tool.server(server), limit + 30, account.prefix) as process:
         wait_listening(session.fleet[server.node], process, at_port(tool.port, account))
         user = users[client.node].prefix
-        return session.run_on(client.node, tool.client(server, client), limit, user=user, hold=True)
+        answers = [session.run_on(client.node, tool.client(server, client), limit, user=user, hold=True)]
+        if not tool.of_both:
+            return answers
+        wait_ended([process], END_S)
+    return [*answers, redacted(process.stop())]
 
 
 def _loss_step(fabric: Fabric, rail: int, rack: Rack, group: set[str], chosen: set[tuple[str, str]]) -> Iterator[Step]:

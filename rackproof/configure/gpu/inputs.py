@@ -110,8 +110,8 @@ class GpuInputs(Inputs):
     dcgm_cuda: Literal[12, 13] | None = None
     """The CUDA that DCGM's packages are built for. Default: 13 from driver branch 580 on (CUDA 13 needs it)."""
     dcgm_exporter: Name | None = None
-    """A unit that profiles GPUs through DCGM all the time. Only one client may profile: where both this and the
-    diagnosis of ``gpu.dcgm_level`` are declared, plans say so."""
+    """A unit that profiles GPUs through DCGM all the time. Only one client may profile: where both this and
+    ``dcgmi diag`` (``gpu.dcgm_level``, ``profiles.*.gpu.diagnoses``) are declared, plans say so."""
     gdrcopy: bool = False
     """GDRCopy's driver and library."""
     gds_method: Literal["nvidia-fs", "p2pdma"] = "nvidia-fs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyinfra import logger
@@ -50,6 +51,8 @@ class Plan:
     """Kernel of the version set where another one still runs."""
     toolkit: bool = False
     """Whether the container toolkit is installed from the same repository, by its own deploy."""
+    diagnosed: tuple[str, ...] = ()
+    """Keys of the architecture that have ``dcgmi diag`` run on the node."""
 
     @property
     def repository(self) -> Repository | None:
@@ -100,7 +103,17 @@ def plan_of(site: Site, machine: Machine) -> Plan:
         toolkit=bool(
             names.container_toolkit(stack, runtimes.handing_out(site.architecture.containers, site.node.groups, stack))
         ),
+        diagnosed=tuple(diagnosed(site)),
     )
+
+
+def diagnosed(site: Site) -> Iterator[str]:
+    """Keys of the architecture that have ``dcgmi diag`` run on the node."""
+    if site.architecture.gpu and site.architecture.gpu.dcgm_level is not None:
+        yield "gpu.dcgm_level"
+    for name, profile in site.architecture.profiles.items():
+        if profile.gpu and profile.gpu.diagnoses and site.has_role(profile.gpu.members):
+            yield f"profiles.{name}.gpu.diagnoses"
 
 
 def _locked(choice: Choice, declared: Gpu) -> frozenset[str]:
@@ -132,10 +145,10 @@ def warnings(plan: Plan) -> tuple[str, ...]:
     problems = list(hardware_problems(plan.machine, plan.declared))
     if gpudirect := gpudirect_warning(plan.machine, plan.declared, plan.choice.flavour):
         problems.append(gpudirect)
-    if plan.stack.dcgm_exporter and plan.declared.dcgm_level is not None:
+    if plan.stack.dcgm_exporter and plan.diagnosed:
         problems.append(
-            f"{plan.stack.dcgm_exporter} profiles GPUs all the time, and only one client may: stop it while gpu.dcgm"
-            " (dcgmi diag) runs"
+            f"{plan.stack.dcgm_exporter} profiles GPUs all the time, and only one client may: stop it while dcgmi diag"
+            f" runs ({', '.join(plan.diagnosed)})"
         )
     return tuple(problems)
 

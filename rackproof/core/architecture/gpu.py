@@ -98,7 +98,9 @@ class Gpu(Model):
     gds_fallback: bool | None = None
     """Whether cuFile may silently copy through host memory where GPUDirect Storage does not work."""
     dcgm_level: Literal[1] | None = None
-    """Level of ``dcgmi diag`` that validators run; the higher ones load the GPU and belong to a benchmark."""
+    """Level of ``dcgmi diag`` that validators run: checks of the deployment, which have no name of their own. The tests
+    of higher levels load the GPU, and which they are depends on DCGM's version: a profile has them run by their names
+    (``profiles.*.gpu.diagnoses``)."""
     xid_allowed: Annotated[tuple[int, ...], BeforeValidator(_one_or_more(int))] = ()
     """Xids to ignore in the kernel log, besides those that NVIDIA's catalogue attributes to applications."""
     source: Name | None = None

@@ -312,6 +312,7 @@ class GroupTests(Model):
 class LinkProfile(Model):
     rdma_block_bytes: int = 65536
     rdma_duration_s: int = Field(ge=1)
+    """Duration of a test of one adapter; one of all adapters of a node at once takes twice as long."""
     latency_iterations: int = Field(ge=5)
     tcp_duration_s: int = Field(ge=1)
     tcp_streams: int = Field(default=1, ge=1)

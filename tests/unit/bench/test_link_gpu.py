@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +13,20 @@ import pytest
 
 from rackproof.bench.links import gpu_memory as link_gpu
 from rackproof.bench.links import steps as links
+from rackproof.bench.links.figures import is_server
 from rackproof.bench.links.placement import Placement, is_question, placement_command, placements
 from rackproof.bench.links.reader import read_links
+from rackproof.bench.reread import disproven
 from rackproof.bench.step import Step, expected
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.programs import PERFTEST, used_programs
+from rackproof.evidence.folder import node_infos
+from rackproof.evidence.store import read_raw, read_records
 from rackproof.parse import Mismatch, ParseError
 from rackproof.parse.perftest import GpuMemory, parse_gpu_memory
+from rackproof.remote.command import CommandResult
 from tests.unit.bench.test_bench import LAB, lab_rack, measure, virtual_rack
 from tests.unit.fabric import CUDA, DMABUF, NO_NUMA, PCI, FabricNodes
 from tests.unit.fakes import reply
@@ -143,6 +151,51 @@ def test_what_is_no_number(tmp_path: Path, what: str, changes: dict[str, Any], r
     for m in taken:
         assert not m.samples, what
         assert reason in (m.reason or "")
+
+
+MANAGED = CUDA.replace("pointer=", "for type CUDA_MEM_MANAGED pointer=")
+SERVED: list[tuple[str, Callable[[CommandResult], CommandResult], str]] = [
+    ("host memory", lambda made: replace(made, stdout=b"PSN 0x1\n"), "memory of the server gpu-0.* actual host"),
+    ("another way", lambda made: replace(made, stdout=(CUDA + DMABUF).encode()), "actual DMA-BUF"),
+    ("managed memory", lambda made: replace(made, stdout=MANAGED.encode()), "CUDA_MEM_MANAGED"),
+    ("cut off", lambda made: replace(made, stdout=made.stdout[:40]), "actual host"),
+    ("killed", lambda made: replace(made, rc=143), "the server on gpu-0"),
+    ("no end", lambda made: replace(made, rc=None, error="did not end by itself"), "did not end by itself"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", [METRIC, LATENCY])
+@pytest.mark.parametrize(("what", "change", "reason"), SERVED, ids=[case[0] for case in SERVED])
+def test_a_server_without_the_gpus_memory_is_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metric: str, what: str, change: Any, reason: str
+) -> None:
+    """The client says what it used itself; the other end may have used its host's memory."""
+    monkeypatch.setattr(links, "END_S", 0.0)
+    nodes = FabricNodes()
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        made = nodes.answer(node, command)
+        return change(made) if made is not None and is_server(command) else made
+
+    taken = measure(tmp_path, planned(architecture(metric=metric)), answer)
+    assert len(taken) == 2
+    for m in taken:
+        assert not m.samples, what
+        assert re.search(reason, m.reason or ""), m.reason
+
+
+def test_without_the_servers_output_there_is_no_number(tmp_path: Path) -> None:
+    (taken, *_) = measured(tmp_path, FabricNodes())
+    assert (taken.conditions["server_memory"], taken.conditions["server_gpu"]) == (
+        "peer memory",
+        taken.conditions["gpu"],
+    )
+    records = read_records(tmp_path)
+    assert disproven(records, partial(read_raw, tmp_path), architecture(), "lab", node_infos(lab_rack())) == {}
+    cut = [record for record in records if not is_server(str(record.body.get("command", "")))]
+    faults = disproven(cut, partial(read_raw, tmp_path), architecture(), "lab", node_infos(lab_rack()))
+    assert faults
+    assert all("outputs of the server" in fault for fault in faults.values())
 
 
 def test_a_test_that_hangs_is_unmeasured(tmp_path: Path) -> None:

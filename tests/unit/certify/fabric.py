@@ -13,7 +13,8 @@ from rackproof.bench.links.figures import BOTH_WAYS, USE_GPU
 from tests.unit.bench.test_all_rails import Nodes
 from tests.unit.fabric import DATA, words_of
 
-SECONDS = 10
+SECONDS = 20
+"""Duration of a test of all adapters of a node at once."""
 MIB = 1 << 20
 _COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 _DEVICE = re.compile(r"/sys/class/infiniband/(\S+)/ports/1/hw_counters")
@@ -63,7 +64,7 @@ class RackFabric(Nodes):
             return (self.gpu_memory if USE_GPU in words else "") + self._about(text, device)
         size, both = int(words[words.index("-s") + 1]), BOTH_WAYS in words
         rate = self.rate(node, device) * (1 + next(self.serial) % 7 / 1000)
-        count = int(rate * 1e9 / 8 * SECONDS / size)
+        count = int(rate * 1e9 / 8 * int(words[words.index("-D") + 1]) / size)
         average = rate * 1e9 / 8 / MIB * (2 if both else 1)
         text = (DATA / "perftest-write-bw-duration-slow.txt").read_text()
         row = f" {size}    {count}             0.00          {average:.2f}        {average * MIB / size / 1e6:.6f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps
 from rackproof.bench.runner import run_steps
 from rackproof.cli import proof, runs
+from rackproof.core import gpu_clocks
 from rackproof.core.architecture import Alternative, Architecture, Criterion, LinkProfile, Outlier, Profile
 from rackproof.core.architecture.consistency import problems
 from rackproof.core.architecture.models import Link
@@ -30,12 +32,15 @@ from rackproof.core.verdict import Verdict
 from rackproof.errors import NodeUnreachable
 from rackproof.evidence.folder import node_infos
 from rackproof.evidence.store import read_records
+from rackproof.parse.gpu_load import SAMPLER
+from rackproof.remote.command import CommandResult
 from rackproof.run import stages
 from tests.unit.benchmarked import Bench, measurements
 from tests.unit.fakes import reply, scripted, virtual_rack
 from tests.unit.false_certificates import racks
 from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
+from tests.unit.gpu_nodes import GpuNodes
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
 from tests.unit.judging import bar, criterion, document, info_of_nodes
 
@@ -148,6 +153,47 @@ def test_torch_runs_the_jobs_where_there_are_no_nccl_tests(tmp_path: Path, launc
         assert one.conditions["backend"] == "nccl"
         assert one.conditions["network"] == "NET/IB"
     assert list(Bench(architecture("torch"), rack, "lab").faults(tmp_path).values()) == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "reasons", "outcome", "words"),
+    [
+        ("torch", "0x0000000000000040", "failed", "hardware thermal slowdown"),
+        ("torch", "0x0000000000000004", "passed", "2 GPUs without a slowdown"),
+        ("mpi", "0x0000000000000040", None, ""),
+    ],
+)
+def test_a_gpu_that_slows_down_in_the_jobs_fails_by_its_name(
+    tmp_path: Path, engine: str, reasons: str, outcome: str | None, words: str
+) -> None:
+    """Its node is cleared: the links are well. Jobs of MPI load no GPU."""
+    nodes, rack = nodes_of(torch_rack(4)), torch_rack(4) if engine == "torch" else rack_of(4)
+    healthy = GpuNodes().samples
+
+    def answer(node: str, command: str) -> CommandResult | None:
+        if command == SAMPLER:
+            text = healthy.replace("0x0000000000000004", reasons) if node == "gpu-02" else healthy
+            return reply(node, command, text, rc=143)
+        return GroupNodes.answer(nodes, node, command)
+
+    planned = Bench(architecture(engine), rack, "lab")
+    gpu = virtual_rack().gpu
+    assert gpu is not None
+    made = replace(planned, architecture=planned.architecture.model_copy(
+        update={"gpu": gpu.model_copy(update={"count": 2, "pcie_generation": 5, "pcie_width": 16})}
+    ))  # fmt: skip
+    made.measure(tmp_path, answer, made.steps("links/groups"))
+    results = [r.body for r in read_records(tmp_path) if r.kind is Kind.CHECK and r.body["check"] == gpu_clocks.CHECK]
+    by_node = {result["node"]: result for result in results}
+    if outcome is None:
+        assert not results
+        return
+    assert set(by_node) == set(NAMES[:4])
+    assert by_node["gpu-02"]["outcome"] == outcome
+    assert words in by_node["gpu-02"]["message"]
+    assert {result["outcome"] for node, result in by_node.items() if node != "gpu-02"} == {"passed"}
+    assert {by_node[node]["item"] for node in by_node} == {f"links/groups/{engine}/alltoall"}
+    assert made.faults(tmp_path) == {}
 
 
 def test_torch_names_a_faulty_link_and_a_rail(tmp_path: Path) -> None:

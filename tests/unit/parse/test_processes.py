@@ -6,7 +6,7 @@ from rackproof.parse.accounts import parse_account_numbers
 from rackproof.parse.answer import PART, parse_parts
 from rackproof.parse.clocks import first_time, parse_beginning, time_of, times_in
 from rackproof.parse.cpu import parse_pressure, parse_processor_times
-from rackproof.parse.processes import parse_listening, parse_process, parse_thread_states
+from rackproof.parse.processes import parse_listening, parse_process, parse_process_ids, parse_thread_states
 from rackproof.parse.slurm import job_of_step, step_in
 from tests.unit.refusals import refuses, refuses_parts
 
@@ -78,3 +78,13 @@ def test_parts_have_an_exit_status_each() -> None:
 def test_the_step_of_a_slurmstepd() -> None:
     assert (step_in("12 slurmstepd: [4711.batch]"), job_of_step("slurmstepd: [4711.batch] ")) == ("4711.batch", "4711")
     assert step_in("slurmstepd infinity") is job_of_step("slurmstepd infinity") is None
+
+
+def test_process_ids() -> None:
+    assert parse_process_ids("    5\n 4711\n") == ("5", "4711")
+    assert parse_process_ids("") == ()
+
+
+test_other_text_has_no_process_ids = refuses(
+    parse_process_ids, ("    PID\n 47\n", "expected process ids, got 'PID'"), ("-1\n", "expected process ids")
+)

@@ -21,7 +21,7 @@ from rackproof.configure.gpu.state import GpuState, parse_state, state_command
 from rackproof.configure.settings import node_settings, read_inputs
 from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
-from rackproof.core.architecture import Containers
+from rackproof.core.architecture import Containers, GpuProfile, Profile
 from rackproof.core.gpu_generations import UnsupportedGpu
 from rackproof.core.machine import Machine
 from rackproof.core.rack import Rack
@@ -328,6 +328,31 @@ def test_warnings() -> None:
     assert any("adapters cannot reach GPU memory" in warning for warning in planning.warnings(made))
     _, made, _, _, _ = plan("hgx-h200-ubuntu2404-roce")
     assert planning.warnings(made) == ()
+
+
+def test_an_exporter_is_in_the_way_of_every_diagnosis() -> None:
+    """Validators run the one of ``gpu.dcgm_level``, benchmarks those of a profile."""
+    site, machine, _ = written("hgx-h200-ubuntu2404-roce", gpu={"dcgm_exporter": "dcgm-exporter.service"})
+    sizes = GpuProfile(copy_runs=1, runs=1, seconds=1, diagnoses={"memtest": 60})
+    elsewhere = sizes.model_copy(update={"members": "storage"})
+    assert site.architecture.gpu is not None
+
+    def diagnosed(level: int | None, **profiles: GpuProfile) -> tuple[tuple[str, ...], bool]:
+        """Keys, and whether a warning names all of them."""
+        own = {
+            "gpu": site.architecture.gpu.model_copy(update={"dcgm_level": level}) if site.architecture.gpu else None,
+            "profiles": {name: Profile(gpu=profile) for name, profile in profiles.items()},
+        }
+        changed = replace(site, architecture=site.architecture.model_copy(update=own))
+        made = planning.plan_of(changed, machine)
+        warning = "".join(planning.warnings(made))
+        return made.diagnosed, "dcgm-exporter.service profiles" in warning and ", ".join(made.diagnosed) in warning
+
+    assert diagnosed(1) == (("gpu.dcgm_level",), True)
+    assert diagnosed(None, full=sizes) == (("profiles.full.gpu.diagnoses",), True)
+    assert diagnosed(1, full=sizes) == (("gpu.dcgm_level", "profiles.full.gpu.diagnoses"), True)
+    assert diagnosed(None, full=elsewhere) == ((), False)
+    assert diagnosed(None) == ((), False)
 
 
 def test_gpudirect_storage_is_proven_once_and_where_the_clients_are(monkeypatch: pytest.MonkeyPatch) -> None:
