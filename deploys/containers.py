@@ -67,7 +67,7 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
         operations.packages(name="Packages", names=others, family=family)
 
 
-@deploy("Container toolkit")
+@deploy("Containers: NVIDIA toolkit")
 def container_toolkit() -> None:
     site = here()
     if not plan.hands_out_gpus(site):

@@ -22,7 +22,7 @@ FIRMWARE_TIMEOUT_S = 3600
 """Eight adapters, a few minutes each."""
 
 
-@deploy("ConnectX: drivers and firmware")
+@deploy("NIC: drivers and firmware")
 def nic() -> None:
     site, declared = here(), declared_here()
     stack = declared.stack

@@ -59,9 +59,9 @@ class Leg:
     """Number of connections of each mount."""
     companion: str
     mounts: int = 1
-    """Each of another address of the server."""
+    """One mount for each server address."""
     apart: bool = False
-    """Whether its mounts are in NFS 3, where mounts of one address share connections: also with those of others."""
+    """Whether the mounts use NFS 3, where all mounts of one address share connections, also declared ones."""
 
     @property
     def text(self) -> str:

@@ -32,10 +32,10 @@ class ContainerInputs(Inputs):
     user: str = Field(default="rackproof", pattern=r"^[a-z][a-z0-9_-]{0,30}$")
     """Unprivileged user that tests access to the storage; it owns one folder there and nothing else."""
     uid: int = Field(default=59500, ge=1000, le=59999)
-    """Its number, the same on every node: files on shared storage belong to numbers. Default: from the end of what
-    Debian's policy leaves to a site."""
+    """The user's uid, equal on all nodes because shared files store the uid. Default: from Debian's site-local
+    range."""
     subordinate_start: int = Field(default=2_000_000_000, ge=100_000)
-    """First of its subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
+    """First of the user's subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
     useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
     """How many. Source: subuid(5), useradd's default."""

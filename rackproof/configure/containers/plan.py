@@ -26,7 +26,7 @@ def applies(site: Site) -> bool:
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if applies(site) or hands_out_gpus(site) else "runs no containers by the architecture"
+    return None if applies(site) or hands_out_gpus(site) else "the architecture gives this node no containers"
 
 
 def hands_out_gpus(site: Site) -> bool:

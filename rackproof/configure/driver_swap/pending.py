@@ -26,7 +26,7 @@ from rackproof.errors import Refused
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if site.real_gpus and site.in_slurm else "not a GPU node whose slurmd the kit manages"
+    return None if site.real_gpus and site.in_slurm else "no GPUs, or rackproof does not manage slurmd here"
 
 
 def has_adapters(site: Site) -> bool:

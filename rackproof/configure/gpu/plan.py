@@ -65,7 +65,7 @@ class Plan:
 
 def why_nothing(site: Site) -> str | None:
     declared = site.architecture.gpu
-    return None if site.has_role("gpu") and declared and declared.count else "has no GPUs by the architecture"
+    return None if site.has_role("gpu") and declared and declared.count else "the architecture gives this node no GPUs"
 
 
 def proves_storage(site: Site) -> bool:

@@ -106,7 +106,7 @@ def _nic_of(node_port: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> N
             f" ({suggestion(node_port.purpose, by_purpose)}); leave it out where the architecture names no port"
         )
     if nic is rail_nic:
-        raise DeclarationError(f"purpose: {node_port.purpose} is that of the rails (fabric_paths, fabric_macs)")
+        raise DeclarationError(f"purpose: {node_port.purpose} is reserved for the rails (fabric_paths, fabric_macs)")
     return nic
 
 
@@ -120,7 +120,7 @@ def _other(
     if bond is not None:
         _may_be_member(node_port, bond, infiniband)
     if infiniband and node_port.lossless:
-        raise DeclarationError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
+        raise DeclarationError("lossless: RoCE needs an Ethernet port; this port is InfiniBand")
     if node_port.lossless and fabric.lossless is None:
         raise DeclarationError("lossless: the architecture says nothing in fabric.lossless; say it there")
     lossless = bool(node_port.rdma) if node_port.lossless is None else node_port.lossless
