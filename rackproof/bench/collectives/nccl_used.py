@@ -1,7 +1,7 @@
 """What NCCL really used in a run, and what makes its figures worthless. Pure, but for the command that asks.
 
 A run between nodes over TCP, without one of the rails, or through host memory where the architecture declares
-GPUDirect, measures another path than the promised one, whatever its figures are.
+GPUDirect, measures another path than the declared one, whatever its figures are.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ test_contradictions_are_named_with_the_port = refuses(
     (ports(max_read_request=512), "max_read_request: 512 here, 4096"),
     (ports(relaxed_ordering=False), "relaxed_ordering: False here, True"),
     ({"ports": {"stor0": STOR0}}, "storage: the architecture has 2 of these ports, named are stor0: name all of them"),
-    ({}, "2 ports are promised to have max_read_request, relaxed_ordering, and none is named: name each with"),
+    ({}, "2 ports are declared to have max_read_request, relaxed_ordering, and none is named: name each with"),
     (
         {"ports": {**TWO, "stor2": {"purpose": "storage", "path": "p"}}},
         "the architecture has 2 of these ports, named are stor0, stor1, stor2",
