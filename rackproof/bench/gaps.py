@@ -69,7 +69,7 @@ def _parts(architecture: Architecture, profile: Profile, rack: Rack, steps: Sequ
     for name in type(profile).model_fields:
         part = getattr(profile, name)
         if part is not None and name not in planned:
-            yield f"{name} has no step and will be UNMEASURED: {_why(architecture, profile, name, rack)}"
+            yield f"{name} gives no step and will be UNMEASURED: {_why(architecture, profile, name, rack)}"
 
 
 def _why(architecture: Architecture, profile: Profile, name: str, rack: Rack) -> str:

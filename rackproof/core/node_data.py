@@ -116,7 +116,7 @@ def wrong_name(node: object, groups: Iterable[object] = ()) -> str | None:
 
 def wrong(data: Mapping[str, Any]) -> str | None:
     """The first wrong key, what is expected and what is there; None without one. A password and
-    what stands in the place of a mapping are not shown."""
+    a value in place of a mapping are not shown."""
     for key, (expected, test) in TESTS.items():
         value = data.get(key)
         if value is not None and not test(value):

@@ -39,7 +39,7 @@ def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def counts_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """Also for an architecture without ``ecc`` that requires ``gpu.ecc_errors`` by name."""
+    """True also for an architecture without ``ecc`` that requires ``gpu.ecc_errors`` by name."""
     by_name = "gpu.ecc_errors" in {*arch.required_checks.get("gpu", ()), *arch.required_checks.get("all", ())}
     unknown = arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc is None
     return has_ecc(arch, node, rack) or (unknown and by_name)

@@ -54,7 +54,7 @@ class Leg:
     job: str
     """Name of fio's job."""
     storage: Storage
-    """As declared, but for its transport and port."""
+    """The declared storage with the run's transport and port."""
     count: int
     """Number of connections of each mount."""
     companion: str

@@ -38,7 +38,7 @@ class ContainerInputs(Inputs):
     """First of the user's subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
     useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
-    """How many. Source: subuid(5), useradd's default."""
+    """Number of the user's subordinate ids. Source: subuid(5), useradd's default."""
     image: ImageName | None = None
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""

@@ -57,7 +57,7 @@ def handing_out(declared: Containers | None, groups: Collection[str], stack: Gpu
 
 
 def with_runtime(declared: Containers | None, wanted: Sequence[str], owned: Collection[str]) -> tuple[str, ...]:
-    """Those of ``wanted`` that need NVIDIA's runtime: one that is declared with CDI alone reads the specification."""
+    """Runtimes of ``wanted`` that need NVIDIA's runtime: with CDI alone a runtime reads the specification."""
     by_cdi = owned if declared is not None and not declared.nvidia_runtime else ()
     return tuple(name for name in wanted if name not in by_cdi)
 

@@ -64,7 +64,7 @@ class Tool:
     """One archive and the programs that it gives."""
 
     name: str
-    """Its key below ``gpu.tools``."""
+    """The tool's key below ``gpu.tools``."""
     download: Download
     programs: tuple[str, ...]
     """Paths below the built sources."""

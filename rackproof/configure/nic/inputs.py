@@ -110,11 +110,11 @@ class Bond(Inputs):
     mode: Literal["802.3ad", "active-backup", "balance-xor"] = "802.3ad"
     """Default: LACP, which notices a cable in the wrong port; the switches must speak it."""
     lacp_rate: Literal["fast", "slow"] = "fast"
-    """How often the partner is asked. Default: every second, a dead leg is out after three."""
+    """How often the partner sends LACP messages. Default: every second; a dead leg is out after three."""
     hash_policy: Literal["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"] = "layer3+4"
-    """What spreads connections over the legs. Default: addresses and ports, as NFS with nconnect needs."""
+    """Hash that distributes connections over the legs. Default: addresses and ports, as NFS with nconnect needs."""
     miimon_ms: int = Field(default=100, ge=1)
-    """ms between looks at the link. Default: 100, of the kernel's documentation of bonding."""
+    """Milliseconds between readings of the link state. Default: 100, from the kernel's documentation of bonding."""
 
     @model_validator(mode="after")
     def _two_members(self) -> Bond:

@@ -177,7 +177,7 @@ def _topology(architecture: Architecture) -> Iterator[Problem]:
 
 
 def _lossless(architecture: Architecture) -> Iterator[Problem]:
-    """PFC on a priority that no packet is put into: RoCE then stays in priority 0, and is dropped under congestion.
+    """PFC on a priority that no packet uses: RoCE then stays in priority 0, and is dropped under congestion.
 
     An adapter takes the priority from the DSCP (``trust: dscp``), or from the service level of a queue pair (the
     default, ``pcp``): NVIDIA, MLNX_OFED documentation, "Quality of Service" and "RoCE".

@@ -360,4 +360,4 @@ def test_a_rack_without_declared_drives_has_a_gap() -> None:
     bare = Bench(made.architecture.model_copy(update={"roles": roles}), made.rack)
     assert bare.steps() == []
     gaps = plan_gaps(bare.architecture, "depth", bare.rack, [])
-    assert any("drives has no step and will be UNMEASURED" in gap for gap in gaps)
+    assert any("drives gives no step and will be UNMEASURED" in gap for gap in gaps)

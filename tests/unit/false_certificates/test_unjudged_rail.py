@@ -151,7 +151,7 @@ class TestProfileParts:
 
     def test_a_part_without_a_step_and_its_criteria_are_named_before_the_run(self) -> None:
         lines = self.gaps(VIRTUAL, rack("gpu-01", "sto-01"))
-        assert lines[0] == "profile lab: links has no step and will be UNMEASURED: gpu has 1 node (gpu-01)"
+        assert lines[0] == "profile lab: links gives no step and will be UNMEASURED: gpu has 1 node (gpu-01)"
         assert (
             "profile lab: no step measures link.tcp_bandwidth[rail=0] of pair: nfs-tcp.read, nfs-tcp.write, link.tcp"
             " and 2 more will be UNMEASURED"  # shares of it
