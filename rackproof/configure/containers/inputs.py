@@ -22,7 +22,7 @@ class ContainerInputs(Inputs):
     DOWNLOADS: ClassVar = True
 
     registry_mirrors: tuple[Registry, ...] = ()
-    """URLs (docker) or hosts (podman) that are asked before docker.io. Default: none."""
+    """URLs (docker) or hosts (podman) that the runtime asks before docker.io. Default: none."""
     log_max_mib: int = Field(default=100, ge=1)
     """MiB of one log file of a container. Docker's own default is no limit, which fills /var in a long training."""
     log_files: int = Field(default=3, ge=1)
@@ -51,7 +51,7 @@ class ContainerInputs(Inputs):
     """The Slurm plugin. Default: where pyxis' own package installs it, ``%{_libdir}/slurm`` in pyxis.spec,
     ``/usr/lib/TRIPLET/slurm`` of its Debian package."""
     enroot_data: Path = "/var/lib/enroot"
-    """Absolute path below which enroot keeps unpacked images: a local drive. Default: that of its own packages."""
+    """Absolute path below which enroot keeps unpacked images: a local drive. Default: enroot's own."""
 
     @model_validator(mode="after")
     def _fits(self) -> ContainerInputs:

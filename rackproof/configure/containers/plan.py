@@ -82,7 +82,7 @@ def folders(site: Site, declared: Containers) -> tuple[str, ...]:
 def files(
     site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian", arch: str = "x86_64"
 ) -> tuple[Entry, ...]:
-    """``arch``: of the processor, as ``uname -m`` prints it."""
+    """``arch``: architecture of the processor, as ``uname -m`` prints it."""
     entries: list[Entry] = []
     if declared.runtime == "docker":
         entries += [

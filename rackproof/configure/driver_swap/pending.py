@@ -102,7 +102,7 @@ def pending_swaps(
 
 
 def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
-    """As ``pending_swaps``, and reads its facts."""
+    """``pending_swaps`` of the current node; reads the facts."""
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     names = [package.name for package in packages_here("all")]

@@ -149,7 +149,7 @@ def _configure(name: str) -> list[str]:
 
 
 def _restart(name: str) -> list[str]:
-    """Restart it, and check that it knows the runtime."""
+    """Restart Docker, and check that it knows the runtime."""
     proof = {
         "docker": f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'",
         "containerd": "timeout 60 containerd config dump"

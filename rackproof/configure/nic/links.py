@@ -28,7 +28,7 @@ FOREIGN: Final = (
     "/run/NetworkManager/system-connections/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
     "/etc/sysconfig/network-scripts/ifcfg-*", "/etc/systemd/network/*",
 )  # fmt: skip
-"""Where other tools configure ports. Files of the kit name it in their first lines."""
+"""Folders where other tools configure ports; the kit's files name the kit in their first lines."""
 WAIT_S: Final = 30
 RULE_PRIORITY: Final = 1000
 
@@ -209,7 +209,7 @@ class UpperChange:
 
     @property
     def touched(self) -> Touched:
-        """Devices that ``apply_uppers`` disturbs: networkd configures the parent of a new VLAN anew."""
+        """Devices that ``apply_uppers`` disturbs: networkd configures the parent of a new VLAN again."""
         parent = frozenset({self.upper.parent} if self.upper.parent else ())
         return Touched(down=frozenset({self.upper.name, *self.joining}), reconfigured=parent)
 

@@ -59,7 +59,7 @@ def reboot(
     + slurm: drain the node in Slurm first; otherwise a node with programs on its GPUs, with jobs, or that takes jobs
       of a Slurm that the kit does not manage, is refused
     + health_check: program that must succeed before the node returns to Slurm
-    + driver_swaps: the node has a driver that a run may replace, so any mode returns it to Slurm
+    + driver_swaps: a run may replace a driver of the node, so any mode returns the node to Slurm
     + accepted: the inventory accepts that running programs are disturbed
 
     **Example:**
