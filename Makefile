@@ -65,7 +65,7 @@ test-long: setup ## every malformed input and signal; the virtual rack: every li
 
 test: setup test-unit test-exhaustive test-wheel test-lab ## test-unit, -exhaustive, -wheel and -lab, as CI runs them
 
-golden: .venv/.ready ## write the expected plans of tests/data/plans anew
+golden: .venv/.ready ## write the expected plans of tests/data/plans again
 	@$(RUN) python -m tests.unit.plan.golden
 
 certify: setup lab-up ## the virtual rack from nothing to a certificate

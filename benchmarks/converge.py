@@ -5,7 +5,7 @@
 The same 37 tasks (20 templates, 10 blocks in files, 5 directories, packages, a user; see ``tasks/work.py``) on one
 fleet of hosts (see fleet.py), in one run:
 
-* rackproof: the kit's operations under pyinfra's own command, ``pyinfra -y``; ``one by one`` with asking ahead off;
+* rackproof: the kit's operations under pyinfra's own command, ``pyinfra -y``; ``one by one`` without prefetching;
 * pyinfra: an operation of pyinfra's own for every task;
 * ansible: ansible-core with pipelining, as many forks as hosts, connections kept from run to run, no facts gathered.
   It is installed into the user's cache the first time.
@@ -98,7 +98,7 @@ class Bench:
         if way == "ansible":
             return [str(ansible_folder() / "bin/ansible-playbook"), "-i", str(self.hosts), *options, str(self.playbook)]
         name = "with_pyinfra.py" if way == "pyinfra" else "with_rackproof.py"
-        more = ["--data", "ask_ahead=false"] if way.endswith("one by one") else []
+        more = ["--data", "fact_prefetch=false"] if way.endswith("one by one") else []
         return [sys.executable, "-m", "pyinfra", *more, *options, str(self.inventory), str(HERE / "tasks" / name)]
 
     def run(self, way: str, *options: str) -> tuple[str, float, float]:

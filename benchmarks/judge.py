@@ -213,10 +213,10 @@ def peak_mb() -> float:
 
 def write(nodes: int, criteria: int, samples: int) -> dict[str, Any]:
     """Seconds of processor time, MB of memory and bytes of each file of one size, in this process."""
-    promised = LoadedArchitecture(architecture(criteria, nodes <= PAIRS_UP_TO), Path("large.yaml"), "", "0" * 64)
+    declared = LoadedArchitecture(architecture(criteria, nodes <= PAIRS_UP_TO), Path("large.yaml"), "", "0" * 64)
     made = list(whole(nodes, criteria, samples))
     before, begin = peak_mb(), time.process_time()
-    certificate = judged(made, promised)
+    certificate = judged(made, declared)
     judged_s = time.process_time() - begin
     with tempfile.TemporaryDirectory() as folder:
         write_outputs(Path(folder), certificate, whole=True)
@@ -235,15 +235,15 @@ def write(nodes: int, criteria: int, samples: int) -> dict[str, Any]:
 
 def measure(nodes: int, criteria: int, samples: int) -> dict[str, float]:
     """Seconds and MB of one size, in this process."""
-    promised = architecture(criteria)
-    judge_records(promised, records(2, criteria, 1))  # units, which are imported when first asked for
+    declared = architecture(criteria)
+    judge_records(declared, records(2, criteria, 1))  # units, which are imported when first asked for
     begin = time.process_time()
     for _ in records(nodes, criteria, samples):
         pass
     making = time.process_time() - begin
     before = peak_mb()
     begin, begin_cpu = time.perf_counter(), time.process_time()
-    judgement = judge_records(promised, records(nodes, criteria, samples))
+    judgement = judge_records(declared, records(nodes, criteria, samples))
     elapsed, cpu = time.perf_counter() - begin, time.process_time() - begin_cpu
     return {
         "nodes": nodes,

@@ -2,7 +2,7 @@
 
 Takes effect at once; a changed daemon restarts (docker keeps its containers: live restore). daemon.json and
 config.toml name NVIDIA's runtime from the start, so that each file has one writer. Which runtimes hand out GPUs is the
-inventory's ``gpu.runtimes``; the CDI specification, for all others, is written anew at every boot, since it names
+inventory's ``gpu.runtimes``; the CDI specification, for all others, is written again at every boot, since it names
 files of the driver in force. See ``rackproof.configure.containers.bridge`` for the bridge.
 """
 
@@ -67,7 +67,7 @@ def _packages(site: Site, names: tuple[str, ...], family: str, chosen: Container
         operations.packages(name="Packages", names=others, family=family)
 
 
-@deploy("Container toolkit")
+@deploy("Containers: NVIDIA toolkit")
 def container_toolkit() -> None:
     site = here()
     if not plan.hands_out_gpus(site):

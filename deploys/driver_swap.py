@@ -17,7 +17,7 @@ from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.site import here
 
 
-@deploy("Exchange of drivers", why_nothing)
+@deploy("Driver swap", why_nothing)
 def driver_swap() -> None:
     site = here()
     operations.out_of_slurm(name="Out of Slurm", site=site, accepted=BUSY in preflight_inputs(site).accept)

@@ -77,7 +77,7 @@ def _adapter_ports(site: Site, declared: Declared) -> None:
     port_settings()
 
 
-@deploy("ConnectX: ports")
+@deploy("NIC: ports")
 def port_settings() -> None:
     site, declared = here(), declared_here()
     stack, settings = declared.stack, nic_plan.port_settings(site, declared)

@@ -39,7 +39,7 @@ def gpu() -> None:
         gpu_driver()
 
 
-@deploy("GPU driver")
+@deploy("GPU: driver")
 def gpu_driver() -> None:
     site, machine = here(), required_machine()
     planned = plan.plan_of(site, machine)
@@ -79,7 +79,7 @@ def gpu_driver() -> None:
         )  # fmt: skip
 
 
-@deploy("GPUDirect Storage")
+@deploy("GPU: GPUDirect Storage")
 def gpudirect_storage() -> None:
     """Verify GPUDirect Storage on every declared file system, after the clients, which are built against the sources of
     driver and nvidia-fs."""

@@ -22,7 +22,7 @@ FIRMWARE_TIMEOUT_S = 3600
 """Eight adapters, a few minutes each."""
 
 
-NAME = "ConnectX: drivers and firmware"
+NAME = "NIC: drivers and firmware"
 
 
 @deploy(NAME)

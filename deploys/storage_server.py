@@ -19,7 +19,7 @@ from rackproof.configure.storage_client import operations as storage_operations
 from rackproof.configure.storage_server import plan
 
 
-@deploy("NFS server", plan.why_nothing)
+@deploy("Storage server", plan.why_nothing)
 def storage_server() -> None:
     site = here()
     drive, mount = plan.export_drive(site), plan.export_mount(site)

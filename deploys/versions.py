@@ -93,11 +93,11 @@ def hold_and_read_back() -> None:
         )
 
 
-@deploy("Holds")
+@deploy("Versions: holds")
 def holds() -> None:
     """Hold the packages that the architecture names, with or without a version set, after all installations."""
     if names := here().architecture.system.holds:
-        operations.promised_held(name="Promised holds", names=names, family=family_here())
+        operations.declared_held(name="Declared holds", names=names, family=family_here())
 
 
 if alone(__name__, plan.why_nothing):

@@ -109,7 +109,7 @@ def load(
 def parse(text: str, name: str, stored: bool = False) -> Architecture:
     """The architecture in ``text``, which extends no other; ``name`` is the file in errors.
 
-    Of a text that was ``stored`` with a run, what it leaves unjudged is no error. Raises ArchitectureError.
+    If ``stored``, sections without criteria are allowed. Raises ArchitectureError.
     """
     document = Document(text, name)
     if parent_of(document) is not None:
@@ -120,8 +120,8 @@ def parse(text: str, name: str, stored: bool = False) -> Architecture:
 def stored(text: str, name: str) -> LoadedArchitecture:
     """The architecture whose text was stored with a run. Raises ArchitectureError.
 
-    What it demands less than the published architecture of its id, or the one that it was compared with, is told anew:
-    the text may have been edited, or the kit demands more since.
+    Weakenings against the published architecture of its id, or the one that it was compared with, are computed again:
+    a user may have edited the text, and a newer kit may demand more.
     """
     model = parse(text, name, stored=True)
     told = model.metadata
@@ -157,9 +157,9 @@ def beside_rack(path: Path) -> LoadedArchitecture:
 
 
 def of_run(ref: str) -> LoadedArchitecture:
-    """What a run names to its deploy: as ``load``, or the text that the run has stored, a file named by its sha256.
+    """Architecture for a run's deploy: an id or file, or the stored copy named by its sha256.
 
-    A run may judge against a file of any name and place, and its user may edit it meanwhile. Raises ArchitectureError.
+    The copy is needed because the user may edit the file during the run. Raises ArchitectureError.
     """
     path = Path(ref)
     if not re.fullmatch(SHA256, path.name) or not _exists(path):
@@ -317,7 +317,7 @@ class _Chain:
     published: bool
     """The file, and everything that it extends, is as the kit publishes it."""
     ancestors: list[_Chain]
-    """The same parents, each over what it extends."""
+    """The parents, each merged with its own parents."""
 
 
 def _merged(path: Path, search: Sequence[Path] | None, below: tuple[Path, ...]) -> _Chain:

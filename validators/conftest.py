@@ -1,3 +1,3 @@
-"""Checks get their nodes, what was promised and their outcomes from the kit's plugin."""
+"""Checks get their nodes, the architecture and their outcomes from the kit's plugin."""
 
 pytest_plugins = ["rackproof.validation.plugin"]

@@ -53,17 +53,17 @@ def expect_each(drives: Iterable[LocalDrive], expected: object, value: Callable[
 )
 def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = hardware(arch, node, "drives")
-    promised = drives_of(arch, node, item)
+    declared = drives_of(arch, node, item)
     drives = all_drives(host)
     of_this_use = drives_by_use(expected.drives if expected else (), drives)[item]
-    if len(of_this_use) != promised.count:
-        there = ", ".join(drive.described for drive in drives if drive.kind == promised.kind) or "none"
+    if len(of_this_use) != declared.count:
+        there = ", ".join(drive.described for drive in drives if drive.kind == declared.kind) or "none"
         raise AssertionError(
-            f"{item} drives: expected {promised.count}, actual {len(of_this_use)} (drives of this kind: {there})"
+            f"{item} drives: expected {declared.count}, actual {len(of_this_use)} (drives of this kind: {there})"
         )
     dead = [f"{drive.name} {drive.state}" for drive in of_this_use if drive.state != "live"]
     if dead:
-        raise AssertionError(f"{item} drives: expected {promised.count} live, actual {', '.join(dead)}")
+        raise AssertionError(f"{item} drives: expected {declared.count} live, actual {', '.join(dead)}")
 
 
 @check(
@@ -74,14 +74,14 @@ def test_count(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
     expected = hardware(arch, node, "drives")
-    promised, uses = drives_of(arch, node, item), expected.drives if expected else ()
+    declared, uses = drives_of(arch, node, item), expected.drives if expected else ()
     drives = all_drives(host)
     of_this_use = drives_by_use(uses, drives)[item]
-    if promised.count is None or len(of_this_use) < promised.count:
-        other = strays(uses, drives, promised.kind)
+    if declared.count is None or len(of_this_use) < declared.count:
+        other = strays(uses, drives, declared.kind)
         if other:
             listed = ", ".join(drive.described for drive in other)
-            raise AssertionError(f"{item} drives: expected {promised.size_tb:g} TB each, actual {listed}")
+            raise AssertionError(f"{item} drives: expected {declared.size_tb:g} TB each, actual {listed}")
     if not of_this_use:
         raise Unmeasured(f"there is no drive for {item}; see drives.count")
 
@@ -93,10 +93,10 @@ def test_size(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="Compare lsblk and nvme list with the bays; reseat or exchange missing drives.",
 )
 def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    promised = drives_of(arch, node, item).total_tb or 0
+    declared = drives_of(arch, node, item).total_tb or 0
     total = sum(drive.size_tb for drive in of_use(host, arch, node, item))
-    if not abs(total - promised) <= SIZE_TOLERANCE * promised:
-        raise AssertionError(f"{item} drives: expected {promised:g} TB together, actual {total:.2f} TB")
+    if not abs(total - declared) <= SIZE_TOLERANCE * declared:
+        raise AssertionError(f"{item} drives: expected {declared:g} TB together, actual {total:.2f} TB")
 
 
 @check(
@@ -106,12 +106,12 @@ def test_total(host: Host, arch: Architecture, node: Node, item: str) -> None:
     hint="nvme list; compare with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    promised = drives_of(arch, node, item)
+    declared = drives_of(arch, node, item)
     wrong = [
-        f"{drive.model} in {drive.name}" for drive in of_use(host, arch, node, item) if not is_model(promised, drive)
+        f"{drive.model} in {drive.name}" for drive in of_use(host, arch, node, item) if not is_model(declared, drive)
     ]
     if wrong:
-        raise AssertionError(f"{item} drives: expected models like {promised.model}, actual {', '.join(wrong)}")
+        raise AssertionError(f"{item} drives: expected models like {declared.model}, actual {', '.join(wrong)}")
 
 
 @check(
@@ -136,8 +136,8 @@ def test_firmware(host: Host, arch: Architecture, node: Node, item: str) -> None
     hint="lspci -vv -s SLOT: compare LnkSta with LnkCap; reseat the drive, check the backplane's cable.",
 )
 def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    promised = drives_of(arch, node, item).pcie_generation
-    expect_each(of_use(host, arch, node, item), promised, lambda drive: drive.pcie_generation)
+    declared = drives_of(arch, node, item).pcie_generation
+    expect_each(of_use(host, arch, node, item), declared, lambda drive: drive.pcie_generation)
 
 
 @check(
@@ -147,8 +147,8 @@ def test_pcie_generation(host: Host, arch: Architecture, node: Node, item: str) 
     hint="lspci -vv -s SLOT: compare LnkSta with LnkCap; reseat the drive, check the backplane's cable.",
 )
 def test_pcie_width(host: Host, arch: Architecture, node: Node, item: str) -> None:
-    promised = drives_of(arch, node, item).pcie_width
-    expect_each(of_use(host, arch, node, item), promised, lambda drive: drive.pcie_width)
+    declared = drives_of(arch, node, item).pcie_width
+    expect_each(of_use(host, arch, node, item), declared, lambda drive: drive.pcie_width)
 
 
 def smart_logs(host: Host, arch: Architecture, node: Node, use: str) -> tuple[list[SmartLog], list[str]]:

@@ -31,7 +31,7 @@ POINTS = {"roce_rp": "reaction point", "roce_np": "notification point"}
 PRIORITIES = range(8)
 
 
-def promised(arch: Architecture) -> Lossless:
+def lossless_of(arch: Architecture) -> Lossless:
     if arch.fabric is None or arch.fabric.lossless is None:
         raise Unmeasured("the architecture has no section fabric.lossless")
     return arch.fabric.lossless
@@ -89,7 +89,7 @@ def _qos_of(body: str) -> Qos:
     hint="mlnx_qos -i PORT --pfc 0,0,0,1,0,0,0,0, or dcb pfc set dev PORT prio-pfc 3:on, from a unit at boot.",
 )
 def test_pfc(host: Host, arch: Architecture) -> None:
-    priority = promised(arch).pfc_priority
+    priority = lossless_of(arch).pfc_priority
     paused = {name: _classes(settings.pfc) for name, settings in qos(host, arch).items()}
     expect_rails(dict(paused), f"pauses of priority {priority}")
 
@@ -107,7 +107,7 @@ def _classes(priorities: frozenset[int]) -> str:
     hint="mlnx_qos -i PORT --trust dscp; the setting is lost at boot, so apply it from a unit.",
 )
 def test_trust(host: Host, arch: Architecture) -> None:
-    expect_rails({name: settings.trust for name, settings in qos(host, arch).items()}, promised(arch).trust)
+    expect_rails({name: settings.trust for name, settings in qos(host, arch).items()}, lossless_of(arch).trust)
 
 
 @check(
@@ -117,7 +117,7 @@ def test_trust(host: Host, arch: Architecture) -> None:
     hint="mlnx_qos -i PORT --dscp2prio set,26,3; the switches need the same map.",
 )
 def test_dscp_priority(host: Host, arch: Architecture) -> None:
-    expected = promised(arch).dscp_priority or {}
+    expected = lossless_of(arch).dscp_priority or {}
     rail_settings = qos(host, arch)
     expect_all(
         f"{name}: expected DSCP {dscp} in priority {priority}, actual {settings.dscp_priority[dscp]}"
@@ -143,7 +143,7 @@ def test_dscp_priority(host: Host, arch: Architecture) -> None:
     hint="echo 1 > /sys/class/net/PORT/ecn/roce_rp/enable/PRIORITY, and roce_np; lost at boot: apply from a unit.",
 )
 def test_ecn(host: Host, arch: Architecture) -> None:
-    lossless = promised(arch)
+    lossless = lossless_of(arch)
     contents = sysfs_files(host, CONGESTION)
     priorities = PRIORITIES if lossless.pfc_priority is None or not lossless.ecn else (lossless.pfc_priority,)
     expected = "1" if lossless.ecn else "0"
@@ -182,7 +182,7 @@ def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | No
     hint="echo DSCP > /sys/class/net/PORT/ecn/roce_np/cnp_dscp; switches need it in a strict-priority queue.",
 )
 def test_cnp_dscp(host: Host, arch: Architecture) -> None:
-    _cnp(host, arch, "cnp_dscp", "np_cnp_dscp", promised(arch).cnp_dscp)
+    _cnp(host, arch, "cnp_dscp", "np_cnp_dscp", lossless_of(arch).cnp_dscp)
 
 
 @check(
@@ -192,7 +192,7 @@ def test_cnp_dscp(host: Host, arch: Architecture) -> None:
     hint="echo PRIORITY > /sys/class/net/PORT/ecn/roce_np/cnp_802p_prio; lost at boot, so apply it from a unit.",
 )
 def test_cnp_priority(host: Host, arch: Architecture) -> None:
-    _cnp(host, arch, "cnp_802p_prio", "np_cnp_prio", promised(arch).cnp_priority)
+    _cnp(host, arch, "cnp_802p_prio", "np_cnp_prio", lossless_of(arch).cnp_priority)
 
 
 @check(
@@ -209,7 +209,7 @@ def test_tos(host: Host, arch: Architecture) -> None:
         f"{name} ({port.name})": number_of(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
         for name, port in ports.items()
     }
-    expect_rails(dict(values), promised(arch).tos)
+    expect_rails(dict(values), lossless_of(arch).tos)
 
 
 @check(
@@ -225,7 +225,7 @@ def test_roce_mode(host: Host, arch: Architecture) -> None:
     for name, port in fabric_ports(host, arch).items():
         lines = contents.get(f"{port.device}/ports/{port.number}/default_roce_mode")
         values[f"{name} ({port.name})"] = lines[0] if lines and lines[0] else None
-    expect_rails(values, promised(arch).roce_mode)
+    expect_rails(values, lossless_of(arch).roce_mode)
 
 
 @check(
@@ -245,7 +245,7 @@ def test_global_pause(host: Host, arch: Architecture) -> None:
         words = {True: "on", False: "off"}
         both = words[pause.receive] if pause.receive == pause.transmit else None
         values[name] = both or f"receive {words[pause.receive]}, transmit {words[pause.transmit]}"
-    expect_rails(values, promised(arch).global_pause)
+    expect_rails(values, lossless_of(arch).global_pause)
 
 
 @check(
@@ -263,7 +263,7 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
         # This driver has the file for every port; it is empty until a class is set.
         tclass = traffic_class_of(lines or ())
         values[f"{name} ({port.name})"] = None if lines is None else "none" if tclass is None else tclass
-    expect_rails(values, promised(arch).traffic_class)
+    expect_rails(values, lossless_of(arch).traffic_class)
 
 
 @check(
@@ -274,7 +274,7 @@ def test_traffic_class(host: Host, arch: Architecture) -> None:
 )
 def test_gid(host: Host, arch: Architecture) -> None:
     announce(host, RDMA_DEVICES, INTERFACES, GIDS)
-    index = promised(arch).gid_index or 0
+    index = lossless_of(arch).gid_index or 0
     table = parse_gids(read(host, GIDS))
     expected = f"RoCE v2 with an address as GID {index}"
     values: dict[str, object] = {}

@@ -26,8 +26,8 @@ from rackproof.validation.gpus import (
     driver_version,
     expect_each,
     expect_known,
+    gpu_of,
     has_gpus,
-    promised,
     real_gpus,
     refusal,
     report,
@@ -57,9 +57,9 @@ POWER_TOLERANCE_W = 0.5
 )
 def test_count(host: Host, arch: Architecture) -> None:
     if message := refusal(host):
-        raise AssertionError(f"GPUs: expected {promised(arch).count}, actual none: {message}")
+        raise AssertionError(f"GPUs: expected {gpu_of(arch).count}, actual none: {message}")
     smi = parse_nvidia_smi(read(host, QUERY))
-    expect(len(smi.gpus), promised(arch).count, "GPUs")
+    expect(len(smi.gpus), gpu_of(arch).count, "GPUs")
     if smi.missing:
         raise AssertionError(f"expected details of all attached GPUs, actual {smi.missing} missing")
     if smi.attached_gpus is None:
@@ -75,7 +75,7 @@ def test_count(host: Host, arch: Architecture) -> None:
     hint="lspci shows (rev ff) for it: power-cycle the node once, then check seat and power, then exchange the GPU.",
 )
 def test_on_bus(host: Host, arch: Architecture) -> None:
-    gpu = promised(arch)
+    gpu = gpu_of(arch)
     answer = answered(host, DEVICES, "lspci")
     devices = [d for d in parse_nvidia_devices(answer.body) if d.device_class in GPU_KINDS]
     gone = [device.address for device in devices if not device.answers]
@@ -93,7 +93,7 @@ def test_on_bus(host: Host, arch: Architecture) -> None:
     hint="Compare nvidia-smi -L with the delivery note.",
 )
 def test_model(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).model, lambda gpu: gpu.name)
+    expect_each(host, gpu_of(arch).model, lambda gpu: gpu.name)
 
 
 @check(
@@ -103,7 +103,7 @@ def test_model(host: Host, arch: Architecture) -> None:
     hint="lspci -nn -d 10de:; compare with the delivery note.",
 )
 def test_pci_ids(host: Host, arch: Architecture) -> None:
-    allowed = [pci_id.lower() for pci_id in promised(arch).pci_ids]
+    allowed = [pci_id.lower() for pci_id in gpu_of(arch).pci_ids]
     listed = " or ".join(allowed)
     expect_each(host, listed, lambda gpu: listed if gpu.pci_id in allowed else gpu.pci_id)
 
@@ -115,10 +115,10 @@ def test_pci_ids(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -q -d MEMORY; the cause is MIG or a smaller GPU model.",
 )
 def test_memory(host: Host, arch: Architecture) -> None:
-    expected = promised(arch).memory_mib
+    expected = gpu_of(arch).memory_mib
     if expected is None:
         raise Unmeasured("the architecture has no gpu.memory_mib")
-    slack = expected * promised(arch).memory_tolerance_pct / 100
+    slack = expected * gpu_of(arch).memory_tolerance_pct / 100
 
     def within(gpu: Gpu) -> int | None:
         size = gpu.memory_total_mib
@@ -135,7 +135,7 @@ def test_memory(host: Host, arch: Architecture) -> None:
 )
 def test_driver(host: Host, arch: Architecture) -> None:
     driver = driver_version(host)
-    expected = promised(arch).driver or ""
+    expected = gpu_of(arch).driver or ""
     if expected.startswith(">="):
         oldest = expected.removeprefix(">=").strip()
         if version_numbers("nvidia-smi", driver) < version_numbers("architecture", oldest):
@@ -170,7 +170,7 @@ def test_kernel_module(host: Host) -> None:
     hint="Install the server vendor's firmware bundle for the whole baseboard.",
 )
 def test_vbios(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).vbios, lambda gpu: gpu.vbios)
+    expect_each(host, gpu_of(arch).vbios, lambda gpu: gpu.vbios)
 
 
 @check(
@@ -180,7 +180,7 @@ def test_vbios(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -q; exchange a GPU with a corrupted InfoROM.",
 )
 def test_inforom(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).inforom, lambda gpu: gpu.inforom)
+    expect_each(host, gpu_of(arch).inforom, lambda gpu: gpu.inforom)
 
 
 @check(
@@ -218,7 +218,7 @@ def _different(kind: str, values: dict[str, str | None]) -> Iterator[str]:
     hint="nvidia-smi -e 1, then reset the GPU or reboot.",
 )
 def test_ecc_mode(host: Host, arch: Architecture) -> None:
-    expected = promised(arch).ecc
+    expected = gpu_of(arch).ecc
     expect_each(host, expected, lambda gpu: _mode(expected, gpu.ecc, gpu.ecc_pending))
 
 
@@ -237,7 +237,7 @@ def _mode(expected: str | None, current: str | None, pending: str | None) -> str
     hint="systemctl enable --now nvidia-persistenced.",
 )
 def test_persistence(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).persistence, lambda gpu: gpu.persistence)
+    expect_each(host, gpu_of(arch).persistence, lambda gpu: gpu.persistence)
 
 
 @check(
@@ -247,7 +247,7 @@ def test_persistence(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -mig 0 (or 1), then reset the GPU.",
 )
 def test_mig(host: Host, arch: Architecture) -> None:
-    expected = promised(arch).mig
+    expected = gpu_of(arch).mig
     expect_each(host, expected, lambda gpu: _mode(expected, gpu.mig, gpu.mig_pending))
 
 
@@ -261,8 +261,8 @@ def test_mig(host: Host, arch: Architecture) -> None:
 )
 def test_mig_profiles(host: Host, arch: Architecture) -> None:
     listed = parse_nvidia_smi_list(read(host, LIST))
-    expect(len(listed), promised(arch).count, "GPUs that nvidia-smi lists")
-    expected = sorted(promised(arch).mig_profiles or ())
+    expect(len(listed), gpu_of(arch).count, "GPUs that nvidia-smi lists")
+    expected = sorted(gpu_of(arch).mig_profiles or ())
     expect_all(
         f"partitions of GPU {gpu.index}: expected {', '.join(expected) or 'none'}, actual {', '.join(actual) or 'none'}"
         for gpu in listed
@@ -281,7 +281,7 @@ def test_parameters(host: Host, arch: Architecture) -> None:
     if answer.status != 0:
         raise Unmeasured("the kernel module nvidia is not loaded; see gpu.kernel_module")
     actual = parse_parameters(answer.body)
-    expected = promised(arch).parameters or {}
+    expected = gpu_of(arch).parameters or {}
     unknown = [name for name in expected if name not in actual]
     expect_all(
         f"{name}: expected {value}, actual {actual[name]}"
@@ -305,7 +305,7 @@ def test_nccl(host: Host, arch: Architecture) -> None:
     actual = parse_nccl_conf(answer.body)
     expect_all(
         f"{key}: expected {value}, actual {actual.get(key, 'not set')}"
-        for key, value in (promised(arch).nccl or {}).items()
+        for key, value in (gpu_of(arch).nccl or {}).items()
         if actual.get(key) != value
     )
 
@@ -328,8 +328,8 @@ def test_bound(host: Host, arch: Architecture) -> None:
         for address, name in bound.items()
         if name != "nvidia"
     )
-    if len(bound) < promised(arch).count:
-        raise AssertionError(f"expected {promised(arch).count} GPUs bound to nvidia, actual {len(bound)}")
+    if len(bound) < gpu_of(arch).count:
+        raise AssertionError(f"expected {gpu_of(arch).count} GPUs bound to nvidia, actual {len(bound)}")
 
 
 @check(
@@ -341,7 +341,7 @@ def test_bound(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -pl; find what lowers it at boot: a service, the BMC, a power profile of the rack.",
 )
 def test_power_limit(host: Host, arch: Architecture) -> None:
-    declared = promised(arch).power_limit_w
+    declared = gpu_of(arch).power_limit_w
     gpus = report(host).gpus
     limits = {gpu.bus_id: (gpu.power_limit_w, declared or gpu.default_power_limit_w) for gpu in gpus}
     expect_all(
@@ -359,7 +359,7 @@ def test_power_limit(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -rgc, -rmc and -rac; find the service that limits them at boot.",
 )
 def test_clocks(host: Host, arch: Architecture) -> None:
-    clocks = promised(arch).clocks
+    clocks = gpu_of(arch).clocks
     if clocks is None:
         raise Unmeasured("the architecture has no gpu.clocks")
     gpus = report(host).gpus

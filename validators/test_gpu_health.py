@@ -17,8 +17,8 @@ from rackproof.validation.gpus import (
     expect_each,
     expect_known,
     expect_within,
+    gpu_of,
     has_ecc,
-    promised,
     real_gpus,
     report,
 )
@@ -58,7 +58,7 @@ def test_ecc_errors(host: Host) -> None:
 )
 def test_ecc_corrected(host: Host, arch: Architecture) -> None:
     expect_within(
-        host, promised(arch).ecc_corrected_max or 0, " errors", lambda gpu: gpu.ecc_volatile.corrected, least=False
+        host, gpu_of(arch).ecc_corrected_max or 0, " errors", lambda gpu: gpu.ecc_volatile.corrected, least=False
     )
 
 
@@ -69,7 +69,7 @@ def test_ecc_corrected(host: Host, arch: Architecture) -> None:
     hint="nvidia-smi -q -d ECC: Aggregate; ask the vendor to exchange a GPU that comes with errors.",
 )
 def test_ecc_lifetime(host: Host, arch: Architecture) -> None:
-    limit = promised(arch).ecc_uncorrected_lifetime_max or 0
+    limit = gpu_of(arch).ecc_uncorrected_lifetime_max or 0
     expect_within(host, limit, " errors", lambda gpu: gpu.ecc_aggregate.uncorrected, least=False)
 
 
@@ -98,7 +98,7 @@ def test_row_remapping(host: Host) -> None:
     hint="nvidia-smi -q -d ROW_REMAPPER; exchange the GPU.",
 )
 def test_remapped_rows(host: Host, arch: Architecture) -> None:
-    limit = promised(arch).remapped_rows_max or 0
+    limit = gpu_of(arch).remapped_rows_max or 0
     expect_within(
         host, limit, " rows", lambda gpu: gpu.remapped_rows.uncorrected if gpu.remapped_rows else None, least=False
     )
@@ -155,7 +155,7 @@ def test_throttling(host: Host) -> None:
     hint="nvidia-smi -q -d TEMPERATURE; fans, filters, the cold plate, the inlet temperature.",
 )
 def test_temperature(host: Host, arch: Architecture) -> None:
-    margin = promised(arch).temperature_margin_min_c or 0
+    margin = gpu_of(arch).temperature_margin_min_c or 0
     expect_within(host, margin, " K below its limit", lambda gpu: gpu.temperature_margin_c, least=True)
 
 
@@ -195,7 +195,7 @@ def test_xid(host: Host, arch: Architecture) -> None:
     """Xids since boot, without those that applications cause (13, 31, 43, 45 …); see ``rackproof.parse.xid``."""
     answer = answered(host, DRIVER_LOG, "journalctl", good=None)
     log = parse_driver_log(answer.lines)
-    allowed = promised(arch).xid_allowed
+    allowed = gpu_of(arch).xid_allowed
     xids = Counter(
         (xid.code, xid.bus_id, xid.text) for xid in log.xids if not xid.of_application and xid.code not in allowed
     )
@@ -239,5 +239,5 @@ def test_dcgm(host: Host, arch: Architecture) -> None:
     if answer.status != 0 or not any(result.status == "Pass" for result in results):
         raise Unmeasured(f"no test of dcgmi failed, and none passed or it failed itself: {answer.failure}")
     tested = {gpu.strip() for result in results if result.status == "Pass" for gpu in result.gpus.split(",")} - {""}
-    if tested and len(tested) < promised(arch).count:
-        raise Unmeasured(f"dcgmi tested {len(tested)} of {promised(arch).count} GPUs")
+    if tested and len(tested) < gpu_of(arch).count:
+        raise Unmeasured(f"dcgmi tested {len(tested)} of {gpu_of(arch).count} GPUs")

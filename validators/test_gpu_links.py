@@ -32,7 +32,7 @@ from rackproof.parse.nvlink_errors import parse_nvlink_errors
 from rackproof.parse.systemctl import parse_systemctl_show
 from rackproof.validation import Unmeasured, announce, answered, check, expect, expect_all, read
 from rackproof.validation.checks import shown
-from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, driver_version, expect_each, promised, real_gpus
+from rackproof.validation.gpus import DEVICES, KERNEL_MODULE, QUERY, driver_version, expect_each, gpu_of, real_gpus
 
 MATRIX = "nvidia-smi topo -m"
 LINK_STATUS = "nvidia-smi nvlink -s"
@@ -66,7 +66,7 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
             return expected
         return gpu.pcie_generation_max if idle else gpu.pcie_generation
 
-    expected, slow = promised(arch).pcie_generation, dict[str, str]()
+    expected, slow = gpu_of(arch).pcie_generation, dict[str, str]()
     expect_each(host, expected, speed)
     if slow:
         listed = ", ".join(f"{state} on {bus}" for bus, state in slow.items())
@@ -80,7 +80,7 @@ def test_pcie_generation(host: Host, arch: Architecture) -> None:
     hint="lspci -vv: compare LnkSta with LnkCap; reseat the card or its riser.",
 )
 def test_pcie_width(host: Host, arch: Architecture) -> None:
-    expect_each(host, promised(arch).pcie_width, lambda gpu: gpu.pcie_width)
+    expect_each(host, gpu_of(arch).pcie_width, lambda gpu: gpu.pcie_width)
 
 
 @check(
@@ -91,14 +91,14 @@ def test_pcie_width(host: Host, arch: Architecture) -> None:
 )
 def test_topology(host: Host, arch: Architecture) -> None:
     matrix = parse_topology(read(host, MATRIX))
-    mismatch = same_topology(links_between(matrix.gpus, matrix.paths), promised(arch).topology or "", matrix.gpus)
+    mismatch = same_topology(links_between(matrix.gpus, matrix.paths), gpu_of(arch).topology or "", matrix.gpus)
     if mismatch is not None:
         raise AssertionError(str(mismatch))
 
 
-def promised_nvlink(arch: Architecture) -> Nvlink:
+def nvlink_of(arch: Architecture) -> Nvlink:
     """Raises Unmeasured without any."""
-    if (nvlink := promised(arch).nvlink) is None:
+    if (nvlink := gpu_of(arch).nvlink) is None:
         raise Unmeasured("the architecture has no gpu.nvlink")
     return nvlink
 
@@ -110,7 +110,7 @@ def promised_nvlink(arch: Architecture) -> Nvlink:
     hint="nvidia-smi nvlink -s and dmesg for Xid 74; reset all GPUs of the node together; then exchange the GPU.",
 )
 def test_nvlink(host: Host, arch: Architecture) -> None:
-    gpu, nvlink = promised(arch), promised_nvlink(arch)
+    gpu, nvlink = gpu_of(arch), nvlink_of(arch)
     gpus = parse_nvlink_status(read(host, LINK_STATUS))
     expect(len(gpus), gpu.count, "GPUs that nvidia-smi nvlink lists")
 
@@ -142,7 +142,7 @@ def _speed(gb_per_s: float | None) -> str:
     hint="nvidia-smi nvlink -e before and after a load; if errors grow, reseat or exchange the GPU.",
 )
 def test_nvlink_errors(host: Host, arch: Architecture) -> None:
-    gpu, nvlink = promised(arch), promised_nvlink(arch)
+    gpu, nvlink = gpu_of(arch), nvlink_of(arch)
     gpus = parse_nvlink_errors(read(host, LINK_ERRORS))
     expect_all(
         f"GPU {counted.index} link {link.link}: expected {kind} of at most {nvlink.errors_max}, actual {count}"
@@ -171,7 +171,7 @@ def test_nvswitches(host: Host, arch: Architecture) -> None:
     gone = [device.address for device in switches if not device.answers]
     if gone:
         raise AssertionError(f"expected every NVSwitch to answer on the bus, actual gone: {', '.join(gone)}")
-    expect(len(switches), promised(arch).nvswitches, "NVSwitches")
+    expect(len(switches), gpu_of(arch).nvswitches, "NVSwitches")
 
 
 @check(
@@ -181,7 +181,7 @@ def test_nvswitches(host: Host, arch: Architecture) -> None:
     hint="systemctl status nvidia-fabricmanager and its log; In Progress for minutes means that it does not answer.",
 )
 def test_fabric(host: Host, arch: Architecture) -> None:
-    expected = promised(arch).fabric
+    expected = gpu_of(arch).fabric
 
     def state(gpu: Gpu) -> str | None:
         if gpu.fabric_state is None or (gpu.fabric_state == expected and gpu.fabric_status is None):
@@ -232,8 +232,8 @@ def test_nvlink_domain(host: Host, arch: Architecture, node: Node, rack: Rack) -
     gpus = parse_gpu_domains(read(host, DOMAIN))
     if outside := gpus.count(None):
         raise AssertionError(f"expected all GPUs in an NVLink domain, actual {outside} of {len(gpus)} in none")
-    if len(gpus) != promised(arch).count:
-        raise Unmeasured(f"nvidia-smi reports the NVLink domain of {len(gpus)} of {promised(arch).count} GPUs")
+    if len(gpus) != gpu_of(arch).count:
+        raise Unmeasured(f"nvidia-smi reports the NVLink domain of {len(gpus)} of {gpu_of(arch).count} GPUs")
     reported = parse_compared(read(host, COMMAND)) | {node.name: frozenset(domain for domain in gpus if domain)}
     declared = declared_domains(rack)
     if problem := domain_problem(node.name, declared, reported):
@@ -252,7 +252,7 @@ def test_nvlink_domain(host: Host, arch: Architecture, node: Node, rack: Rack) -
 )
 def test_imex(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
     announce(host, IMEX_NODES, IMEX_STATE)
-    expected = [canonical(name) for name in imex_addresses(rack, node, promised(arch).count)]
+    expected = [canonical(name) for name in imex_addresses(rack, node, gpu_of(arch).count)]
     listed = [canonical(name) for name in parse_nodes_config(answered(host, IMEX_NODES, "cat").printed)]
     expect(sorted(listed), sorted(expected), "nodes_config.cfg")
     domain = parse_imex(answered(host, IMEX_STATE, "nvidia-imex-ctl").printed)
@@ -293,7 +293,7 @@ def _is_address(name: str) -> bool:
     hint="peermem: modprobe nvidia-peermem after the RDMA drivers. dmabuf: the open kernel module and Linux 5.12.",
 )
 def test_gpudirect(host: Host, arch: Architecture) -> None:
-    if promised(arch).gpudirect == "peermem":
+    if gpu_of(arch).gpudirect == "peermem":
         answer = answered(host, MODULES, "grep", good=(0, 1))
         modules = parse_loaded_modules(answer.lines)
         expect(modules.get("nvidia_peermem", "not loaded"), "Live", "module nvidia_peermem")
@@ -321,12 +321,12 @@ def test_gds(host: Host, arch: Architecture) -> None:
     gds = parse_gdscheck(answer.printed)
     problems = [
         f"{driver}: expected Supported, actual {gds.drivers.get(driver, 'not listed')}"
-        for driver in promised(arch).gds
+        for driver in gpu_of(arch).gds
         if gds.drivers.get(driver) != "Supported"
     ]
     able = sum(gds.gpus.values())
-    if able != promised(arch).count:
-        problems.append(f"GPUs that support GDS: expected {promised(arch).count}, actual {able}")
+    if able != gpu_of(arch).count:
+        problems.append(f"GPUs that support GDS: expected {gpu_of(arch).count}, actual {able}")
     if gds.verified is not True:
         problems.append("expected the platform verified, actual not")
     if gds.forced:
@@ -349,4 +349,4 @@ def test_gds_fallback(host: Host, arch: Architecture) -> None:
     allowed = parse_gdscheck(answer.printed).compat_mode
     if allowed is None:
         raise Unmeasured("gdscheck does not report whether cuFile may fall back")
-    expect(allowed, promised(arch).gds_fallback, "cuFile may copy through host memory")
+    expect(allowed, gpu_of(arch).gds_fallback, "cuFile may copy through host memory")

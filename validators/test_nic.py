@@ -342,8 +342,8 @@ def _firmware_query(slot: str, names: str) -> str:
 )
 def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str) -> None:
     nic, matched = expected_ports_on(host, arch, node, item)
-    promised = nic.firmware_settings or {}
-    names = " ".join(map(shlex.quote, promised))
+    declared = nic.firmware_settings or {}
+    names = " ".join(map(shlex.quote, declared))
     commands = {port: _firmware_query(port.slot, names) for port in matched.ports if port.slot}
     announce(host, *commands.values())
 
@@ -352,7 +352,7 @@ def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str
             return None
         firmware = parse_mlxconfig(answered(host, commands[port], "mlxconfig or mstconfig").body)
         wrong, unknown = [], False
-        for name, value in promised.items():
+        for name, value in declared.items():
             setting = firmware.settings.get(name)
             if setting is None or setting.current is None:
                 unknown = True
@@ -363,5 +363,5 @@ def test_firmware_settings(host: Host, arch: Architecture, node: Node, item: str
                 wrong.append(f"{name} {setting.next_boot} from the next boot")
         return " and ".join(wrong) or (None if unknown else "as expected")
 
-    expected = " and ".join(f"{name} {value}" for name, value in promised.items())
+    expected = " and ".join(f"{name} {value}" for name, value in declared.items())
     judge_ports(matched, expected, in_force, lambda settings: settings == "as expected")

@@ -45,8 +45,8 @@ def test_holds(host: Host, arch: Architecture) -> None:
     hint="apt-get install NAME=VERSION, or dnf install NAME-VERSION; then hold it.",
 )
 def test_package_versions(host: Host, arch: Architecture) -> None:
-    promised = arch.system.package_versions or {}
-    names = " ".join(shlex.quote(name) for name in promised)
+    declared = arch.system.package_versions or {}
+    names = " ".join(shlex.quote(name) for name in declared)
     # The answer has a line for each package, which proves it complete.
     command = (
         "if command -v dpkg-query >/dev/null; then"
@@ -54,10 +54,10 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
         f" else rpm -q --qf 'package %{{NAME}} installed %{{VERSION}}-%{{RELEASE}}\\n' -- {names} 2>&1 ||"
         " [ $? -lt 100 ]; fi"
     )
-    installed = parse_package_versions(read(host, command), tuple(promised))
+    installed = parse_package_versions(read(host, command), tuple(declared))
     expect_all(
         f"{name}: expected {version}, actual {', '.join(installed[name]) or NOT_INSTALLED}"
-        for name, version in promised.items()
+        for name, version in declared.items()
         if not installed[name] or not all(is_version(actual, version) for actual in installed[name])
     )
 
@@ -69,13 +69,13 @@ def test_package_versions(host: Host, arch: Architecture) -> None:
     hint="Compare the file with another node's; run `rackproof deploy` again.",
 )
 def test_files(host: Host, arch: Architecture) -> None:
-    promised = arch.system.files or {}
-    command = f"sha256sum -- {' '.join(shlex.quote(path) for path in promised)} 2>&1{STATUS}"
+    declared = arch.system.files or {}
+    command = f"sha256sum -- {' '.join(shlex.quote(path) for path in declared)} 2>&1{STATUS}"
     answer = answered(host, command, "sha256sum", good=(0, 1))
-    sums = parse_sha256sum(answer.lines, tuple(promised))
+    sums = parse_sha256sum(answer.lines, tuple(declared))
     expect_all(
         f"{path}: expected sha256 {sha256[:12]}, actual {sums[path][:12] if len(sums[path]) == 64 else sums[path]}"
-        for path, sha256 in promised.items()
+        for path, sha256 in declared.items()
         if sums[path] != sha256
     )
 

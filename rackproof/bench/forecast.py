@@ -46,13 +46,13 @@ _RECORD: Final = ("dataset.record_length_bytes", "dataset.record_length")
 
 
 class FileSet(NamedTuple):
-    """Files that are on a storage once, whoever reads them."""
+    """Files that a storage holds once for all readers."""
 
     name: str
     bytes: int | None
     """As declared, at most for a tree; None: not known before the run."""
     nodes: tuple[str, ...]
-    """On whose drives they are; of a shared storage one that sees them."""
+    """Nodes on whose drives the files are; for a shared storage one node that sees them."""
     entries: str = ""
     """Folder with an entry for each complete shard; empty for files without one."""
     shards: int = 0
@@ -76,7 +76,7 @@ class Space(NamedTuple):
 
     storage: str
     clients: tuple[str, ...]
-    """That have files of their own."""
+    """Clients that have files of their own."""
     kinds: Mapping[str, int]
     """Bytes of one client, by kind. Writes that are measured overwrite the same files."""
     shared: bool
@@ -90,7 +90,7 @@ class Space(NamedTuple):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """That see all of the files."""
+        """Nodes that see all of the files."""
         return tuple(dict.fromkeys((*self.clients, *(node for files in self.sets for node in files.nodes))))
 
     @property
@@ -244,7 +244,7 @@ def total_s(steps: Sequence[Step]) -> float:
 
 
 def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:
-    """What is printed of each storage: the space that its files need, and the bytes that the steps write there."""
+    """Lines about each storage: the space that its files need, and the bytes that the steps write there."""
     for space in spaces(architecture, profile_name, rack, steps):
         yield from _of_space(space)
         servers = (node.name for node in architecture.storage[space.storage].server_nodes(rack))

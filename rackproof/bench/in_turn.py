@@ -23,8 +23,8 @@ def in_turn(commands: Sequence[str]) -> str:
 
 
 def parts_of(answer: CommandResult, commands: Sequence[str]) -> list[CommandResult]:
-    """What each command answered, with its exit status and both of its streams as one; those that did not end have the
-    error of the whole."""
+    """What each command answered, with its exit status and both of its streams as one. Commands that did not finish get
+    the batch's error."""
     parts = [
         CommandResult(answer.node, command, status, text.encode())
         for command, (text, status) in zip(commands, parse_parts(answer.text), strict=False)

@@ -1,8 +1,8 @@
 """Removes the files of the storage benchmarks after a stage that has ended with all of its steps.
 
-Nothing needs them then: every stage writes its files anew before it reads them. An interrupted run keeps them, and they
-count as room of the run that goes on; ``rackproof bench --clean`` removes them without one. Data sets stay, which later
-runs find complete.
+Nothing needs them then: every stage writes its files again before it reads them. An interrupted run keeps them, and
+they count as space of the resumed run; ``rackproof bench --clean`` removes them without a run. Data sets stay, which
+later runs find complete.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIMIT_S: Final = 300.0
 
 def remove_files(session: Session, spaces: Iterable[Space], say: Callable[[str], None]) -> None:
     """Remove them on all clients that answer, and on a shared storage those of lost clients, too, in one round trip; a
-    line for each client that keeps some. Nothing of it is recorded."""
+    line for each client that keeps some. The evidence does not record this."""
     tasks: dict[str, list[_Removal]] = {}
     for space in spaces:
         storage = session.architecture.storage[space.storage]

@@ -159,7 +159,7 @@ def _of_job(job: FioJob | None) -> dict[str, Any]:
 
 
 def _of_ingest(measurement: Measurement, job: IngestJob | None) -> dict[str, Any]:
-    """The job without what a placement divides."""
+    """The job without fields that depend on the number of clients."""
     if job is None:
         return {"job": "none"}
     sizes: dict[str, Any] = {

@@ -20,7 +20,7 @@ from rackproof.remote import interrupt
 from rackproof.remote.interrupt import STOPPING, end_now, handle_signals
 
 COMMANDS = {
-    "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, reset, console, image."),
+    "lab": ("rackproof.cli.lab", "lab", "The virtual rack: up, down, status, ssh, console, fault, reset, image."),
     "preflight": ("rackproof.cli.preflight", "preflight", "Check whether a deploy can start; change nothing."),
     "plan": ("rackproof.cli.plan", "plan", "Show what a deploy would change; change nothing."),
     "versions": ("rackproof.cli.versions", "versions", "Version sets: check a file, lock what is installed."),
@@ -29,7 +29,7 @@ COMMANDS = {
     "rollback": ("rackproof.cli.rollback", "rollback", "Undo the last run on the nodes."),
     "validate": ("rackproof.cli.validate", "validate", "Check the declared state on every node (testinfra)."),
     "dataset": ("rackproof.cli.dataset", "dataset", "Data sets of the ingest benchmark: make, check."),
-    "bench": ("rackproof.cli.runs", "bench", "Measure storage, links and collectives."),
+    "bench": ("rackproof.cli.runs", "bench", "Measure storage, drives, links, collectives, GPUs, ingest, containers."),
     "certify": ("rackproof.cli.runs", "certify", "Deploy, validate, measure and judge; write a certificate."),
     "judge": ("rackproof.cli.runs", "judge", "Judge a finished run again, offline."),
     "overview": ("rackproof.cli.overview", "overview", "Several certificates of one rack on one page."),

@@ -11,7 +11,7 @@ import click
 
 
 class FiniteRange(click.FloatRange):
-    """A range of finite numbers: ``nan`` lies in every range of click's own."""
+    """A range of finite numbers: click's own ranges accept ``nan``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

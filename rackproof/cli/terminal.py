@@ -25,7 +25,7 @@ class OutputError(OSError):
 
 
 def say(text: object, err: bool = False, **style: Any) -> None:
-    """Print one line, with ``shown`` applied to it. ``style`` is that of ``click.style``."""
+    """Print one line, with ``shown`` applied to it. ``style``: arguments of ``click.style``."""
     # with a file: of an ASCII stream click makes a UTF-8 one that is not guarded
     click.secho(shown(str(text)), file=sys.stderr if err else sys.stdout, **style)
 

@@ -7,5 +7,5 @@ neither decides anything. Every operation is idempotent, logs why it has nothing
 
 import sys
 
-# pyinfra's command turns bytecode off; every run would compile the modules of this package and of the deploys anew.
+# pyinfra's command turns bytecode off; every run would compile the modules of this package and of the deploys again.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)

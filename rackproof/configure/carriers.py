@@ -2,7 +2,7 @@
 undeclared address.
 
 A device carries what devices on top of it carry: a bond's members, a VLAN's parent. Its addresses count where it is
-renamed, removed or made a member; what only gets its declared configuration anew keeps them.
+renamed, removed or made a member; a device that only gets its declared configuration again keeps them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Touched:
     """Devices, by their present names, that a change disturbs."""
 
     down: frozenset[str] = frozenset()
-    """Renamed, removed, or made members of a bond: their addresses are lost."""
+    """Devices that are renamed, removed, or made members of a bond, and lose their addresses."""
     reconfigured: frozenset[str] = frozenset()
-    """Get their configuration anew, and lose routes that are not in it."""
+    """Devices that get their configuration again, and lose routes that are not in it."""
 
     def __or__(self, other: Touched) -> Touched:
         return Touched(self.down | other.down, self.reconfigured | other.reconfigured)

@@ -49,7 +49,7 @@ class DriveState:
     devices: tuple[str, ...]
     """Resolved paths."""
     name: str = ""
-    """Path that matched: unlike /dev/nvme0n1, a name by id is the same after a reboot."""
+    """Path that the pattern matched: unlike /dev/nvme0n1, a name by id is the same after a reboot."""
     kind: str = ""
     """lsblk's TYPE: disk, part, crypt …"""
     type: str = ""

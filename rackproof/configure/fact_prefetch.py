@@ -11,8 +11,8 @@ last run of the same deploy, by kind of node. A prefetched answer is used only
 * within ``AGE_S``, and in the same stage: answers of the planning stage are not used in the execution stage;
 * when it is complete and its exit status is 0. Otherwise the command is run again on its own and fails as usual.
 
-Only ssh connections prefetch. ``ask_ahead = False`` in the inventory's data turns it off, and so does ``-vv``, which
-prints the fact commands.
+Only ssh connections prefetch. ``fact_prefetch = False`` in the inventory's data turns it off, and so does ``-vv``,
+which prints the fact commands.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KEEPALIVE_S = 15
 LOSS_S = 180
 """Seconds without any TCP acknowledgement after which a connection is lost: longer than a restart of a network service
 or an adapter, a fifth of ``TIMEOUT_S``."""
-SWITCH = "ask_ahead"
+SWITCH = "fact_prefetch"
 
 END = "rackproof-end"
 """Last line of every complete answer."""
@@ -124,7 +124,7 @@ class _Known:
     arrived: float
 
 
-class AskAhead:
+class FactPrefetch:
     """Wraps the connector of a node: prefetches facts, counts changes, sets time limits."""
 
     def __init__(self, connector: BaseConnector, state: State, host: Host, run: _Run) -> None:
@@ -140,7 +140,7 @@ class AskAhead:
         self._window = sys.maxsize
         self._planned = 0
         self._seen: int | None = None
-        self._together = host.data.get(SWITCH) is not False
+        self._together = Node(host.name, (), host.data.dict()).data.get(SWITCH) is not False  # type: ignore[no-untyped-call]
         _notice_loss(connector)
 
     def __getattr__(self, name: str) -> Any:
@@ -295,7 +295,7 @@ class AskAhead:
 _runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
 
 
-def ask_ahead(state: State, host: Host) -> None:
+def prefetch_facts(state: State, host: Host) -> None:
     """Enable prefetching for this run. Later calls return at once."""
     if state in _runs:
         return
@@ -308,7 +308,7 @@ def ask_ahead(state: State, host: Host) -> None:
         if not state.check_for_changes:
             run.breaks[node.name] = run.cache.breaks_of(node)
         if isinstance(other.connector, SSHConnector):
-            other.connector = cast(BaseConnector, AskAhead(other.connector, state, other, run))
+            other.connector = cast(BaseConnector, FactPrefetch(other.connector, state, other, run))
 
 
 def _notice_loss(connector: BaseConnector) -> None:
@@ -337,7 +337,7 @@ def _lost(connector: BaseConnector) -> bool:
 def _subject() -> str:
     """Key of the command cache: version of the kit, inventory and deploy files of the command line."""
     files = [str(Path(word).resolve()) for word in sys.argv[1:] if word.endswith(".py")]
-    return hashlib.sha256("\0".join(["asking/1", rackproof.__version__, *files]).encode()).hexdigest()
+    return hashlib.sha256("\0".join(["fact_prefetch/1", rackproof.__version__, *files]).encode()).hexdigest()
 
 
 def _left(run: _Run, state: State, name: str) -> None:

@@ -19,7 +19,7 @@ from pyinfra.api.state import State
 
 from rackproof.configure import carriers, clock, drives, files, kernel, mounts, network, packages, trust, units
 from rackproof.configure.ceph import cluster as ceph
-from rackproof.configure.fact_prefetch import END, Kept, Question, Timely, ask_ahead
+from rackproof.configure.fact_prefetch import END, Kept, Question, Timely, prefetch_facts
 from rackproof.core.programs import OFF_PATH
 from rackproof.parse.machine import MACHINE_COMMAND, parse_machine
 from rackproof.parse.packages import parse_package_list
@@ -34,7 +34,7 @@ class Answer(FactBase[T | None]):
     abstract = True
 
     def check_preconditions(self, state: State, host: Host) -> str | None:
-        ask_ahead(state, host)
+        prefetch_facts(state, host)
         return None
 
     def process(self, output: list[str]) -> T | None:

@@ -58,8 +58,8 @@ PLAIN: Mapping[str, str] = {
     "rollback_keep": "Runs whose previous files a node keeps for a rollback. Default 10.",
     "rack": "Name of the node's rack, for group testing: nodes of one rack are searched together.",
     "leaf_switches": "Names of the node's leaf switches, one for each rail, for group testing.",
-    "ask_ahead": "False: a deploy does not prefetch facts.",
-    "take_over": "A run that loses its lock on the node, although it holds it; for the command line.",
+    "fact_prefetch": "False: a deploy does not prefetch facts.",
+    "take_over": "Name of a run whose lock this run takes over; for the command line.",
 }
 """Other keys of the inventory's data: neither mappings nor fields of ``NodeSettings``."""
 

@@ -40,7 +40,7 @@ CARRIED = "sessions, routes and addresses of the network devices"
 
 @operation()
 def refused(reason: str) -> Commands:
-    """Refuse this node; the others go on.
+    """Refuse this node; other nodes go on.
 
     + reason: one line
 

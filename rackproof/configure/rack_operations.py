@@ -110,7 +110,7 @@ def ssh_trust(names: Mapping[str, Sequence[str]], mpi_nodes: Sequence[str]) -> C
     + names: further names of every node of the rack
     + mpi_nodes: nodes that run MPI
 
-    Keys of a node that does not answer stay as they are on the others; when there are none, a warning names the node.
+    Keys of a node that does not answer stay as they are on other nodes; when there are none, a warning names the node.
 
     **Example:**
 

@@ -101,8 +101,8 @@ class NodeSettings(BaseModel):
     fabric_second_addresses: tuple[IPv4Interface, ...] = ()
     """Further addresses of a storage server, in the order of rails. Default: none."""
     management_address: IPv4Address | None = None
-    """Address outside the rails that the node's name means to the other nodes: ssh between nodes, Slurm and IMEX use
-    it. Default: none, names are the site's own matter; on Soft-RoCE the address on rail 0."""
+    """Management address to which other nodes resolve this node's name: ssh between nodes, Slurm and IMEX use it.
+    Default: none, the site's DNS decides; on Soft-RoCE the address on rail 0."""
     fabric_macs: tuple[Mac, ...] = ()
     """Permanent MAC address of the NIC of rail k."""
     fabric_paths: tuple[PathId, ...] = ()

@@ -1,8 +1,8 @@
 """ssh between nodes: host keys in ssh_known_hosts, and keys in authorized_keys that may log in and run nothing.
 
-Nothing of the kit runs commands from node to node: who is root on one node is not root on the others.
+Nothing of the kit runs commands from node to node: root on one node is not root on another.
 
-A private key never leaves the node that made it. Keys of a node that does not answer stay as they are on the others.
+A private key never leaves the node that made it. Keys of a node that does not answer stay as they are elsewhere.
 """
 
 from __future__ import annotations

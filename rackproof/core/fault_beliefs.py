@@ -77,7 +77,7 @@ class Beliefs:
         self.apart = [(1 << count) - 1 & ~(1 << node) for node in range(count)]
         """Nodes that no passing job contains together with this one."""
         self.whole = list(self.apart)
-        """Those of ``apart`` that every failed job contains together with this node."""
+        """Nodes of ``apart`` that every failed job contains together with this node."""
         self.failures: list[tuple[int, float]] = []
 
     def add(self, mask: int, ok: bool, load: float) -> None:

@@ -136,7 +136,7 @@ class Jobs:
         return [job for job in needed if len(job.nodes) > 1]
 
     def together(self, names: frozenset[str]) -> frozenset[str]:
-        """Those of the nodes that pass one job together, so that each pair of them does."""
+        """Nodes of ``names`` that pass one job together, so that each pair of them does."""
         if len(names) < 2:
             return frozenset()
         shown = any(good and job.nodes >= names and job.rails >= self.rails for job, good in self.history)

@@ -1,4 +1,4 @@
-"""PCIe links of GPUs under load: an idle GPU lowers the speed of its link, and says nothing of what it can. Pure."""
+"""PCIe links of GPUs under load: an idle GPU lowers the speed of its link, so only a loaded GPU shows it. Pure."""
 
 from __future__ import annotations
 

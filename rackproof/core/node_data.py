@@ -81,7 +81,7 @@ TESTS: Final[Mapping[str, Test]] = {
     **dict.fromkeys(("ssh_password", "ssh_key_password", "_sudo_password"), _TEXT),
     **dict.fromkeys(("_sudo", "_doas", "_use_sudo_login", "_use_su_login", "virtual", "simulated_gpus"), _BOOLEAN),
     **dict.fromkeys(("fabric_addresses", "fabric_second_addresses"), _ADDRESSES),
-    **dict.fromkeys(("ssh_allow_agent", "ssh_look_for_keys", "ssh_forward_agent", "ask_ahead"), _BOOLEAN),
+    **dict.fromkeys(("ssh_allow_agent", "ssh_look_for_keys", "ssh_forward_agent", "fact_prefetch"), _BOOLEAN),
     "ssh_strict_host_key_checking": ("one of yes, no, off, ask, accept-new", STRICTNESS.__contains__),
     "fabric_macs": ("a list of MAC addresses", _list_of(_matches(Mac))),
     "fabric_paths": ("a list of udev's ID_PATH (pci-0000:3b:00.0)", _list_of(_matches(PathId))),
@@ -116,7 +116,7 @@ def wrong_name(node: object, groups: Iterable[object] = ()) -> str | None:
 
 def wrong(data: Mapping[str, Any]) -> str | None:
     """The first wrong key, what is expected and what is there; None without one. A password and
-    what stands in the place of a mapping are not shown."""
+    a value in place of a mapping are not shown."""
     for key, (expected, test) in TESTS.items():
         value = data.get(key)
         if value is not None and not test(value):

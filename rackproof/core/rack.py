@@ -16,7 +16,9 @@ from rackproof.errors import InventoryError
 MOST_NAMES = 100_000
 """Limit for one node set."""
 MOST_CHARACTERS = 64 * MOST_NAMES
-FORMER_KEYS: Final[Mapping[str, str]] = {"gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client"}
+FORMER_KEYS: Final[Mapping[str, str]] = {
+    "ask_ahead": "fact_prefetch", "gpu_stack": "gpu", "nic_stack": "nic", "storage_clients": "storage_client",
+}  # fmt: skip
 """Former keys of a node's data, which older inventories and recordings have, with today's."""
 _TERM = re.compile(r"(\A|,?[!^]|[,&])((?:\[[^]]*\]|[^],!^&[])+)")
 """An operator and a name; operators inside the brackets of a node set belong to the set."""

@@ -31,7 +31,7 @@ class Answer:
     status: int
     tool: str = ""
     words: str = ""
-    """Its error output, where that is not part of the body."""
+    """The error output, unless it is part of the body."""
 
     @property
     def lines(self) -> list[str]:
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """Its last words, or that it failed without any."""
+        """The last line of the outputs, or ``failure`` without any."""
         return last_words(self.words) or last_words(self.body) or self.failure
 
     @property

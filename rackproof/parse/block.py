@@ -49,7 +49,7 @@ class LocalDrive:
     pcie_width: int | None = None
     """None where the link reports none."""
     devices: tuple[str, ...] = ()
-    """Its block devices: ``nvme0n1`` for each namespace, or ``sda``. With multipath ``nvme0c0n1``, a path of it."""
+    """The drive's block devices: ``nvme0n1`` for each namespace, or ``sda``. With multipath a path, ``nvme0c0n1``."""
 
     @property
     def size_tb(self) -> float:

@@ -1,8 +1,8 @@
 """``summary.json`` of DLIO, the engine of MLPerf Storage: what emulated accelerators reached. Source:
 argonne-lcf/dlio_benchmark, ``utils/statscounter.py``.
 
-Its rate of bytes is not read: it is that of samples times the nominal size of a record, in MiB called MB, and counts no
-byte of a file.
+The kit does not use the summary's byte rate: DLIO multiplies samples with the nominal size of a record, calls MiB MB,
+and counts no byte of a file.
 """
 
 from __future__ import annotations

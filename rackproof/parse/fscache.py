@@ -62,9 +62,9 @@ class CacheReads(NamedTuple):
     """Reads since the kernel began."""
 
     asked: int
-    """That the page cache did not have."""
+    """Reads that the page cache did not answer."""
     answered: int
-    """By the local cache."""
+    """Reads that the local cache answered."""
     counter: str
     """What counts them, and in which unit."""
 

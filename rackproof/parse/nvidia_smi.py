@@ -97,7 +97,7 @@ class Gpu:
     """Application clocks; None where the driver has no such setting (newer ones dropped it)."""
     default_application_clocks_mhz: ClockPair | None
     throttle_reasons: tuple[str, ...] | None
-    """Those that are not "Not Active", without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
+    """Active reasons, without prefix: ``hw_thermal_slowdown`` …; None when none are reported."""
     throttle_reasons_known: frozenset[str]
     """Reasons that the driver reports as active or not active."""
     ecc_volatile: EccErrors

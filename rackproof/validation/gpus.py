@@ -8,7 +8,7 @@ from typing import Final
 from testinfra.host import Host
 
 from rackproof.core.architecture import Architecture
-from rackproof.core.architecture import Gpu as Promised
+from rackproof.core.architecture import Gpu as DeclaredGpu
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.answer import STATUS
 from rackproof.parse.nvidia_smi import Gpu, NvidiaSmi, parse_nvidia_smi, parse_refusal
@@ -39,13 +39,13 @@ def has_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
 
 
 def counts_ecc(arch: Architecture, node: Node, rack: Rack) -> bool:
-    """Also for an architecture without ``ecc`` that requires ``gpu.ecc_errors`` by name."""
+    """True also for an architecture without ``ecc`` that requires ``gpu.ecc_errors`` by name."""
     by_name = "gpu.ecc_errors" in {*arch.required_checks.get("gpu", ()), *arch.required_checks.get("all", ())}
     unknown = arch.gpu is not None and has_gpus(arch, node, rack) and arch.gpu.ecc is None
     return has_ecc(arch, node, rack) or (unknown and by_name)
 
 
-def promised(arch: Architecture) -> Promised:
+def gpu_of(arch: Architecture) -> DeclaredGpu:
     """The expected GPUs. Raises Unmeasured without any."""
     if arch.gpu is None:
         raise Unmeasured("the architecture has no GPUs")

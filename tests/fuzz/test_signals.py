@@ -26,7 +26,7 @@ pytestmark = pytest.mark.few(1)
 ROOT = Path(__file__).parents[2]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUSY_S = 120
-"""To the moment, and from the signal to the end: 10 s are promised, the rest is a busy host."""
+"""To the moment, and from the signal to the end: 10 s is the limit, the rest is a busy host."""
 LIVE = {
     "validate": ("validate", "rack.py", "--quiet"),
     "record": ("record", "all", "-o", "recordings", "--inventory", "rack.py"),

@@ -24,7 +24,7 @@ from tests.lab.conftest import INVENTORY, ROOT, ask
 RUN_S = 1800
 """One reduced run on a busy host."""
 ENDED_S = 30
-"""From a signal to the end of the process: 10 s are promised, the rest is a busy host."""
+"""From a signal to the end of the process: 10 s is the limit, the rest is a busy host."""
 GONE_S = 60
 """From the end of a run, or the return of a node, to the end of what the run started there."""
 TRACES = Path(__file__).with_name("traces.sh").read_text()

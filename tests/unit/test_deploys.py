@@ -420,7 +420,7 @@ def test_no_unit_of_a_node_is_declared_in_two_ways() -> None:
     assert len(declared) > 6
 
 
-def test_a_promised_clock_source_is_set_at_boot_and_when_nothing_waits_for_one() -> None:
+def test_a_declared_clock_source_is_set_at_boot_and_when_nothing_waits_for_one() -> None:
     whole = architecture()
     arch = whole.model_copy(update={"system": whole.system.model_copy(update={"clock_source": "tsc"})})
     here = site("gpu-01", arch)

@@ -50,7 +50,7 @@ def test_every_operation_has_a_name_of_its_own(plan: list[dict[str, Any]]) -> No
 def test_bare_nodes_are_changed_by_every_operation_of_their_roles(plan: list[dict[str, Any]]) -> None:
     changed = {operation["name"]: set(operation["hosts_with_change"]) for operation in plan}
     assert changed["Base | Packages"] == GPU | STORAGE
-    assert changed["NFS server | File system"] == STORAGE
+    assert changed["Storage server | File system"] == STORAGE
     assert changed["Ceph server | Cluster"] == STORAGE
     assert changed["Storage client | Mounts"] == GPU
     unchanged = {name for name, nodes in changed.items() if not nodes}
@@ -64,7 +64,7 @@ def test_bare_nodes_are_changed_by_every_operation_of_their_roles(plan: list[dic
 def test_servers_are_set_up_before_clients_whatever_else_runs_in_parallel(plan: list[dict[str, Any]]) -> None:
     names = [operation["name"] for operation in plan]
     meeting = names.index("Servers before clients")
-    servers = [i for i, name in enumerate(names) if name.startswith(("NFS server", "Ceph server"))]
+    servers = [i for i, name in enumerate(names) if name.startswith(("Storage server", "Ceph server"))]
     clients = [i for i, name in enumerate(names) if name.startswith("Storage client")]
     assert max(servers) < meeting < min(clients)
 

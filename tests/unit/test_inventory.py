@@ -131,7 +131,7 @@ WRONG = {
     "command_timeout_s": ['"soon"', "-5", 'float("nan")', 'float("inf")', "True"],
     "reboot_mode": ['"later"'],
     "rollback_keep": ["1.5"],
-    "ask_ahead": ['"no"'],
+    "fact_prefetch": ['"no"'],
     "data_drive": ['"/dev/$(id)"'],
     "time_upstreams": ['["a b"]'],
     "nic_ports": ["5"],

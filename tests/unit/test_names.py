@@ -10,7 +10,7 @@ import re
 import pytest
 
 from rackproof.configure.gpu.inputs import GpuInputs
-from rackproof.configure.known_inputs import MODELS
+from rackproof.configure.known_inputs import MODELS, PLAIN
 from rackproof.configure.settings import read_inputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.rack import FORMER_KEYS, Node
@@ -66,8 +66,8 @@ def test_an_exception_is_one() -> None:
     assert not set(VALIDATED_BY) & VALIDATORS
     assert not (set(SECTIONS) | ABOUT) & DEPLOYS
     assert set(SECTIONS) | ABOUT <= set(Architecture.model_fields)
-    assert set(FORMER_KEYS.values()) <= set(MODELS)
-    assert not set(FORMER_KEYS) & set(MODELS)
+    assert set(FORMER_KEYS.values()) <= {*MODELS, *PLAIN}
+    assert not set(FORMER_KEYS) & {*MODELS, *PLAIN}
 
 
 @pytest.mark.parametrize(("former", "key"), FORMER_KEYS.items())

@@ -90,7 +90,7 @@ def test_figures_are_as_published(
     assert entry.source == published_in
 
 
-def test_promise_and_measurement_of_a_chassis_are_both_there() -> None:
+def test_bar_and_measurement_of_a_chassis_are_both_there() -> None:
     assert criterion("dell-scaling-little", "chassis.bandwidth").pass_.levels == {"measured": 12, "specified": 15}
     assert FILES["dell-scaling-little"].level == "specified"
     for name in ("dell-scaling-little", "dell-isilon-f800-dgx1"):

@@ -31,6 +31,7 @@ DIALECT = {
     r"\bto be had\b": "available",
     r"\"\"\"Of ": "name the thing before what it belongs to",
     r"[Ww]hat an? \w+ is that\b": "the name of the thing",
+    r"\b[Aa]rchitecture(?:'s)? promise": "declares",
 }
 NAMES = {"Around", "Look", "Named", "Seen", "Wanted", "found", "said"}
 """Names of variables, fields, parameters, functions and classes."""
@@ -103,6 +104,7 @@ def test_the_rules_see_what_they_are_for() -> None:
     examples = (
         *("test_nobody_asks", "It is said.", "as it shall be", "hangs for ever", "has a word for it", "does_no_harm"),
         *("an_address_that_is_none", "not to be had", '"""Of a GPU."""', "What an adapter is that has no name"),
+        "the architecture promises it",
     )
     for text, pattern in zip(examples, DIALECT, strict=True):
         assert re.search(pattern, text), pattern

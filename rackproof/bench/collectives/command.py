@@ -20,9 +20,9 @@ LAUNCHERS: Final = (MPIRUN, "srun", SSH)
 MPI_PROGRAM: Final = "/collectives.py"
 TORCH_PROGRAM: Final = "/torch_collectives.py"
 SPLIT: Final = ("NCCL_TESTS_SPLIT_MASK", "NCCL_TESTS_SPLIT")
-"""Either splits the ranks of nccl-tests into groups; the first one is older."""
+"""Variables of nccl-tests, each of which splits the ranks into groups; the first one is older."""
 _RUNS_TORCH: Final = re.compile(rf" -I \S+{re.escape(TORCH_PROGRAM)} ")
-"""Whatever the interpreter's name is (``collectives.python``)."""
+"""Matches any interpreter (``collectives.python``)."""
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 

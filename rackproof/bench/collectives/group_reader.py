@@ -165,7 +165,7 @@ class Outcome:
     rate: float | None = None
     wrong: int | None = None
     why: str = ""
-    """Why it gave no figure."""
+    """Why the launch gave no figure."""
     network: str | None = None
     """What NCCL says it used; None without NCCL."""
 

@@ -12,7 +12,7 @@ class Interrupted:
     """Sees the records of a run in their order; keeps the commands of a search whose step did not end.
 
     A job counts if it ended by itself and all of its readings were answered. A node that was lost, exchanged or
-    rebooted ends the search: it begins anew.
+    rebooted ends the search, which starts again.
     """
 
     def __init__(self) -> None:

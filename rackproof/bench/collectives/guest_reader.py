@@ -39,7 +39,7 @@ class Half:
         return [answer for answer in self.answers if launcher_of(answer.command)]
 
     def sides(self) -> tuple[Side, Side]:
-        """Before and after the runs. Raises ParseError."""
+        """States before and after the runs. Raises ParseError."""
         places = [at for at, answer in enumerate(self.answers) if is_side(answer.command)]
         runs = [at for at, answer in enumerate(self.answers) if launcher_of(answer.command)]
         if len(places) != 2 or not runs or not places[0] < runs[0] <= runs[-1] < places[1]:
@@ -112,7 +112,7 @@ def _counts(read: Read, measurement: Measurement) -> Reading:
 
 
 def _proven(host: Half, guest: Half, architecture: Architecture) -> Mapping[str, Any]:
-    """Conditions of a comparison that is one. Raises ParseError."""
+    """Conditions of a valid comparison. Raises ParseError."""
     on_host, in_guest = host.sides(), guest.sides()
     gpus = {gpu.uuid for gpu in on_host[0].gpus}
     for side in on_host:
@@ -138,7 +138,7 @@ def _proven(host: Half, guest: Half, architecture: Architecture) -> Mapping[str,
 
 
 def check_host(side: Side, architecture: Architecture) -> None:
-    """A node that can give its GPUs to a guest. Raises Mismatch."""
+    """Checks that the node can give its GPUs to a guest. Raises Mismatch."""
     count = architecture.gpu.count if architecture.gpu is not None else None
     if side.domain is None or side.domain.state != SHUT_OFF:
         state = "unknown" if side.domain is None else side.domain.state
@@ -154,7 +154,7 @@ def check_host(side: Side, architecture: Architecture) -> None:
 
 
 def check_guest(side: Side, host: Side, name: str) -> None:
-    """That node's guest, with all of its GPUs. Raises Mismatch."""
+    """Checks that this is the node's guest, with all of its GPUs. Raises Mismatch."""
     uuid = host.domain.uuid if host.domain is not None else ""
     if side.virtualisation == "none":
         raise Mismatch(

@@ -295,8 +295,8 @@ class _GuestStep:
         user: Callable[[str], str] = lambda node: "",
         nodes: Iterable[str] | None = None,
     ) -> Mapping[str, CommandResult]:
-        """Run a command on the remaining nodes, or on ``nodes``. A node where it fails is lost; ``what`` begins the
-        reason, the first of which counts."""
+        """Run a command on the remaining nodes, or on ``nodes``. Drops nodes where it fails. Keeps each node's first
+        reason, prefixed with ``what``."""
         commands = {node: command(node) for node in (self._left if nodes is None else nodes)}
 
         def run(connection: Connection) -> CommandResult:

@@ -82,7 +82,7 @@ def srun(
 
 
 def chosen_mpirun(probed: Mapping[str, MpiFound], with_mpi4py: bool) -> str:
-    """The word for the MPI that suits all nodes: ``mpirun`` if it is on their PATH, else its path.
+    """The command of the MPI that suits all nodes: ``mpirun`` if it is on their PATH, else its path.
 
     ``probed``: by node, the launcher first. Raises ParseError, one line, if none suits.
     """

@@ -1,7 +1,7 @@
 """What NCCL really used in a run, and what makes its figures worthless. Pure, but for the command that asks.
 
 A run between nodes over TCP, without one of the rails, or through host memory where the architecture declares
-GPUDirect, measures another path than the promised one, whatever its figures are.
+GPUDirect, measures another path than the declared one, whatever its figures are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENVIRONMENT: Final = {
     # apart from the table, whose lines it would tear; %h and %p are host and process
     "NCCL_DEBUG_FILE": f"{HOME}/nccl.%h.%p.log",
 }
-"""Makes NCCL say what it uses."""
+"""Makes NCCL log what it uses."""
 READING: Final = script(__name__, "nccl_log", home=HOME)
 """Command that reads and removes the logs of a run; before a run it removes those of an earlier one."""
 SOCKET: Final = re.compile(r"Socket|FastSocket", re.IGNORECASE)
@@ -79,7 +79,7 @@ class Asked:
     rail: int | None = None
     """GPU, and so rail, of rank 0, where the ranks are split by rails."""
     topology_files: tuple[str, ...] = ()
-    """Those that the inventory gives the nodes."""
+    """Topology files that the inventory gives the nodes."""
 
     @property
     def algorithm(self) -> str | None:

@@ -77,7 +77,7 @@ def read_drives(answers: Sequence[CommandResult], architecture: Architecture) ->
 
 
 def _slowest(readings: Mapping[str, Reading]) -> Reading:
-    """The one with the lowest median; all of them are its source."""
+    """The drive with the lowest median; the sources of all drives are its sources."""
     name = min(readings, key=lambda drive: median(readings[drive].samples))
     slowest = readings[name]
     used = dict.fromkeys(answer for reading in readings.values() for answer in reading.used)

@@ -58,7 +58,7 @@ class _Drives:
     rack: Rack
     use: str
     drives: Mapping[str, tuple[str, ...]]
-    """Their names by node."""
+    """Names of the drives by node."""
 
     @classmethod
     def of(cls, architecture: Architecture, rack: Rack, use: str) -> Self:

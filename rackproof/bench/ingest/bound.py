@@ -15,9 +15,9 @@ from rackproof.core.throttles import limits_of
 from rackproof.core.units import convert
 
 BUSY: Final = 0.95
-"""Utilisation of accelerators, processors or ports from which on they are what binds."""
+"""Least utilisation at which accelerators, processors or ports count as the binding stage."""
 STARTING: Final = 0.25
-"""Share of the timed part before the first batch from which on the start of the workers binds."""
+"""Least share of the timed part before the first batch at which the start of the workers binds."""
 
 ACCELERATOR, DECODE = RUN_STAGES[StageName.GPU], RUN_STAGES[StageName.CPU]
 NETWORK, STORAGE = RUN_STAGES[StageName.NETWORK], RUN_STAGES[StageName.BANDWIDTH]

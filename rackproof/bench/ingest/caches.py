@@ -20,7 +20,7 @@ from rackproof.parse.fscache import CacheReads, cache_reads, parse_fscache_stats
 CACHE_HITS: Final = "ingest.cache_hits"
 LOCAL_HITS: Final = "ingest.local_cache_hits"
 ASKED: Final = 10
-"""Least number of reads of which a share is told."""
+"""Least number of reads for which a share is reported."""
 
 
 def renewed(folders: Sequence[str], account: Account) -> str:
@@ -40,7 +40,7 @@ class LocalReads(NamedTuple):
     answered: int
     counter: str
     drive_bytes: int | None
-    """Read from the drive of the cache, whoever read them; None where no drive counts."""
+    """Bytes that any program read from the cache's drive; None where no drive counts."""
 
     @property
     def companions(self) -> dict[str, float]:

@@ -45,10 +45,10 @@ class Made(NamedTuple):
     """Samples that differ."""
     copies: int
     sha256: str
-    """Digest of the samples, whatever their format."""
+    """Digest of the samples, independent of their format."""
 
     def text(self, storage: str) -> str:
-        """For people; names copies, because a storage that deduplicates holds them once."""
+        """Text for users; names copies, because a storage that deduplicates holds them once."""
         size = f"{self.samples} samples, {self.bytes / 1e9:.3g} GB, {self.bytes / self.samples:.0f} B a sample"
         if self.copies == 1:
             return size

@@ -47,7 +47,7 @@ class _Trained(NamedTuple):
     moved: int
     """Bytes of all samples that the accelerators took."""
     counted: int | None
-    """The same by an exact counter."""
+    """The same bytes by an exact counter."""
     cached: int | None
     """Bytes of the data set in the page cache at the start."""
     dataset: int
@@ -144,7 +144,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 
 def _check_summary(summary: DlioSummary, config: Mapping[str, Any], document: Json) -> None:
-    """The summary is that of the run, and calls it no failure."""
+    """Checks that the summary belongs to the run and reports no failure."""
     for key, asked, told in (
         ("num_hosts", config.get("clients", 1), summary.hosts),
         ("hostname", document.string("node"), summary.hostname),

@@ -20,7 +20,7 @@ from rackproof.remote.command import MARK, CommandResult
 from rackproof.shell import script
 
 RUNTIMES: Final = ("docker", "podman")
-"""Those that start a container for root, as another user, with the network of the node."""
+"""Runtimes that start a container for root, as another user, with the network of the node."""
 LABEL: Final = "rackproof-bench"
 """Label of containers that a step starts."""
 
@@ -51,7 +51,7 @@ class Image:
 
     @property
     def config(self) -> dict[str, str]:
-        """What the program's configuration says of it."""
+        """The image's entry in the program's configuration."""
         return {"name": self.name, "id": self.id}
 
 

@@ -159,7 +159,7 @@ class Moments:
 
 def counters(config):
     """Processors (busy and all, ticks), bytes received by ports of hardware and RDMA devices, bytes read by the
-    mounts; None of what nothing counts."""
+    mounts; None without a counter."""
     with open("/proc/stat") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     ports = _sum("/sys/class/net", "statistics/rx_bytes", beside="device")  # bonds and bridges count the same again

@@ -12,9 +12,9 @@ from rackproof.core.architecture import Storage
 from rackproof.parse import Mismatch, ParseError
 
 CLOCKS_S: Final = 1.0
-"""How far the clocks of two nodes may differ, as the controller measured them: per-second series are compared."""
+"""Largest difference between two nodes' clocks by the controller's measurement: per-second series are compared."""
 TOGETHER_S: Final = 0.5
-"""How far the begin of a node may be off its own common start, seconds."""
+"""Largest difference between a node's start and its common start, seconds."""
 IDENTITY: Final = 0.03
 """Tolerance of samples × bytes a sample against the bytes of the storage."""
 _ROUNDING: Final = 1.0001

@@ -19,7 +19,7 @@ SAMPLED: Final = 0.5
 
 
 def check_real(node: str, part: Part) -> None:
-    """Each rank ran what was asked for, on a device of its own, for enough steps. Raises ParseError."""
+    """Checks that each rank ran the requested job, on a device of its own, for enough steps. Raises ParseError."""
     asked, about = part.real, _abouts(part)
     if any(steps < STEPS for steps in part.steps):
         raise ParseError(TOOL, f"{node}: {min(part.steps):.0f} steps of a rank, a rate needs {STEPS}")
@@ -41,7 +41,7 @@ def _abouts(part: Part) -> list[dict[str, Any]]:
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """For people: engine, versions and devices."""
+    """Text for users: engine, versions and devices."""
     asked, ranks = parts[0].real, [rank for part in parts for rank in _abouts(part)]
     devices = sorted({str(rank["device"]) for rank in ranks})
     versions = sorted({f"PyTorch {rank['torch']}, torchvision {rank['torchvision']}" for rank in ranks})

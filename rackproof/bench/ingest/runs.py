@@ -57,7 +57,7 @@ class Part:
 
     @property
     def steps(self) -> list[float]:
-        """By accelerator."""
+        """Number of steps by accelerator."""
         return _numbers(self.answer, "steps", int(self.config["accelerators"]))
 
     @property

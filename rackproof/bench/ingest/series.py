@@ -9,7 +9,7 @@ from rackproof.bench.ingest.runs import TOOL
 from rackproof.parse import ParseError
 
 PORTS, RDMA, MOUNTS, PIPELINE = 3, 4, 5, 6
-"""Columns of bytes: of the ports, of the RDMA devices, of the mounts, and those that the pipeline counts itself."""
+"""Columns of bytes: of the ports, of the RDMA devices, of the mounts, and the bytes that the pipeline counts itself."""
 Rows = Sequence[Sequence[float | None]]
 
 

@@ -22,7 +22,7 @@ class Prediction(NamedTuple):
     stage: str
     """Binding stage, as the sizing model names it."""
     binds: frozenset[str]
-    """What may bind, as an ingest run names it in ``bound_by``: this stage, and those that are as good as full."""
+    """Stages that may bind, by their names in ``bound_by``: this stage, and stages that are nearly full."""
 
 
 class StorageLeg(NamedTuple):
@@ -31,7 +31,7 @@ class StorageLeg(NamedTuple):
     figures: Sequence[Figures]
     storage: str
     port_gbps: int | None
-    """As of ``lines_of``."""
+    """See ``lines_of``."""
 
     def rates(self, architecture: Architecture) -> dict[str, float | None]:
         """B/s of the stages that it has measured: the storage with all that lies before it, or the ports where they

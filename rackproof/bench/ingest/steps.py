@@ -375,8 +375,8 @@ class _IngestStep(Clients):
             }  # fmt: skip
 
     def _sweep(self, image: Image) -> None:
-        """Remove containers that a killed client has left: of an earlier run, and at the end of this step. Nothing of
-        it is recorded."""
+        """Remove containers that a killed client has left: of an earlier run, and at the end of this step. The
+        evidence does not record this."""
         answering = [node for node in self.clients if node in self.session.answering]
         for node, answer in self.session.fleet.run(dict.fromkeys(answering, image.sweep), SWEEP_S).items():
             if not answer.ok:

@@ -48,7 +48,7 @@ class _Call(NamedTuple):
 
 
 def read_tree(answers: Sequence[CommandResult], measurement: Measurement, architecture: Architecture) -> Reading:
-    """One sample: files that any client's mount shows otherwise. Raises ParseError."""
+    """One sample: number of files that any client's mount shows differently. Raises ParseError."""
     calls = _calls(answers)
     writes, reads = ([call for call in calls if call.action == action] for action in ("write", "read"))
     if len(writes) != 1:
@@ -131,7 +131,7 @@ def _check_written(write: _Call, architecture: Architecture) -> None:
 
 
 def _differing(call: _Call, written: Mapping[str, Any], storage: Storage) -> list[tuple[int, str, str]]:
-    """Number, place and difference of each file that a client's mounts show otherwise."""
+    """Number, place and difference of each file that a client's mounts show differently."""
     spec = call.spec
     if any(spec[key] != written[key] for key in ("seed", "files", "max_bytes")):
         raise Mismatch(PROGRAM, f"{call.answer.node} was given another tree than was written")

@@ -58,7 +58,7 @@ class Volley:
 
     @property
     def answers(self) -> tuple[CommandResult, ...]:
-        """Those with its number; no two of them print the same, as two readings of mounts may."""
+        """Answers of this run; no two of them print the same, as two readings of mounts may."""
         every = (*self.counters.values(), *self.counters_after.values())
         return (*self.tests, *every)
 

@@ -32,7 +32,7 @@ class Placement(NamedTuple):
     gpu: str | None = None
     """PCI address of the GPU next to it; None if none was asked for."""
     processors: str = ""
-    """As of ``Place``; the next two as of ``Places``."""
+    """See ``Place``; for the next two see ``Places``."""
     numactl: bool = True
     built: bool = False
 

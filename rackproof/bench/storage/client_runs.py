@@ -179,7 +179,7 @@ class StorageClients(Clients):
 
     @property
     def answers(self) -> list[CommandResult]:
-        """Those of the runs that wrote the files, then this step's."""
+        """Answers of the runs that wrote the files, then of this step."""
         return [*self.layouts.answers(self.name), *self.own]
 
     @property

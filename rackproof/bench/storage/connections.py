@@ -211,7 +211,7 @@ class _Client(StorageClients):
 
 
 def _host(address: str) -> str:
-    """As it stands before the exported path."""
+    """The address as mount options spell it before the exported path."""
     return f"[{address}]" if ":" in address else address
 
 

@@ -54,14 +54,14 @@ class Leg:
     job: str
     """Name of fio's job."""
     storage: Storage
-    """As declared, but for its transport and port."""
+    """The declared storage with the run's transport and port."""
     count: int
     """Number of connections of each mount."""
     companion: str
     mounts: int = 1
-    """Each of another address of the server."""
+    """One mount for each server address."""
     apart: bool = False
-    """Whether its mounts are in NFS 3, where mounts of one address share connections: also with those of others."""
+    """Whether the mounts use NFS 3, where all mounts of one address share connections, also declared ones."""
 
     @property
     def text(self) -> str:

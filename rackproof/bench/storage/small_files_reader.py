@@ -32,7 +32,7 @@ SHARDS: Final = "storage.shard_read_bandwidth"
 METADATA: Final = "storage.metadata_rate"
 OF_FILES: Final = (SMALL, SHARDS, METADATA)
 TOGETHER_S: Final = 0.5
-"""How far the begin of a process may be off the common start, seconds."""
+"""Largest difference between a process's start and the common start, seconds."""
 _REQUESTS: Final = {
     "create": ("CREATE", "OPEN", "OPEN_NOATTR"),
     "stat": ("LOOKUP", "GETATTR"),

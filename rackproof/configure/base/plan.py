@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.configure.files import Absent, Entry
 from rackproof.configure.kernel import CLOCK_SOURCE
-from rackproof.configure.node import promised
+from rackproof.configure.node import declared
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.settings import hugepages_at_boot
 from rackproof.configure.shared_files import rendered
@@ -112,7 +112,7 @@ _LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
 
 def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """In the notation of limits.conf: memory in KiB. Raises DeclarationError for a contradiction."""
-    limits = promised.limits(site.architecture.system, inputs)
+    limits = declared.limits(site.architecture.system, inputs)
     return {name: str(value) for name, value in limits.items() if value is not None}
 
 

@@ -51,7 +51,7 @@ class CephPlan:
 
 
 def cluster_fsid(cluster: Ceph, server: str, address: str) -> str:
-    """The same on every run and in every process; different for every server."""
+    """An identifier: the same on every run and in every process, different for every server."""
     return str(uuid5(_NAMESPACE, f"{cluster.filesystem}@{server}/{address}"))
 
 

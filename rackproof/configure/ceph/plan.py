@@ -15,7 +15,7 @@ def serves_ceph(site: Site) -> bool:
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if serves_ceph(site) else "serves no Ceph by the architecture"
+    return None if serves_ceph(site) else "the architecture gives this node no Ceph server"
 
 
 def files(plan: ceph.CephPlan) -> tuple[Entry, ...]:

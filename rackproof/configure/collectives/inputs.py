@@ -53,7 +53,7 @@ class GuestInputs(Inputs):
     """User of the guest; another one than root needs ``sudo`` without a password. Default: root, because only root
     reads the UUID of the machine."""
     ssh_key: Path | None = None
-    """Private key on the node. Default: those of the node's root."""
+    """Private key on the node. Default: the keys of the node's root."""
     boot_s: int = Field(default=600, ge=10, le=3600)
     """Seconds from the start of the domain until its ssh server answers. Default: large, because the memory of a guest
     with GPUs is pinned before it boots."""

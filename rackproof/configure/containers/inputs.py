@@ -22,7 +22,7 @@ class ContainerInputs(Inputs):
     DOWNLOADS: ClassVar = True
 
     registry_mirrors: tuple[Registry, ...] = ()
-    """URLs (docker) or hosts (podman) that are asked before docker.io. Default: none."""
+    """URLs (docker) or hosts (podman) that the runtime asks before docker.io. Default: none."""
     log_max_mib: int = Field(default=100, ge=1)
     """MiB of one log file of a container. Docker's own default is no limit, which fills /var in a long training."""
     log_files: int = Field(default=3, ge=1)
@@ -32,13 +32,13 @@ class ContainerInputs(Inputs):
     user: str = Field(default="rackproof", pattern=r"^[a-z][a-z0-9_-]{0,30}$")
     """Unprivileged user that tests access to the storage; it owns one folder there and nothing else."""
     uid: int = Field(default=59500, ge=1000, le=59999)
-    """Its number, the same on every node: files on shared storage belong to numbers. Default: from the end of what
-    Debian's policy leaves to a site."""
+    """The user's uid, equal on all nodes because shared files store the uid. Default: from Debian's site-local
+    range."""
     subordinate_start: int = Field(default=2_000_000_000, ge=100_000)
-    """First of its subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
+    """First of the user's subordinate ids (/etc/subuid, /etc/subgid), used by rootless containers. Above the range that
     useradd allocates."""
     subordinate_count: int = Field(default=65536, ge=65536)
-    """How many. Source: subuid(5), useradd's default."""
+    """Number of the user's subordinate ids. Source: subuid(5), useradd's default."""
     image: ImageName | None = None
     """Image on every node that checks and the benchmark run in; it has a shell and fio. Default: the node's own
     programs over an empty root, which only podman can do."""
@@ -51,7 +51,7 @@ class ContainerInputs(Inputs):
     """The Slurm plugin. Default: where pyxis' own package installs it, ``%{_libdir}/slurm`` in pyxis.spec,
     ``/usr/lib/TRIPLET/slurm`` of its Debian package."""
     enroot_data: Path = "/var/lib/enroot"
-    """Absolute path below which enroot keeps unpacked images: a local drive. Default: that of its own packages."""
+    """Absolute path below which enroot keeps unpacked images: a local drive. Default: enroot's own."""
 
     @model_validator(mode="after")
     def _fits(self) -> ContainerInputs:

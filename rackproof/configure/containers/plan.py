@@ -26,7 +26,7 @@ def applies(site: Site) -> bool:
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if applies(site) or hands_out_gpus(site) else "runs no containers by the architecture"
+    return None if applies(site) or hands_out_gpus(site) else "the architecture gives this node no containers"
 
 
 def hands_out_gpus(site: Site) -> bool:
@@ -82,7 +82,7 @@ def folders(site: Site, declared: Containers) -> tuple[str, ...]:
 def files(
     site: Site, declared: Containers, chosen: ContainerInputs, family: str = "debian", arch: str = "x86_64"
 ) -> tuple[Entry, ...]:
-    """``arch``: of the processor, as ``uname -m`` prints it."""
+    """``arch``: architecture of the processor, as ``uname -m`` prints it."""
     entries: list[Entry] = []
     if declared.runtime == "docker":
         entries += [

@@ -26,7 +26,7 @@ from rackproof.errors import Refused
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if site.real_gpus and site.in_slurm else "not a GPU node whose slurmd the kit manages"
+    return None if site.real_gpus and site.in_slurm else "no GPUs, or rackproof does not manage slurmd here"
 
 
 def has_adapters(site: Site) -> bool:
@@ -102,7 +102,7 @@ def pending_swaps(
 
 
 def pending_swaps_here(site: Site, machine: Machine) -> tuple[str, ...] | None:
-    """As ``pending_swaps``, and reads its facts."""
+    """``pending_swaps`` of the current node; reads the facts."""
     if not site.real_gpus or machine.family not in ("debian", "rhel"):
         return ()
     names = [package.name for package in packages_here("all")]

@@ -67,7 +67,7 @@ class Choice:
     nvlsm: bool
     imex: bool
     peermem: bool
-    """nvidia-peermem is promised; DMA-BUF needs no module."""
+    """The architecture declares nvidia-peermem; DMA-BUF needs no module."""
 
     @property
     def dkms(self) -> bool:
@@ -156,23 +156,23 @@ def _branch(
     machine: Machine, declared: Gpu, stack: GpuInputs, locked: Locked | None, source: Source
 ) -> tuple[int, str | None]:
     requested = stack.driver or (locked.version if locked else None) or exact_version(declared.driver)
-    promised = exact_version(declared.driver)
-    if requested and promised and "." in requested and requested != promised:
+    exact = exact_version(declared.driver)
+    if requested and exact and "." in requested and requested != exact:
         raise UnsupportedGpu(
             f"driver {requested} is to be installed ({'inventory: gpu.driver' if stack.driver else 'version set'})"
-            f" and gpu.driver of the architecture promises {promised}: make both the same"
+            f" and gpu.driver of the architecture requires {exact}: make both the same"
         )
-    if requested and promised and "." not in requested:
-        requested = promised if promised.split(".")[0] == requested else requested
+    if requested and exact and "." not in requested:
+        requested = exact if exact.split(".")[0] == requested else requested
     own = DEBIAN_BRANCH.get(machine.major) if machine.os_id == "debian" and source == "distribution" else None
-    oldest = (declared.driver or "").removeprefix(">=").strip() if promised is None else ""
+    oldest = (declared.driver or "").removeprefix(">=").strip() if exact is None else ""
     branch = int(requested.split(".")[0]) if requested else own or max((DEFAULT_BRANCH, *numbers(oldest)[:1]))
     if own is not None and branch != own:
         raise UnsupportedGpu(
             f"{machine.label} has drivers of branch {own} only, {branch} is asked for; inventory: gpu.source: cuda"
         )
     if oldest and numbers(oldest)[:1] > (branch,):
-        raise UnsupportedGpu(f"gpu.driver of the architecture promises {oldest} or newer, branch {branch} is installed")
+        raise UnsupportedGpu(f"gpu.driver of the architecture requires {oldest} or newer, branch {branch} is installed")
     return branch, requested if requested and "." in requested else None
 
 
@@ -215,11 +215,11 @@ def _flavour(
         )
     if dmabuf and not dmabuf_usable(machine, "open"):
         raise UnsupportedGpu(
-            f"gpu.gpudirect: dmabuf needs Linux 5.12, the running kernel is {machine.kernel}: promise peermem"
+            f"gpu.gpudirect: dmabuf needs Linux 5.12, the running kernel is {machine.kernel}: declare peermem"
         )
     if dmabuf and flavour == "proprietary":
         raise UnsupportedGpu(
-            f"gpu.gpudirect: dmabuf needs open kernel modules, and {closed or who} needs proprietary ones: promise"
+            f"gpu.gpudirect: dmabuf needs open kernel modules, and {closed or who} needs proprietary ones: declare"
             " peermem"
         )
     if flavour == "open" and stack.module_options.get("NVreg_EnableGpuFirmware") == "0":
@@ -257,12 +257,12 @@ def dmabuf_usable(machine: Machine, flavour: Flavour) -> bool:
 
 
 def gpudirect_warning(machine: Machine, declared: Gpu, flavour: Flavour) -> str | None:
-    """Without a promise of GPUDirect RDMA no module is loaded for it: adapters reach GPU memory over DMA-BUF only."""
+    """Without declared GPUDirect RDMA no module is loaded for it: adapters reach GPU memory over DMA-BUF only."""
     if declared.gpudirect is not None or not machine.devices(MELLANOX) or dmabuf_usable(machine, flavour):
         return None
     return (
         "adapters cannot reach GPU memory: DMA-BUF needs open kernel modules and Linux 5.12, and nvidia-peermem is"
-        " loaded where the architecture promises it (gpu.gpudirect: peermem)"
+        " loaded where the architecture declares it (gpu.gpudirect: peermem)"
     )
 
 
@@ -285,7 +285,7 @@ def secure_boot_problem(machine: Machine, choice: Choice, key_enrolled: bool | N
 
 
 def hardware_problems(machine: Machine, declared: Gpu) -> tuple[str, ...]:
-    """Differences between the PCI bus and the promise. They do not stop an installation."""
+    """Differences between the PCI bus and the architecture. They do not stop an installation."""
     devices = gpus(machine)
     problems = []
     if len(devices) != declared.count:

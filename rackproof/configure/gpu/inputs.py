@@ -1,6 +1,6 @@
 """The inventory's ``gpu``: how the GPU stack is installed, and what only the site knows.
 
-What is promised (driver, persistence, MIG, power limit, GPUDirect, …) is in the architecture.
+The architecture declares the rest (driver, persistence, MIG, power limit, GPUDirect, …).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GpuInputs(Inputs):
     Debian without NVSwitches and without a declared driver, cuda elsewhere (NVIDIA, driver installation guide)."""
     flavour: Literal["auto", "open", "proprietary"] = "auto"
     """Kernel modules. ``auto``: by the GPUs' generation, and open where both work and the branch is 560 or newer
-    (the default of NVIDIA's own packages from then on) or DMA-BUF is promised, which only the open ones have."""
+    (the default of NVIDIA's own packages from then on) or DMA-BUF is declared, which only the open ones have."""
     precompiled: bool = False
     """Modules that were built and signed by the distribution (Ubuntu's archive) or the vendor (RHEL, proprietary
     ones), instead of DKMS; Secure Boot accepts them without an enrolled key."""
@@ -95,7 +95,7 @@ class GpuInputs(Inputs):
     module_options: dict[Option, Value] = Field(default_factory=dict)
     """Options of the module nvidia: ``NVreg_RestrictProfilingToAdminUsers: "0"``. Default: none, the driver's own."""
     persistenced: bool | None = None
-    """Whether nvidia-persistenced runs. Default: as the architecture promises, and on where it has no value."""
+    """Whether nvidia-persistenced runs. Default: as the architecture declares, and on where it has no value."""
     fabric_manager: bool | None = None
     """Default: yes with NVSwitches on the PCI bus, and with GPUs whose switches are not on it (NVLink 5). False where
     another service or another machine manages them."""
@@ -105,7 +105,7 @@ class GpuInputs(Inputs):
     nccl: PackageVersion | None = None
     """Version of the packages, with CUDA's: ``2.27.5-1+cuda12.9``. Default: none."""
     dcgm: bool | None = None
-    """DCGM 4 and its service. Default: where the architecture promises a diagnosis (``gpu.dcgm_level``), or has
+    """DCGM 4 and its service. Default: where the architecture declares a diagnosis (``gpu.dcgm_level``), or has
     ``dcgmi`` among its programs and NVIDIA's repository is there."""
     dcgm_cuda: Literal[12, 13] | None = None
     """The CUDA that DCGM's packages are built for. Default: 13 from driver branch 580 on (CUDA 13 needs it)."""
@@ -137,7 +137,7 @@ class GpuInputs(Inputs):
     what the repository has and holds it."""
     runtimes: tuple[Literal["docker", "containerd", "podman"], ...] = ()
     """Container runtimes that hand out GPUs; podman (and any other) through a CDI specification. Default: that of the
-    architecture where it promises GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
+    architecture where it declares GPUs in containers (``containers.nvidia_runtime``, ``containers.cdi``)."""
     packages: tuple[Name, ...] = ()
     """Further packages from the same repository."""
     tools: GpuTools = GpuTools()

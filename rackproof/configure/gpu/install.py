@@ -177,8 +177,8 @@ def dmabuf_problem(state: GpuState) -> str | None:
     if not missing:
         return None
     return (
-        f"DMA-BUF is promised and not there: {'; '.join(missing)}; load ib_uverbs, install DOCA-OFED or a kernel with"
-        " CONFIG_INFINIBAND_USER_MEM and open modules, or promise gpu.gpudirect: peermem"
+        f"DMA-BUF is declared and not there: {'; '.join(missing)}; load ib_uverbs, install DOCA-OFED or a kernel with"
+        " CONFIG_INFINIBAND_USER_MEM and open modules, or declare gpu.gpudirect: peermem"
     )
 
 

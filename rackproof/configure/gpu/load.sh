@@ -38,7 +38,7 @@ for module in $modules; do
   [ ! -d "/sys/module/$module" ] || continue
   case $module in
     nvidia_peermem)
-      hint='the RDMA stack has no peer memory; install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf'
+      hint='the RDMA stack has no peer memory; install DOCA-OFED before the driver, or declare gpu.gpudirect: dmabuf'
       ;;
     ib_umad)
       hint="the fabric manager speaks to these switches through it; install the kernel's modules \

@@ -226,7 +226,7 @@ def nvlink_domain(declared: Mapping[str, str | None]) -> None:
 
 @operation()
 def gpudirect_storage(declared: Gpu, stack: GpuInputs, target: install.WantedDriver, machine: Machine) -> Commands:
-    """Load nvidia-fs, and refuse a node where gdscheck does not report every promised file system as supported.
+    """Load nvidia-fs, and refuse a node where gdscheck does not report every declared file system as supported.
 
     + declared: GPUs of the architecture
     + stack: the inventory's ``gpu``

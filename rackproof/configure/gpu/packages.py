@@ -21,7 +21,7 @@ from rackproof.core.machine import Machine
 FABRIC_MANAGER_RENAMED: Final = 580
 UBUNTU_RENAMED: Final = 590
 COMPUTE_ONLY: Final = 560
-"""First branch whose packages can be had without those of a desktop."""
+"""First branch that has packages without a desktop's."""
 CUDA13: Final = 580
 
 TOOLKIT: Final = (
@@ -190,7 +190,7 @@ def _gds(stack: GpuInputs) -> tuple[Package, ...]:
 
 
 def container_toolkit(stack: GpuInputs, runtimes: Iterable[str] = ()) -> tuple[Package, ...]:
-    """The whole set in one version."""
+    """All packages of the toolkit in one version."""
     if not [*stack.runtimes, *runtimes] and stack.container_toolkit is None:
         return ()
     version = None if stack.container_toolkit in (None, "latest") else stack.container_toolkit

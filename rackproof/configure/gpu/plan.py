@@ -68,11 +68,11 @@ class Plan:
 
 def why_nothing(site: Site) -> str | None:
     declared = site.architecture.gpu
-    return None if site.has_role("gpu") and declared and declared.count else "has no GPUs by the architecture"
+    return None if site.has_role("gpu") and declared and declared.count else "the architecture gives this node no GPUs"
 
 
 def proves_storage(site: Site) -> bool:
-    """Whether GPUDirect Storage is promised to real GPUs of the node."""
+    """Whether GPUDirect Storage is declared for real GPUs of the node."""
     return site.real_gpus is not None and bool(site.real_gpus.gds)
 
 
@@ -154,13 +154,13 @@ def warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def module_options(declared: Gpu, stack: GpuInputs, choice: Choice, arch: str) -> dict[str, str]:
-    """Options of the module nvidia: promised by the architecture, set by the site, needed by the hardware."""
+    """Options of the module nvidia: declared by the architecture, set by the site, needed by the hardware."""
     names_ = {value: key for key, value in install.PARAMETERS.items()}
-    promised = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
+    parameters = {f"NVreg_{names_.get(name, name)}": value for name, value in (declared.parameters or {}).items()}
     needed = {"NVreg_CreateImexChannel0": "1"} if choice.imex else {}
     if arch == "x86_64" and storage.by_p2pdma(declared, stack):
         needed["NVreg_RegistryDwords"] = storage.P2PDMA_REGISTRY
-    return {**needed, **stack.module_options, **promised}
+    return {**needed, **stack.module_options, **parameters}
 
 
 def wanted(plan: Plan, entries: tuple[Entry, ...]) -> install.WantedDriver:

@@ -38,7 +38,7 @@ CONFIGURED: Final[Mapping[str, tuple[Later, ...]]] = {
 
 
 def owned(declared: Containers | None, groups: Collection[str]) -> tuple[str, ...]:
-    """The runtime that the architecture promises with GPUs to these roles."""
+    """The runtime that the architecture declares with GPUs for these roles."""
     if declared is None or not set(declared.roles) & set(groups):
         return ()
     return (declared.runtime,) if declared.nvidia_runtime or declared.cdi else ()
@@ -51,13 +51,13 @@ def handing_out(declared: Containers | None, groups: Collection[str], stack: Gpu
     if here in CONFIGURED and here in stack.runtimes:
         raise DeclarationError(
             f"gpu.runtimes: {here}: the architecture declares it without GPUs, and two deploys would write its"
-            " configuration; promise containers.nvidia_runtime or containers.cdi"
+            " configuration; declare containers.nvidia_runtime or containers.cdi"
         )
     return stack.runtimes or own
 
 
 def with_runtime(declared: Containers | None, wanted: Sequence[str], owned: Collection[str]) -> tuple[str, ...]:
-    """Those of ``wanted`` that need NVIDIA's runtime: one that is promised with CDI alone reads the specification."""
+    """Runtimes of ``wanted`` that need NVIDIA's runtime: with CDI alone a runtime reads the specification."""
     by_cdi = owned if declared is not None and not declared.nvidia_runtime else ()
     return tuple(name for name in wanted if name not in by_cdi)
 
@@ -149,7 +149,7 @@ def _configure(name: str) -> list[str]:
 
 
 def _restart(name: str) -> list[str]:
-    """Restart it, and check that it knows the runtime."""
+    """Restart Docker, and check that it knows the runtime."""
     proof = {
         "docker": f"timeout 60 docker info -f '{{{{json .Runtimes}}}}' | grep -q '\"{RUNTIME}\"'",
         "containerd": "timeout 60 containerd config dump"

@@ -65,7 +65,7 @@ class GpuState:
     smi: NvidiaSmi | None
     """None where nvidia-smi was not run, or gave no report."""
     smi_problem: str
-    """The end of its output where it gave no report."""
+    """The end of nvidia-smi's output where it gave no report."""
     listed: tuple[ListedGpu, ...]
     """``nvidia-smi -L``, with the partitions of MIG."""
 

@@ -18,7 +18,7 @@ GDSCHECK: Final = 'PATH="$PATH:/usr/local/cuda/gds/tools" timeout 120 gdscheck -
 
 
 def cufile(declared: Gpu, stack: GpuInputs, rdma_addresses: tuple[str, ...] = ()) -> str:
-    """The file. By default it takes cuFile's licence to copy through host memory where GPUDirect Storage was promised:
+    """The file. By default it takes cuFile's licence to copy through host memory where GPUDirect Storage is declared:
     an error is found on the first day, a silent detour at the benchmark."""
     fallback = declared.gds_fallback if declared.gds_fallback is not None else False
     properties: dict[str, Any] = {"allow_compat_mode": fallback, "use_pci_p2pdma": by_p2pdma(declared, stack)}
@@ -44,7 +44,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def problems(report: Gds, declared: Gpu, stack: GpuInputs) -> tuple[str, ...]:
-    """Why a file system that was promised is not reached directly; empty where all are."""
+    """Why a declared file system is not reached directly; empty where all are."""
     wrong = []
     for driver in declared.gds:
         name = "NVMe P2PDMA" if driver == "NVMe" and by_p2pdma(declared, stack) else driver

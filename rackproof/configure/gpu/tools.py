@@ -64,7 +64,7 @@ class Tool:
     """One archive and the programs that it gives."""
 
     name: str
-    """Its key below ``gpu.tools``."""
+    """The tool's key below ``gpu.tools``."""
     download: Download
     programs: tuple[str, ...]
     """Paths below the built sources."""
@@ -72,9 +72,9 @@ class Tool:
     """Whether its programs are linked from ``COMMANDS``. Those of perftest and Open MPI are not: packages have programs
     of these names."""
     libraries: bool = False
-    """Whether files below ``_LIBRARIES`` belong to it."""
+    """Whether files below ``_LIBRARIES`` belong to the tool."""
     mpi: str = ""
-    """sha256 of the archive of the MPI that it is built with; empty for the distribution's, and for none."""
+    """sha256 of the archive of the MPI with which the tool is built; empty for the distribution's, and for none."""
 
     @property
     def parts(self) -> frozenset[str]:

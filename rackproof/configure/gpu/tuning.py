@@ -83,12 +83,12 @@ def tuning(declared: Gpu, stack: GpuInputs) -> Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Between what is declared and what the driver reports."""
+    """Differences between the declaration and the driver's report."""
 
     now: tuple[str, ...] = ()
-    """Can be set at once."""
+    """Settings that apply at once."""
     pending: tuple[str, ...] = ()
-    """Set, and in force after a reboot: marks."""
+    """Marks of settings that apply after a reboot."""
     busy: tuple[str, ...] = ()
     """Programs that prevent a change of MIG."""
 

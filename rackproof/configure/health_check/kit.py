@@ -34,7 +34,7 @@ DATA_KEYS = (
     "fabric_addresses", "fabric_second_addresses", "management_address", "nic_ports", "simulated_gpus", "virtual",
     "command_timeout_s", "containers",
 )  # fmt: skip
-"""Keys of the inventory's data that checks read. Others are not copied to nodes: they may be confidential."""
+"""Keys of the inventory's data that checks read. The kit copies no other keys to nodes: they may be confidential."""
 STAMP = "installed"
 PROGRAM = "/usr/local/sbin/rackproof-health"
 """The program that Slurm runs."""

@@ -28,7 +28,7 @@ from rackproof.core.versions.select import applies
 from rackproof.errors import DeclarationError
 
 FirmwareWanted = tuple[str, tuple[str, ...], str | None, Mapping[str, str] | None]
-"""Purpose, names or PCI addresses of its ports, version, settings."""
+"""Purpose, names or PCI addresses of the adapter, version, settings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def declared_ports(
             raise DeclarationError(f"nic.ports.{name}: {error}") from None
     _once(declared, stack)
     _bonds_agree(declared)
-    _all_promised(declared, nics, rail_nic)
+    _all_named(declared, nics, rail_nic)
     return tuple(declared)
 
 
@@ -106,7 +106,7 @@ def _nic_of(node_port: NodePort, nics: Sequence[Nic], rail_nic: Nic | None) -> N
             f" ({suggestion(node_port.purpose, by_purpose)}); leave it out where the architecture names no port"
         )
     if nic is rail_nic:
-        raise DeclarationError(f"purpose: {node_port.purpose} is that of the rails (fabric_paths, fabric_macs)")
+        raise DeclarationError(f"purpose: {node_port.purpose} is reserved for the rails (fabric_paths, fabric_macs)")
     return nic
 
 
@@ -120,15 +120,15 @@ def _other(
     if bond is not None:
         _may_be_member(node_port, bond, infiniband)
     if infiniband and node_port.lossless:
-        raise DeclarationError("lossless: RoCE is of Ethernet ports, and this one is InfiniBand")
+        raise DeclarationError("lossless: RoCE needs an Ethernet port; this port is InfiniBand")
     if node_port.lossless and fabric.lossless is None:
         raise DeclarationError("lossless: the architecture says nothing in fabric.lossless; say it there")
     lossless = bool(node_port.rdma) if node_port.lossless is None else node_port.lossless
     mtu = None
     if not infiniband:
-        promised = nic.mtu if nic else None
+        of_purpose = nic.mtu if nic else None
         mtu_said = _one(f"mtu of {bond}", stack.bonds[bond].mtu, node_port.mtu) if bond else node_port.mtu
-        mtu = _one("mtu", mtu_said, promised)
+        mtu = _one("mtu", mtu_said, of_purpose)
     vlans = [vlan for vlan, settings in stack.vlans.items() if settings.parent == name]
     for vlan in vlans:
         if infiniband or bond:
@@ -226,8 +226,8 @@ def _bonds_agree(declared: Iterable[DeclaredPort]) -> None:
             )
 
 
-def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
-    """Every promise about ports has a named port that it is set on. Raises DeclarationError."""
+def _all_named(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_nic: Nic | None) -> None:
+    """Every declared property of ports has a named port on which it is set. Raises DeclarationError."""
     for nic in nics:
         if nic is rail_nic:
             continue
@@ -237,10 +237,10 @@ def _all_promised(declared: Sequence[DeclaredPort], nics: Sequence[Nic], rail_ni
                 f"nic.ports: {nic.purpose}: the architecture has {nic.count} of these ports, named are"
                 f" {', '.join(named)}: name all of them, or leave out the purpose"
             )
-        promised = [key for key in LOST_AT_BOOT if getattr(nic, key) is not None]
-        if promised and not named:
+        keys = [key for key in LOST_AT_BOOT if getattr(nic, key) is not None]
+        if keys and not named:
             raise DeclarationError(
-                f"nic.ports: {nic.purpose}: {nic.count} ports are promised to have {', '.join(promised)}, and"
+                f"nic.ports: {nic.purpose}: {nic.count} ports are declared to have {', '.join(keys)}, and"
                 f" none is named: name each with purpose: {nic.purpose} (mac or path): no other deploy sets it; or,"
                 " where these are the rails, name them in the architecture (nics.*.interfaces)"
             )

@@ -30,11 +30,11 @@ class Partition(Inputs):
     """A partition of the subnet manager on this node, and what ports of the rack are in it."""
 
     pkey: Pkey
-    """15 bits; bit 15 says full membership and is not part of the key."""
+    """Partition key, 15 bits. Bit 15 declares full membership and is not part of the key."""
     ipoib: bool = True
-    """Whether IP runs in it. Default: yes, opensm's broadcast group is made for it."""
+    """Whether IP runs in the partition. Default: yes, opensm's broadcast group is made for it."""
     mtu: Literal[2048, 4096] = 4096
-    """Bytes, of its broadcast group: 4096 gives IPoIB 4092. Default: what HDR and NDR fabrics use."""
+    """MTU of the partition's broadcast group, bytes: 4096 gives IPoIB 4092. Default: what HDR and NDR fabrics use."""
     members: tuple[Annotated[str, StringConstraints(pattern=r"^(ALL|SELF|0x[0-9a-f]{16})$")], ...] = ("ALL",)
     """Port GUIDs with full membership, or ALL. Default: all, as opensm does without a file."""
 
@@ -45,7 +45,7 @@ class Child(Inputs):
     pkey: Pkey
     """Number of the partition, ``0x8001``."""
     addresses: tuple[IPv4Interface, ...] = ()
-    """With prefix length, rail by rail. Default: none, the interface only exists."""
+    """Addresses with prefix length, rail by rail. Default: none, the interface only exists."""
 
 
 class NodePort(Inputs):
@@ -56,7 +56,7 @@ class NodePort(Inputs):
     """
 
     purpose: Words | None = None
-    """Name of such ports in the architecture's ``nics``, whose entry then holds for this one. Default: none, the
+    """Purpose of the entry in the architecture's ``nics`` that applies to this port. Default: none, the
     architecture has no entry for it."""
     mac: Mac | None = None
     """Permanent MAC address; of an InfiniBand port also its GUID, the last eight bytes."""
@@ -65,7 +65,7 @@ class NodePort(Inputs):
     link_layer: Literal["Ethernet", "InfiniBand"] | None = None
     """Default: the architecture's for the purpose; where it has none, Ethernet."""
     address: IPv4Interface | None = None
-    """With prefix length. Default: none; a member of a bond never has one."""
+    """Address with prefix length. Default: none; a member of a bond never has one."""
     mtu: int | None = Field(default=None, ge=576, le=65520)
     """Bytes, of the interface. Default: on Ethernet the bond's of a member, else the architecture's of the purpose,
     else as the driver has it; on InfiniBand the fabric's where that is InfiniBand, else 4092, the most in datagram
@@ -77,7 +77,7 @@ class NodePort(Inputs):
     """Whether the classes, pauses and congestion settings of ``fabric.lossless`` apply to this Ethernet port too.
     Default: yes where ``rdma`` is set and the architecture has them; members of a bond set it themselves."""
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
-    """Bytes. Default: the architecture's of the purpose."""
+    """PCIe max read request size, bytes. Default: the architecture's value for the purpose."""
     relaxed_ordering: bool | None = None
     """PCIe relaxed ordering. Default: the architecture's for the purpose; where it has none, as the firmware has it."""
 
@@ -104,17 +104,17 @@ class Bond(Inputs):
     ports: tuple[Interface, ...] = ()
     """Instead: names of the members in ``nic.ports``, which hold the settings of each port."""
     address: IPv4Interface | None = None
-    """With prefix length; none where only VLANs carry addresses."""
+    """Address with prefix length; none where only VLANs carry addresses."""
     mtu: int = Field(default=9000, ge=576, le=9978)
-    """Bytes, of the bond and of every member: a member with less drops what the bond sends. Default: jumbo frames."""
+    """MTU of bond and members, bytes: a member with less drops what the bond sends. Default: jumbo frames."""
     mode: Literal["802.3ad", "active-backup", "balance-xor"] = "802.3ad"
-    """Default: LACP, which notices a cable in the wrong port; the switches must speak it."""
+    """Bonding mode. Default: LACP, which notices a cable in the wrong port; the switches must speak it."""
     lacp_rate: Literal["fast", "slow"] = "fast"
-    """How often the partner is asked. Default: every second, a dead leg is out after three."""
+    """How often the partner sends LACP messages. Default: every second; a dead leg is out after three."""
     hash_policy: Literal["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4"] = "layer3+4"
-    """What spreads connections over the legs. Default: addresses and ports, as NFS with nconnect needs."""
+    """Hash that distributes connections over the legs. Default: addresses and ports, as NFS with nconnect needs."""
     miimon_ms: int = Field(default=100, ge=1)
-    """ms between looks at the link. Default: 100, of the kernel's documentation of bonding."""
+    """Milliseconds between readings of the link state. Default: 100, from the kernel's documentation of bonding."""
 
     @model_validator(mode="after")
     def _two_members(self) -> Bond:
@@ -132,13 +132,13 @@ class Vlan(Inputs):
     """A tagged network on a rail, another port or a bond."""
 
     parent: Interface
-    """The port or bond that it runs over."""
+    """The port or bond that carries the VLAN."""
     id: int = Field(ge=1, le=4094)
     """Tag, 1 to 4094."""
     address: IPv4Interface
-    """With prefix length."""
+    """Address with prefix length."""
     mtu: int | None = Field(default=None, ge=576, le=9978)
-    """Bytes; not more than the parent's. Default: the parent's."""
+    """MTU in bytes, at most the parent's. Default: the parent's."""
 
 
 class NicInputs(Inputs):
@@ -183,14 +183,14 @@ class NicInputs(Inputs):
     """PCIe relaxed ordering of the rails, where the architecture has no value. Default: as the firmware has it (on, for
     ConnectX-5 and later); AMD hosts and virtual machines need it on (NCCL_IB_PCI_RELAXED_ORDERING)."""
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = None
-    """Bytes, of the rails. Default: the architecture's ``nics.*.max_read_request``."""
+    """PCIe max read request size of the rails, bytes. Default: the architecture's ``nics.*.max_read_request``."""
     ipoib_mode: Literal["datagram", "connected"] = "datagram"
     """IPoIB mode of InfiniBand rails, where the architecture has none. Default: datagram, the only one that ConnectX-4
     and later have with the distribution's driver (Red Hat, Configuring IPoIB); connected needs NVIDIA's packages, and
     ``ipoib_enhanced=0``."""
     subnet_manager: bool = False
-    """Whether opensm runs on this node. Default: no, and it is masked: a second subnet manager would take the fabric
-    over."""
+    """Whether opensm runs on this node. Default: no, and the deploy masks it: a second subnet manager would take
+    over the fabric."""
     partitions: dict[PartitionName, Partition] = Field(default_factory=dict)
     """Partitions beside the default one, for opensm on this node. Default: none."""
     pkeys: tuple[Child, ...] = ()
@@ -202,9 +202,9 @@ class NicInputs(Inputs):
     rail_table: int = Field(default=100, ge=1, le=32000)
     """Number of rail 0's routing table; rail k has this plus k. Default: 100."""
     ports: dict[OwnInterface, NodePort] = Field(default_factory=dict)
-    """Ports that are no rails, by the names that they are given. Default: none."""
+    """Ports other than rails, by the names that the kit gives them. Default: none."""
     bonds: dict[Interface, Bond] = Field(default_factory=dict)
-    """Bonds of ports that are no rails. Default: none."""
+    """Bonds of ports other than rails. Default: none."""
     vlans: dict[Interface, Vlan] = Field(default_factory=dict)
     """Tagged networks. Default: none."""
     zero_link_counters: bool = False

@@ -28,7 +28,7 @@ FOREIGN: Final = (
     "/run/NetworkManager/system-connections/*", "/etc/network/interfaces", "/etc/network/interfaces.d/*",
     "/etc/sysconfig/network-scripts/ifcfg-*", "/etc/systemd/network/*",
 )  # fmt: skip
-"""Where other tools configure ports. Files of the kit name it in their first lines."""
+"""Folders where other tools configure ports; the kit's files name the kit in their first lines."""
 WAIT_S: Final = 30
 RULE_PRIORITY: Final = 1000
 
@@ -202,14 +202,14 @@ class UpperChange:
     members: tuple[str, ...]
     """Present names of the members."""
     reasons: tuple[str, ...]
-    anew: bool = False
+    recreated: bool = False
     """An existing bond keeps its mode, its settings and foreign members whatever its file says."""
     joining: tuple[str, ...] = ()
     """Members that are not in the bond yet, or not in the new one."""
 
     @property
     def touched(self) -> Touched:
-        """Devices that ``apply_uppers`` disturbs: networkd configures the parent of a new VLAN anew."""
+        """Devices that ``apply_uppers`` disturbs: networkd configures the parent of a new VLAN again."""
         parent = frozenset({self.upper.parent} if self.upper.parent else ())
         return Touched(down=frozenset({self.upper.name, *self.joining}), reconfigured=parent)
 
@@ -233,7 +233,7 @@ def plan_uppers(
     changes = []
     for upper in wanted:
         reasons: list[str] = []
-        only_anew: list[str] = []
+        only_recreated: list[str] = []
         joining: tuple[str, ...] = ()
         members = members_of(upper, links)
         link, bond = by_name.get(upper.name), bonds.get(upper.name)
@@ -245,11 +245,11 @@ def plan_uppers(
             joining = tuple(name for name in members if name not in members_now)
             if joining:
                 reasons.append(f"without {', '.join(joining)}")
-            only_anew = _other_settings(upper, bond) if bond else []
+            only_recreated = _other_settings(upper, bond) if bond else []
             if extra := sorted(members_now - set(members)):
-                only_anew.append(f"with {', '.join(extra)}")
-            joining = members if only_anew else joining
-            reasons += only_anew
+                only_recreated.append(f"with {', '.join(extra)}")
+            joining = members if only_recreated else joining
+            reasons += only_recreated
             reasons += [
                 f"MTU {by_name[name].mtu} of {name} becomes {upper.mtu}"
                 for name in members
@@ -265,7 +265,7 @@ def plan_uppers(
             if not link.up:
                 reasons.append("down")
         if reasons:
-            changes.append(UpperChange(upper, members, tuple(reasons), bool(only_anew), joining))
+            changes.append(UpperChange(upper, members, tuple(reasons), bool(only_recreated), joining))
     return tuple(changes)
 
 
@@ -291,7 +291,10 @@ def _other_settings(upper: Upper, bond: BondState) -> list[str]:
 
 def apply_uppers(changes: Sequence[UpperChange], manager: Manager) -> str:
     """Bring bonds and VLANs up from existing files, and wait until the kernel has them."""
-    lines = ["set -eu", *(f"ip link delete dev {shlex.quote(change.upper.name)}" for change in changes if change.anew)]
+    lines = [
+        "set -eu",
+        *(f"ip link delete dev {shlex.quote(change.upper.name)}" for change in changes if change.recreated),
+    ]
     lines.append(RELOAD[manager])
     for change in changes:
         name = shlex.quote(change.upper.name)

@@ -100,7 +100,7 @@ class NodeInputs(Inputs):
     reports what contradicts it (GPUDirect Storage). Default: no; ``vfio-pci.ids=`` among ``kernel_arguments`` means the
     same."""
     scratch_path: Path = "/scratch"
-    """Mount point of the array of ``scratch_drives`` (host data: paths by id). The architecture's promise for the
+    """Mount point of the array of ``scratch_drives`` (host data: paths by id). The architecture's value for the
     role's ``scratch`` takes precedence over this and the three below."""
     scratch_fstype: Literal["xfs", "ext4"] = "xfs"
     """Source: AzHPC images and Oracle's stack use XFS."""

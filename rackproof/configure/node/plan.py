@@ -7,7 +7,7 @@ from typing import Any
 from rackproof.configure.base.plan import service_limits
 from rackproof.configure.files import Absent, Entry
 from rackproof.configure.mounts import DesiredMount
-from rackproof.configure.node import cmdline, promised
+from rackproof.configure.node import cmdline, declared
 from rackproof.configure.node.inputs import NodeInputs
 from rackproof.configure.node.scratch import Scratch
 from rackproof.configure.node.settings import IRQ_SCRIPT, MODULES_LOAD, Settings
@@ -27,8 +27,8 @@ TUNED = ("/etc/tuned/rackproof/tuned.conf", "/etc/tuned/profiles/rackproof/tuned
 
 
 def accounts(site: Site, inputs: NodeInputs) -> NodeInputs:
-    """The inputs with the users that the architecture promises. Raises DeclarationError for a contradiction."""
-    return inputs.model_copy(update={"users": promised.users(site.architecture.system, inputs)})
+    """The inputs with the users that the architecture declares. Raises DeclarationError for a contradiction."""
+    return inputs.model_copy(update={"users": declared.users(site.architecture.system, inputs)})
 
 
 def password_hashes(inputs: NodeInputs) -> dict[str, str]:
@@ -95,7 +95,7 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
     folder = "/etc/systemd/system"
     entries += [
         rendered(f"{folder}/{service}.d/60-rackproof-limits.conf", template=f"{folder}/limits.conf", limits=limits)
-        for service in promised.limited_services(system, inputs)
+        for service in declared.limited_services(system, inputs)
     ]
     return tuple(entries)
 
@@ -127,10 +127,10 @@ def units(site: Site, inputs: NodeInputs) -> tuple[Unit, ...]:
 
 
 def scratch_array(site: Site, inputs: NodeInputs) -> Scratch | None:
-    """None without ``scratch_drives`` and without a promise. Raises DeclarationError when the drives cannot be used."""
+    """None without a declared array. Raises DeclarationError when the drives cannot be used."""
     drives = site.settings.scratch_drives
     role = role_with(site.architecture, site.node.groups, "scratch")
-    inputs = promised.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
+    inputs = declared.scratch_inputs(site.architecture.roles[role].expect.scratch if role else None, drives, inputs)
     if not drives:
         return None
     if len(drives) < 2:

@@ -22,7 +22,7 @@ from rackproof.configure.nic.facts import StackState
 from rackproof.configure.nic.inputs import NicInputs
 from rackproof.configure.nic.stack import StackState as Drivers
 from rackproof.configure.nic.stack import plan_removal
-from rackproof.configure.node.promised import checked_only
+from rackproof.configure.node.declared import checked_only
 from rackproof.configure.operation import note, operation, record_problems
 from rackproof.configure.preflight import node as node_checks
 from rackproof.configure.preflight import security

@@ -48,7 +48,7 @@ def reboot(
     kernel: str | None = None,
     slurm: bool = False,
     health_check: str | None = None,
-    exchanges: bool = False,
+    driver_swaps: bool = False,
     accepted: bool = False,
 ) -> Commands:
     """Report why the node needs a reboot; if reboots are allowed, reboot it once and check that the reasons are gone.
@@ -59,7 +59,7 @@ def reboot(
     + slurm: drain the node in Slurm first; otherwise a node with programs on its GPUs, with jobs, or that takes jobs
       of a Slurm that the kit does not manage, is refused
     + health_check: program that must succeed before the node returns to Slurm
-    + exchanges: the node has a driver that a run may replace, so any mode returns it to Slurm
+    + driver_swaps: a run may replace a driver of the node, so any mode returns the node to Slurm
     + accepted: the inventory accepts that running programs are disturbed
 
     **Example:**
@@ -86,7 +86,7 @@ def reboot(
         say=lambda text: host.log(text, logger.info),
     )
     if not why:
-        drained = _is_drained(work, mode, exchanges) if slurm and state.is_executing else False
+        drained = _is_drained(work, mode, driver_swaps) if slurm and state.is_executing else False
         if drained:
             yield FunctionCommand(_give_back, (work,), {})
         host.noop("no reboot is needed")
@@ -113,9 +113,9 @@ def reboot(
     yield FunctionCommand(_carry_out, (work, actual), {})
 
 
-def _is_drained(work: Reboot, mode: Mode, exchanges: bool) -> bool:
+def _is_drained(work: Reboot, mode: Mode, driver_swaps: bool) -> bool:
     """Whether the kit drained the node. Raises NotRebooted when Slurm's controller does not answer."""
-    return work.is_drained() if mode is Mode.FINISH else exchanges and work.is_withdrawn()
+    return work.is_drained() if mode is Mode.FINISH else driver_swaps and work.is_withdrawn()
 
 
 def _give_back(state: State, host: Host, work: Reboot) -> bool:

@@ -25,7 +25,7 @@ def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str
         "kernel": site.architecture.system.kernel,
         "slurm": works,
         "health_check": slurm.health_check if slurm and works else None,
-        "exchanges": site.real_gpus is not None,
+        "driver_swaps": site.real_gpus is not None,
         "accepted": BUSY in preflight_inputs(site).accept,
         "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
     }

@@ -1,4 +1,4 @@
-"""Inputs of Slurm. The architecture has what is promised (roles, resources, partitions, version)."""
+"""Inputs of Slurm. The architecture declares the rest (roles, resources, partitions, version)."""
 
 from __future__ import annotations
 

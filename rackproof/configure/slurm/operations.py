@@ -243,15 +243,15 @@ def configuration(cluster: Cluster, render: Render, simulated: bool) -> Commands
     except Refused as error:
         raise Refused(f"{host.name}: {error}") from None
     text = render(conf.node_text(cluster, lines), conf.partition_text(cluster, lines))
-    anew = conf.needs_restart(own, parse_slurm_conf(text))
-    yield from _written(_entries(cluster, text, anew, gres))
+    restart = conf.needs_restart(own, parse_slurm_conf(text))
+    yield from _written(_entries(cluster, text, restart, gres))
 
 
-def _entries(cluster: Cluster, text: str, anew: bool, gres: str | None) -> list[Entry]:
+def _entries(cluster: Cluster, text: str, restart: bool, gres: str | None) -> list[Entry]:
     units = [("slurmctld.service", cluster.controller == host.name), ("slurmd.service", host.name in cluster.nodes)]
     readers = tuple(unit for unit, here in units if here)
     entries: list[Entry] = [
-        RemoteFile(CONF, text, restart=readers if anew else (), reload=() if anew else readers),
+        RemoteFile(CONF, text, restart=readers if restart else (), reload=() if restart else readers),
     ]
     if gres is not None:
         entries.append(RemoteFile(GRES, gres, restart=("slurmd.service",)))

@@ -15,7 +15,7 @@ from rackproof.errors import DeclarationError
 
 def why_nothing(site: Site) -> str | None:
     """Raises DeclarationError for what this rack cannot have."""
-    return None if cluster_here(site) else "not a member of a Slurm cluster by the architecture"
+    return None if cluster_here(site) else "the architecture gives this node no Slurm cluster"
 
 
 def cluster_here(site: Site) -> Cluster | None:

@@ -18,7 +18,7 @@ OPTIONS = "rw,sync,no_subtree_check,no_root_squash,mountpoint"
 
 
 def why_nothing(site: Site) -> str | None:
-    return None if site.served("nfs") else "serves no NFS by the architecture"
+    return None if site.served("nfs") else "the architecture gives this node no NFS exports"
 
 
 def export_paths(site: Site) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def held(packages: Sequence[LockedPackage], family: str) -> Commands:
 
 
 @operation()
-def promised_held(names: Sequence[str], family: str) -> Commands:
+def declared_held(names: Sequence[str], family: str) -> Commands:
     """Hold packages at their installed versions. Refuses a node where one is not installed.
 
     A plan holds all of them, because earlier operations install missing packages.
@@ -110,7 +110,7 @@ def promised_held(names: Sequence[str], family: str) -> Commands:
 
     .. code:: python
 
-        versions.promised_held(name="Promised holds", names=["libnccl2"], family="debian")
+        versions.declared_held(name="Declared holds", names=["libnccl2"], family="debian")
     """
     actual = ask(facts.PackageStates, "the list of held packages", names=list(names), family=family)
     there = [

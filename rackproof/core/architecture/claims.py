@@ -24,7 +24,7 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "algorithm": frozenset(get_args(Algorithm)),
     "test": frozenset(get_args(DiagnosticTest)),
 }
-"""All values that benchmarks give to labels, of those labels that have a list of them."""
+"""All values of the labels for which benchmarks have a fixed list."""
 
 
 class Standing(NamedTuple):
@@ -114,7 +114,7 @@ def _of_entry(entry: Entry) -> Way:
 
 
 def measured_today(entry: Entry) -> bool:
-    """Whether the kit's benchmarks produce the number of an entry, and the one that its bar is a share of."""
+    """Whether the kit's benchmarks produce the number of an entry, and the number to which its bar refers."""
     return all(
         METRICS[metric].measured_today(scope, where) and all(_given(*label) for label in where.items())
         for metric, scope, where in quantities_of(entry)

@@ -57,7 +57,7 @@ def problems(architecture: Architecture, stored: bool = False) -> Iterator[Probl
             yield from each_known(path, profile.links.to_storage, architecture.storage, "storage")
             for number, local in enumerate(profile.links.to_storage):
                 if local in architecture.storage and architecture.storage[local].class_ == "local":
-                    yield Problem((*path, number), f"{local} is on the clients' own drives: no network leads to it")
+                    yield Problem((*path, number), f"{local} is local storage and has no network path")
         uses = tuple(drives.use for role in architecture.roles.values() for drives in role.expect.drives)
         if profile.drives:
             yield from each_known(
@@ -121,7 +121,7 @@ def _collectives(architecture: Architecture, path: KeyPath, sizes: CollectivePro
     if sizes.min_bytes > sizes.max_bytes:
         yield Problem((*path, "max_bytes"), "smaller than min_bytes")
     if sizes.engine == "mpi" and (sizes.algorithms or sizes.node or sizes.rails):
-        yield Problem((*path, "engine"), "algorithms, node and rails are of GPUs: the engine mpi runs on processors")
+        yield Problem((*path, "engine"), "algorithms, node and rails need GPUs; the engine mpi runs on CPUs")
     for op in (*sizes.ops, *(sizes.node.ops if sizes.node else ())):
         if sizes.engine in WITHOUT and op in WITHOUT[sizes.engine]:
             yield Problem((*path, "ops"), f"the engine {sizes.engine} has no {op}")
@@ -177,7 +177,7 @@ def _topology(architecture: Architecture) -> Iterator[Problem]:
 
 
 def _lossless(architecture: Architecture) -> Iterator[Problem]:
-    """PFC on a priority that no packet is put into: RoCE then stays in priority 0, and is dropped under congestion.
+    """PFC on a priority that no packet uses: RoCE then stays in priority 0, and is dropped under congestion.
 
     An adapter takes the priority from the DSCP (``trust: dscp``), or from the service level of a queue pair (the
     default, ``pcp``): NVIDIA, MLNX_OFED documentation, "Quality of Service" and "RoCE".

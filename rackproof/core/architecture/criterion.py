@@ -75,7 +75,7 @@ Conditions = dict[Name, Condition]
 
 
 class Reference(Model):
-    """Another measured quantity that a bar is a share of.
+    """Another measured quantity to which a bar refers.
 
     With ``reduce: each`` it is looked up for the same member; otherwise its members become one number.
     """

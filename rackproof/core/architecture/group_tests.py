@@ -1,4 +1,4 @@
-"""Group testing in a profile: what it names must fail something, and what it stands for must be proven by its jobs."""
+"""Each fault that group testing names must fail a criterion; each skipped pair must be covered by a job."""
 
 from __future__ import annotations
 

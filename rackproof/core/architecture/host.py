@@ -97,4 +97,4 @@ DRIVES_CHECKS: Final = checks_of(
     "drives", Drives, without="use kind",
     size_tb="size", total_tb="total", wear_max_pct="wear", media_errors_max="media_errors",
 )  # fmt: skip
-"""Their item is the use."""
+"""Checks whose item is the use."""

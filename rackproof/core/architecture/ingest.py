@@ -26,7 +26,7 @@ class DataSet(Model):
     samples: int = Field(gt=0)
     """Distinct samples; equal seeds, sizes and versions of numpy and Pillow give equal samples in every format."""
     copies: int = Field(default=1, ge=1)
-    """Each distinct shard is written so many times, byte by byte: a set that is larger than every cache."""
+    """Copies of each distinct shard, byte by byte, so that the set is larger than every cache."""
     per_shard: int = Field(default=64, ge=1)
     """Samples of one shard: the unit of parallel and resumed writing."""
     mean_bytes: int = Field(ge=2000)
@@ -63,7 +63,7 @@ class IngestJob(Model):
     """Precision of the engine ``torch``; ``amp``: automatic mixed precision with bfloat16; ``fp16``: the same with
     float16, for GPUs that compute bfloat16 slowly, such as the V100."""
     accelerator: Identifier = "own"
-    """Whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
+    """The accelerator whose time for a batch is emulated: with ``model`` a key of ``core.accelerators.RATES``."""
     model: Identifier
     rate: Rate | None = None
     """Samples a second of one accelerator that does not wait, instead of the kit's figure."""
@@ -72,7 +72,7 @@ class IngestJob(Model):
     slowdown: float = Field(default=1.0, gt=0)
     """Divides the accelerator's rate: the declared scale of a small rack."""
     accelerators: int = Field(default=8, ge=1)
-    """On each node, emulated or real."""
+    """Accelerators of each node, emulated or real."""
     workers: int = Field(default=8, ge=1)
     """Processes on each node that read, decode and crop."""
     crop: int = Field(default=224, ge=8)
@@ -90,7 +90,7 @@ class IngestJob(Model):
     """Instead of one leg from the storage and one prediction one for each of these rates of a port, in Gb/s of the
     published system: ``scale.links`` says what they are on the virtual rack."""
     epochs: int = Field(default=0, ge=0)
-    """More than 0: instead of ``seconds`` so many passes over the data set, caches dropped before the first only."""
+    """Not 0: passes over the data set, instead of ``seconds``; caches are dropped before the first pass only."""
     only_local_cache: bool = False
     """Drop the clients' page caches before each later epoch, too: what then comes from the node itself comes from the
     storage's ``local_cache``."""
@@ -164,7 +164,7 @@ class Tree(Model):
     """Files with known contents, written through one protocol and hashed over the mounts of every client."""
 
     storage: Identifier
-    """Whose mounts show the files."""
+    """The storage whose mounts show the files."""
     protocol: Literal["nfs", "posix", "smb", "hdfs"]
     """``nfs`` and ``posix``: over a mount of the first client, ``posix`` of a parallel file system; ``smb`` and
     ``hdfs``: as the inventory's ``ingest`` says."""

@@ -13,7 +13,7 @@ LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader of all YAML files. libyaml is ten times faster; messages of the pure parser differ slightly."""
 
 DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""Its counterpart, which writes the kit's architectures as the pure one does."""
+"""The matching dumper, which writes the kit's architectures as the pure dumper does."""
 
 MOST_NODES = 200_000
 """Mappings, lists and scalars of one file with its aliases expanded; the largest shipped file has a few thousand."""
@@ -29,7 +29,7 @@ class _Part:
     anchor: str | None
     nodes: int = 1
     height: int = 1
-    """Levels, its own included; 0 for a scalar."""
+    """Levels, including its own; 0 for a scalar."""
 
 
 def check_size(text: str, name: str) -> None:

@@ -197,7 +197,7 @@ NIC_CHECKS: Final = checks_of(
     numa_nodes="numa", speed_gbps="speed", gid_index="gid", link_flaps_max="link_flaps", effective_ber_max="bit_errors",
     driver_messages_max="driver_messages",
 )  # fmt: skip
-"""Their item is the purpose."""
+"""Checks whose item is the purpose."""
 
 PCIE_CHECKS: Final = checks_of(
     "pcie", Pcie,

@@ -78,7 +78,7 @@ LIMITS_CHECKS: Final = {
     "login": "os.limits_login",
     "services": "os.limits_services",
 }
-"""Checks of every node where ``system.limits`` sets a limit; ``os.limits_daemon`` covers its ``services``."""
+"""Checks on every node where ``system.limits`` sets a limit; ``os.limits_daemon`` covers its ``services``."""
 
 LIMITS_DAEMON: Final = "os.limits_daemon"
 

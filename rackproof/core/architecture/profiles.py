@@ -27,7 +27,7 @@ class FioJob(Model):
     iodepth: int = Field(default=8, ge=1)
     numjobs: int = Field(default=1, ge=1)
     file_bytes: int = Field(gt=0)
-    """Per job and client."""
+    """Size of the file of each job of a client."""
     runtime_s: int = Field(ge=1)
     ramp_s: int = Field(default=0, ge=0)
     runs: int = Field(default=1, ge=1)
@@ -123,7 +123,7 @@ class KneeProfile(Model):
 
     block_bytes: int = Field(gt=0)
     file_bytes: int = Field(gt=0)
-    """Per process and client."""
+    """Size of the file of each process of a client."""
     processes: int = Field(default=1, ge=1)
     """Most processes of a client; below that each has one request in flight."""
     most_outstanding: int = Field(default=1024, ge=16)
@@ -168,7 +168,7 @@ class CheckpointProfile(WholeFile):
     """Every rank, a process of a client, writes its part, one file, and reads it back after caches were dropped."""
 
     model: Name
-    """What the checkpoint is of; a label of the numbers."""
+    """Name of the model that the checkpoint saves; a label of the numbers."""
     ranks: int = Field(default=1, ge=1)
     """Ranks of each client."""
     runs: int = Field(default=1, ge=1)
@@ -211,7 +211,7 @@ class StorageProfile(Model):
 
     jobs: dict[Workload, FioJob]
     storages: tuple[Identifier, ...] | None = None
-    """None: all of the architecture's."""
+    """Storages to measure. None: all storages of the architecture."""
     knee: KneeProfile | None = Field(default=None, exclude_if=lambda value: value is None)
     random_reads: tuple[FioJob, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Random reads of larger blocks, for ``storage.random_read_bandwidth``."""
@@ -304,7 +304,7 @@ class GroupTests(Model):
     warmup: int = Field(ge=0)
     ranks_per_node: int = Field(default=1, ge=1)
     least_gb_per_s: float = Field(gt=0, le=100_000)
-    """What every node sends to others on each rail, at least, GB/s; a set with less fails."""
+    """Least rate in GB/s at which every node sends to others on each rail; a slower set fails."""
     from_nodes: int = Field(default=2, ge=2, exclude_if=lambda value: value == 2)
     """Smaller racks are measured in all pairs, and have no ``group.faults``."""
 
@@ -323,9 +323,9 @@ class LinkProfile(Model):
     """Storages to whose servers all clients send at once, for ``link.tcp_bandwidth_to_storage``."""
     groups: GroupTests | None = Field(default=None, exclude_if=lambda value: value is None)
     """None: all pairs are measured. Otherwise, on racks that are large enough for it, every node with one other; group
-    testing stands for the other pairs."""
+    testing covers the other pairs."""
     every_pair: bool = Field(default=True, exclude_if=lambda value: value)
-    """False: every node is measured with one other, and nothing stands for the other pairs."""
+    """False: every node is measured with one other, and the other pairs are not covered."""
 
     def grouped(self, nodes: int) -> GroupTests | None:
         """Group testing, where so many nodes are enough for it."""

@@ -29,17 +29,17 @@ class Factor(Model):
 
     @property
     def times(self) -> float:
-        """What a bar of the published system is multiplied with."""
+        """Factor for bars of the published system."""
         return self.here / self.published
 
 
 class LeftOut(Model):
-    """Entries of the published architecture that the file has no form of."""
+    """Entries of the published architecture without a scaled form in this file."""
 
     of: Annotated[tuple[Identifier, ...], Field(min_length=1)]
     """Ids of its criteria, curves and outliers."""
     claims: Claims = ()
-    """Claims that they are about."""
+    """Claims of these entries."""
     reason: Sentence
     """Why they are not measured here."""
 
@@ -51,7 +51,7 @@ class Throttle(Model):
     """Rate of the published system, in ``unit``."""
     unit: Line
     by: Annotated[tuple[Identifier, ...], Field(min_length=1)]
-    """Keys of ``scale.factors``, which make the limit here of it."""
+    """Keys of ``scale.factors``: the limit here is the rate times these factors."""
     reason: Sentence
 
     def times(self, scale: Scale) -> float:
@@ -90,7 +90,7 @@ class Scale(Model):
     """Every entry of the published architecture that no entry of this file scales."""
     links: dict[Identifier, ShapedLink] = Field(default_factory=dict, exclude_if=lambda value: not value)
     drives: dict[Identifier, ThrottledDrive] = Field(default_factory=dict, exclude_if=lambda value: not value)
-    """Both are in force while the rack is measured, and only on virtual machines."""
+    """Limits of links and drives apply while the rack is measured, and only on virtual machines."""
 
 
 def throttles(scale: Scale) -> Iterator[tuple[tuple[str, str, str], ShapedLink | ThrottledDrive]]:
@@ -102,7 +102,7 @@ def throttles(scale: Scale) -> Iterator[tuple[tuple[str, str, str], ShapedLink |
 
 
 class Scaled(Model):
-    """The published bar of an entry, and the factors that make the entry's own bar of it."""
+    """The published bar of an entry, and the factors from it to the entry's own bar."""
 
     of: Identifier
     """Id of the criterion or curve of the published architecture."""
@@ -112,7 +112,7 @@ class Scaled(Model):
     """The published bar in ``unit``; of a curve, its efficiency as ``value``."""
     unit: Line = "ratio"
     tolerance_pct: float = Field(default=0.0, ge=0)
-    """The published one."""
+    """The published tolerance."""
     by: tuple[Identifier, ...] = ()
     """Keys of ``scale.factors``; none: the bar is as published."""
     note: Sentence | None = None

@@ -15,7 +15,7 @@ from rackproof.core.architecture.scale import RATE, READS, Scale, Scaled, Shaped
 from rackproof.core.units import UnitError, convert
 
 EXACT: Final = 0.01
-"""How far a scaled bar may be off the product of the published one and its factors: they are rounded."""
+"""Tolerance of a scaled bar against the published bar times its factors, because bars are rounded."""
 
 
 def scale_problems(architecture: Architecture) -> Iterator[Problem]:
@@ -130,7 +130,7 @@ def _own(entry: Entry) -> tuple[dict[str, float | None] | None, str, float]:
 
 
 def against_published(published: Architecture, architecture: Architecture) -> Iterator[Problem]:
-    """Claims and bars that are not those of the published architecture."""
+    """Claims and bars that differ from the published architecture's."""
     for id_ in dict.fromkeys((*published.claims, *architecture.claims)):
         theirs, here = published.claims.get(id_), architecture.claims.get(id_)
         base: KeyPath = ("claims", id_) if here else ("claims",)

@@ -50,7 +50,7 @@ def judge_checks(
     expected = expected_checks(architecture)
     claims = {(entry.check, entry.item): entry.claims for entry in expected}
     claims.update({(entry.check, ""): entry.claims for entry in expected if not entry.item})
-    promises = _Promises(architecture)
+    declared = _Declared(architecture)
     simulated = {node.name for node in nodes if node.simulated_gpus}
     silent = blamed(worst.values())
     yield from judge_servers(architecture, silent, [node.name for node in nodes])
@@ -60,7 +60,7 @@ def judge_checks(
         result = gpu_links.under_load(result_of_node, loads.get(result_of_node.node, ())) if idle else result_of_node
         of_simulation = result.node in simulated and result.check.startswith(GPU_CHECKS)
         claim = claims.get((result.check, result.item)) or claims.get((result.check, ""), ())
-        other_cause = promises.difference(result)
+        other_cause = declared.difference(result)
         if (result.check, result.item, result.blames) in silent:
             other_cause = other_cause or f"{result.blames} does not answer; see {SERVER}"
         yield _of_result(architecture, result, of_simulation, claim, other_cause)
@@ -77,7 +77,7 @@ def judge_checks(
             )  # fmt: skip
 
 
-class _Promises:
+class _Declared:
     """Expected values of this architecture, by key."""
 
     def __init__(self, architecture: Architecture) -> None:
@@ -90,31 +90,31 @@ class _Promises:
             return None
         if result.reads not in self._at:
             self._at[result.reads] = value_at(self._architecture, result.reads)
-        promised = self._at[result.reads]
-        if promised is ABSENT or _spelled(promised) == _spelled(result.expected):
+        declared = self._at[result.reads]
+        if declared is ABSENT or _spelled(declared) == _spelled(result.expected):
             return None
-        if _same(result.expected, promised, value_at(self._architecture, result.reads, stated_only=True)):
+        if _same(result.expected, declared, value_at(self._architecture, result.reads, stated_only=True)):
             return None
         return (
             f"was checked against {result.reads} = {short(result.expected)},"
-            f" this architecture expects {short(promised)}; validate again"
+            f" this architecture expects {short(declared)}; validate again"
         )
 
 
-def _same(recorded: Any, promised: Any, stated: Any) -> bool:
+def _same(recorded: Any, declared: Any, stated: Any) -> bool:
     """Whether two expected values are equal, ignoring newer keys at their default."""
-    if isinstance(recorded, dict) and isinstance(promised, dict):
-        later = {key: stated.get(key) if isinstance(stated, dict) else None for key in promised}
-        return all(recorded[key] in (None, [], {}) for key in recorded.keys() - promised.keys()) and all(
+    if isinstance(recorded, dict) and isinstance(declared, dict):
+        later = {key: stated.get(key) if isinstance(stated, dict) else None for key in declared}
+        return all(recorded[key] in (None, [], {}) for key in recorded.keys() - declared.keys()) and all(
             _same(recorded[key], value, later[key])
             if key in recorded
             else not isinstance(stated, dict) or key not in stated
-            for key, value in promised.items()
+            for key, value in declared.items()
         )
-    if isinstance(recorded, list) and isinstance(promised, list) and len(recorded) == len(promised):
-        inner = stated if isinstance(stated, list) and len(stated) == len(promised) else [None] * len(promised)
-        return all(_same(*triple) for triple in zip(recorded, promised, inner, strict=True))
-    return _spelled(recorded) == _spelled(promised)
+    if isinstance(recorded, list) and isinstance(declared, list) and len(recorded) == len(declared):
+        inner = stated if isinstance(stated, list) and len(stated) == len(declared) else [None] * len(declared)
+        return all(_same(*triple) for triple in zip(recorded, declared, inner, strict=True))
+    return _spelled(recorded) == _spelled(declared)
 
 
 def _spelled(value: Any) -> str:

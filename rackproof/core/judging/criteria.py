@@ -124,13 +124,13 @@ class _Case:
                     yield self._judge(name, subject, self.numbers.ask(self.question, subject))
 
     def _no_pair(self) -> str:
-        """Why there is no pair to judge, although group testing stands for all of them; empty where there is one."""
+        """Why there is no pair to judge, although group testing covers all pairs; empty where there is one."""
         one = next(self.numbers.subjects(self.question, self.names), None)
         return f"no measurement of {self.asks.metric} between these nodes" if one is None else ""
 
     def _uncovered(self, subject: str, suspects: Sequence[str]) -> Verdict:
         """A pair that was not scheduled, and that group testing does not cover."""
-        why = f"not measured, and group testing does not stand for {fold(suspects)}"
+        why = f"not measured, and group testing does not cover {fold(suspects)}"
         verdict = self._without(subject, NoNumber(Status.UNMEASURED, why))
         return amended(verdict, blame=suspects[0]) if len(suspects) == 1 else verdict
 

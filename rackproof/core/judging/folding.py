@@ -18,7 +18,7 @@ FEWEST: Final = 4
 
 
 def folded(verdicts: Iterable[Verdict], remark: str = "") -> Iterator[Verdict]:
-    """Verdicts on pairs, by node; of fewer than ``FEWEST`` nodes, and verdicts on anything else, unchanged.
+    """Groups pair verdicts by node. Other verdicts, and racks below ``FEWEST`` nodes, stay unchanged.
 
     ``remark``: about pairs without a verdict, for every message.
     """

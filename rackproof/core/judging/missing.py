@@ -193,8 +193,8 @@ def short(value: Any) -> str:
 
 def _expectation(architecture: Architecture, entry: ExpectedCheck) -> str:
     """The key that the check reads, and its value."""
-    promised = value_at(architecture, entry.key)
-    return entry.key if promised is ABSENT else f"{entry.key}, {short(promised)}"
+    value = value_at(architecture, entry.key)
+    return entry.key if value is ABSENT else f"{entry.key}, {short(value)}"
 
 
 def _no_plan() -> Verdict:

@@ -115,7 +115,7 @@ class Numbers:
     """Answers to questions about the evidence of one run."""
 
     def __init__(self, index: Index, members: Members, engine: str | None = None) -> None:
-        """``engine``: of the group testing by which the profile schedules links, and which stands for other pairs."""
+        """``engine``: engine of the profile's group testing, which covers the pairs that are not measured."""
         self._index = index
         self.members = members
         self._engine = engine
@@ -167,7 +167,7 @@ class Numbers:
                 yield members
 
     def covered(self, metric: str, scope: Scope, members: Sequence[str]) -> bool:
-        """Whether group testing stands for a pair, of which no measurement was tried."""
+        """Whether group testing covers a pair of which no measurement was tried."""
         return (
             scope is Scope.PAIR
             and self.stands_for(metric)
@@ -180,7 +180,7 @@ class Numbers:
         return self._engine is not None and metric in group_testing.stands_for(self._engine)
 
     def covering(self, metric: str, names: Sequence[str]) -> str:
-        """What group testing contributes to a criterion over pairs, in words; empty if it stands for none."""
+        """What group testing contributes to a criterion over pairs, in words; empty if it covers none."""
         if not self.stands_for(metric):
             return ""
         count = sum(self.covered(metric, Scope.PAIR, pair) for pair in self.members.subjects(Scope.PAIR, names))
@@ -189,7 +189,7 @@ class Numbers:
     def suspects(self, metric: str, members: Sequence[str]) -> tuple[str, ...]:
         """Ends of a pair without a measurement that group testing did not clear, or that were measured with no node.
 
-        Empty if group testing stands for none of the metric.
+        Empty if group testing covers no pair of the metric.
         """
         if not self.stands_for(metric) or self._index.tried(metric, Scope.PAIR, members):
             return ()

@@ -91,7 +91,7 @@ class Sources(TypedDict):
 
 
 def sources_of(parts: Collection[_Source]) -> Sources:
-    """The origin of what was made of several parts."""
+    """The origin of a value that several parts give."""
     return {
         "raw": tuple(dict.fromkeys(name for part in parts for name in part.raw)),
         "records": tuple(dict.fromkeys(seq for part in parts for seq in part.records)),

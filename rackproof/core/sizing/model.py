@@ -70,7 +70,7 @@ class Stage:
     ceiling: float
     """Maximum utilisation for planning."""
     tenant: str | None = None
-    """Its tenant; None: shared by all."""
+    """Tenant of the stage. None: all tenants share it."""
     capacity: float | None = None
     """Samples a second at 100 % utilisation; of a shared stage in the tenants' proportions."""
     utilisation: float | None = None

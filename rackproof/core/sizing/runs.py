@@ -29,7 +29,7 @@ _RATES: Final = ("ingest.samples_rate", "inference.samples_rate")
 
 
 def beside_runs(architecture: Architecture, measurements: Sequence[Measurement]) -> Iterator[Comparison | str]:
-    """For each workload of the file a comparison, or why none stands beside it; nothing where none was run.
+    """For each workload of the file a comparison, or why there is none; nothing where no workload was run.
 
     Raises SizingError.
     """

@@ -153,7 +153,7 @@ class Origin:
     status: SourceStatus | None = None
     note: str | None = None
     key: str = ""
-    """Its path in the file: ``sizing.unit.read``."""
+    """Path in the file: ``sizing.unit.read``."""
     absent: bool = False
     """The file lacks the key; an unpublished figure is a key with null."""
 

@@ -98,8 +98,8 @@ class Plan:
 
     @property
     def secure_boot(self) -> bool:
-        promised = self.architecture.system.secure_boot
-        return bool(self.choices.secure_boot if promised is None else promised)
+        declared = self.architecture.system.secure_boot
+        return bool(self.choices.secure_boot if declared is None else declared)
 
     @property
     def network_stack(self) -> str:

@@ -113,7 +113,7 @@ def test_what_nccl_used_is_read_from_its_log(name: str) -> None:
         assert conditions["network"] == ("NET/Socket" if between else "none")
 
 
-def test_a_run_over_tcp_has_no_bandwidth_where_rdma_is_promised() -> None:
+def test_a_run_over_tcp_has_no_bandwidth_where_rdma_is_declared() -> None:
     reading = read(REFUSED)
     for place, entry in places(REFUSED):
         assert "expected RDMA, actual NET/Socket on 4 connections" in entry["reason"]

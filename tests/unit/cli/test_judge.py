@@ -1,4 +1,4 @@
-"""``rackproof judge``: offline, against what was promised then, and never better than the evidence."""
+"""``rackproof judge``: offline, against the architecture of the run, and never better than the evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked ahead, and that no answer outlives what it says. The "nodes" are shells of this machine."""
+"""Which facts are prefetched, and that no answer is used after it expires. The "nodes" are shells of this machine."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from pyinfra.context import ctx_host, ctx_state
 from rackproof.configure import fact_prefetch
 from rackproof.configure.facts import Answer, complete
 from rackproof.core.plan import REPORTS, NodeReport
+from rackproof.core.rack import FORMER_KEYS
 from rackproof.lab.state import COMMAND_TIMEOUT_S
 from tests.unit.shell import sh
 
@@ -301,7 +302,7 @@ def test_questions_that_hang_cost_their_limit_once(
     known.finish()
     again = rack()
     assert [again.ask(path) for path in files[:5]] == [(path.name,) for path in files[:5]]
-    assert again.trips() >= 2  # what was slow is no longer asked ahead
+    assert again.trips() >= 2  # slow commands are no longer prefetched
 
 
 def test_a_node_that_is_gone_fails_alone(known: Rack, files: list[Path]) -> None:
@@ -386,8 +387,9 @@ def test_a_plan_that_a_person_looked_at_is_read_anew(files: list[Path], known: R
     assert planned.trips() == 2
 
 
-def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
-    off = rack({"ask_ahead": False})
+@pytest.mark.parametrize("key", ["fact_prefetch", *(key for key in FORMER_KEYS if FORMER_KEYS[key] == "fact_prefetch")])
+def test_it_can_be_turned_off(known: Rack, files: list[Path], key: str) -> None:
+    off = rack({key: False})
     for path in files:
         off.ask(path)
     assert off.trips() == len(files)
@@ -396,7 +398,7 @@ def test_it_can_be_turned_off(known: Rack, files: list[Path]) -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_a_connection_without_a_word_is_given_up(files: list[Path], together: bool) -> None:
-    quiet = rack({"ask_ahead": together})
+    quiet = rack({"fact_prefetch": together})
     answers: list[int] = []
     with socket.socket() as wire:
         transport = SimpleNamespace(set_keepalive=answers.append, sock=wire, is_active=lambda: True)
@@ -448,7 +450,7 @@ def test_other_connectors_are_left_alone() -> None:
     state = State(inventory, Config())
     (host,) = inventory
     before = host.connector
-    fact_prefetch.ask_ahead(state, host)
+    fact_prefetch.prefetch_facts(state, host)
     assert host.connector is before
 
 

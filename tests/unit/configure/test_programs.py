@@ -14,7 +14,7 @@ from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Architecture
 from rackproof.core.architecture.expectations import expected_checks
 from rackproof.core.programs import PACKAGED
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.configure.stub import StubHost, run
 from tests.unit.published import EVERY
 
@@ -126,7 +126,7 @@ def test_every_packaged_program_of_an_architecture_is_known() -> None:
 def test_dcgm_is_installed_where_its_program_is_asked_for(
     stack: GpuInputs, programs: tuple[str, ...], locked: bool, installed: bool
 ) -> None:
-    target, gpus = machine("ubuntu 24.04", "2684"), promised(1)
+    target, gpus = machine("ubuntu 24.04", "2684"), declared_gpu(1)
     choice = choose(target, gpus, stack)
     whole = packages.with_dcgm(stack, choice, programs, locked)
     names = [package.name for package in packages.tools(target, choice, whole, gpus)]

@@ -182,7 +182,7 @@ def test_a_drive_of_the_clients_is_no_storage_to_send_to() -> None:
     document = ARCHITECTURE.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     document["profiles"]["depth"]["links"]["to_storage"] = ["local"]
     made = ARCHITECTURE.model_validate(document)
-    assert any("no network leads to it" in str(problem) for problem in problems(made))
+    assert any("has no network path" in str(problem) for problem in problems(made))
 
 
 def test_every_address_of_a_client_with_several_mounts_gets_its_test() -> None:

@@ -79,7 +79,7 @@ def test_its_data_plan_a_written_rack_of_the_same_servers(
     # Its drives and storage are not the example's; without a lock the inventory says where the driver comes from.
     data |= {key: written[key] for key in ("scratch_drives", "storage_client")}
     data["gpu"] = {**data["gpu"], "repository": written["gpu"]["repository"], "runtimes": ["docker"]}
-    # The written rack promises something of its storage ports, the example's architecture does not speak of them.
+    # The written rack declares something about its storage ports, the example's architecture does not speak of them.
     stack = data["nic"]
     named = {name: {**port, "purpose": "storage"} for name, port in stack["ports"].items()}
     data["nic"] = {**stack, "ports": named}

@@ -1,4 +1,4 @@
-"""Criteria: what is measured against what was promised."""
+"""Criteria: measured values against declared bars."""
 
 from __future__ import annotations
 

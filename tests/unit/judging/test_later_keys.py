@@ -8,7 +8,7 @@ import pytest
 
 from rackproof.core.judging.checks import _same
 
-PROMISED = {"mtu": 9000, "ports": [{"name": "a", "later": True}], "later": True, "nothing": None}
+DECLARED = {"mtu": 9000, "ports": [{"name": "a", "later": True}], "later": True, "nothing": None}
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ PROMISED = {"mtu": 9000, "ports": [{"name": "a", "later": True}], "later": True,
 def test_a_key_that_came_later_changes_nothing_unless_the_file_says_it(
     recorded: dict[str, Any], stated: dict[str, Any], same: bool
 ) -> None:
-    assert _same(recorded, PROMISED, stated) is same
+    assert _same(recorded, DECLARED, stated) is same

@@ -53,8 +53,8 @@ def local(name: str, *values: float) -> Measurement:
     return measurement(name, *values, storage="local", block_bytes="1048576")
 
 
-def status(promised: Architecture, values: list[float], **more: Any) -> Status:
-    result = judged(promised, measurement("gpu-01", *values, **more), local("gpu-01", 100.0))
+def status(declared: Architecture, values: list[float], **more: Any) -> Status:
+    result = judged(declared, measurement("gpu-01", *values, **more), local("gpu-01", 100.0))
     return verdicts(result)["gpu-01"].status
 
 
@@ -62,9 +62,9 @@ def status(promised: Architecture, values: list[float], **more: Any) -> Status:
 def test_a_worse_sample_never_improves_a_verdict(values: list[float], factor: float, op: str, data: Any) -> None:
     """Without a limit on scatter. Worse means no better than any sample that is there."""
     best = "min" if op == "le" else "max"
-    promised = made(op, statistic=data.draw(st.sampled_from([s for s in STATISTICS if s != best])))
+    declared = made(op, statistic=data.draw(st.sampled_from([s for s in STATISTICS if s != best])))
     worse = max(values) * (2 - factor) if op == "le" else min(values) * factor
-    before, after = status(promised, values), status(promised, [*values, worse])
+    before, after = status(declared, values), status(declared, [*values, worse])
     assert ORDER.index(after) >= ORDER.index(before)
 
 
@@ -73,8 +73,8 @@ def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
     values: list[float], factor: float, limit: float
 ) -> None:
     """A further sample may make scatter smaller, so that what was INVALID is judged; a FAIL stays without a PASS."""
-    promised = made(max_cv_pct=limit)
-    before, after = status(promised, values), status(promised, [*values, min(values) * factor])
+    declared = made(max_cv_pct=limit)
+    before, after = status(declared, values), status(declared, [*values, min(values) * factor])
     if before is Status.FAIL:
         assert after in (Status.FAIL, Status.INVALID)
     if before is Status.WARN:
@@ -89,9 +89,9 @@ def test_with_limited_scatter_a_worse_sample_makes_no_failure_pass(
 def test_a_worse_sample_never_improves_a_percentile(values: list[float], factor: float, case: tuple[str, str]) -> None:
     """What was unmeasured for want of samples may be judged with one more."""
     op, statistic = case
-    promised = made(op, statistic=statistic)
+    declared = made(op, statistic=statistic)
     worse = max(values) * (2 - factor) if op == "le" else min(values) * factor
-    before, after = status(promised, values), status(promised, [*values, worse])
+    before, after = status(declared, values), status(declared, [*values, worse])
     assert before is Status.UNMEASURED or ORDER.index(after) >= ORDER.index(before)
 
 
@@ -158,9 +158,9 @@ def test_the_order_of_different_measurements_does_not_matter(
 def test_the_unit_of_the_evidence_does_not_matter(
     values: list[float], op: str, units: tuple[str, float], limit: float | None
 ) -> None:
-    promised = made(op, max_cv_pct=limit)
+    declared = made(op, max_cv_pct=limit)
     unit, factor = units
-    assert status(promised, values) is status(promised, [value * factor for value in values], unit=unit)
+    assert status(declared, values) is status(declared, [value * factor for value in values], unit=unit)
 
 
 @given(value=st.sampled_from([20.0, 50.0, 80.0]), unit=st.sampled_from([("GB/s", 1e-3), ("MiB/s", 1e6 / 2**20)]))

@@ -79,7 +79,7 @@ def test_alone_means_what_a_racks_deploy_does_in_its_order(deploy: str) -> None:
 
 @pytest.mark.parametrize("deploy", sorted({*DEPLOYS} - ACTIONS - {"cluster", "preflight", "reboot", "base"}))
 def test_what_a_file_brings_is_not_all_that_it_does(deploy: str) -> None:
-    brought = ("Preflight | ", "Base | ", "Versions: freeze", "Versions: kernel", "Exchange", "Fabric needed", "Reboot")
+    brought = ("Preflight | ", "Base | ", "Versions: freeze", "Versions: kernel", "Driver", "Fabric needed", "Reboot")
     own = brought[:-3] if deploy in ("driver_swap", "versions") else brought
     for operations, lines, _ in nodes(deploy):
         assert not operations or [name for name in operations if not name.startswith(own)], lines

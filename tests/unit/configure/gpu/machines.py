@@ -40,5 +40,5 @@ def machine(
     return Machine(**{**values, **changes})
 
 
-def promised(count: int = 8, **keys: Any) -> Gpu:
+def declared_gpu(count: int = 8, **keys: Any) -> Gpu:
     return Gpu.model_validate({"count": count, "model": "NVIDIA", "memory_mib": None, **keys})

@@ -11,7 +11,7 @@ from rackproof.configure.gpu import packages
 from rackproof.configure.gpu import repository as gpu_repository
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuInputs
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.configure.gpu.test_deploy import index
 from tests.unit.configure.versions import real_apt
 
@@ -27,7 +27,7 @@ def test_apt_keeps_a_branch_where_the_repository_has_a_newer_one(
 ) -> None:
     """Driver, fabric manager, NSCQ and IMEX, and what they depend on: one version of the declared branch."""
     target = machine(system, gpu_id, switches=4 if gpu_id == "2335" else 0)
-    choice = choose(target, promised(1), GpuInputs(driver=branch, source="cuda"))
+    choice = choose(target, declared_gpu(1), GpuInputs(driver=branch, source="cuda"))
     pins = gpu_repository.entries(target, choice, None)[-1]
     assert pins.path == gpu_repository.PINS
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))

@@ -390,7 +390,7 @@ def test_which_runtimes_hand_out_gpus() -> None:
 def test_a_runtime_without_gpus_has_one_writer() -> None:
     declared = Containers(roles=("gpu",), runtime="docker")
     stack = GpuInputs(runtimes=("docker",))
-    with pytest.raises(InventoryError, match=r"^gpu\.runtimes: docker: .*promise containers\.nvidia_runtime"):
+    with pytest.raises(InventoryError, match=r"^gpu\.runtimes: docker: .*declare containers\.nvidia_runtime"):
         runtimes.handing_out(declared, ("gpu",), stack)
     assert runtimes.handing_out(declared, ("login",), stack) == ("docker",)
     assert runtimes.handing_out(declared.model_copy(update={"cdi": True}), ("gpu",), stack) == ("docker",)

@@ -19,7 +19,7 @@ from rackproof.core.gpu_generations import (
     support_problem,
 )
 from rackproof.core.machine import Pci
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.refusals import refuses
 
 ADAPTER = Pci("0000:40:00.0", "15b3", "1021", "020000")
@@ -100,7 +100,7 @@ def test_every_id_has_one_generation_or_is_refused(number: int) -> None:
 def test_branches_that_do_not_know_a_gpu(device: str, branch: int, words: str) -> None:
     target = machine("ubuntu 24.04", device)
     with pytest.raises(UnsupportedGpu, match=words):
-        choose(target, promised(1, driver=f"{branch}.10.01"), stack())
+        choose(target, declared_gpu(1, driver=f"{branch}.10.01"), stack())
 
 
 def test_branches_that_know_it() -> None:
@@ -128,7 +128,7 @@ def test_branches_that_know_it() -> None:
     ],
 )  # fmt: skip
 def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected: tuple) -> None:  # type: ignore[type-arg]
-    choice = choose(machine(os, *gpus), promised(len(gpus), **declared), stack(**inputs))
+    choice = choose(machine(os, *gpus), declared_gpu(len(gpus), **declared), stack(**inputs))
     assert (choice.source, choice.branch, choice.version, choice.flavour) == expected
 
 
@@ -140,9 +140,9 @@ def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected
         ("ubuntu 24.04", ["1db1", "2901"], {}, {}, "no driver serves both"),
         ("ubuntu 24.04", ["2335"], {}, {"flavour": "proprietary", "driver": "620"}, "no proprietary kernel modules"),
         ("ubuntu 24.04", ["20b2"], {}, {"flavour": "open", "driver": "510"}, "515 is the first"),
-        ("ubuntu 24.04", ["1db1"], {"gpudirect": "dmabuf"}, {}, "promise peermem"),
+        ("ubuntu 24.04", ["1db1"], {"gpudirect": "dmabuf"}, {}, "declare peermem"),
         ("ubuntu 24.04", ["2335"], {"driver": "580.95.05"}, {"driver": "580.126.20"}, "make both the same"),
-        ("ubuntu 24.04", ["2335"], {"driver": ">=590.10"}, {"driver": "580"}, "promises 590.10 or newer"),
+        ("ubuntu 24.04", ["2335"], {"driver": ">=590.10"}, {"driver": "580"}, "requires 590.10 or newer"),
         ("ubuntu 24.04", [], {}, {}, "no GPU of NVIDIA on the PCI bus, 8 are declared"),
         ("ubuntu 20.04", ["2335"], {}, {}, "no driver packages are known for ubuntu 20.04; supported: debian 12/13"),
         ("fedora 42", ["2335"], {}, {}, "no driver packages are known for fedora 42"),
@@ -158,13 +158,13 @@ def test_choice(os: str, gpus: list[str], declared: dict, inputs: dict, expected
 )
 def test_what_cannot_work(os: str, gpus: list[str], declared: dict, inputs: dict, words: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(UnsupportedGpu, match=words):
-        choose(machine(os, *gpus), promised(8, **declared), stack(**inputs))
+        choose(machine(os, *gpus), declared_gpu(8, **declared), stack(**inputs))
 
 
 def test_dma_buf_needs_a_kernel_that_has_it() -> None:
     old = machine("ubuntu 22.04", "2335", kernel="5.4.0-100-generic")
     with pytest.raises(UnsupportedGpu, match=r"needs Linux 5\.12"):
-        choose(old, promised(1, gpudirect="dmabuf"), stack())
+        choose(old, declared_gpu(1, gpudirect="dmabuf"), stack())
 
 
 @pytest.mark.parametrize(
@@ -182,31 +182,31 @@ def test_dma_buf_needs_a_kernel_that_has_it() -> None:
 def test_services_by_hardware(
     os: str, gpus: list[str], switches: int, switch: str, expected: tuple[bool, bool, bool]
 ) -> None:
-    choice = choose(machine(os, *gpus, switches=switches, switch=switch), promised(len(gpus)), stack())
+    choice = choose(machine(os, *gpus, switches=switches, switch=switch), declared_gpu(len(gpus)), stack())
     assert (choice.fabric_manager, choice.nvlsm, choice.imex) == expected
 
 
 def test_debian_alone_cannot_drive_switches() -> None:
     target = machine("debian 13", *["20b2"] * 8, switches=6, switch="1af1")
-    assert choose(target, promised(), stack()).source == "cuda"
+    assert choose(target, declared_gpu(), stack()).source == "cuda"
     with pytest.raises(UnsupportedGpu, match="no fabric manager"):
-        choose(target, promised(), stack(source="distribution"))
-    assert not choose(target, promised(), stack(source="distribution", fabric_manager=False)).fabric_manager
+        choose(target, declared_gpu(), stack(source="distribution"))
+    assert not choose(target, declared_gpu(), stack(source="distribution", fabric_manager=False)).fabric_manager
 
 
 def test_a_version_set_decides() -> None:
-    choice = choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), Lock())
+    choice = choose(machine("ubuntu 24.04", "2335"), declared_gpu(1), stack(), Lock())
     assert (choice.version, choice.source, choice.flavour) == ("580.126.20", "cuda", "open")
     signed = Lock(precompiled=True, repository="distribution")
-    assert choose(machine("ubuntu 24.04", "2335"), promised(1), stack(), signed).precompiled
+    assert choose(machine("ubuntu 24.04", "2335"), declared_gpu(1), stack(), signed).precompiled
     with pytest.raises(UnsupportedGpu, match="for which the version set asks"):
-        choose(machine("ubuntu 24.04", "1db1"), promised(1), stack(), Lock())
+        choose(machine("ubuntu 24.04", "1db1"), declared_gpu(1), stack(), Lock())
     with pytest.raises(UnsupportedGpu, match=r"version set.*make both the same"):
-        choose(machine("ubuntu 24.04", "2335"), promised(1, driver="570.172.08"), stack(), Lock())
+        choose(machine("ubuntu 24.04", "2335"), declared_gpu(1, driver="570.172.08"), stack(), Lock())
 
 
 def pick(os: str, **inputs: object) -> Choice:
-    return choose(machine(os, "2335"), promised(1), stack(**inputs))
+    return choose(machine(os, "2335"), declared_gpu(1), stack(**inputs))
 
 
 @pytest.mark.parametrize(
@@ -236,21 +236,21 @@ def test_secure_boot_and_signed_modules() -> None:
 
 def test_preflight_says_everything_at_once() -> None:
     target = machine("ubuntu 24.04", *["2330"] * 7, switches=3, secure_boot=True)
-    problems = [p.what for p in gpu_problems(target, promised(8, pci_ids=["2335"], nvswitches=4), stack(), None)]
+    problems = [p.what for p in gpu_problems(target, declared_gpu(8, pci_ids=["2335"], nvswitches=4), stack(), None)]
     assert len(problems) == 4
     assert "Secure Boot" in problems[0]
     assert problems[1] == "GPUs on the PCI bus: expected 8, actual 7"
     assert problems[2].startswith("GPUs: expected 10de:2335, actual 10de:2330 at 0000:10:00.0")
     assert problems[3] == "NVSwitches: expected 4, actual 3"
-    assert list(gpu_problems(machine("ubuntu 24.04", "2335"), promised(1), stack(), None)) == []
+    assert list(gpu_problems(machine("ubuntu 24.04", "2335"), declared_gpu(1), stack(), None)) == []
 
 
 def test_adapters_that_cannot_reach_gpu_memory_are_reported() -> None:
     target = machine("debian 13", "26b9", further=[ADAPTER])
-    assert gpudirect_warning(target, promised(1), "proprietary")
-    assert gpudirect_warning(target, promised(1), "open") is None
-    assert gpudirect_warning(target, promised(1, gpudirect="peermem"), "proprietary") is None
-    assert gpudirect_warning(machine("debian 13", "26b9"), promised(1), "proprietary") is None
+    assert gpudirect_warning(target, declared_gpu(1), "proprietary")
+    assert gpudirect_warning(target, declared_gpu(1), "open") is None
+    assert gpudirect_warning(target, declared_gpu(1, gpudirect="peermem"), "proprietary") is None
+    assert gpudirect_warning(machine("debian 13", "26b9"), declared_gpu(1), "proprietary") is None
 
 
 test_invalid_inputs_are_refused = refuses(

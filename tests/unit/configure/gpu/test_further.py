@@ -14,7 +14,7 @@ from rackproof.configure.gpu.runtimes import RuntimeState
 from rackproof.core.architecture import Fabric, Nic
 from rackproof.errors import Refused
 from rackproof.parse.gdscheck import parse_gdscheck
-from tests.unit.configure.gpu.machines import promised
+from tests.unit.configure.gpu.machines import declared_gpu
 from tests.unit.configure.gpu.node import FakeNode
 
 ROOT = Path(__file__).parents[4]
@@ -55,17 +55,17 @@ def test_the_inventory_is_laid_over_it() -> None:
 
 def test_cufile_may_fall_back_only_where_declared() -> None:
     stack = GpuInputs(cufile={"properties": {"max_direct_io_size_kb": 16384}})
-    content = json.loads(storage.cufile(promised(8, gds="NVMe"), stack, ("10.0.0.1",)))
+    content = json.loads(storage.cufile(declared_gpu(8, gds="NVMe"), stack, ("10.0.0.1",)))
     assert content["properties"] == {
         "allow_compat_mode": False,
         "use_pci_p2pdma": False,
         "rdma_dev_addr_list": ["10.0.0.1"],
         "max_direct_io_size_kb": 16384,
     }
-    lenient = json.loads(storage.cufile(promised(8, gds="NVMe", gds_fallback=True), GpuInputs(gds_method="p2pdma")))
+    lenient = json.loads(storage.cufile(declared_gpu(8, gds="NVMe", gds_fallback=True), GpuInputs(gds_method="p2pdma")))
     assert lenient["properties"] == {"allow_compat_mode": True, "use_pci_p2pdma": True}
     assert lenient["block"] == {"nvme": {"use_pci_p2pdma": True}}
-    over_nfs = json.loads(storage.cufile(promised(8, gds="NFS"), GpuInputs(gds_method="p2pdma")))
+    over_nfs = json.loads(storage.cufile(declared_gpu(8, gds="NFS"), GpuInputs(gds_method="p2pdma")))
     assert (over_nfs["properties"]["use_pci_p2pdma"], "block" in over_nfs) == (False, False)
 
 
@@ -88,12 +88,12 @@ GDSCHECK = (ROOT / "tests/data/written/hgx-h200-roce/gpu-01/gpu/gdscheck.txt").r
     ],
 )  # fmt: skip
 def test_gdscheck_is_a_gate(old: str, new: str, declared: dict[str, object], problem: str | None) -> None:
-    problems = storage.problems(parse_gdscheck(GDSCHECK.replace(old, new)), promised(8, **declared), GpuInputs())
+    problems = storage.problems(parse_gdscheck(GDSCHECK.replace(old, new)), declared_gpu(8, **declared), GpuInputs())
     assert any(problem in line for line in problems) if problem else problems == ()
 
 
 def test_p2pdma_asks_for_its_own_line() -> None:
-    problems = storage.problems(parse_gdscheck(GDSCHECK), promised(8, gds="NVMe"), GpuInputs(gds_method="p2pdma"))
+    problems = storage.problems(parse_gdscheck(GDSCHECK), declared_gpu(8, gds="NVMe"), GpuInputs(gds_method="p2pdma"))
     assert problems == ("NVMe P2PDMA: expected Supported, actual Unsupported",)
 
 

@@ -18,7 +18,7 @@ from rackproof.configure.gpu.state import GpuState
 from rackproof.configure.package_transaction.transaction import STRICT, Package
 from rackproof.core.machine import Machine
 from rackproof.parse.nvidia_driver import KernelModule
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.configure.gpu.node import FakeNode
 
 pytestmark = pytest.mark.few(10)
@@ -38,7 +38,7 @@ EMPTY = GpuState(
 
 def wanted(target: Machine, modules: tuple[str, ...] = ("nvidia", "nvidia_uvm"), **options: str) -> WantedDriver:
     stack = GpuInputs.model_validate({} if target is DEBIAN else {"driver": VERSION})
-    choice = choose(target, promised(1), stack)
+    choice = choose(target, declared_gpu(1), stack)
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
     return goal_of(choice, target, wanted, modules, **options)
 
@@ -367,7 +367,7 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
     state = replace(converged(goal), modules={"nvidia": VERSION})
     done = node.run(script(plan_driver(goal, state), goal, UBUNTU))
     assert done.returncode == 1
-    assert "install DOCA-OFED before the driver, or promise gpu.gpudirect: dmabuf" in done.stderr
+    assert "install DOCA-OFED before the driver, or declare gpu.gpudirect: dmabuf" in done.stderr
     assert not [call for call in node.calls if call.startswith("apt-get")]
 
 
@@ -384,7 +384,7 @@ def test_peer_memory_needs_its_rdma_stack(node: FakeNode) -> None:
 def test_a_fabric_manager_of_another_version_than_the_driver_is_an_error(
     node: FakeNode, target: Machine, program: str, name: str, driver: str
 ) -> None:
-    choice = choose(target, promised(1), GpuInputs(driver=driver))
+    choice = choose(target, declared_gpu(1), GpuInputs(driver=driver))
     wanted = (*packages.driver(target, choice), *packages.fabric(target, choice))
     goal = goal_of(choice, target, wanted)
     text = script(plan_driver(goal, EMPTY), goal, target, STRICT)
@@ -406,7 +406,7 @@ FOLLOWERS = ("nvidia-fabricmanager", "libnvidia-nscq")
 @pytest.mark.parametrize("other", ["580.159.03-0ubuntu1", None])
 @pytest.mark.parametrize("name", FOLLOWERS)
 def test_what_has_moved_without_its_driver_is_brought_back(name: str, other: str | None) -> None:
-    choice = choose(UBUNTU, promised(1), GpuInputs(driver="580"))
+    choice = choose(UBUNTU, declared_gpu(1), GpuInputs(driver="580"))
     wanted = (*packages.driver(UBUNTU, choice), *packages.fabric(UBUNTU, choice))
     goal = goal_of(choice, UBUNTU, wanted)
     there = converged(replace(goal, choice=replace(choice, version=VERSION)))

@@ -16,7 +16,7 @@ from rackproof.configure.package_transaction.transaction import Package
 from rackproof.configure.units import SystemState, Unit, UnitState
 from rackproof.parse.nvidia_driver import KernelModule
 from rackproof.parse.nvidia_smi import Process
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.configure.gpu.test_further import GDSCHECK
 from tests.unit.configure.gpu.test_install import EMPTY, UBUNTU, VERSION, converged, wanted
 from tests.unit.configure.gpu.test_tuning import AS_THEY_ARE, FIRST, REPORT, listed
@@ -90,7 +90,7 @@ CLOSED = replace(THERE, loaded=KernelModule(VERSION, False), available=KernelMod
     [
         (THERE, True, None, "the kernel's RDMA core has DMA-BUF, and the loaded driver is the open one"),
         (NO_DMABUF, True, "no ib_umem_dmabuf_get in /proc/kallsyms", None),
-        (NO_DMABUF, False, None, "DMA-BUF is promised and not there"),
+        (NO_DMABUF, False, None, "DMA-BUF is declared and not there"),
         (CLOSED, True, f"the loaded driver {VERSION} is the proprietary one", None),
         (
             replace(NO_DMABUF, pending=frozenset({"reboot:drivers of the network adapters"})),
@@ -111,7 +111,7 @@ def test_dma_buf_is_proven_as_far_as_the_answer_goes(
     assert bool(commands) is bool(refused) is bool(host.logged)
     assert [line for line in host.noops if noop and noop in line] == host.noops
     if refused and state is not None:
-        assert "or promise gpu.gpudirect: peermem" in host.logged[0]
+        assert "or declare gpu.gpudirect: peermem" in host.logged[0]
 
 
 def tuned(state: GpuState, plan: Tuning = AS_THEY_ARE, executing: bool = True) -> tuple[list[str], StubHost]:
@@ -183,7 +183,7 @@ def test_gpudirect_storage_is_a_gate(
 ) -> None:
     host = at(state, executing, facts={facts.GdsCheck: output})
     run(
-        operations.gpudirect_storage, host, declared=promised(8, gds=["NVMe", "NFS"]), stack=GpuInputs(),
+        operations.gpudirect_storage, host, declared=declared_gpu(8, gds=["NVMe", "NFS"]), stack=GpuInputs(),
         target=GOAL, machine=UBUNTU,
     )  # fmt: skip
     assert any(refused in line for line in host.logged) if refused else not host.logged

@@ -8,13 +8,13 @@ from rackproof.configure.gpu import packages
 from rackproof.configure.gpu.driver import choose
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.package_transaction.transaction import Package
-from tests.unit.configure.gpu.machines import machine, promised
+from tests.unit.configure.gpu.machines import declared_gpu, machine
 
 
 def names(os: str, gpu: str, switches: int = 0, declared: dict | None = None, **inputs: object) -> list[str]:  # type: ignore[type-arg]
     target = machine(os, gpu, switches=switches)
     stack = GpuInputs.model_validate(inputs)
-    gpus = promised(1, **(declared or {}))
+    gpus = declared_gpu(1, **(declared or {}))
     choice = choose(target, gpus, stack)
     wanted = (
         *(packages.headers(target, stack) if choice.dkms else ()),
@@ -158,4 +158,4 @@ def test_versions(wanted: str | None, installed: str | None, expected: bool) -> 
 )
 def test_streams_of_rhel(os: str, gpu: str, inputs: dict[str, object], expected: str | None) -> None:
     target = machine(os, gpu)
-    assert packages.stream(target, choose(target, promised(1), GpuInputs.model_validate(inputs))) == expected
+    assert packages.stream(target, choose(target, declared_gpu(1), GpuInputs.model_validate(inputs))) == expected

@@ -21,7 +21,7 @@ from rackproof.configure.gpu.state import STAMP
 from rackproof.configure.gpu.tuning import ECC_MARK, SCRIPT, Tuning
 from rackproof.configure.render import templates
 from rackproof.core.architecture import Containers
-from tests.unit.configure.gpu.machines import promised
+from tests.unit.configure.gpu.machines import declared_gpu
 from tests.unit.configure.gpu.second_run import UNIT, GpuNode, module
 from tests.unit.configure.gpu.test_deploy import plan
 from tests.unit.configure.gpu.test_further import GDSCHECK
@@ -241,7 +241,7 @@ def test_gpudirect_storage_that_works_loads_nothing(tmp_path: Path) -> None:
         "gdscheck",
         f"[ -d /sys/module/nvidia_fs ] && cat {node.root}/said || sed 's/: Supported/: Unsupported/' {node.root}/said",
     )
-    asked = {"declared": promised(8, gds=["NVMe", "NFS"], gds_fallback=False), "stack": GpuInputs(), **given}
+    asked = {"declared": declared_gpu(8, gds=["NVMe", "NFS"], gds_fallback=False), "stack": GpuInputs(), **given}
     (command,) = carried_out(operations.gpudirect_storage, node.run, **asked)
     assert "modprobe nvidia-fs" in command
     assert left_alone(operations.gpudirect_storage, node.run, **asked) == "GPUDirect Storage works: NVMe, NFS"
@@ -334,18 +334,18 @@ def test_the_runtime_whose_file_the_deploy_of_containers_writes_needs_no_restart
 @pytest.mark.parametrize(
     ("declared", "needs"), [({"cdi": True}, ()), ({"cdi": True, "nvidia_runtime": True}, ("docker",))]
 )
-def test_a_runtime_that_is_promised_with_cdi_alone_is_not_restarted_for_want_of_another(
+def test_a_runtime_that_is_declared_with_cdi_alone_is_not_restarted_for_want_of_another(
     tmp_path: Path, declared: dict[str, object], needs: tuple[str, ...]
 ) -> None:
     node = containers(tmp_path, CRI, "")
-    promise = Containers.model_validate({"runtime": "docker", "roles": ["gpu"], **declared})
-    node.file("/etc/docker/daemon.json", docker_json(promise, ContainerInputs()))
+    setting = Containers.model_validate({"runtime": "docker", "roles": ["gpu"], **declared})
+    node.file("/etc/docker/daemon.json", docker_json(setting, ContainerInputs()))
     # Docker says which it has, and the file which those are.
-    known = {"runc": {"path": "runc"}, **json.loads(docker_json(promise, ContainerInputs())).get("runtimes", {})}
+    known = {"runc": {"path": "runc"}, **json.loads(docker_json(setting, ContainerInputs())).get("runtimes", {})}
     node.file("/known", json.dumps(known) + "\n")
     node.program("docker", f'case "$*" in *Runtimes*) cat {node.root}/known;; *) echo systemd;; esac')
-    own = runtimes.owned(promise, ("gpu",))
-    wanted = runtimes.with_runtime(promise, runtimes.handing_out(promise, ("gpu",), GpuInputs()), own)
+    own = runtimes.owned(setting, ("gpu",))
+    wanted = runtimes.with_runtime(setting, runtimes.handing_out(setting, ("gpu",), GpuInputs()), own)
     assert wanted == needs
     given = {"wanted": wanted, "owned": own}
     (command,) = carried_out(operations.runtimes, node.run, **given)

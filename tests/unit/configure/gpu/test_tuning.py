@@ -12,7 +12,7 @@ from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Tuning, d
 from rackproof.configure.render import templates
 from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, Process, parse_nvidia_smi
-from tests.unit.configure.gpu.machines import promised
+from tests.unit.configure.gpu.machines import declared_gpu
 from tests.unit.configure.gpu.node import FakeNode
 
 ROOT = Path(__file__).parents[4]
@@ -76,11 +76,11 @@ def test_partitions() -> None:
 def test_from_architecture_and_inventory() -> None:
     clocks = {"application_sm_mhz": 1500, "memory_max_mhz": 3201}
     derived = tuning(
-        promised(8, ecc="Enabled", mig="Enabled", mig_profiles=["3g.71gb"], power_limit_w=650, clocks=clocks),
+        declared_gpu(8, ecc="Enabled", mig="Enabled", mig_profiles=["3g.71gb"], power_limit_w=650, clocks=clocks),
         GpuInputs(locked_memory_clocks_mhz=(3201,)),
     )
     assert derived == Tuning(650, (3201, 1500), None, (3201,), True, True, ("3g.71gb",), False)
-    assert not tuning(promised(8), GpuInputs())
+    assert not tuning(declared_gpu(8), GpuInputs())
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_from_architecture_and_inventory() -> None:
 )
 def test_contradictions(declared: dict[str, object], inputs: dict[str, object], words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
-        tuning(promised(8, **declared), GpuInputs.model_validate(inputs))
+        tuning(declared_gpu(8, **declared), GpuInputs.model_validate(inputs))
 
 
 @pytest.fixture

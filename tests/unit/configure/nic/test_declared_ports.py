@@ -112,7 +112,7 @@ def bonded(port: dict[str, Any], **bond: Any) -> dict[str, Any]:
 test_contradictions_are_named_with_the_port = refuses(
     lambda stack: declared(stack, STORAGE, IN_BAND),
     (ports(purpose="storge"), r"ports\.stor0: purpose: the architecture has no storge .*did you mean 'storage'"),
-    (ports(purpose="compute"), r"purpose: compute is that of the rails"),
+    (ports(purpose="compute"), r"purpose: compute is reserved for the rails"),
     (ports(path="pci-0000:29:00.1"), "path pci-0000:29:00.1 is declared for stor0 and stor1"),
     (ports(path="pci-0000:1a:00.0"), "path pci-0000:1a:00.0 is declared for rail rail0 and stor0"),
     (ports(path=None, mac="B8:3F:D2:00:00:01"), "mac b8:3f:d2:00:00:01 is declared for rail rail1 and stor0"),
@@ -124,7 +124,7 @@ test_contradictions_are_named_with_the_port = refuses(
     (ports(max_read_request=512), "max_read_request: 512 here, 4096"),
     (ports(relaxed_ordering=False), "relaxed_ordering: False here, True"),
     ({"ports": {"stor0": STOR0}}, "storage: the architecture has 2 of these ports, named are stor0: name all of them"),
-    ({}, "2 ports are promised to have max_read_request, relaxed_ordering, and none is named: name each with"),
+    ({}, "2 ports are declared to have max_read_request, relaxed_ordering, and none is named: name each with"),
     (
         {"ports": {**TWO, "stor2": {"purpose": "storage", "path": "p"}}},
         "the architecture has 2 of these ports, named are stor0, stor1, stor2",
@@ -156,7 +156,7 @@ test_contradictions_are_named_with_the_port = refuses(
 
 test_roce_that_cannot_be = refuses(
     lambda port: declared({"ports": {"stor0": port}}, fabric=INFINIBAND),
-    ({"mac": GUID, "link_layer": "InfiniBand", "lossless": True}, "lossless: RoCE is of Ethernet ports"),
+    ({"mac": GUID, "link_layer": "InfiniBand", "lossless": True}, "lossless: RoCE needs an Ethernet port"),
     ({"path": "p", "lossless": True}, "lossless: the architecture says nothing in fabric.lossless"),
     ({"mac": "b8:3f:d2:00:00:09", "link_layer": "InfiniBand"}, "is no address of an InfiniBand port"),
     error=DeclarationError,

@@ -65,7 +65,7 @@ def test_proposals_are_the_platforms_and_only_for_machines_with_gpus(arch: str, 
         (("numa_balancing=enable",), (), ("numa_balancing=enable", "iommu=pt")),
     ],
 )
-def test_a_proposal_gives_way_to_what_was_promised(
+def test_a_proposal_gives_way_to_what_is_declared(
     required: tuple[str, ...], forbidden: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
     assert cmdline.wanted(required, forbidden, ("iommu=pt", "numa_balancing=disable")).required == kept

@@ -117,7 +117,7 @@ def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], 
 
 
 @pytest.mark.parametrize(
-    ("promised", "actual", "efi", "message"),
+    ("expected", "actual", "efi", "message"),
     [
         (False, True, True, "expects it off, actual on"),
         (True, False, True, "expects it on, actual off"),
@@ -126,9 +126,9 @@ def test_a_machine_that_is_not_as_declared(id_: str, spoil: Callable[[Machine], 
         (False, None, True, "expects it off, actual unknown"),
     ],
 )
-def test_secure_boot_is_as_promised(promised: bool, actual: bool | None, efi: bool, message: str) -> None:
+def test_secure_boot_is_as_declared(expected: bool, actual: bool | None, efi: bool, message: str) -> None:
     machine = cases.machine(secure_boot=actual, efi=efi)
-    problems = judged(checks.secure_boot_problems(machine, cases.architecture(secure_boot=promised)))
+    problems = judged(checks.secure_boot_problems(machine, cases.architecture(secure_boot=expected)))
     assert message in problems["boot.secure_boot"]
 
 

@@ -246,7 +246,7 @@ def test_defaults_stop_the_node_only() -> None:
     assert PreflightInputs().stop == "node"
 
 
-def test_what_the_architecture_promises_and_no_deploy_sets_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_architecture_declares_and_no_deploy_sets_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, answer in (("machine_here", None), ("platform_here", None)):
         monkeypatch.setattr(operations, name, lambda answer=answer: answer)
     monkeypatch.setattr(operations, "packages_here", lambda part: ())

@@ -82,7 +82,7 @@ def test_a_second_pass_without_slurms_controller_is_an_error(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("marked", "reason", "exchanges", "back"),
+    ("marked", "reason", "driver_swaps", "back"),
     [
         (True, "rackproof: reboot (driver or network stack is exchanged)", True, True),
         (True, "bad DIMM", True, False),
@@ -92,16 +92,16 @@ def test_a_second_pass_without_slurms_controller_is_an_error(monkeypatch: pytest
 )
 @pytest.mark.parametrize("mode", [Mode.REFUSED, Mode.ALLOWED, Mode.ALLOWED_TWO_PASSES])
 def test_a_node_that_left_slurm_for_an_exchange_comes_back_when_nothing_waits(
-    monkeypatch: pytest.MonkeyPatch, mode: Mode, marked: bool, reason: str, exchanges: bool, back: bool
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, marked: bool, reason: str, driver_swaps: bool, back: bool
 ) -> None:
     def answer(line: object, command: str, limit_s: float) -> tuple[bool, str]:
         return (marked, "") if command.startswith("[ -e ") else (True, SHOWN.format(reason))
 
     monkeypatch.setattr(operations.PyinfraLine, "ask", answer)
     host = StubHost({Reasons: RebootState("x", "6.8")})
-    assert bool(commands(host, mode=mode, slurm=True, exchanges=exchanges)) is back
+    assert bool(commands(host, mode=mode, slurm=True, driver_swaps=driver_swaps)) is back
     host = StubHost({Reasons: WAITS})
-    assert commands(host, mode=Mode.REFUSED, slurm=True, exchanges=exchanges) == []  # it stays out
+    assert commands(host, mode=Mode.REFUSED, slurm=True, driver_swaps=driver_swaps) == []  # it stays out
 
 
 def test_a_connection_that_the_reboot_ends_is_an_answer_and_not_reported() -> None:

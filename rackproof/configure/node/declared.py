@@ -1,6 +1,6 @@
-"""The architecture's promises about a node, joined with the inventory's settings. Pure.
+"""What architecture and inventory declare about a node. Pure.
 
-The promise is set. The inventory fills in what the architecture leaves open, and must not contradict it.
+The inventory fills in what the architecture leaves open, and must not contradict it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rackproof.errors import DeclarationError
 
 def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
     """Value by name in limits.conf; None leaves a limit alone. Raises DeclarationError for a contradiction."""
-    promised = system.limits or Limits.model_construct()
+    declared = system.limits or Limits.model_construct()
     limits: dict[str, int | str | None] = {"memlock": system.limits_memlock}
     for name in ("nofile", "nproc", "stack"):
-        limits[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(promised, name), inputs, name)
+        limits[name] = _one(f"node.{name}", f"system.limits.{name}", getattr(declared, name), inputs, name)
     return limits
 
 
 def limited_services(system: System, inputs: NodeInputs) -> tuple[str, ...]:
     """Services that get the limits in a drop-in of their own."""
-    promised = system.limits.services if system.limits else ()
-    return tuple(dict.fromkeys((*inputs.limited_services, *promised)))
+    declared = system.limits.services if system.limits else ()
+    return tuple(dict.fromkeys((*inputs.limited_services, *declared)))
 
 
 def users(system: System, inputs: NodeInputs) -> tuple[User, ...]:
@@ -47,22 +47,22 @@ def users(system: System, inputs: NodeInputs) -> tuple[User, ...]:
     return accounts
 
 
-def scratch_inputs(promised: Scratch | None, drives: tuple[str, ...], inputs: NodeInputs) -> NodeInputs:
-    """The inventory's ``scratch_…`` with what the architecture promises of the array.
+def scratch_inputs(declared: Scratch | None, drives: tuple[str, ...], inputs: NodeInputs) -> NodeInputs:
+    """The inventory's ``scratch_…`` with what the architecture declares about the array.
 
     Raises DeclarationError for a contradiction, and where the drives are too many or too few.
     """
-    if promised is None:
+    if declared is None:
         return inputs
-    if len(drives) != promised.drives:
+    if len(drives) != declared.drives:
         raise DeclarationError(
-            f"scratch_drives: the architecture promises an array of {promised.drives} drives, the inventory names"
+            f"scratch_drives: the architecture declares an array of {declared.drives} drives, the inventory names"
             f" {len(drives) or 'none'}; name them by /dev/disk/by-id"
         )
     keys = {"path": "mountpoint", "fstype": "fstype", "label": "label", "chunk_kib": "chunk_kib"}
     values = {
         f"scratch_{own}": _one(
-            f"node.scratch_{own}", f"scratch.{key}", getattr(promised, key), inputs, f"scratch_{own}"
+            f"node.scratch_{own}", f"scratch.{key}", getattr(declared, key), inputs, f"scratch_{own}"
         )
         for own, key in keys.items()
     }
@@ -85,13 +85,13 @@ def checked_only(
     return f"checked, not set: {', '.join(parts)}; a version set that has them (versions_lock) sets them, or the site"
 
 
-def _one(where: str, promise: str, promised: Any, inputs: NodeInputs | User, key: str) -> Any:
-    """The promised value, else the inventory's. Raises DeclarationError when both are given and differ."""
+def _one(where: str, key_there: str, declared: Any, inputs: NodeInputs | User, key: str) -> Any:
+    """The architecture's value, else the inventory's. Raises DeclarationError when both are given and differ."""
     given = getattr(inputs, key)
-    if promised in NOTHING:
+    if declared in NOTHING:
         return given
-    if key in inputs.model_fields_set and given != promised:
+    if key in inputs.model_fields_set and given != declared:
         raise DeclarationError(
-            f"{where}: the architecture's {promise} says {promised}, the inventory {given}; say it once"
+            f"{where}: the architecture's {key_there} says {declared}, the inventory {given}; say it once"
         )
-    return promised
+    return declared

@@ -10,7 +10,7 @@ import pytest
 from rackproof.configure.facts import Marks
 from rackproof.configure.packages import VERSION_LOCK, declared_packages
 from rackproof.configure.versions import facts
-from rackproof.configure.versions.operations import promised_held
+from rackproof.configure.versions.operations import declared_held
 from rackproof.configure.versions.state import PackageState, parse_state, state_command
 from tests.unit.configure.rack import architecture, rack
 from tests.unit.configure.stub import StubHost, run
@@ -23,7 +23,7 @@ def planned(
     state: PackageState | None, family: str = "debian", executing: bool = True, marks: tuple[str, ...] = ()
 ) -> tuple[list[str], StubHost]:
     stub = StubHost({facts.PackageStates: state, Marks: frozenset(marks)}, executing=executing)
-    return run(promised_held, stub, names=NAMES, family=family), stub
+    return run(declared_held, stub, names=NAMES, family=family), stub
 
 
 def there(held: frozenset[str] = frozenset(), *absent: str, version: str = "1.0-1") -> PackageState:
