@@ -15,7 +15,6 @@ from deploys.versions import repositories
 from rackproof.configure import operations
 from rackproof.configure.containers import daemon, plan
 from rackproof.configure.containers import operations as container_operations
-from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
@@ -25,7 +24,7 @@ from rackproof.configure.machine import family_here, machine_here, required_mach
 from rackproof.configure.repositories import declared_repository
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import rendered
-from rackproof.configure.site import Site, here
+from rackproof.configure.site import here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
 from rackproof.configure.versions.stages import stage
@@ -39,7 +38,14 @@ def containers() -> None:
         return
     chosen = plan.inputs_here(site)
     family = family_here()
-    _packages(site, daemon.packages(declared.runtime, family), family, chosen)
+    stages, others = plan.sources(daemon.packages(declared.runtime, family), packages_here("all"))
+    plan.check_sources(others, family, chosen)
+    if family == "rhel" and (repository := chosen.repository):
+        declared_repository("containers", "Containers", repository, family)
+    for component in stages:
+        stage(component, "Locked runtime")
+    if others:
+        operations.packages(name="Packages", names=others, family=family)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     machine = machine_here()
@@ -52,19 +58,6 @@ def containers() -> None:
         container_operations.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
     if declared.bridge and declared.runtime == "podman":
         container_operations.host_root(name="Root of containers without an image", mountpoints=plan.mountpoints(site))
-
-
-def _packages(site: Site, names: tuple[str, ...], family: str, chosen: ContainerInputs) -> None:
-    """Install the version set's packages as its stages, the others from the inventory's or distribution's source."""
-    locked = {package.name: package.component for package in packages_here("all")}
-    others = [name for name in names if name not in locked]
-    plan.check_sources(others, family, chosen)
-    if family == "rhel" and (repository := chosen.repository):
-        declared_repository("containers", "Containers", repository, family)
-    for component in dict.fromkeys(locked[name] for name in names if name in locked):
-        stage(component, "Locked runtime")
-    if others:
-        operations.packages(name="Packages", names=others, family=family)
 
 
 @deploy("Container toolkit")
