@@ -8,6 +8,8 @@ files of the driver in force. See ``rackproof.configure.containers.bridge`` for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
@@ -15,6 +17,7 @@ from deploys.versions import repositories
 from rackproof.configure import operations
 from rackproof.configure.containers import daemon, plan
 from rackproof.configure.containers import operations as container_operations
+from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.gpu import operations as gpu_operations
 from rackproof.configure.gpu import packages, runtimes
@@ -38,14 +41,7 @@ def containers() -> None:
         return
     chosen = plan.inputs_here(site)
     family = family_here()
-    stages, others = plan.sources(daemon.packages(declared.runtime, family), packages_here("all"))
-    plan.check_sources(others, family, chosen)
-    if family == "rhel" and (repository := chosen.repository):
-        declared_repository("containers", "Containers", repository, family)
-    for component in stages:
-        stage(component, "Locked runtime")
-    if others:
-        operations.packages(name="Packages", names=others, family=family)
+    _packages(daemon.packages(declared.runtime, family), family, chosen)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     machine = machine_here()
@@ -58,6 +54,17 @@ def containers() -> None:
         container_operations.container_user(name="User", inputs=chosen, folders=plan.folders(site, declared))
     if declared.bridge and declared.runtime == "podman":
         container_operations.host_root(name="Root of containers without an image", mountpoints=plan.mountpoints(site))
+
+
+def _packages(names: Sequence[str], family: str, chosen: ContainerInputs) -> None:
+    stages, others = plan.sources(names, packages_here("all"))
+    plan.check_sources(others, family, chosen)
+    if family == "rhel" and (repository := chosen.repository):
+        declared_repository("containers", "Containers", repository, family)
+    for component in stages:
+        stage(component, "Locked runtime")
+    if others:
+        operations.packages(name="Packages", names=others, family=family)
 
 
 @deploy("Container toolkit")
