@@ -8,6 +8,8 @@ files of the driver in force. See ``rackproof.configure.containers.bridge`` for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deploys.base import base
 from deploys.preflight import preflight
 from deploys.reboot import reboot
@@ -25,7 +27,7 @@ from rackproof.configure.machine import family_here, machine_here, required_mach
 from rackproof.configure.repositories import declared_repository
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.shared_files import rendered
-from rackproof.configure.site import Site, here
+from rackproof.configure.site import here
 from rackproof.configure.units import Unit
 from rackproof.configure.versions.site import packages_here
 from rackproof.configure.versions.stages import stage
@@ -39,7 +41,7 @@ def containers() -> None:
         return
     chosen = plan.inputs_here(site)
     family = family_here()
-    _packages(site, daemon.packages(declared.runtime, family), family, chosen)
+    _packages(daemon.packages(declared.runtime, family), family, chosen)
     if chosen.packages:
         container_operations.downloads(name="Downloads", wanted=chosen.packages, family=family)
     machine = machine_here()
@@ -54,14 +56,12 @@ def containers() -> None:
         container_operations.host_root(name="Root of containers without an image", mountpoints=plan.mountpoints(site))
 
 
-def _packages(site: Site, names: tuple[str, ...], family: str, chosen: ContainerInputs) -> None:
-    """Install the version set's packages as its stages, the others from the inventory's or distribution's source."""
-    locked = {package.name: package.component for package in packages_here("all")}
-    others = [name for name in names if name not in locked]
+def _packages(names: Sequence[str], family: str, chosen: ContainerInputs) -> None:
+    stages, others = plan.sources(names, packages_here("all"))
     plan.check_sources(others, family, chosen)
     if family == "rhel" and (repository := chosen.repository):
         declared_repository("containers", "Containers", repository, family)
-    for component in dict.fromkeys(locked[name] for name in names if name in locked):
+    for component in stages:
         stage(component, "Locked runtime")
     if others:
         operations.packages(name="Packages", names=others, family=family)

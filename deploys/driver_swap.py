@@ -11,9 +11,9 @@ from __future__ import annotations
 from deploys.preflight import preflight
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.driver_swap import operations
-from rackproof.configure.driver_swap.gpu_users import BUSY
 from rackproof.configure.driver_swap.pending import why_nothing
 from rackproof.configure.preflight.operations import preflight_inputs
+from rackproof.configure.reboot.gpu_users import BUSY
 from rackproof.configure.site import here
 
 

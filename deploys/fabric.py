@@ -80,7 +80,7 @@ def _adapter_ports(site: Site, declared: Declared) -> None:
 @deploy("NIC: ports")
 def port_settings() -> None:
     site, declared = here(), declared_here()
-    stack, settings = declared.stack, nic_plan.port_settings(site, declared)
+    stack, layers = declared.stack, nic_plan.settings_by_link_layer(site, declared)
     if uppers := links.uppers(stack):
         nic_operations.upper_links(
             name="Bonds and VLANs", wanted=uppers, manager=declared.manager, addresses=nic_plan.addresses(declared)
@@ -88,11 +88,9 @@ def port_settings() -> None:
     operations.units(name="Services", wanted=nic_plan.units(site, declared))
     if stack.rdma_names and (ports := nic_plan.rdma_ports(declared)):
         nic_operations.rdma_devices(name="RDMA devices", wanted=ports)
-    for infiniband in (False, True):
-        if wanted := {name: settings[name] for name in settings if declared.is_infiniband(name) == infiniband}:
-            nic_operations.port_settings(name="Port settings", wanted=wanted, infiniband=infiniband)
-    names = [declared_port.port.name for declared_port in declared.ports if declared_port.of_nvidia]
-    if stack.zero_link_counters and names:
+    for infiniband, wanted in layers:
+        nic_operations.port_settings(name="Port settings", wanted=wanted, infiniband=infiniband)
+    if names := nic_plan.counted_ports(declared):
         nic_operations.zero_link_counters(name="Link counters", names=names)
 
 

@@ -14,6 +14,7 @@ from pyinfra.context import host
 
 from deploys.preflight import preflight
 from rackproof.configure.deploy import alone, deploy
+from rackproof.configure.preflight.operations import preflight_inputs
 from rackproof.configure.reboot import operations, plan
 from rackproof.configure.site import here
 
@@ -22,7 +23,7 @@ from rackproof.configure.site import here
 def reboot() -> None:
     site = here()
     inputs = plan.reboot_inputs(site, host.data.get("reboot_serial"))
-    arguments = plan.arguments(site, inputs, host.data.get("reboot_mode"))
+    arguments = plan.arguments(site, inputs, preflight_inputs(site).accept, host.data.get("reboot_mode"))
     if site.others_wait:
         operations.reboot(name="Servers", **arguments, _parallel=1)
     else:

@@ -13,7 +13,7 @@ from rackproof.configure import operations as common
 from rackproof.configure.base import plan as base
 from rackproof.configure.deploy import alone, deploy
 from rackproof.configure.machine import family_here
-from rackproof.configure.nic import firmware_operations
+from rackproof.configure.nic import declared, firmware_operations
 from rackproof.configure.packages import VERSION_LOCK
 from rackproof.configure.site import here
 from rackproof.configure.versions import operations, plan
@@ -87,9 +87,9 @@ def hold_and_read_back() -> None:
             modules=plan.dkms_here(machine),
             release=platform.components.kernel.version,
         )
-    if platform.components.nic_firmware and plan.compares_firmware(site, machine):
+    if platform.components.nic_firmware and declared.compares_firmware(site, machine):
         firmware_operations.locked_firmware_in_force(
-            name="Firmware of adapters", locked=plan.firmware(site, platform.components)
+            name="Firmware of adapters", locked=declared.firmware(site, platform.components)
         )
 
 

@@ -47,6 +47,9 @@ UNMEASURED verdict. Others belong to what catches them: pyinfra, click, pytest, 
     BaseException
     └── QuestionsNeeded         answers to a question are not recorded yet (remote/collect.py)
 
+Programs that run on nodes alone (``bench/*/*_node.py``) end with ``Fault`` (bench/start_node.py), whose line is the
+``error`` of their document; ``Damaged`` (bench/ingest/records_node.py) is a record that they cannot read.
+
 ``tests/unit/test_errors.py`` compares the trees with the classes of the package.
 """
 

@@ -13,13 +13,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rackproof.configure import files
 from rackproof.configure.containers import user
 from rackproof.configure.containers.inputs import ContainerInputs
 from rackproof.configure.gpu.tuning import Tuning
+from rackproof.configure.node import cmdline, settings
+from rackproof.configure.node.cmdline import WantedArguments
 from rackproof.configure.render import Templates
 from rackproof.configure.rollback.restore import kept_command
 from rackproof.configure.trust import identity_command
-from rackproof.parse import containers, cpu, edac, machine, nvme, statfs
+from rackproof.parse import (
+    accounts,
+    block,
+    client_transfer,
+    containers,
+    cpu,
+    edac,
+    installed,
+    interrupts,
+    machine,
+    nvme,
+    statfs,
+)
+from rackproof.remote import command
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "templates"
@@ -46,19 +62,29 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
     "rackproof-read-ahead": [{"wanted": {"/mnt/a": 1024}}],
 }
 """Values of the templates below ``usr/local/bin`` and ``usr/local/sbin``, by name of the program."""
+_SETTINGS = settings.Settings(True, "UTC", "rackproof", ("nvme_tcp",), ("nouveau",), {2048: 1}, True)
 COMMANDS = {
+    "accounts": accounts.accounts_command(("a", "b")),
+    "client transfer": client_transfer.PORTS,
     "containers": containers.INSIDE.replace("{folders}", "/a /b"),
     "cpu": cpu.IDLE_STATES,
+    "drives": block.DRIVES,
     "edac": edac.EDAC,
+    "files": files.states_command(("/a", "/b"), ("/a", "/b")),
+    "grub": cmdline.dropin_text(WantedArguments(("iommu=pt", "quiet"), ("nosmt",))),
+    "installed versions": installed.CAPTURE_COMMAND,
+    "interrupts": interrupts.INTERRUPTS,
     "journals": kept_command(),
     "latency": statfs.latency_command("/mnt/a", 5),
     "machine": machine.MACHINE_COMMAND,
     "nvme": nvme.SMART_LOGS,
+    "path": command.FULL_PATH,
+    "settings": settings.state_command(_SETTINGS),
     "ssh keys": identity_command(),
     "user": user.state_command(ContainerInputs(), ("/a", "/b")),
 }
-"""Commands in one line of modules, whose words recordings hold."""
-_ACCEPTED = "SC2034,SC3045"  # the counter of a loop; ``ulimit -l``, which dash knows
+"""Long commands of modules. Recordings and files on nodes hold their words: in a file they would read differently."""
+_ACCEPTED = "SC2034,SC2284,SC3045"  # the counter of a loop; ``echo ==``; ``ulimit -l``, which dash knows
 _SHELL = re.compile(r"#!.*\b(sh|bash)$")
 
 

@@ -141,15 +141,20 @@ def mkfs(fstype: str, label: str, device: str) -> str:
     return _MKFS[fstype].format(label=shlex.quote(label), device=shlex.quote(device))
 
 
+def still_blank(*devices: str) -> str:
+    """Shell line that ends a script with one line where a drive is no longer blank."""
+    return (
+        f'for d in {shlex.join(devices)}; do [ -z "$(wipefs --no-act --noheadings --output TYPE -- "$d")" ] &&'
+        f' cmp -s -n {BLANK_BYTES} -- "$d" /dev/zero || {{ echo "$d: no longer blank" >&2; exit 1; }}; done'
+    )
+
+
 def mkfs_script(drive: Drive, device: str) -> str:
     """Shell script that checks again that the drive is blank, then formats it."""
-    quoted = shlex.quote(device)
     return "\n".join(
         (
             "set -eu",
-            f'[ -z "$(wipefs --no-act --noheadings --output TYPE -- {quoted})" ]'
-            f" && cmp -s -n {BLANK_BYTES} -- {quoted} /dev/zero"
-            f" || {{ echo {quoted}: no longer blank >&2; exit 1; }}",
+            still_blank(device),
             mkfs(drive.fstype, drive.label, device),
             "udevadm settle --timeout=30",
         )

@@ -303,6 +303,12 @@ def meet() -> Commands:
     """Barrier: operations before it finish on all nodes before those after it begin. Changes nothing.
 
     pyinfra keeps the order of the operations of one node; operations without a node in common may run in any order.
+
+    **Example:**
+
+    .. code:: python
+
+        operations.meet(name="All nodes are ready")
     """
     yield from ()
 

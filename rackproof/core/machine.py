@@ -56,7 +56,6 @@ class Machine:
     """None: not reported by the firmware, e.g. without EFI."""
     cpu_vendor: str
     """``GenuineIntel``, ``AuthenticAMD``; empty on machines that have none (arm)."""
-    memory_kib: int
     processors: int
     os_like: tuple[str, ...] = field(default=())
 

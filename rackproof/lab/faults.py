@@ -6,7 +6,6 @@ scripts are idempotent.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import subprocess
 from collections.abc import Mapping
@@ -42,8 +41,6 @@ class LiveFault:
     outcome: CheckOutcome = CheckOutcome.FAILED
     seen_on: str = ""
     """Node whose check notices, if not ``node``."""
-    also: tuple[str, ...] = ()
-    """Other checks that may notice: patterns of ``check@node``."""
     needs: str = ""
     """Architecture key without which the check does not run."""
     benchmark: str = ""
@@ -52,12 +49,6 @@ class LiveFault:
     heal: str = ""
     monitor_inject: tuple[Mapping[str, Any], ...] = ()
     monitor_heal: tuple[Mapping[str, Any], ...] = ()
-
-    def may_notice(self, check: str, node: str) -> bool:
-        """Whether the fault explains a result of this check on this node."""
-        if (check, node) == (self.check, self.seen_on or self.node):
-            return True
-        return any(fnmatch.fnmatchcase(f"{check}@{node}", pattern) for pattern in self.also)
 
 
 @cache
@@ -72,7 +63,7 @@ def live_faults() -> dict[str, LiveFault]:
     """Every fault by name, in the order of the file."""
     faults = {}
     for plain in _document()["faults"]:
-        several = {key: tuple(plain[key]) for key in ("also", "monitor_inject", "monitor_heal") if key in plain}
+        several = {key: tuple(plain[key]) for key in ("monitor_inject", "monitor_heal") if key in plain}
         outcome = CheckOutcome(plain.get("outcome", CheckOutcome.FAILED))
         fault = LiveFault(**{**plain, **several, "outcome": outcome})
         faults[fault.name] = fault

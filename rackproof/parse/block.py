@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from rackproof.core.wording import scaled
 from rackproof.parse.errors import ParseError
 from rackproof.parse.pci_links import generation, link_width
 from rackproof.parse.text import ended_lines, excerpt, integer, matched, whole_lines
@@ -57,7 +58,7 @@ class LocalDrive:
 
     @property
     def described(self) -> str:
-        return f"{self.name} ({self.size_tb:.3g} TB)"
+        return f"{self.name} ({scaled(self.size_bytes, 'B')})"
 
 
 def parse_drives(output: str | bytes) -> tuple[LocalDrive, ...]:

@@ -60,8 +60,8 @@ _COUNTERS: Final = {
     "gpfs": ("mmpmon", f"echo fs_io_s | {_LIMIT} /usr/lpp/mmfs/bin/mmpmon -p"),
 }
 PORTS: Final = (
-    "for p in /sys/class/net/*/device; do p=${p%/device}; grep -sH '' $p/statistics/[rt]x_bytes;"
-    " ethtool -S ${p##*/} 2>/dev/null | sed -n 's/^ *\\([rt]x_bytes_phy\\): /ethtool\\/'${p##*/}'\\/\\1:/p'; done;"
+    "for p in /sys/class/net/*/device; do p=${p%/device}; grep -sH '' \"$p\"/statistics/[rt]x_bytes; n=${p##*/};"
+    " ethtool -S \"$n\" 2>/dev/null | sed -n 's/^ *\\([rt]x_bytes_phy\\): /ethtool\\/'\"$n\"'\\/\\1:/p'; done;"
     " set -- /sys/class/infiniband/*/ports/*/counters;"
     f' for c; do grep -sH "" "$c/port_xmit_data" "$c/port_rcv_data"; done{STATUS}'
 )

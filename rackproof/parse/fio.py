@@ -90,8 +90,7 @@ class Damage:
 class FioResult:
     version: str
     jobs: tuple[JobResult, ...]
-    all_clients: JobResult | None
-    """fio's own sum over the clients; fio prints none for a single client."""
+    """Without fio's own sum over the clients."""
     timestamp_ms: int | None
     """When fio printed it, by the node's clock, since 1970; None where the version does not report it."""
     messages: tuple[str, ...]
@@ -129,7 +128,6 @@ def parse_fio(output: str | bytes) -> FioResult:
     return FioResult(
         version=version[1],
         jobs=tuple(job for job in entries if job not in sums),
-        all_clients=sums[0] if sums else None,
         timestamp_ms=_timestamp_ms(document),
         messages=tuple(line for line in lines if any(c.isalnum() for c in line)),
     )

@@ -16,7 +16,7 @@ _LIST: Final = (
     " rpm -qa --qf 'installed %{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}\\n'; fi"
 )
 _FIRMWARE: Final = (
-    'for d in /sys/class/infiniband/*; do [ ! -e $d/board_id ] || echo "$(cat $d/board_id) $(cat $d/fw_ver)"; done'
+    'for d in /sys/class/infiniband/*; do b=$d/board_id; [ ! -e "$b" ] || echo "$(cat "$b") $(cat "$d/fw_ver")"; done'
 )
 CAPTURE_COMMAND: Final = (
     f"{MACHINE_COMMAND}; echo ==; {_LIST}; echo ==; "

@@ -47,9 +47,6 @@ def _machine(lines: Sequence[str]) -> Machine:
     if not re.fullmatch(r"[\w.~-]*", os.get("VERSION_ID", "")):
         raise ValueError(f"no version: {os['VERSION_ID']!r}")
     cpu = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in processor)}
-    memory = cpu["MemTotal"].split()
-    if len(memory) != 2 or memory[1] != "kB":
-        raise ValueError(f"MemTotal: {cpu['MemTotal']!r}")
     return Machine(
         os_id=os["ID"],
         os_version=os.get("VERSION_ID", ""),
@@ -61,7 +58,6 @@ def _machine(lines: Sequence[str]) -> Machine:
         efi=firmware[0] == "efi",
         secure_boot=None if len(firmware) < 2 else firmware[1].strip() == "1",
         cpu_vendor=cpu.get("vendor_id", ""),
-        memory_kib=int(memory[0]),
         processors=int(processor[-1]),
         os_like=tuple(os.get("ID_LIKE", "").split()),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from rackproof.parse.errors import ParseError
@@ -20,22 +21,23 @@ def parse_meminfo(output: str) -> dict[str, int]:
     return values
 
 
+def pages_path(size_kib: int | str) -> str:
+    """File with the number of huge pages of a size."""
+    return f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB/nr_hugepages"
+
+
 HUGEPAGES: Final = (
-    'for f in /sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages; do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done;'
-    " echo end of huge pages"
+    f'for f in {pages_path("*")}; do [ ! -e "$f" ] || echo "$f $(cat "$f")"; done; echo end of huge pages'
 )
 
 
 def parse_hugepages(output: str) -> dict[int, int]:
     """Output of ``HUGEPAGES``: size in KiB and number of pages."""
-    lines = ended_lines("sysfs", output, "end of huge pages")
-    pages = {}
-    for line in lines:
-        match = matched(
-            "sysfs",
-            r"/sys/kernel/mm/hugepages/hugepages-(\d{1,12})kB/nr_hugepages (\d+)",
-            line,
-            "a number of huge pages",
-        )
-        pages[int(match[1])] = integer("sysfs", "huge pages", match[2])
-    return pages
+    return pages_of(ended_lines("sysfs", output, "end of huge pages"))
+
+
+def pages_of(lines: Iterable[str]) -> dict[int, int]:
+    """Number of pages by size in KiB, from lines with the file and its value. Raises ParseError."""
+    pattern = r"/\S+/hugepages-(\d{1,12})kB/nr_hugepages (\d+)"
+    matches = (matched("sysfs", pattern, line, "a number of huge pages") for line in lines)
+    return {int(match[1]): integer("sysfs", "huge pages", match[2]) for match in matches}

@@ -151,7 +151,9 @@ class MigDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedGpu:
+class GpuInstances:
+    """A GPU and its MIG devices, which only ``nvidia-smi -L`` lists."""
+
     index: int
     name: str
     uuid: str
@@ -194,10 +196,10 @@ def parse_nvidia_smi(output: str | bytes) -> NvidiaSmi:
     )
 
 
-def parse_nvidia_smi_list(output: str | bytes) -> tuple[ListedGpu, ...]:
+def parse_nvidia_smi_list(output: str | bytes) -> tuple[GpuInstances, ...]:
     """Read ``nvidia-smi -L``; an error line (a lost GPU, no GPU) raises ParseError with that line."""
     gpus = lines_by_gpu(output, r".*\(UUID: \S+\)")
-    return tuple(ListedGpu(int(gpu[1]), gpu[2], gpu[3], tuple(map(_mig, lines))) for gpu, lines in gpus)
+    return tuple(GpuInstances(int(gpu[1]), gpu[2], gpu[3], tuple(map(_mig, lines))) for gpu, lines in gpus)
 
 
 def _mig(line: str) -> MigDevice:

@@ -88,7 +88,7 @@ def portable(script: str) -> str:
 _PORTABLE = {"'": '"\'"', "!": "\\!", "\\": "\\\\"}
 
 
-_PATH = (
+FULL_PATH = (
     "PATH=$PATH:/usr/sbin:/sbin; rackproof=; IFS=:; set -f; for folder in $PATH; do "
     '[ -n "$folder" ] && [ -x "$folder/." ] && rackproof=$rackproof${rackproof:+:}$folder; done; '
     "PATH=$rackproof; set +f; unset IFS folder rackproof"
@@ -105,7 +105,7 @@ def bounded(command: str, timeout_s: float, sudo: str = "", mark: str = "", user
     that runs the command itself as another user; ``timeout`` stays root's, so it can end it.
     """
     marked = f"{MARK}={mark} " if mark else ""
-    run = portable(f"{_PATH}; {command}")
+    run = portable(f"{FULL_PATH}; {command}")
     return f"{sudo}env LC_ALL=C {marked}timeout -k {KILL_AFTER_S} {timeout_s:g} {user}sh -c {run}"
 
 

@@ -22,6 +22,7 @@ from rackproof.selftest.validators import load_validators
 from rackproof.validation.context import live_context
 from rackproof.validation.evaluate import Case, call
 from tests.lab.conftest import ROOT
+from tests.lab.neighbours import may_notice
 from tests.lab.test_9_storage_faults import FAULTS as FAULTS_OF_BENCHMARKS
 
 WAVES = {
@@ -108,7 +109,7 @@ def test_faults_are_noticed_by_their_checks_and_heal(converged: Rack, lab: Lab, 
     unexplained = [
         r
         for r in results
-        if r.outcome is not CheckOutcome.PASSED and not any(fault.may_notice(r.check, r.node) for fault in on)
+        if r.outcome is not CheckOutcome.PASSED and not any(may_notice(fault, r.check, r.node) for fault in on)
     ]
     assert bad(unexplained) == {}
     slow_s = seconds_of_a_read(converged) if "slow-disk" in WAVES[wave] else None

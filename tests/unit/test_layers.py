@@ -126,6 +126,23 @@ def module_graph() -> dict[str, set[str]]:
     return graph
 
 
+def subpackage_of(module: str) -> str | None:
+    """``rackproof.configure.nic`` of ``rackproof.configure.nic.plan``; None for modules beside subpackages."""
+    name = ".".join(module.split(".")[:3])
+    return name if (PACKAGE.parent / name.replace(".", "/")).is_dir() and name.count(".") == 2 else None
+
+
+def subpackage_graph() -> dict[str, set[str]]:
+    """Subpackages of each part and those of the same part that each imports."""
+    graph: dict[str, set[str]] = {}
+    for module, imported in module_graph().items():
+        own_package = subpackage_of(module)
+        others = {subpackage_of(other) for other in imported} - {own_package}
+        if own_package:
+            graph.setdefault(own_package, set()).update(other for other in others if other)
+    return graph
+
+
 @pytest.mark.parametrize("part", parts())
 def test_a_part_imports_what_the_layers_allow(part: str) -> None:
     assert part in LAYERS, f"add rackproof.{part} to LAYERS"
@@ -149,6 +166,10 @@ def test_the_layers_are_an_order() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     TopologicalSorter(module_graph()).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_subpackages_import_each_other_in_a_circle() -> None:
+    TopologicalSorter(subpackage_graph()).prepare()
 
 
 def test_only_the_commands_see_commands_and_reports() -> None:

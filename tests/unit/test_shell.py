@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rackproof import shell
+from tests.shellcheck import COMMANDS
 from tests.unit.sources import nodes_of
 
 PACKAGE = Path(shell.__file__).parent
@@ -73,14 +74,10 @@ MOST_LINES = 6
 _WORDS = re.compile(
     r"(?:^|[;&|(\s])(?:then|fi|do|done|esac|exit \d|set -[eu]|printf '|echo [\"']|systemctl \w|sed -|awk )"
 )
-KEPT = {
-    # A file on nodes, which is compared byte by byte: another text would be a change, and a reboot.
-    "configure/node/cmdline.py",
-    # A validator's question is the key of recordings: another text would be another question to those that users have.
-    "parse/accounts.py",
-    "parse/block.py",
-    "parse/interrupts.py",
-}
+MOST_COMMANDS = 9
+"""In the texts of one function or constant, however they are broken into lines."""
+_ENDS = re.compile(r";;? | && | \|\| | \| |\n")
+_OF_SHELL = re.compile(r"\$[{(?\w]|\[ -|/dev/null|>&2|\b(?:then|done|fi)\b")
 
 
 def shell_text(node: ast.AST) -> str | None:
@@ -109,17 +106,56 @@ def long_shell(nodes: Sequence[ast.AST]) -> list[int]:
             continue
         of_source = 0 if isinstance(node, ast.List | ast.Tuple) else (node.end_lineno or 0) - node.lineno + 1
         lines = max(len(text.strip().splitlines()), of_source)
-        if lines > MOST_LINES and len(_WORDS.findall(text)) > 2:
+        if lines > MOST_LINES and len(_WORDS.findall(text)) > 2 and not is_checked(node):
             unquoted.append(node.lineno)
     return unquoted
 
 
+def fixed_parts(node: ast.AST) -> list[str]:
+    """Parts of a text, or of a list of texts, that are the same for all values."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return [part for element in node.elts for part in fixed_parts(element)]
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    return [part for text in texts for part in re.split(r"(?<!\$)\{\w+\}", text)]  # a text that ``format`` fills
+
+
+def many_commands(nodes: Sequence[ast.AST]) -> list[ast.AST]:
+    """Texts of shell with more than MOST_COMMANDS commands; those of a function ``…_command`` are one text."""
+    inside = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
+    inside |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    long: list[ast.AST] = []
+    for node in nodes:
+        whole = isinstance(node, ast.FunctionDef) and node.name.endswith("command")
+        if not whole and not isinstance(node, ast.Constant | ast.JoinedStr):
+            continue
+        texts = [part for part in ast.walk(node) if whole or part is node]
+        texts = [part for part in texts if id(part) not in inside and isinstance(part, ast.Constant | ast.JoinedStr)]
+        ends = {id(part): len(_ENDS.findall("".join(fixed_parts(part)))) for part in texts}
+        texts = [part for part in texts if ends[id(part)] and _OF_SHELL.search(" ".join(fixed_parts(part)))]
+        if sum(ends[id(part)] for part in texts) >= MOST_COMMANDS:
+            long += texts
+    return long
+
+
+def is_checked(node: ast.AST) -> bool:
+    """Whether a text, or all texts of a list, are in one of the commands that shellcheck reads."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(is_checked(element) for element in node.elts)
+    pattern = re.compile(".*?".join(map(re.escape, fixed_parts(node))), re.DOTALL)
+    return any(pattern.search(text) for text in COMMANDS.values())
+
+
 def test_shell_of_more_than_a_few_lines_is_a_file() -> None:
-    modules = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
-    scripts = {
-        f"{name}:{line}" for name, path in modules.items() if name not in KEPT for line in long_shell(nodes_of(path))
+    modules = {str(path.relative_to(PACKAGE)): nodes_of(path) for path in PACKAGE.rglob("*.py")}
+    long = {f"{name}:{line}" for name, nodes in modules.items() for line in long_shell(nodes)}
+    long |= {
+        f"{name}:{text.lineno}"
+        for name, nodes in modules.items()
+        for text in many_commands(nodes)
+        if isinstance(text, ast.expr) and not is_checked(text)
     }
-    assert scripts == set()
+    assert long == set(), "a file beside the module; or COMMANDS of tests/shellcheck.py where recordings hold the text"
 
 
 def test_the_rule_sees_lines_of_text_and_of_source() -> None:
@@ -131,3 +167,25 @@ def test_the_rule_sees_lines_of_text_and_of_source() -> None:
         'x = "if true; then false; fi; for x in a; do b; done"\n': [],
     }
     assert [long_shell(list(ast.walk(ast.parse(source)))) for source in sources] == list(sources.values())
+
+
+def test_the_rule_counts_commands_of_one_line() -> None:
+    ends, last = "a $x; " * MOST_COMMANDS, "a $x; " * (MOST_COMMANDS - 1)
+    sources = {
+        f'x = "{ends}"\n': 1,
+        f'x = "{last}"\n': 0,
+        f'def f():\n    """{ends}"""\n': 0,
+        f'def x_command():\n    y = f"{last}"\n    y += "b $z; "\n    y += "word"\n': 2,
+        f'def x_plan():\n    y = f"{last}"\n    y += "b $z; "\n': 0,
+    }
+    assert [len(many_commands(list(ast.walk(ast.parse(source))))) for source in sources] == list(sources.values())
+
+
+def test_a_text_is_checked_with_any_values() -> None:
+    def checked(source: str) -> bool:
+        return is_checked(ast.parse(source, mode="eval").body)
+
+    assert checked("f'stat -c {x} -- {y} 2>/dev/null; echo --; '")
+    assert checked("'export LC_ALL=C; stat -c '")
+    assert checked("['export LC_ALL=C; stat', f'{paths} 2>/dev/null; echo']")
+    assert not checked("['export LC_ALL=C; stat', 'rm -rf /']")

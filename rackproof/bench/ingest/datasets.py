@@ -49,7 +49,7 @@ class Made(NamedTuple):
 
     def text(self, storage: str) -> str:
         """Text for users; names copies, because a storage that deduplicates holds them once."""
-        size = f"{self.samples} samples, {self.bytes / 1e9:.3g} GB, {self.bytes / self.samples:.0f} B a sample"
+        size = f"{self.samples} samples, {scaled(self.bytes, 'B')}, {self.bytes / self.samples:.0f} B a sample"
         if self.copies == 1:
             return size
         return f"{size}: {self.copies} copies of {self.distinct} distinct ones, which {storage} must not deduplicate"

@@ -18,6 +18,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
+
+from start_node import Fault
+
 PREFIX = "rackproof."
 """Prefix of the data set's files, by which the client's state counts them."""
 MADE = "made.json"
@@ -28,10 +32,6 @@ ANY_NUMBER = {
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
 """Open MPI 4 and 5: more ranks than processors, none of them bound, because each has reading threads."""
-
-
-class Fault(Exception):
-    """One line for the user."""
 
 
 def program(config, name):

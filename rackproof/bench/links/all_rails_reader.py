@@ -17,6 +17,7 @@ from rackproof.bench.port_proof import counters_of, fabric_of, readings_of
 from rackproof.bench.reading import Reading, of_every
 from rackproof.core.architecture import Architecture, Fabric
 from rackproof.core.evidence import Measurement
+from rackproof.core.wording import significant
 from rackproof.parse import Mismatch, ParseError, Unreliable
 from rackproof.parse.clocks import times_in
 from rackproof.remote.command import CommandResult
@@ -175,7 +176,8 @@ def _enough(node: str, which: str, common: float, seconds: float) -> float:
     if beside < LEAST_BESIDE * counted:
         raise Unreliable(
             _TOOL,
-            f"{node}: all adapters together were busy for {beside:.3g} of the {counted:g} s that count: {which}",
+            f"{node}: all adapters together were busy for {significant(beside)} of the {counted:g} s that count:"
+            f" {which}",
         )
     return common
 
@@ -187,5 +189,5 @@ def _times(node: str, rail: int, answer: CommandResult, seconds: float) -> tuple
         raise ParseError(_TOOL, f"nic{rail} of {node}: it does not report when it began and ended")
     begin, end = times
     if end - begin < 0.95 * seconds:
-        raise Unreliable(_TOOL, f"nic{rail} of {node}: it ended after {end - begin:.3g} of {seconds:g} s")
+        raise Unreliable(_TOOL, f"nic{rail} of {node}: it ended after {significant(end - begin)} of {seconds:g} s")
     return begin, end

@@ -23,6 +23,7 @@ from rackproof.bench.storage.proof import check_around, mounts_of
 from rackproof.bench.storage.runs import State, state_of_node
 from rackproof.core.architecture import Architecture, Storage
 from rackproof.core.evidence import Measurement
+from rackproof.core.wording import significant
 from rackproof.parse import ParseError, Unreliable
 from rackproof.parse.clocks import parse_beginning
 from rackproof.parse.mounted import server_of
@@ -149,7 +150,9 @@ def _proven(volley: Volley, clients: Sequence[str], storage: Storage, architectu
     seconds, starts = float(_option(volley.tests[0], "-t")), [_start(test) for test in volley.tests]
     lag = max(starts) - min(starts)
     if lag > MOST_LAG * seconds:
-        raise Unreliable(TOOL, f"the last client began {lag:.3g} s after the first, the test takes {seconds:g} s")
+        raise Unreliable(
+            TOOL, f"the last client began {significant(lag)} s after the first, the test takes {seconds:g} s"
+        )
     rate = sum(figure.values[TCP_BANDWIDTH] for _, figure in figures) * seconds / (seconds + lag)
     by_node: dict[str, set[str]] = {}
     for test in volley.tests:

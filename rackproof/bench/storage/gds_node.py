@@ -16,16 +16,16 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # its own folder alone, not the working directory
+
+from start_node import Fault
+
 CONFIGURED = "/etc/cufile.json"
 GPU = re.compile(r"(?m)^GPU (\d+): ")
 COMPAT = re.compile(r'("(?:allow|force)_compat_mode"\s*:\s*)true')
 DIRECT = {"CUFILE_ALLOW_COMPAT_MODE": "false", "CUFILE_FORCE_COMPAT_MODE": "false"}
 WRITE_S = 7200
 MARGIN_S = 60
-
-
-class Fault(Exception):
-    pass
 
 
 def gdsio():

@@ -115,6 +115,6 @@ def _place(node: str, folders: Folders) -> tuple[str, str]:
 def too_slow(layout: Layout, rate: float) -> str:
     """Reason for files that were not written; ``rate`` in B/s."""
     return (
-        f"its files were not written: {layout.bytes / 1e6:.0f} MB at {rate / 1e6:.3g} MB/s "
+        f"its files were not written: {scaled(layout.bytes, 'B')} at {scaled(rate, 'B/s')} "
         f"take longer than the limit of {LIMIT_S / 60:.0f} min"
     )

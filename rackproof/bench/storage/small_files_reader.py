@@ -20,6 +20,7 @@ from rackproof.bench.storage.program_runs import ProgramRun, program_runs
 from rackproof.bench.storage.proof import states_around
 from rackproof.core.architecture import Storage
 from rackproof.core.evidence import Measurement, Scope
+from rackproof.core.wording import significant
 from rackproof.parse import FromMemory, Mismatch, ParseError
 from rackproof.parse.client_state import Tree
 from rackproof.parse.jsondoc import Json
@@ -200,7 +201,7 @@ def _seconds(parts: Sequence[_Part]) -> float:
     begins = [part.begin_s for part in parts]
     whole_s, lag_s = max(part.end_s for part in parts) - min(begins), max(begins) - min(begins)
     if lag_s > MOST_LAG * whole_s:
-        apart = f"{lag_s:.3g} s apart, in {whole_s:.3g} s"
+        apart = f"{significant(lag_s)} s apart, in {significant(whole_s)} s"
         raise ParseError(PROGRAM, f"its clients began up to {apart}: let them use more files")
     return whole_s
 
@@ -221,7 +222,9 @@ def _conditions(
     }
     counts = [part.requests for part in parts if part.requests is not None]
     if len(counts) == len(parts) and not config["shards"]:
-        conditions["requests"] = f"{min(counts) / (parts[0].files or 1):.3g} or more for each file, by the client"
+        conditions["requests"] = (
+            f"{significant(min(counts) / (parts[0].files or 1))} or more for each file, by the client"
+        )
     if texts := dict.fromkeys(part.text for part in parts if part.text):
         conditions["bytes"] = "; ".join(texts)
     return conditions

@@ -72,8 +72,8 @@ def files(
         own = (rendered(apt) if frozen(site) else Absent(apt),)
     return (
         *time_files(site, family, machine),
-        rendered("/etc/security/limits.d/60-rackproof.conf", limits=login_limits(site, inputs)),
-        rendered("/etc/systemd/system.conf.d/60-rackproof.conf", limits=service_limits(site, inputs)),
+        rendered("/etc/security/limits.d/60-rackproof.conf", limits=declared.login_limits(system, inputs)),
+        rendered("/etc/systemd/system.conf.d/60-rackproof.conf", limits=declared.service_limits(system, inputs)),
         rendered("/etc/sysctl.d/60-rackproof.conf", sysctl=system.sysctl),
         rendered(
             f"/etc/systemd/system/{KERNEL_SERVICE}",
@@ -106,24 +106,7 @@ def units(site: Site, family: str = "debian") -> tuple[Unit, ...]:
     return (Unit(CHRONY[family][1]), Unit(KERNEL_SERVICE), *allowed)
 
 
-_LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
-"""Names in limits.conf, and the factor to systemd's units (bytes, or pieces)."""
-
-
-def login_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """In the notation of limits.conf: memory in KiB. Raises DeclarationError for a contradiction."""
-    limits = declared.limits(site.architecture.system, inputs)
-    return {name: str(value) for name, value in limits.items() if value is not None}
-
-
-def service_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
-    """Values by name in systemd's notation: bytes, or pieces."""
-    return {
-        name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
-        for name, value in login_limits(site, inputs).items()
-    }
-
-
 def manager_limits(site: Site, inputs: NodeInputs) -> dict[str, str]:
     """Properties of systemd's manager."""
-    return {f"DefaultLimit{name}": value for name, value in service_limits(site, inputs).items()}
+    limits = declared.service_limits(site.architecture.system, inputs)
+    return {f"DefaultLimit{name}": value for name, value in limits.items()}

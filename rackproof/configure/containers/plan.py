@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Sequence
 
 from pyinfra.context import host
 
@@ -17,6 +18,7 @@ from rackproof.configure.shared_files import rendered
 from rackproof.configure.site import Site
 from rackproof.configure.units import Unit
 from rackproof.core.architecture import Containers
+from rackproof.core.versions import LockedPackage
 from rackproof.errors import DeclarationError
 
 
@@ -45,6 +47,13 @@ def inputs_here(site: Site) -> ContainerInputs:
     if declared and declared.runtime == "enroot" and not chosen.packages:
         raise DeclarationError("containers.packages: no distribution has enroot; give URL and sha256 of its packages")
     return chosen
+
+
+def sources(names: Sequence[str], locked: Iterable[LockedPackage]) -> tuple[tuple[str, ...], list[str]]:
+    """Components of the version set that have some of the packages, and the packages of other repositories."""
+    components = {package.name: package.component for package in locked}
+    stages = dict.fromkeys(components[name] for name in names if name in components)
+    return tuple(stages), [name for name in names if name not in components]
 
 
 def check_sources(names: list[str], family: str, inputs: ContainerInputs) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host
 
-from rackproof.configure.driver_swap import gpu_users
-from rackproof.configure.driver_swap.facts import DriverUse
 from rackproof.configure.driver_swap.pending import pending_swaps_here
 from rackproof.configure.machine import machine_here
 from rackproof.configure.operation import Commands, Unreadable, ask, operation, record, required
-from rackproof.configure.reboot import drain
+from rackproof.configure.reboot import drain, gpu_users
+from rackproof.configure.reboot.facts import DriverUse
 from rackproof.configure.site import Site
 from rackproof.core.plan import Change
 from rackproof.core.wording import some

@@ -11,7 +11,7 @@ from rackproof import shell
 from rackproof.configure.files import PENDING, REBOOT
 from rackproof.parse import ParseError
 from rackproof.parse.nvidia_driver import KernelModule, parse_bound, parse_kernel_module, parse_parameters
-from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
+from rackproof.parse.nvidia_smi import GpuInstances, NvidiaSmi, parse_nvidia_smi, parse_nvidia_smi_list
 from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
@@ -66,7 +66,7 @@ class GpuState:
     """None where nvidia-smi was not run, or gave no report."""
     smi_problem: str
     """The end of nvidia-smi's output where it gave no report."""
-    listed: tuple[ListedGpu, ...]
+    listed: tuple[GpuInstances, ...]
     """``nvidia-smi -L``, with the partitions of MIG."""
 
     @property
@@ -139,7 +139,7 @@ def _report(encoded: str) -> tuple[NvidiaSmi | None, str]:
         return None, " ".join(text.split())[-200:]
 
 
-def _listed(encoded: str) -> tuple[ListedGpu, ...]:
+def _listed(encoded: str) -> tuple[GpuInstances, ...]:
     text = base64.b64decode(encoded).decode(errors="replace") if encoded.strip() else ""
     try:
         return parse_nvidia_smi_list(text)

@@ -31,12 +31,7 @@ _LIBRARIES: Final = "lib/"
 """Word for all files below this folder."""
 _MPI: Final = "mpi:"
 """Before the digest of the MPI's archive."""
-STATE: Final = (
-    f'for f in {TOOLS}/*/sha256; do d=${{f%/*}}; [ ! -f "$f" ] || echo "$f" $(cat "$f"; '
-    f'[ ! -f "$d/mpi" ] || echo "{_MPI}$(cat "$d/mpi")"; cd "$d/bin" 2>/dev/null && '
-    "LC_ALL=C sha256sum -c ../programs.sha256 2>/dev/null | sed -n 's/: OK$//p'; "
-    f'cd "$d/lib" 2>/dev/null && sha256sum --status -c ../libraries.sha256 2>/dev/null && echo {_LIBRARIES}); done'
-)
+STATE: Final = shell.script(__name__, "tool_state", tools=TOOLS, mpi_word=_MPI, libraries=_LIBRARIES)
 
 _PACKAGES: Final = {
     "debian": {

@@ -14,7 +14,7 @@ from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.core.architecture import Gpu
 from rackproof.errors import DeclarationError
 from rackproof.parse.nvidia_smi import Gpu as Reported
-from rackproof.parse.nvidia_smi import ListedGpu, NvidiaSmi
+from rackproof.parse.nvidia_smi import GpuInstances, NvidiaSmi
 
 SCRIPT: Final = "/usr/local/sbin/rackproof-gpu"
 SERVICE: Final = "rackproof-gpu.service"
@@ -93,7 +93,7 @@ class Differences:
     """Programs that prevent a change of MIG."""
 
 
-def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> Differences:
+def differences(wanted: Tuning, report: NvidiaSmi, listed: Sequence[GpuInstances]) -> Differences:
     """Compare. No driver reports locked clocks: they are left to the script at boot."""
     now: list[str] = []
     pending: list[str] = []
@@ -136,7 +136,7 @@ def _limits(wanted: Tuning, gpu: Reported) -> list[str]:
     return wrong
 
 
-def _layout(wanted: Tuning, report: NvidiaSmi, listed: Sequence[ListedGpu]) -> list[str]:
+def _layout(wanted: Tuning, report: NvidiaSmi, listed: Sequence[GpuInstances]) -> list[str]:
     if not wanted.mig or not wanted.mig_profiles:
         return []
     by_uuid = {listed_gpu.uuid: listed_gpu for listed_gpu in listed}

@@ -127,6 +127,16 @@ def declare(
     )
 
 
+def compares_firmware(site: Site, machine: Machine) -> bool:
+    """Whether the node has adapters whose firmware the kit compares. Raises DeclarationError."""
+    return bool(machine.devices(VENDOR)) and uses_adapters_here(site)
+
+
+def firmware(site: Site, components: Components) -> Locked:
+    """``locked_firmware`` by the node's own inputs."""
+    return locked_firmware(site.node, read_inputs(site.node, NicInputs), components)
+
+
 def locked_firmware(node: Node, stack: NicInputs, components: Components | None) -> Locked:
     """Locked firmware of adapters, with URLs of the site's mirror. Raises DeclarationError for an unknown model."""
     entries = components.nic_firmware if components else ()

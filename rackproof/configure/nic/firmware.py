@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rackproof import shell
 from rackproof.configure.files import REBOOT, pending_command, reboot_mark
 from rackproof.configure.nic.inputs import Image
 from rackproof.configure.package_transaction.transaction import fetch_function, through_proxy
@@ -98,23 +99,10 @@ class FirmwareState:
 
 
 def state_command(wanted: Sequence[WantedFirmware]) -> str:
-    """Command that queries every adapter; ``mst…`` are the distributions' names of the same tools."""
-    command = (
-        'tool() { for t in "$@"; do command -v "$t" 2>/dev/null && return; done; echo false; }; '
-        "flint=$(tool flint mstflint); config=$(tool mlxconfig mstconfig); "
-        f"cat /proc/sys/kernel/random/boot_id; echo --; {pending_command()}echo --; "
-    )
-    for adapter in wanted:
-        slot = shlex.quote(adapter.slot)
-        command += (
-            f"echo adapter {slot}; cat {MEMORY}/{slot} 2>/dev/null; echo --flint; "
-            f"timeout 60 $flint -d {slot} q 2>&1; echo --settings; "
-        )
-        if adapter.settings:
-            names = " ".join(shlex.quote(name) for name in adapter.settings)
-            command += f"timeout 60 $config -d {slot} -e query {names} 2>&1; "
-        command += "echo --; "
-    return command
+    """Command that queries every adapter."""
+    adapters = (shlex.join(["adapter", adapter.slot, *(adapter.settings or ())]) for adapter in wanted)
+    functions = shell.script(__name__, "firmware_state", memory=MEMORY)
+    return "\n".join((functions, f"{pending_command()}echo --", *adapters))
 
 
 def parse_state(lines: Sequence[str]) -> FirmwareState:

@@ -125,7 +125,7 @@ def locked_firmware_in_force(locked: Locked) -> None:
 
     .. code:: python
 
-        nic.locked_firmware_in_force(name="Firmware of adapters", locked=plan.firmware(site, components))
+        nic.locked_firmware_in_force(name="Firmware of adapters", locked=declared.firmware(site, components))
     """
     meant = [adapter for adapter in _adapters(locked) if locked_firmware.may_be_meant(adapter.kind, locked)]
     wanted = locked_firmware.asked((), meant, locked)

@@ -43,6 +43,22 @@ def port_settings(site: Site, declared: Declared) -> dict[str, dict[str, str]]:
     return declared_ports.settings(declared.ports, fabric, declared.stack, declared.nvidia)
 
 
+def settings_by_link_layer(site: Site, declared: Declared) -> list[tuple[bool, dict[str, dict[str, str]]]]:
+    """``port_settings`` of Ethernet ports, then of InfiniBand; neither where it has none. First: whether InfiniBand."""
+    settings = port_settings(site, declared)
+    parts = [
+        (infiniband, {name: settings[name] for name in settings if declared.is_infiniband(name) == infiniband})
+        for infiniband in (False, True)
+    ]
+    return [(infiniband, part) for infiniband, part in parts if part]
+
+
+def counted_ports(declared: Declared) -> list[str]:
+    """Ports whose link counters begin at zero: NVIDIA's, where the inventory asks for it."""
+    ports = declared.ports if declared.stack.zero_link_counters else ()
+    return [declared_port.port.name for declared_port in ports if declared_port.of_nvidia]
+
+
 def addresses(declared: Declared) -> tuple[str, ...]:
     """All addresses that the inventory declares for ports, bonds, VLANs and partitions of the node."""
     stack = declared.stack

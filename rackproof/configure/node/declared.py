@@ -23,6 +23,24 @@ def limits(system: System, inputs: NodeInputs) -> dict[str, int | str | None]:
     return limits
 
 
+_LIMITS = {"memlock": 1024, "nofile": 1, "nproc": 1, "stack": 1024}
+"""Names in limits.conf, and the factor to systemd's units (bytes, or pieces)."""
+
+
+def login_limits(system: System, inputs: NodeInputs) -> dict[str, str]:
+    """In the notation of limits.conf: memory in KiB. Raises DeclarationError for a contradiction."""
+    values = limits(system, inputs)
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def service_limits(system: System, inputs: NodeInputs) -> dict[str, str]:
+    """Values by name in systemd's notation: bytes, or pieces."""
+    return {
+        name.upper(): "infinity" if value == "unlimited" else str(int(value) * _LIMITS[name])
+        for name, value in login_limits(system, inputs).items()
+    }
+
+
 def limited_services(system: System, inputs: NodeInputs) -> tuple[str, ...]:
     """Services that get the limits in a drop-in of their own."""
     declared = system.limits.services if system.limits else ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rackproof.configure.base.plan import service_limits
 from rackproof.configure.files import Absent, Entry
 from rackproof.configure.mounts import DesiredMount
 from rackproof.configure.node import cmdline, declared
@@ -91,7 +90,8 @@ def files(site: Site, inputs: NodeInputs) -> tuple[Entry, ...]:
         {"bytes": "".join(f"\\{byte:03o}" for byte in inputs.idle_latency_us.to_bytes(4, "little"))},
         {"latency_us": inputs.idle_latency_us},
     )
-    limits = {f"Limit{name}": value for name, value in service_limits(site, inputs).items()}
+    wanted = declared.service_limits(site.architecture.system, inputs)
+    limits = {f"Limit{name}": value for name, value in wanted.items()}
     folder = "/etc/systemd/system"
     entries += [
         rendered(f"{folder}/{service}.d/60-rackproof-limits.conf", template=f"{folder}/limits.conf", limits=limits)

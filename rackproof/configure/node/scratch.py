@@ -124,15 +124,13 @@ def plan(scratch: Scratch, state: ScratchState) -> tuple[str, ...]:
 def script(scratch: Scratch, steps: Sequence[str], state: ScratchState) -> str:
     """Shell script for the steps. It checks every drive again before it writes."""
     array, label = shlex.quote(scratch.array), shlex.quote(scratch.label)
-    members = " ".join(shlex.quote(member.state.devices[0]) for member in state.members)
+    devices = [member.state.devices[0] for member in state.members]
+    members = shlex.join(devices)
     mkfs = drives.mkfs(scratch.fstype, scratch.label, scratch.array)
     lines = ["set -eu", "export LC_ALL=C"]
     if "create" in steps:
         lines += [
-            f"for d in {members}; do "
-            '[ -z "$(wipefs --no-act --noheadings --output TYPE -- "$d")" ]'
-            f' && cmp -s -n {drives.BLANK_BYTES} -- "$d" /dev/zero'
-            ' || { echo "$d: no longer blank" >&2; exit 1; }; done',
+            drives.still_blank(*devices),
             f"mdadm --create {array} --run --level=0 --chunk={scratch.chunk_kib}K --metadata=1.2"
             f" --homehost=any --name={label} --raid-devices={len(state.members)} {members} >&2",
         ]

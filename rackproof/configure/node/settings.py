@@ -11,9 +11,9 @@ from rackproof.configure.rollback.journal import INITRAMFS, Later, later, mark_l
 from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.errors import Refused
+from rackproof.parse.meminfo import pages_of, pages_path
 from rackproof.parse.sections import keyed_lines
 
-HUGEPAGES = "/sys/kernel/mm/hugepages"
 BLACKLIST = "/etc/modprobe.d/rackproof-node.conf"
 FORBIDDEN = "forbidden modules"
 """Reason of a plan that writes the list of forbidden modules and rebuilds the initial file systems."""
@@ -77,8 +77,8 @@ def state_command(wanted: Settings) -> str:
     # Also when nothing is forbidden any more: the kit's own file is removed.
     parts.append(f"[ ! -e {BLACKLIST} ] || sed 's/^/blacklist /' {BLACKLIST}; ")
     for size in wanted.hugepages:
-        path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
-        parts.append(f'[ ! -e {path} ] || {{ read -r n <{path}; echo "huge {size} $n"; }}; ')
+        path = pages_path(size)
+        parts.append(f'[ ! -e {path} ] || echo "huge {path} $(cat {path})"; ')
     if wanted.irq_affinity:
         parts.append(f"[ ! -x {IRQ_SCRIPT} ] || {IRQ_SCRIPT} --check | sed 's/^/irq /'; ")
     parts.append(pending_command().replace("%s", "mark %s"))
@@ -89,7 +89,6 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
     """Answer of ``state_command``. Raises ValueError on any other line."""
     keys = ("swap", "masked", "timezone", "tuned", "module", "blacklist", "huge", "irq", "mark")
     answers = keyed_lines("settings", lines, keys)
-    huge = {int(size): int(count) for size, count in (value.split() for value in answers.get("huge", ()))}
     return SettingsState(
         swap=tuple(answers.get("swap", ())),
         swap_masked=answers.get("masked", [""])[0] == "masked",
@@ -97,7 +96,7 @@ def parse_state(lines: Sequence[str]) -> SettingsState:
         tuned=answers.get("tuned", [""])[-1].strip(),
         loaded=frozenset(name.replace("-", "_") for name in answers.get("module", ())),
         blacklist="".join(f"{line}\n" for line in answers["blacklist"]) if "blacklist" in answers else None,
-        hugepages=huge,
+        hugepages=pages_of(answers.get("huge", ())),
         irq_strays=tuple(answers.get("irq", ())),
         marks=frozenset(answers.get("mark", ())),
     )
@@ -214,7 +213,7 @@ def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> N
         raise Refused(f"huge pages of {size} KiB: this kernel has no such size")
     if actual == count or f"{REBOOT}{HUGE_REASON}" in state.marks:
         return
-    path = f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages"
+    path = pages_path(size)
     # Fragmented memory yields fewer pages; early at boot there is enough.
     record(
         f"{count} huge pages of {size} KiB",
@@ -225,8 +224,4 @@ def _hugepages(size: int, count: int, state: SettingsState, record: Record) -> N
 
 def hugepages_at_boot(hugepages: Mapping[int, int]) -> dict[str, str]:
     """Files below /sys for pages that the command line does not reserve, with their values."""
-    return {
-        f"{HUGEPAGES}/hugepages-{size}kB/nr_hugepages": str(count)
-        for size, count in sorted(hugepages.items())
-        if size < 1 << 20
-    }
+    return {pages_path(size): str(count) for size, count in sorted(hugepages.items()) if size < 1 << 20}

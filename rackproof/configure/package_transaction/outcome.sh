@@ -10,8 +10,14 @@ rp_fail() {
 }
 rp_room() {
   for rp_need; do
-    rp_free=$(df -Pm "${rp_need%%=*}" 2>/dev/null | awk 'NR == 2 { print $4 }')
-    [ "${rp_free:-${rp_need#*=}}" -ge "${rp_need#*=}" ] ||
+    rp_free=$(df -Pm -- "${rp_need%%=*}" 2>/dev/null | awk 'NR == 2 { print $4 }')
+    case $rp_free in
+    '' | *[!0-9]*)
+      rp_fail "${rp_need%%=*}: free space unknown (df gives no answer), ${rp_need#*=} MiB wanted before packages are" \
+        "installed; look at df ${rp_need%%=*}"
+      ;;
+    esac
+    [ "$rp_free" -ge "${rp_need#*=}" ] ||
       rp_fail "${rp_need%%=*}: $rp_free MiB free, ${rp_need#*=} wanted before packages are installed; make room" \
         "(apt-get clean, dnf clean all, old kernels), or lower versions.free_mib"
   done

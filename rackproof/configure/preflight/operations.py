@@ -12,8 +12,6 @@ from pyinfra.context import host
 
 from rackproof.configure import facts
 from rackproof.configure.driver_swap import pending
-from rackproof.configure.driver_swap.facts import DriverUse
-from rackproof.configure.driver_swap.gpu_users import BUSY, obstacle
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.machine import machine_here
 from rackproof.configure.mounts import DesiredMount
@@ -40,6 +38,8 @@ from rackproof.configure.preflight.problem import (
 )
 from rackproof.configure.preflight.rack import overlapping_storage, rack_problems
 from rackproof.configure.preflight.state import NodeState, parse_state, state_command
+from rackproof.configure.reboot.facts import DriverUse
+from rackproof.configure.reboot.gpu_users import BUSY, obstacle
 from rackproof.configure.rollback.run import TAKE_OVER, take_node, take_over_of, this_run
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rackproof import shell
 from rackproof.configure.package_transaction.lock import LOCKS, lock_functions
 from rackproof.configure.run_lock import Holder, held_command, parse_held
+from rackproof.parse.free_space import parse_free_mib
 from rackproof.parse.mounts import Mount, parse_proc_mounts, visible_mounts
 from rackproof.parse.sections import sections_of
 from rackproof.parse.text import text_from
@@ -73,7 +74,7 @@ def parse_state(lines: Sequence[str]) -> NodeState:
     return NodeState(
         name=node[0],
         clock_s=int(node[1]),
-        free_mib=dict(_free(line) for line in space),
+        free_mib=parse_free_mib(space),
         lock_holder=" ".join(" ".join(lock).split()),
         manager=packages[0] if packages else "",
         broken=tuple(packages[1:]),
@@ -83,13 +84,6 @@ def parse_state(lines: Sequence[str]) -> NodeState:
         users=used,
         held=parse_held(node[2:]),
     )
-
-
-def _free(line: str) -> tuple[str, int | None]:
-    path, *fields = line.split()
-    if len(fields) < 6 or not fields[-3].isdigit():
-        return path, None
-    return path, int(fields[-3]) // 1024
 
 
 def _scheduled(line: str) -> str:

@@ -17,14 +17,14 @@ from pyinfra.api.state import State
 from pyinfra.connectors.util import clear_askpass_cache, remove_any_sudo_askpass_file
 from pyinfra.context import host, state
 
-from rackproof.configure.driver_swap.facts import DriverUse
-from rackproof.configure.driver_swap.gpu_users import REBOOTS, obstacle
 from rackproof.configure.fact_prefetch import END, MayDisconnect
 from rackproof.configure.facts import answer, complete
 from rackproof.configure.machine import forget_machine
 from rackproof.configure.operation import Commands, ask, note, operation, record, record_pending_reboot, record_reboot
 from rackproof.configure.reboot import reasons
 from rackproof.configure.reboot.carry import Clock, NotRebooted, Reboot
+from rackproof.configure.reboot.facts import DriverUse
+from rackproof.configure.reboot.gpu_users import REBOOTS, obstacle
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.core.plan import Change
 from rackproof.core.reboot_mode import Mode

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from rackproof.configure.driver_swap.gpu_users import BUSY
-from rackproof.configure.preflight.operations import preflight_inputs
+from rackproof.configure.reboot.gpu_users import BUSY
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site
@@ -16,8 +16,11 @@ SPARE_S = 900
 """Added to the time limit of the operation: for reading facts and resuming the node in Slurm."""
 
 
-def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str, Any]:
-    """Arguments of ``operations.reboot``; ``mode``: the command line's. Raises DeclarationError for an unknown one."""
+def arguments(site: Site, inputs: RebootInputs, accepted: Collection[str], mode: object = None) -> dict[str, Any]:
+    """Arguments of ``operations.reboot``. Raises DeclarationError for an unknown mode.
+
+    ``accepted``: problems that the inventory accepts; ``mode``: the command line's.
+    """
     slurm, works = site.architecture.slurm, site.in_slurm
     return {
         "mode": mode_of(inputs, mode),
@@ -26,7 +29,7 @@ def arguments(site: Site, inputs: RebootInputs, mode: object = None) -> dict[str
         "slurm": works,
         "health_check": slurm.health_check if slurm and works else None,
         "driver_swaps": site.real_gpus is not None,
-        "accepted": BUSY in preflight_inputs(site).accept,
+        "accepted": BUSY in accepted,
         "_timeout": int(inputs.limit_s + (inputs.drain_limit_s if works else 0) + inputs.health_limit_s + SPARE_S),
     }
 

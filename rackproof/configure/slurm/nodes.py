@@ -16,6 +16,7 @@ from rackproof.configure.script_plan import ScriptPlan
 from rackproof.core.plan import Change
 from rackproof.parse.accounts import parse_passwd_entry
 from rackproof.parse.sections import sections_of
+from rackproof.parse.sha256sum import parse_digests
 from rackproof.parse.slurm import NodeHardware, parse_slurmd_c
 from rackproof.parse.slurm_conf import NodeLine
 
@@ -97,7 +98,8 @@ def _key(lines: Sequence[str]) -> tuple[str, str, str] | None:
     if not lines:
         return None
     mode, owner = lines[0].split()
-    return lines[1].split()[0], mode, owner
+    (digest,) = parse_digests(lines[1:]).values()
+    return digest, mode, owner
 
 
 def node_line(hardware: NodeHardware, tolerance_pct: float, before: NodeLine | None = None) -> NodeLine:

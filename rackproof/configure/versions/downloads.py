@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rackproof.configure.files import FileState
 from rackproof.configure.package_transaction.transaction import fetch_line
 from rackproof.configure.versions.repositories import download_head, mirrored
 from rackproof.core.versions import Component
 from rackproof.errors import DeclarationError
-from rackproof.parse.sections import sections_of
 from rackproof.shell import Script
 
 FETCH_TIMEOUT_S = 1800
@@ -26,12 +26,6 @@ class Placed:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileDigest:
-    sha256: str
-    mode: str
-
-
 def placed(components: Iterable[tuple[str, Component]], mirrors: Mapping[str, str]) -> tuple[Placed, ...]:
     """Every file of these components. Raises DeclarationError for a file without a digest, which only drafts have."""
     files = []
@@ -45,27 +39,12 @@ def placed(components: Iterable[tuple[str, Component]], mirrors: Mapping[str, st
     return tuple(files)
 
 
-def state_command(wanted: Sequence[Placed]) -> str:
-    """Digest and mode of existing files."""
-    paths = " ".join(shlex.quote(file.path) for file in wanted)
-    return (
-        f'for f in {paths}; do [ ! -f "$f" ] || [ -L "$f" ] || {{ s=$(sha256sum <"$f") && m=$(stat -c %a -- "$f") &&'
-        ' echo "${s%% *} $m $f"; }; done; echo --; '
-    )
-
-
-def parse_state(lines: Sequence[str]) -> dict[str, FileDigest]:
-    """By path. Raises ValueError on anything else."""
-    files, _ = sections_of(lines, 2)
-    return {path: FileDigest(sha256, mode) for sha256, mode, path in (line.split(maxsplit=2) for line in files)}
-
-
-def differences(wanted: Sequence[Placed], state: Mapping[str, FileDigest]) -> dict[Placed, str]:
+def differences(wanted: Sequence[Placed], state: Mapping[str, FileState]) -> dict[Placed, str]:
     """Files that differ from the set, and how."""
     wrong = {}
     for file in wanted:
         actual = state.get(file.path)
-        if actual is None:
+        if actual is None or not actual.kind.startswith("regular"):
             wrong[file] = f"{file.path}: expected sha256 {file.sha256}, actual not there"
         elif actual.sha256 != file.sha256:
             wrong[file] = f"{file.path}: expected sha256 {file.sha256}, actual {actual.sha256}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackproof.configure.facts import Answer, answer, complete
-from rackproof.configure.versions import downloads, kernels, repositories, state
+from rackproof.configure.versions import kernels, repositories, state
 
 
 class PackageStates(Answer[state.PackageState]):
@@ -21,9 +21,6 @@ class PackageStates(Answer[state.PackageState]):
 
 KeyDigests = answer("KeyDigests", repositories.keys_command, repositories.parse_keys)
 """sha256 of repository keys, by path."""
-
-PlacedFiles = answer("PlacedFiles", downloads.state_command, downloads.parse_state)
-"""Digest and mode of the set's files, by path."""
 
 Kernels = answer("Kernels", kernels.kernel_command, kernels.parse_kernel)
 """Kernels, their headers, and the DKMS modules built for them."""

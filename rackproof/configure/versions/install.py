@@ -34,9 +34,15 @@ def plan_install(
         missing = tuple(packages)  # the transaction repairs half-configured packages and verifies all
     room = room_mib(missing, state, policy)
     for directory, needed in room.items():
-        if state.free_mib[directory] < needed:
+        free = state.free_mib[directory]
+        if free is None:
             raise Refused(
-                f"{directory}: {state.free_mib[directory]} MiB free, {needed} wanted before packages are installed;"
+                f"{directory}: free space unknown (df gives no answer), {needed} MiB wanted before packages are"
+                f" installed; look at df {directory}"
+            )
+        if free < needed:
+            raise Refused(
+                f"{directory}: {free} MiB free, {needed} wanted before packages are installed;"
                 " make room (apt-get clean, dnf clean all, old kernels), or lower versions.free_mib"
             )
     exact = {package: Package(package.name, package.version) for package in missing}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyinfra.api.command import StringCommand
 from pyinfra.context import host, state
 
-from rackproof.configure.facts import Marks
+from rackproof.configure.facts import FileStates, Marks
 from rackproof.configure.files import REBOOT
 from rackproof.configure.operation import Commands, ask, note, operation, record_reasons
 from rackproof.configure.rollback.journal import file_line, hold_line
@@ -249,7 +249,7 @@ def placed_files(wanted: Sequence[downloads.Placed], proxy: str | None = None) -
 
         versions.placed_files(name="Files", wanted=plan.placed_files(platform, machine, inputs))
     """
-    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    present = ask(FileStates, "the files of the version set", paths=[file.path for file in wanted], texts=[])
     wrong = downloads.differences(wanted, present)
     script = downloads.script(list(wrong), proxy) if wrong else ""
     changes = [Change(what=reason) for reason in wrong.values()]
@@ -269,7 +269,7 @@ def placed_files_read_back(wanted: Sequence[downloads.Placed]) -> None:
 
         versions.placed_files_read_back(name="Files", wanted=files)
     """
-    present = ask(facts.PlacedFiles, "the files of the version set", wanted=list(wanted))
+    present = ask(FileStates, "the files of the version set", paths=[file.path for file in wanted], texts=[])
     wrong = downloads.differences(wanted, present)
     # While planning, the files may not be installed yet.
     if wrong and state.is_executing:

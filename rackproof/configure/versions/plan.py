@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from rackproof.configure.files import Entry
 from rackproof.configure.machine import required_machine
-from rackproof.configure.nic.declared import locked_firmware, uses_adapters_here
-from rackproof.configure.nic.devices import VENDOR as ADAPTERS
-from rackproof.configure.nic.inputs import NicInputs
-from rackproof.configure.nic.locked_firmware import Locked
 from rackproof.configure.operation import required
 from rackproof.configure.settings import read_inputs
 from rackproof.configure.site import Site, here
@@ -23,7 +19,6 @@ from rackproof.core.machine import Machine
 from rackproof.core.updaters import UPDATERS
 from rackproof.core.versions import Platform, stage_components, stage_dkms
 from rackproof.core.versions.consistency import contradictions
-from rackproof.core.versions.models import Components
 from rackproof.core.wording import and_more
 from rackproof.errors import DeclarationError
 
@@ -56,15 +51,6 @@ def dkms_here(machine: Machine) -> tuple[str, ...]:
     """DKMS modules of the set for the current node."""
     versions = versions_here()
     return stage_dkms(versions, machine, "all", here().node.groups) if versions else ()
-
-
-def compares_firmware(site: Site, machine: Machine) -> bool:
-    """Whether the node has adapters whose firmware the kit compares. Raises DeclarationError."""
-    return bool(machine.devices(ADAPTERS)) and uses_adapters_here(site)
-
-
-def firmware(site: Site, components: Components) -> Locked:
-    return locked_firmware(site.node, read_inputs(site.node, NicInputs), components)
 
 
 def dkms_of(platform: Platform, components: tuple[str, ...]) -> tuple[str, ...]:

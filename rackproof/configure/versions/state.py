@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rackproof import shell
 from rackproof.core.versions import LockedPackage
+from rackproof.parse.free_space import parse_free_mib
 from rackproof.parse.packages import held_packages, parse_package_list
 from rackproof.parse.sections import sections_of
 
 ROOM: Final = ("/usr", "/var", "/boot")
 """Folders that packages are downloaded to and unpacked to."""
-_WHOLE: Final = ("installed", "config-files", "not-installed")
 KERNEL_PACKAGES: Final = re.compile(r"^kernel(-(core|modules|modules-core|modules-extra|devel|devel-matched))?$")
 """RHEL keeps several versions of these at once."""
 
@@ -29,34 +29,18 @@ class PackageState:
     """Names from apt-mark; on RHEL entries of versionlock, ``kernel-0:5.14.0-427.el9.*``."""
     broken: tuple[str, ...]
     """Packages that an interrupted run left half-configured."""
-    free_mib: Mapping[str, int]
+    free_mib: Mapping[str, int | None]
+    """By folder of ``ROOM``; None when df gave no answer."""
 
 
 def state_command(names: Sequence[str], family: str) -> str:
-    """Shell text that prints the state of the given packages. Every section ends with its program's exit status."""
-    quoted = " ".join(shlex.quote(name) for name in names)
-    room = " ".join(ROOM)
-    free = f'for d in {room}; do echo "$d $(df -Pm "$d" | awk \'NR == 2 {{ print $4 }}\')"; done; echo status $?'
-    if family == "rhel":
-        ask = f"rpm -q --qf 'installed %{{NAME}} %{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}\\n' -- {quoted} 2>/dev/null"
-        held = "dnf -q versionlock list 2>/dev/null"
-        broken = "true"
-    else:
-        ask = f"dpkg-query -W -f='${{db:Status-Status}} ${{Package}} ${{Version}}\\n' -- {quoted} 2>/dev/null"
-        held = "apt-mark showhold 2>/dev/null"
-        broken = "dpkg-query -W -f='${db:Status-Status} ${Package}\\n' 2>/dev/null"
-        broken += f" | grep -Ev '^({'|'.join(_WHOLE)}) '"
-    # Without names the programs would list all packages, or fail.
-    ask = ask if names else "true"
-    return (
-        f"export LC_ALL=C; {ask}; echo status $?; echo --; {held}; echo status $?; echo --; "
-        f"{broken}; echo status $?; echo --; {free}; "
-    )
+    """Shell text that prints the state of the given packages."""
+    return shell.script(__name__, "state", *names, family=family, room=" ".join(ROOM))
 
 
 def parse_state(lines: Sequence[str], family: str) -> PackageState:
     """Answer of ``state_command``. Raises ValueError on anything else."""
-    sections = sections_of(lines, 4)
+    *sections, free = sections_of(lines, 4)
     bodies = [section[:-1] for section in sections]
     statuses = [_status(section) for section in sections]
     # rpm's exit status is the number of packages that are not installed, up to 125
@@ -64,14 +48,15 @@ def parse_state(lines: Sequence[str], family: str) -> PackageState:
         raise ValueError(f"the list of packages ended with exit status {statuses[0]}")
     if statuses[1] and family == "debian":
         raise ValueError(f"apt-mark ended with exit status {statuses[1]}")
-    if statuses[2] > 1 or statuses[3]:
-        raise ValueError("the package database or df could not be read")
+    if statuses[2] > 1:
+        raise ValueError("the package database could not be read")
+    free_mib = parse_free_mib(free)
     return PackageState(
         installed=parse_package_list(bodies[0]),
         # Without its plugin dnf lacks the command: nothing is held then, and the operation names the missing plugin.
         held=frozenset(bodies[1] if not statuses[1] else ()),
         broken=tuple(line.split()[1] for line in bodies[2]),
-        free_mib={line.split()[0]: int(line.split()[1]) for line in bodies[3]},
+        free_mib={path: free_mib.get(path) for path in ROOM},
     )
 
 

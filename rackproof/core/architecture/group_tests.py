@@ -14,6 +14,7 @@ from rackproof.core.architecture.profiles import GroupTests, LinkProfile
 from rackproof.core.evidence import Scope
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
+from rackproof.core.wording import significant
 
 LEAST_SHARE: Final = 0.5
 """Least rate of group testing over the bar of a pair: a link that has lost half of its lanes must not pass a job."""
@@ -47,7 +48,7 @@ def group_problems(architecture: Architecture, path: KeyPath, sizes: GroupTests)
             yield Problem(
                 (*path, "least_gb_per_s"),
                 f"{sizes.least_gb_per_s:g} would clear pairs far below criterion {criterion.id}: expected at least"
-                f" {LEAST_SHARE * bar:.4g}, half of its bar",
+                f" {significant(LEAST_SHARE * bar, 4)}, half of its bar",
             )
 
 

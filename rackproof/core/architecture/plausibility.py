@@ -11,6 +11,7 @@ from rackproof.core.architecture.models import Architecture, Link
 from rackproof.core.architecture.problem import KeyPath, Problem, known
 from rackproof.core.metrics import METRICS
 from rackproof.core.units import UnitError, convert, same_dimension
+from rackproof.core.wording import significant
 
 LOWEST_SHARE = 0.01
 """Share of the ceiling; a lower bar is a mistake in the unit and cannot fail."""
@@ -36,7 +37,7 @@ def carried(link: Link, times: float, unit: str) -> Carried | None:
     value = convert(link.count * link.each.value * times, link.each.unit, unit)
     parts = [f"{count:g}" for count in (times, link.count) if count != 1]
     product = " × ".join([*parts, f"{link.each.value:g} {link.each.unit}"])
-    result = f"{value:.4g} {unit}"
+    result = f"{significant(value, 4)} {unit}"
     return Carried(value, unit, f"{link.title}: {product}" + (f" = {result}" if product != result else ""))
 
 
@@ -141,12 +142,14 @@ def _against(base: KeyPath, bar: Bar, limit: Carried) -> Iterator[Problem]:
         value = convert(number, bar.unit, limit.unit)
         shown = f"{number:g} {bar.unit}"
         if bar.unit != limit.unit:
-            shown += f" = {value:.4g} {limit.unit}"
+            shown += f" = {significant(value, 4)} {limit.unit}"
         if value > limit.value * (1 + _ROUNDING):
             yield Problem((*base, *path), f"{shown} is more than its link can carry ({limit.arithmetic})")
         elif bar.op != "le" and value < limit.value * LOWEST_SHARE:
             share = 100 * value / limit.value
-            yield Problem((*base, *path), f"{shown} is {share:.2g} % of what its link can carry ({limit.arithmetic})")
+            yield Problem(
+                (*base, *path), f"{shown} is {significant(share, 2)} % of what its link can carry ({limit.arithmetic})"
+            )
 
 
 def _shares(base: KeyPath, bar: Bar) -> Iterator[Problem]:

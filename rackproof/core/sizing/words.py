@@ -41,7 +41,7 @@ def duration(seconds: float) -> str:
 def in_unit(value: float, unit: str, shown: str, exact: bool = False) -> str:
     """An input in its usual unit; ``exact`` keeps up to seven digits."""
     converted, mark = convert(value, unit, shown), sign(shown)
-    text = f"{converted:,.7g}" if exact else number(converted)
+    text = significant(converted, 7, group=",") if exact else number(converted)
     return f"{text}{mark}" if mark.startswith("/") else f"{text} {mark}".rstrip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from rackproof.bench.storage import commands, gds_node
+from rackproof import bench
+from rackproof.bench.storage import commands
 from rackproof.bench.storage.gds_reader import SIMULATED
 from rackproof.configure.render import Templates
 from rackproof.parse.gdsio import parse_gdsio
 from tests.unit.bench import node_programs
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = str(Path(commands.__file__).with_name("gds_node.py"))
+PROGRAM = "gds_node.py"
 GDSIO = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -D) d=$2 ;; -w) w=$2 ;; -s) s=$2 ;; -I) i=$2 ;; esac; shift; [ $# = 0 ] || shift; done
 grep -q '"allow_compat_mode" *: *false' "$CUFILE_ENV_PATH_JSON" || exit 9
@@ -65,6 +67,9 @@ def test_the_node_s_configuration_is_used_without_its_ways_through_host_memory(
     configured = tmp_path / "etc-cufile.json"
     modes = f'"allow_compat_mode" : true, "force_compat_mode": {force}'
     configured.write_text(f'{{"properties": {{{modes}, "max_direct_io_size_kb": 16384}}}}')
+    monkeypatch.syspath_prepend(Path(bench.__file__).parent)
+    monkeypatch.syspath_prepend(Path(commands.__file__).parent)
+    gds_node = importlib.import_module("gds_node")
     monkeypatch.setattr(gds_node, "CONFIGURED", str(configured))
     used = json.loads(Path(gds_node.strict(str(tmp_path))).read_text())["properties"]
     assert used == {"allow_compat_mode": False, "force_compat_mode": False, "max_direct_io_size_kb": 16384}

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 
+from rackproof.core import wording
 from rackproof.core.wording import and_more, significant, some
+from tests.unit.sources import nodes_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +46,29 @@ def test_long_lists_are_cut() -> None:
     assert some(["a", "b", "c"], 1, "; ") == "a; and 2 more"
     assert (and_more(0), and_more(2)) == ("", " (and 2 more)")
     assert and_more(1, ": list") == " (and 1 more: list)"
+
+
+def rounded(nodes: Iterable[ast.AST]) -> list[int]:
+    """Lines with a format that rounds to digits and has an exponent beyond them (``:.3g``, ``:.2e``)."""
+    specs = (node.format_spec for node in nodes if isinstance(node, ast.FormattedValue))
+    return [spec.lineno for spec in specs if spec is not None and re.search(r"\.(\d+|\{.+\})[eg]'$", ast.unparse(spec))]
+
+
+def test_numbers_are_rounded_in_one_place() -> None:
+    """``1.23e+03 MB/s`` is no number for people."""
+    package = Path(wording.__file__).parents[1]
+    own = {
+        f"{path.relative_to(package)}:{line}"
+        for path in package.rglob("*.py")
+        if path != Path(wording.__file__)
+        for line in rounded(nodes_of(path))
+    }
+    assert own == set(), "use significant or scaled of rackproof/core/wording.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [("f'{x:.3g}'", [1]), ("f'{x:,.{n}g} B'", [1]), ("f'{x:.2e}'", [1]), ("f'{x:g} {x:.3f} {x!r:>4}'", [])],
+)
+def test_the_rule_sees_formats_with_digits(source: str, lines: list[int]) -> None:
+    assert rounded(ast.walk(ast.parse(source))) == lines

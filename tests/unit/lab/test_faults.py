@@ -23,6 +23,7 @@ from rackproof.parse import ParseError
 from rackproof.parse.nvidia_smi import parse_nvidia_smi
 from rackproof.parse.nvidia_topology import parse_topology
 from rackproof.selftest.catalogue import read_catalogue
+from tests.lab.neighbours import ALSO, may_notice
 from tests.unit.configure.rack import site
 from tests.unit.validation.checking import ROOT
 
@@ -39,6 +40,10 @@ def test_the_catalogue_has_the_common_faults() -> None:
     assert set(NAMES) >= EXPECTED
 
 
+def test_faults_that_reach_further_exist() -> None:
+    assert ALSO.keys() <= {*NAMES}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_has_both_scripts_and_a_check_or_benchmark(name: str) -> None:
     fault = faults.live_fault(name)
@@ -50,8 +55,8 @@ def test_a_fault_has_both_scripts_and_a_check_or_benchmark(name: str) -> None:
         done = subprocess.run(["sh", "-n"], input=faults.script_of(fault, state), text=True, capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
     if fault.check:
-        assert fault.may_notice(fault.check, fault.seen_on or fault.node)
-        assert not fault.may_notice("other.check", fault.node)
+        assert may_notice(fault, fault.check, fault.seen_on or fault.node)
+        assert not may_notice(fault, "other.check", fault.node)
 
 
 def test_the_catalogue_and_the_live_faults_expect_the_same_checks() -> None:

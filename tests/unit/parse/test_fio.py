@@ -39,17 +39,9 @@ def test_numbers_of_fio_3_are_its_own_to_the_last_digit() -> None:
         assert read.clat_ns == entry["read"]["clat_ns"]["mean"]
 
 
-def test_the_sum_over_all_clients_is_kept_apart() -> None:
-    result = parse_fio(tool_output("fio-3.33-two-clients.txt"))
-    assert len(result.jobs) == 2
-    assert result.all_clients is not None
-    assert direction(result.all_clients.read).bandwidth_bytes_per_s == 1479520892
-
-
-def test_a_single_client_has_no_sum() -> None:
-    result = parse_fio(tool_output("fio-3.33-one-client.txt"))
-    assert result.clients == ("gpu-01",)
-    assert result.all_clients is None
+def test_the_sum_over_all_clients_is_no_job() -> None:
+    assert len(parse_fio(tool_output("fio-3.33-two-clients.txt")).jobs) == 2
+    assert len(parse_fio(tool_output("fio-3.33-one-client.txt")).jobs) == 1
 
 
 def test_a_client_that_fio_dropped_is_missing_and_its_complaint_is_kept() -> None:
@@ -106,12 +98,8 @@ def test_jobs_with_an_error_are_listed() -> None:
 def test_fio_2_client_mode_with_unified_directions() -> None:
     result = parse_fio(tool_output("fio-2.6-two-clients-mixed.json"))
     assert result.clients == ("gpu-01", "gpu-02")
-    assert result.all_clients is not None
-    total = direction(result.all_clients.mixed)
-    assert total.bandwidth_bytes_per_s == 16384 * 1024
-    assert total.clat_ns is None
-    assert total.lat_ns is not None
-    assert total.lat_ns == 1_800_500
+    first = direction(result.jobs[0].mixed)
+    assert (first.bandwidth_bytes_per_s, first.clat_ns, first.lat_ns) == (8192 * 1024, None, 1_800_500)
 
 
 def edit(change: Callable[[dict[str, Any]], object]) -> str:

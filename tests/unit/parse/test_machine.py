@@ -41,7 +41,7 @@ def test_a_server_is_read() -> None:
     assert [device.address for device in machine.devices("10de", "0302")] == ["0000:1b:00.0"]
     assert machine.devices("10de")[0].ids == "10de:2335"
     assert machine.secure_boot is True
-    assert (machine.cpu_vendor, machine.memory_kib, machine.processors) == ("GenuineIntel", 2113445432, 224)
+    assert (machine.cpu_vendor, machine.processors) == ("GenuineIntel", 224)
 
 
 def test_without_efi_secure_boot_is_unknown() -> None:

@@ -79,7 +79,12 @@ CASES = {
     "built for another kernel": Case(
         changes=(("nvidia/580.126.20, 6.8.0-87-generic", "nvidia/580.126.20, 6.8.0-51-generic"),)
     ),
-    "no room": Case(changes=(("    installed doca-ofed 3.2.1-044000\n", ""), ("/var 791020", "/var 512"))),
+    "no room": Case(
+        changes=(
+            ("    installed doca-ofed 3.2.1-044000\n", ""),
+            ("810004480 50% /\n    /boot", "524288 50% /\n    /boot"),
+        )
+    ),
 }
 
 

@@ -161,7 +161,7 @@ def installing(
     monkeypatch.setattr(deploy.operations, "packages", lambda **arguments: done.append(" ".join(arguments["names"])))
     with at(StubHost({shared_facts.InstalledPackages: installed})):
         names = daemon.packages("docker", "rhel")
-        deploy._packages(with_(), names, "rhel", ContainerInputs.model_validate(plain))
+        deploy._packages(names, "rhel", ContainerInputs.model_validate(plain))
     return done
 
 

@@ -11,11 +11,11 @@ from unittest.mock import patch
 import pytest
 
 from rackproof.configure.driver_swap import operations, pending
-from rackproof.configure.driver_swap.facts import DriverUse
-from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.gpu.facts import GpuFacts
 from rackproof.configure.nic.stack import Module
 from rackproof.configure.reboot import drain
+from rackproof.configure.reboot.facts import DriverUse
+from rackproof.configure.reboot.gpu_users import Use
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site
 from rackproof.configure.versions.facts import PackageStates

@@ -34,7 +34,6 @@ def machine(
         "efi": True,
         "secure_boot": secure_boot,
         "cpu_vendor": "GenuineIntel",
-        "memory_kib": 2**31,
         "processors": 224,
     }
     return Machine(**{**values, **changes})

@@ -11,7 +11,7 @@ from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.gpu.tuning import ECC_MARK, MIG_MARK, SCRIPT, Tuning, differences, tuning
 from rackproof.configure.render import templates
 from rackproof.errors import DeclarationError
-from rackproof.parse.nvidia_smi import ClockPair, Gpu, ListedGpu, MigDevice, NvidiaSmi, Process, parse_nvidia_smi
+from rackproof.parse.nvidia_smi import ClockPair, Gpu, GpuInstances, MigDevice, NvidiaSmi, Process, parse_nvidia_smi
 from tests.unit.configure.gpu.machines import declared_gpu
 from tests.unit.configure.gpu.node import FakeNode
 
@@ -25,9 +25,9 @@ def changed(**values: object) -> NvidiaSmi:
     return replace(REPORT, gpus=(first, *REPORT.gpus[1:]))
 
 
-def listed(*profiles: str) -> tuple[ListedGpu, ...]:
+def listed(*profiles: str) -> tuple[GpuInstances, ...]:
     mig = tuple(MigDevice(profile, index, f"MIG-{index}") for index, profile in enumerate(profiles))
-    return tuple(ListedGpu(index, gpu.name, gpu.uuid or "", mig) for index, gpu in enumerate(REPORT.gpus))
+    return tuple(GpuInstances(index, gpu.name, gpu.uuid or "", mig) for index, gpu in enumerate(REPORT.gpus))
 
 
 AS_THEY_ARE = Tuning(power_limit_w=700, ecc=True, mig=False)

@@ -11,7 +11,7 @@ from rackproof.parse.udev import parse_id_path, slot_of_id_path
 
 def machine(*devices: tuple[str, str]) -> Machine:
     pci = tuple(Pci(address, *ids.split(":"), "020000") for address, ids in devices)
-    return Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1, 1)
+    return Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1)
 
 
 def test_every_kind_is_found_and_virtual_functions_are_not_adapters() -> None:

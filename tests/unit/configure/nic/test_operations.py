@@ -46,7 +46,7 @@ def machine(*ids: str) -> Machine:
         Pci(f"0000:{address}:00.0", *pci_id.split(":"), "020000")
         for address, pci_id in zip(("1a", "3c"), ids, strict=True)
     )
-    return Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1, 1)
+    return Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1)
 
 
 def adapters(here: Machine | None, foreign: tuple[tuple[str, str], ...] = ()) -> tuple[list[str], StubHost]:

@@ -288,7 +288,7 @@ def test_settings_that_a_warm_reboot_did_not_bring_are_an_error_and_not_set_agai
 def test_firmware_of_the_version_set(adapter: Adapter) -> None:
     run = shell(adapter.tree)
     pci = (Pci(SLOT, "15b3", "1021", "020000"),)
-    machine = Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1, 1)
+    machine = Machine("ubuntu", "24.04", "noble", "6.8.0", "x86_64", (), pci, True, False, "GenuineIntel", 1)
     locked = Locked((Firmware(model="ConnectX-7", version="28.43.2566"),), {PSID: BURN})
     given = {"wanted": (), "rails": (), "locked": locked}
     with patch.object(firmware_operations, "machine_here", lambda: machine):

@@ -19,7 +19,7 @@ H100 = Pci("0000:1a:00.0", "10de", "2330", "030200")
 
 
 def machine(arch: str = "x86_64", *pci: Pci) -> Machine:
-    return Machine("ubuntu", "24.04", "noble", "6.8.0", arch, (), pci, True, False, "GenuineIntel", 1, 1)
+    return Machine("ubuntu", "24.04", "noble", "6.8.0", arch, (), pci, True, False, "GenuineIntel", 1)
 
 
 @pytest.mark.parametrize(

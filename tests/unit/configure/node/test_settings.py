@@ -23,6 +23,7 @@ ALL = Settings(
     hugepages={2048: 100},
     irq_affinity=True,
 )
+HUGE = "huge /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 GOOD = [
     "masked masked",
     "timezone Etc/UTC",
@@ -30,7 +31,7 @@ GOOD = [
     "module nvme_tcp",
     "module ext4",
     *(f"blacklist {line}" for line in blacklist_text(("nouveau",)).splitlines()),
-    "huge 2048 100",
+    f"{HUGE} 100",
 ]
 
 
@@ -50,7 +51,12 @@ def test_a_node_that_has_everything_is_left_alone() -> None:
         ("module nvme_tcp", "module x", "module nvme_tcp in", "modprobe -- nvme_tcp"),
         ("module ext4", "module nouveau", "module nouveau out", "reboot:module nouveau is in use"),
         ("blacklist blacklist nouveau", "blacklist x", "forbidden modules", "update-initramfs -u"),
-        ("huge 2048 100", "huge 2048 7", "100 huge pages of 2048 KiB", "reboot:huge pages"),
+        (
+            f"{HUGE} 100",
+            f"{HUGE} 7",
+            "100 huge pages of 2048 KiB",
+            "reboot:huge pages",
+        ),
         ("module ext4", "irq 55 of 0000:1a:00.0: on 64", "1 interrupts", settings.IRQ_SCRIPT),
     ],
 )
@@ -64,7 +70,13 @@ def test_one_difference_is_one_reason(gone: str, come: str, reason: str, part: s
 def test_what_waits_for_a_reboot_is_not_tried_again() -> None:
     lines = [line for line in GOOD if not line.startswith("huge")]
     marks = ["mark reboot:module nouveau is in use", "mark reboot:huge pages"]
-    assert plan(ALL, parse_state([*lines, "huge 2048 7", "module nouveau", *marks])).lines == ()
+    assert (
+        plan(
+            ALL,
+            parse_state([*lines, f"{HUGE} 7", "module nouveau", *marks]),
+        ).lines
+        == ()
+    )
 
 
 def test_modules_that_are_allowed_again_lose_their_entry() -> None:

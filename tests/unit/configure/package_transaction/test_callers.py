@@ -206,6 +206,13 @@ def test_a_full_disk_is_found_before_anything_is_done(apt: RealApt, caller: Call
     assert apt.installed() == {}
 
 
+@every_caller
+def test_unknown_free_space_is_not_enough(apt: RealApt, caller: Caller) -> None:
+    executable(apt.root / "bin/df", "exit 1")
+    assert refusal(install(apt, caller)).startswith("/usr: free space unknown (df gives no answer), 256 MiB wanted")
+    assert apt.installed() == {}
+
+
 @pytest.mark.parametrize("caller", [of_base, *VERSIONED], ids=named)
 @starting_with(no_version)
 def test_a_missing_package_is_named(apt: RealApt, caller: Caller) -> None:

@@ -14,7 +14,6 @@ import pytest
 from rackproof.configure import facts
 from rackproof.configure import operations as common
 from rackproof.configure.ceph.cluster import CephState, check_drive, is_set_up
-from rackproof.configure.driver_swap.gpu_users import Use
 from rackproof.configure.drives import Drive, DriveState, needs_mkfs
 from rackproof.configure.gpu.inputs import GpuInputs
 from rackproof.configure.mounts import DesiredMount
@@ -37,6 +36,7 @@ from rackproof.configure.preflight.problem import (
     Problem,
     check_accepted,
 )
+from rackproof.configure.reboot.gpu_users import Use
 from rackproof.configure.run_lock import Holder
 from rackproof.configure.settings import node_settings
 from rackproof.configure.site import Site

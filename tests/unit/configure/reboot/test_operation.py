@@ -9,13 +9,13 @@ import pytest
 from paramiko import SSHException
 from pyinfra.api.command import FunctionCommand
 
-from rackproof.configure.driver_swap.facts import DriverUse
-from rackproof.configure.driver_swap.gpu_users import Use, parse_use
 from rackproof.configure.fact_prefetch import MayDisconnect
 from rackproof.configure.known_inputs import misspelled
 from rackproof.configure.reboot import operations
 from rackproof.configure.reboot import plan as deploy
 from rackproof.configure.reboot.drain import DrainState
+from rackproof.configure.reboot.facts import DriverUse
+from rackproof.configure.reboot.gpu_users import Use, parse_use
 from rackproof.configure.reboot.inputs import RebootInputs
 from rackproof.configure.reboot.operations import Reasons
 from rackproof.configure.reboot.reasons import RebootState

@@ -332,7 +332,7 @@ def test_memory_is_steady(memory_mib: int, tolerance: float, before: int | None,
 STATE = [
     "1763748000.25", "--",
     "NodeName=gpu-01 CPUs=2 Boards=1 SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=1536", "--",
-    "400 munge", "ab12  -", "--", "IyBXcml0dGVuIGJ5IHJhY2twcm9vZgo=", "--",
+    "400 munge", f"{'ab12' * 16}  -", "--", "IyBXcml0dGVuIGJ5IHJhY2twcm9vZgo=", "--",
     "/usr/lib/x86_64-linux-gnu/slurm-wlm/gpu_nvml.so", "--", "changed",
 ]  # fmt: skip
 
@@ -340,7 +340,7 @@ STATE = [
 def test_state_of_a_node() -> None:
     state = parse_state(STATE)
     assert state.hardware == NodeHardware(2, 2, 1, 1, 1536)
-    assert state.key == ("ab12", "400", "munge")
+    assert state.key == ("ab12" * 16, "400", "munge")
     assert state.conf == "# Written by rackproof\n"
     assert state.nvml
     assert state.changed
@@ -356,6 +356,7 @@ test_an_invalid_state_is_refused = refuses(
     ([], "sections"),
     (["1.0", "--", "--"], "sections"),
     (["x", "--", "--", "--", "--", "--"], "float"),
+    (["1.0", "--", "--", "400 munge", "--", "--", "--"], "unpack"),
     error=ValueError,
 )
 

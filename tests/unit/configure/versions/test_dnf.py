@@ -11,6 +11,7 @@ from rackproof.configure.package_transaction.transaction import Policy
 from rackproof.configure.versions.install import hold_script, plan_install, to_hold
 from rackproof.configure.versions.state import PackageState, differences, is_held, is_installed, parse_state
 from rackproof.core.versions import LockedPackage
+from rackproof.errors import Refused
 from tests.unit.configure.versions.programs import refusal, run_with
 
 POLICY = Policy(lock_wait_s=0)
@@ -134,9 +135,13 @@ def test_of_kernels_several_are_kept_and_of_everything_else_one() -> None:
 def test_an_answer_of_rpm_is_read() -> None:
     lines = [
         "installed nvidia-open 3:580.126.20-1.el9", "package libnccl is not installed", "status 1", "--",
-        "nvidia-open-3:580.126.20-1.el9.*", "status 0", "--", "status 0", "--", "/usr 9000", "status 0",
+        "nvidia-open-3:580.126.20-1.el9.*", "status 0", "--", "status 0", "--",
+        "/usr /dev/vda2 20480000 11264000 9216000 55% /",
+        "/var",
     ]  # fmt: skip
     state = parse_state(lines, "rhel")
     assert differences([DRIVER], state, "rhel", held=True) == ()
     assert to_hold([DRIVER], INSTALLED, "rhel") == (DRIVER,)
-    assert state.free_mib == {"/usr": 9000}
+    assert state.free_mib == {"/usr": 9000, "/var": None, "/boot": None}
+    with pytest.raises(Refused, match=r"/var: free space unknown \(df gives no answer\), 1024 MiB wanted"):
+        plan_install([DRIVER], dataclasses.replace(state, installed={}), "rhel", Policy(free_mib=1024))

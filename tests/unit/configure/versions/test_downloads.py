@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rackproof.configure.versions import facts, operations
+from rackproof.configure.facts import FileStates
+from rackproof.configure.files import FileState, parse_states, states_command
+from rackproof.configure.versions import operations
 from rackproof.configure.versions.downloads import (
-    FileDigest,
     Placed,
     differences,
-    parse_state,
     placed,
     script,
-    state_command,
 )
 from rackproof.core.versions import Component, Components, Platform
 from rackproof.errors import DeclarationError
@@ -35,10 +34,10 @@ def file(tmp_path: Path, content: bytes = CONTENT) -> Placed:
     return Placed("others.slurm", f"{tmp_path}/etc/vendor/licence", "600", f"file://{source}", DIGEST)
 
 
-def state(tmp_path: Path, wanted: Placed) -> dict[str, FileDigest]:
-    done = run_with(tmp_path, state_command([wanted]), {})
+def state(tmp_path: Path, wanted: Placed) -> dict[str, FileState]:
+    done = run_with(tmp_path, states_command([wanted.path], []), {})
     assert done.returncode == 0, done.stderr
-    return parse_state(done.stdout.splitlines())
+    return parse_states(done.stdout.splitlines())
 
 
 def test_a_file_lands_in_its_place_and_is_read_back(tmp_path: Path) -> None:
@@ -49,7 +48,8 @@ def test_a_file_lands_in_its_place_and_is_read_back(tmp_path: Path) -> None:
     done = run_with(tmp_path, script([wanted]), {})
     assert done.returncode == 0, done.stderr
     assert Path(wanted.path).read_bytes() == CONTENT
-    assert state(tmp_path, wanted) == {wanted.path: FileDigest(DIGEST, "600")}
+    actual = state(tmp_path, wanted)[wanted.path]
+    assert (actual.sha256, actual.mode) == (DIGEST, "600")
     assert differences([wanted], state(tmp_path, wanted)) == {}
     assert sorted(path.name for path in Path(wanted.path).parent.iterdir()) == ["licence"]
 
@@ -84,12 +84,24 @@ def test_a_node_without_curl_uses_wget(tmp_path: Path) -> None:
     assert Path(wanted.path).read_bytes() == CONTENT
 
 
+def regular(sha256: str, mode: str) -> FileState:
+    return FileState("regular file", mode, "root", "root", sha256)
+
+
 def test_mode_and_content_are_compared(tmp_path: Path) -> None:
     wanted = file(tmp_path)
-    (line,) = differences([wanted], {wanted.path: FileDigest(DIGEST, "644")}).values()
+    (line,) = differences([wanted], {wanted.path: regular(DIGEST, "644")}).values()
     assert line.endswith("expected mode 600, actual 644")
-    (line,) = differences([wanted], {wanted.path: FileDigest("0" * 64, "600")}).values()
+    (line,) = differences([wanted], {wanted.path: regular("0" * 64, "600")}).values()
     assert f"expected sha256 {DIGEST}, actual 000" in line
+
+
+def test_a_link_to_the_content_is_not_the_file(tmp_path: Path) -> None:
+    wanted = file(tmp_path)
+    Path(wanted.path).parent.mkdir(parents=True)
+    Path(wanted.path).symlink_to(tmp_path / "source")
+    (line,) = differences([wanted], state(tmp_path, wanted)).values()
+    assert line.endswith("actual not there")
 
 
 def component(**changes: Any) -> Component:
@@ -118,14 +130,14 @@ def test_two_components_with_one_place_are_refused() -> None:
 
 
 def at_node(tmp_path: Path, operation: Any, present: Any, executing: bool = True, **more: Any) -> tuple[Any, StubHost]:
-    stub = StubHost({facts.PlacedFiles: present}, executing=executing)
+    stub = StubHost({FileStates: present}, executing=executing)
     return run(operation, stub, wanted=[file(tmp_path)], **more), stub
 
 
 def test_operations_place_read_back_and_refuse(tmp_path: Path) -> None:
     wanted = file(tmp_path)
     place, read_back = operations.placed_files, operations.placed_files_read_back
-    there = {wanted.path: FileDigest(DIGEST, "600")}
+    there = {wanted.path: regular(DIGEST, "600")}
     for operation in (place, read_back):
         commands, stub = at_node(tmp_path, operation, there)
         assert commands == []

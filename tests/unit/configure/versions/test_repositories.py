@@ -14,7 +14,7 @@ from rackproof.errors import DeclarationError
 from tests.unit.configure.versions.programs import refusal, run_with
 from tests.unit.core.versions.sets import changed, example
 
-UBUNTU = Machine("ubuntu", "24.04", "noble", "6.8.0-87-generic", "x86_64", (), (), True, False, "", 1, 1, ("debian",))
+UBUNTU = Machine("ubuntu", "24.04", "noble", "6.8.0-87-generic", "x86_64", (), (), True, False, "", 1, ("debian",))
 PLATFORM = example().platforms["ubuntu-24.04"]
 
 
@@ -48,7 +48,7 @@ def test_dnf_checks_signatures() -> None:
     dnf = {"kind": "dnf", "url": "https://vendor.example/rhel9", "key": {"url": "https://vendor.example/k.pub"},
            "exclude": ["mft*"]}  # fmt: skip
     platform = changed({"repositories/cuda": dnf}, "rocky-9").platforms["rocky-9"]
-    rocky = Machine("rocky", "9.4", "", "5.14", "x86_64", (), (), True, False, "", 1, 1, ("rhel",))
+    rocky = Machine("rocky", "9.4", "", "5.14", "x86_64", (), (), True, False, "", 1, ("rhel",))
     (entry,) = files(platform, {"cuda": platform.repositories["cuda"]}, rocky, {})
     assert "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-rackproof-cuda\n" in entry.content
     assert "excludepkgs=mft*\n" in entry.content

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rackproof.configure.driver_swap.gpu_users import Use, obstacle, parse_use, use_command
 from rackproof.configure.reboot.drain import DrainState
+from rackproof.configure.reboot.gpu_users import Use, obstacle, parse_use, use_command
 from tests.unit.shell import executable, sh
 
 DUE = ("nvidia-utils-580 580.95.05-1 becomes 580.126.20-1",)
