@@ -111,9 +111,9 @@ def test_the_gpus_driver_comes_after_the_drivers_of_the_adapters() -> None:
     ordered = 0
     for operations, _, whole in nodes("gpu"):
         names = [name.removeprefix(AROUND) for name in operations]
-        adapters = [name for name in map(str.removeprefix, whole, [AROUND] * len(whole)) if name.endswith(" | Drivers")]
-        for name in adapters:
-            if "GPU | GPU driver | Driver" in names:
-                assert names.index(name) < names.index("GPU | GPU driver | Driver")
+        driver = [name for name in names if name.startswith("GPU | ") and name.endswith(" | Driver")]
+        for name in [name.removeprefix(AROUND) for name in whole if name.endswith(" | Drivers")]:
+            for own in driver:
+                assert names.index(name) < names.index(own)
                 ordered += 1
     assert ordered, "no inventory of this test has both"
