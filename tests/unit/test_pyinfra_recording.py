@@ -33,7 +33,7 @@ from tests.unit import warm_python
 from tests.unit.fakes import FakeFleet, reply, virtual_rack
 from tests.unit.test_recording_collect import Shell, Shells, Unreachable
 
-pytestmark = pytest.mark.few(6)
+pytestmark = pytest.mark.few(4)
 
 DEPLOY = """\
 from io import StringIO

@@ -35,7 +35,7 @@ from .sample import (
     stages,
 )
 
-pytestmark = pytest.mark.few(8)
+pytestmark = pytest.mark.few(5)
 
 
 def test_counts_add_up_to_the_verdicts() -> None:

@@ -26,7 +26,7 @@ from rackproof.errors import InventoryError
 from rackproof.run.converge import _Tracebacks, converge, pyinfra_pattern
 from rackproof.run.deploy_outcome import Transcript, contradiction
 
-pytestmark = pytest.mark.few(8)
+pytestmark = pytest.mark.few(5)
 
 NODES = [Node(f"gpu-{k:02d}", ("gpu",)) for k in range(1, 4)]
 RACK = Rack("inv.py", (*NODES, Node("storage-01", ("storage",))))

@@ -24,7 +24,7 @@ from tests.unit.configure.versions.programs import refusal
 from tests.unit.configure.versions.real_apt import AVAILABLE, PreparedApt, RealApt, fast_folder
 from tests.unit.shell import executable
 
-pytestmark = [pytest.mark.few(7), pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")]
+pytestmark = [pytest.mark.few(4), pytest.mark.skipif(not AVAILABLE, reason="apt and dpkg are not here")]
 
 POLICY = replace(STRICT, lock_wait_s=0)
 TOOL = "tool"
