@@ -141,17 +141,19 @@ gpu = [("gpu-01", {"architecture": "nowhere", "ssh_hostname": "127.0.0.1", "ssh_
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Exit status and output of every session below."""
+def ran(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Ran:
+    """Exit status and output of the sessions below that the selected tests ask for."""
     base = tmp_path_factory.mktemp("sessions")
-    for name, (checks, _) in SESSIONS.items():
+    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    sessions = {name: SESSIONS[name] for name in SESSIONS if name in asked or name in ("all", "junit", "good")}
+    for name, (checks, _) in sessions.items():
         prepare(base / name, checks)
         (base / name / "inv.py").write_text(INVENTORY)
         (base / name / "bad.py").write_text("gpu = [oops]\n")
-    done = start(["-c", DRIVER], base, json.dumps([(name, arguments) for name, (_, arguments) in SESSIONS.items()]))
+    done = start(["-c", DRIVER], base, json.dumps([(name, arguments) for name, (_, arguments) in sessions.items()]))
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    return base, dict(zip(SESSIONS, map(tuple, answers), strict=True))
+    return base, dict(zip(sessions, map(tuple, answers), strict=True))
 
 
 def results_of(folder: Path, name: str = "out.jsonl") -> list[CheckResult]:
