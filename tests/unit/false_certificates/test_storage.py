@@ -285,7 +285,9 @@ def test_slow_storage_gets_the_time_it_needs_or_no_number(
         assert "runtime=" not in written[1]["command"]
         assert written[1]["timeout_s"] == 1  # of the fake
     if not measured:
-        assert all("16.8 MB at 1 kB/s" in (m.reason or "") and "limit of 120 min" in (m.reason or "") for m in measurements)
+        assert all(
+            "16.8 MB at 0 B/s" in (m.reason or "") and "limit of 120 min" in (m.reason or "") for m in measurements
+        )
 
 
 def test_files_that_were_not_written_in_this_run_are_not_measured(tmp_path: Path) -> None:
