@@ -240,14 +240,16 @@ class StorageNodes:
             moved = count * block
             counters = self.moved.setdefault((node, point), [0, 0])
             ramp = self.ramp_bytes if "ramp_time" in job else 0
+            start_ms = START_MS + (1000 * self.ramp_s if ramp else 0)
+            requests = count - (int(job["iodepth"]) * numbers if ramp else 0)
             counters[job["rw"] == "write"] += int((moved + ramp) * self.counted)
             options = {key: value for key, value in job.items() if key != "name"}
-            active, idle = direction(moved, count, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
+            active, idle = direction(moved, requests, runtime, int(job["iodepth"]) * numbers), direction(0, 0, 0, 0)
             synced = {"sync": {"total_ios": int(count * self.synced)}} if "fsync" in job else {}
             if p99 is not None:
                 active["clat_ns"] = active["clat_ns"] | {"percentile": percentiles(p99)}
             entries.append(
-                {"jobname": job["name"], "groupid": 0, "job_start": START_MS, "error": 0,
+                {"jobname": job["name"], "groupid": 0, "job_start": start_ms, "error": 0,
                      "job options": options, "hostname": address or socket_of(node),
                  "port": 8765, **synced, "read": idle if job["rw"] == "write" else active,
                  "write": active if job["rw"] == "write" else idle}

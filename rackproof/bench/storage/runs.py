@@ -96,11 +96,10 @@ class Run(StatesAround):
         return replace(answer, stdout=earlier[-1].text), (time_ms - earlier[-1].time_ms) / counted_ms
 
     def _counted_from_ms(self, node: str) -> int | None:
-        """When fio began to count, by the client's clock."""
+        """When fio began to count, by the client's clock: it sets ``job_start`` again at the end of a ramp
+        (``reset_all_stats`` in libfio.c)."""
         entry = self.launch.entries.get(node)
-        if entry is None or entry.start_ms is None:
-            return None
-        return entry.start_ms + 1000 * int(self.launch.jobs[node]["ramp_time"])
+        return None if entry is None else entry.start_ms
 
     @cached_property
     def _servers_at_ramp_end(self) -> dict[str, CommandResult]:

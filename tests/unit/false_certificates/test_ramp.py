@@ -119,3 +119,24 @@ def test_readings_without_an_end_are_refused() -> None:
         if cut != len(reading):
             with pytest.raises(ParseError):
                 parse_timed("t", (2 * reading)[:cut])
+
+
+@pytest.mark.parametrize(("missing", "ramp_s", "counts"), [(0, 10, True), (4, 10, True), (5, 10, False), (4, 0, False)])
+def test_requests_in_flight_at_the_end_of_a_ramp_are_bytes_without_a_request(
+    tmp_path: Path, missing: int, ramp_s: int, counts: bool
+) -> None:
+    """As fio 3.39 reports them: 104 blocks read, up to 4 of which it sent in the ramp."""
+    job = RAMP.model_copy(update={"rw": "read", "ramp_s": ramp_s, "iodepth": 4})
+    bench = of_storage(jobs={"read": job}, storages=("local",))
+
+    def change(document: dict[str, Any]) -> None:
+        for entry in document["client_stats"]:
+            size, ios = 104 * job.block_bytes, 104 - missing
+            entry["read"] |= {
+                "io_bytes": size, "total_ios": ios, "bw_bytes": size // 60, "iops": ios / 60, "runtime": 60_000,
+            }  # fmt: skip
+
+    nodes = StorageNodes(bench.architecture, name="local", change=change, ramp_s=10, ramp_bytes=10_000_000)
+    for measurement in bench.measure(tmp_path, nodes.answer):
+        assert bool(measurement.samples) is counts, measurement.reason
+        assert counts or "expected blocks of" in (measurement.reason or "")
