@@ -23,7 +23,7 @@ from rackproof.errors import RunError
 from rackproof.report.comparison import lines, show, to_json
 from tests.unit.judging import GPU, NODES, architecture, bar, check, criterion, measurement, run_info, whole
 
-pytestmark = pytest.mark.few(17)
+pytestmark = pytest.mark.few(10)
 
 READ = criterion(id="nfs.read")
 LATENCY = criterion(

@@ -20,7 +20,7 @@ from rackproof.remote.command import OUTPUT_LIMIT
 from rackproof.remote.ssh import Connection
 from tests.fuzz import servers
 
-pytestmark = pytest.mark.few(12)
+pytestmark = pytest.mark.few(8)
 
 CAUSES: dict[servers.Behaviour, str] = {
     servers.http: r"no ssh server answers: it sent 'HTTP/1.1 400 Bad Request' and closed the connection",

@@ -24,7 +24,7 @@ from rackproof.selftest.written import open_rack
 from rackproof.validation.known import load_checks
 from rackproof.validation.survey import survey
 
-pytestmark = pytest.mark.few(15)
+pytestmark = pytest.mark.few(9)
 
 ROOT = Path(__file__).parents[1] / "data"
 RACK = {r.node.name: r for r in read_folder(ROOT / "recordings" / "virtual-rack")}

@@ -20,7 +20,7 @@ from rackproof.remote.collect import PATIENCE, QuestionsNeeded, RecordingReader,
 from rackproof.remote.command import GRACE_S, OUTPUT_LIMIT, CommandResult, bounded, timed_out
 from tests.unit.shell import executable
 
-pytestmark = pytest.mark.few(12)
+pytestmark = pytest.mark.few(8)
 
 TOLD = """printf 'a\\0b\\377\\n'; echo complaint >&2; exit 3"""
 

@@ -32,7 +32,7 @@ from rackproof.report.schema import Certificate
 from tests.unit.fakes import lab_rack
 from tests.unit.judging import info_of_nodes, whole
 
-pytestmark = pytest.mark.few(20)
+pytestmark = pytest.mark.few(12)
 
 FOLDER = Path(__file__).parents[2] / "architectures"
 SEEDS = (

@@ -35,7 +35,7 @@ from rackproof.parse.guest import parse_off, parse_side
 from tests.unit.bench.test_guests import DOMAIN
 from tests.unit.gpu_nodes import BUSES, uuid
 
-pytestmark = pytest.mark.few(8)
+pytestmark = pytest.mark.few(5)
 
 VIRSH = """
 shift 2

@@ -26,7 +26,7 @@ from tests.unit.fakes import scripted, virtual_rack
 from tests.unit.gpu_nodes import GpuNodes
 from tests.unit.judging import bar, criterion
 
-pytestmark = pytest.mark.few(66)
+pytestmark = pytest.mark.few(40)
 
 Text = Callable[[str], str]
 HANG = "did not end within 99 s"

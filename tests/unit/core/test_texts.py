@@ -22,7 +22,7 @@ from rackproof.core.rack import Node
 from rackproof.core.versions.models import VersionSet
 from rackproof.errors import InventoryError
 
-pytestmark = pytest.mark.few(9)
+pytestmark = pytest.mark.few(5)
 
 ROOT = Path(__file__).parents[3]
 ROOTS: dict[str, type[BaseModel]] = {

@@ -27,7 +27,7 @@ from tests.unit.benchmarked import Bench, commands
 from tests.unit.drive_nodes import READS, WRITES, DriveNodes, bench
 from tests.unit.judging import info_of_nodes
 
-pytestmark = pytest.mark.few(14)
+pytestmark = pytest.mark.few(8)
 
 SCRATCH = tuple(f"gpu-0{node}/scratch-{number}" for node in (1, 2, 3) for number in (0, 1))
 EVERY = {*SCRATCH, *(f"gpu-0{node}/local-0" for node in (1, 2, 3)), "storage-01/nfs-0", "storage-01/ceph-0"}

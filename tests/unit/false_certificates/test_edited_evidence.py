@@ -17,7 +17,7 @@ from rackproof.core.evidence import Kind, Record, canonical
 from rackproof.core.status import Outcome
 from tests.unit.false_certificates.edited import Body, certificate, chained, copy, edited, example, headline
 
-pytestmark = pytest.mark.few(4)
+pytestmark = pytest.mark.few(3)
 
 Evidence = tuple[Path, list[Record]]
 Edit = Callable[[Record], Body | None]

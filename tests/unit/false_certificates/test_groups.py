@@ -44,7 +44,7 @@ from tests.unit.gpu_nodes import GpuNodes
 from tests.unit.group_racks import HANG, Fault, GroupNodes, nodes_of, rack_of, slow, wrong
 from tests.unit.judging import bar, criterion, document, info_of_nodes
 
-pytestmark = pytest.mark.few(4)
+pytestmark = pytest.mark.few(3)
 
 COUNT = 24
 NAMES = [f"gpu-{k:02d}" for k in range(1, COUNT + 1)]

@@ -33,7 +33,7 @@ from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.racks import World
 from tests.unit.judging import GPU, NODES, criterion, document
 
-pytestmark = pytest.mark.few(3)
+pytestmark = pytest.mark.few(2)
 
 LINKS = {"rdma_duration_s": 2, "latency_iterations": 200, "tcp_duration_s": 3, "runs": 2}
 COLLECTIVES = {

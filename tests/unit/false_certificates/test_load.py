@@ -16,7 +16,7 @@ from tests.unit.false_certificates.edited import certificate, chained, without
 from tests.unit.false_certificates.racks import World
 from tests.unit.load_answers import Machine
 
-pytestmark = pytest.mark.few(4)
+pytestmark = pytest.mark.few(3)
 
 READ = "storage/local/read"
 

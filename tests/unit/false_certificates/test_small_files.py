@@ -18,7 +18,7 @@ from tests.unit.benchmarked import Bench, of_storage
 from tests.unit.fakes import Answer, hanging, lab_rack, reply
 from tests.unit.file_nodes import FILES_S, SHARDS, FileNodes
 
-pytestmark = pytest.mark.few(10)
+pytestmark = pytest.mark.few(6)
 
 RACK = lab_rack(gpu=2)
 NODES = ("gpu-01", "gpu-02")

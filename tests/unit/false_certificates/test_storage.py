@@ -27,7 +27,7 @@ from tests.unit.false_certificates.edited import chained
 from tests.unit.false_certificates.racks import World
 from tests.unit.storage_nodes import JOB, Document, StorageNodes, recorded_run, with_long_runs
 
-pytestmark = pytest.mark.few(34)
+pytestmark = pytest.mark.few(20)
 
 ARCHITECTURE = with_long_runs(virtual_rack())
 BENCH = Bench(ARCHITECTURE, lab_rack(), "lab")

@@ -29,7 +29,7 @@ from tests.unit.false_certificates.edited import Body, chained, copy, example, o
 from tests.unit.judging import check, info_of_nodes, verdicts, whole
 from tests.unit.judging.test_every_architecture import PEERS, all_evidence, run
 
-pytestmark = pytest.mark.few(20)
+pytestmark = pytest.mark.few(12)
 
 
 @cache

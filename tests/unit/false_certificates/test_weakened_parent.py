@@ -26,7 +26,7 @@ from tests.unit.cli.test_judge import answer, here, judge, record
 from tests.unit.false_certificates.racks import World
 from tests.unit.refusals import error_of
 
-pytestmark = pytest.mark.few(18)
+pytestmark = pytest.mark.few(10)
 
 __all__ = ["here"]
 

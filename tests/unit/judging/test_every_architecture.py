@@ -40,7 +40,7 @@ from rackproof.core.verdict import Verdict
 from tests.unit.judging import info_of_nodes
 from tests.unit.published import EVERY
 
-pytestmark = pytest.mark.few(7)
+pytestmark = pytest.mark.few(5)
 
 PEERS, FEW = 9, 3
 """Nodes of every role: enough to compare them, and where nothing compares them."""

@@ -53,7 +53,7 @@ from rackproof.parse.text import whole_lines
 
 from . import TOOLS, tool_output
 
-pytestmark = pytest.mark.few(150)
+pytestmark = pytest.mark.few(90)
 
 Parser = Callable[[str | bytes], Any]
 

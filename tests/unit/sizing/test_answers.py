@@ -14,7 +14,7 @@ from rackproof.core.sizing.tenancy import mix
 from rackproof.core.sizing.view import View
 from tests.unit.sizing.cases import F800_DGX1, UNET3D_H100, architecture, case
 
-pytestmark = pytest.mark.few(12)
+pytestmark = pytest.mark.few(8)
 
 RICH = (
     "files_per_sample=1", "unit.opens=200000", "connection_slots=64", "unit.unloaded_latency=1ms",

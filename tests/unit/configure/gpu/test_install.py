@@ -21,7 +21,7 @@ from rackproof.parse.nvidia_driver import KernelModule
 from tests.unit.configure.gpu.machines import declared_gpu, machine
 from tests.unit.configure.gpu.node import FakeNode
 
-pytestmark = pytest.mark.few(10)
+pytestmark = pytest.mark.few(6)
 
 VERSION = "580.126.20"
 UBUNTU, ROCKY, DEBIAN = (
