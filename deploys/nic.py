@@ -20,8 +20,6 @@ from rackproof.configure.site import Site, here
 INSTALL_TIMEOUT_S = 1800
 FIRMWARE_TIMEOUT_S = 3600
 """Eight adapters, a few minutes each."""
-
-
 NAME = "NIC: drivers and firmware"
 
 

@@ -193,9 +193,9 @@ class Writing(NamedTuple):
     storage: str
     bytes: int
     seconds: float | None
-    """None: no entry promises an absolute rate of its writes."""
+    """None: no entry requires an absolute rate of its writes."""
     rate: str = ""
-    """That rate, and the entry that promises it."""
+    """That rate, and the entry that requires it."""
 
     @property
     def line(self) -> str:
@@ -214,17 +214,18 @@ def writings(
     for space in spaces(architecture, profile_name, rack, steps):
         if not space.first_written:
             continue
-        writing = Writing(space.storage, space.first_written, None)
-        for entry in architecture.criteria:
-            if isinstance(entry, Criterion) and (rate := _written_rate(architecture, entry, space)) is not None:
-                words = f"{scaled(rate, 'B/s')}, as {entry.id} asks"
-                writing = writing._replace(seconds=space.first_written / rate, rate=words)
-                break
-        yield writing
+        entries = (entry for entry in architecture.criteria if isinstance(entry, Criterion))
+        rates = ((entry.id, _written_rate(architecture, entry, space)) for entry in entries)
+        id_, rate = next(((id_, rate) for id_, rate in rates if rate is not None), ("", None))
+        if rate is None:
+            yield Writing(space.storage, space.first_written, None)
+        else:
+            words = f"{scaled(rate, 'B/s')}, as {id_} asks"
+            yield Writing(space.storage, space.first_written, space.first_written / rate, words)
 
 
 def _written_rate(architecture: Architecture, entry: Criterion, space: Space) -> float | None:
-    """B/s of all clients together that an entry promises; None: it promises something else."""
+    """B/s of all clients together that an entry requires; None: it requires something else."""
     bar = entry.pass_
     value = bar.levels.get(architecture.level or "") if bar.levels else bar.value
     if entry.metric != "storage.write_bandwidth" or bar.op != "ge" or bar.of is not None or not value:

@@ -102,13 +102,12 @@ def bench(
     """
     if only_clean and dry_run:
         raise click.UsageError("--dry-run connects to no node, --clean removes files there: give one of them")
-    if only_clean:
+    if only_clean or dry_run:
         rack = load_rack(inventory)
-        done = clean(rack, architecture_of(rack, architecture), profile or default_profile(rack))
-        ctx.exit(0 if done else EXIT_FAILED)
-    if dry_run:
-        rack = load_rack(inventory)
-        for line in _forecast(rack, architecture_of(rack, architecture), profile or default_profile(rack)):
+        asked = (rack, architecture_of(rack, architecture), profile or default_profile(rack))
+        if only_clean:
+            ctx.exit(0 if clean(*asked) else EXIT_FAILED)
+        for line in _forecast(*asked):
             say(line)
         return
     run = prepare(inventory, architecture, output, profile, None, ("connect", "bench"))

@@ -140,7 +140,7 @@ class FactPrefetch:
         self._window = sys.maxsize
         self._planned = 0
         self._seen: int | None = None
-        self._together = Node(host.name, (), host.data.dict()).data.get(SWITCH) is not False  # type: ignore[no-untyped-call]
+        self._together = run.nodes[host.name].data.get(SWITCH) is not False
         _notice_loss(connector)
 
     def __getattr__(self, name: str) -> Any:
@@ -304,7 +304,9 @@ def prefetch_facts(state: State, host: Host) -> None:
         logger.debug(run.cache.note)
     for other in host.inventory:
         # All nodes at once: changes count for the whole run, also on nodes that no fact was read from yet.
-        node = run.nodes[other.name] = Node(other.name, tuple(group for group in other.groups if group != "all"))
+        groups = tuple(group for group in other.groups if group != "all")
+        data = other.data.dict()  # type: ignore[no-untyped-call]  # pyinfra has no types here
+        node = run.nodes[other.name] = Node(other.name, groups, data)
         if not state.check_for_changes:
             run.breaks[node.name] = run.cache.breaks_of(node)
         if isinstance(other.connector, SSHConnector):

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from rackproof.parse.errors import ParseError
+from rackproof.parse.memory import remembered
 from rackproof.parse.sections import named_sections
 from rackproof.parse.text import integer
 
@@ -19,6 +20,7 @@ class Timed(NamedTuple):
     text: bytes
 
 
+@remembered(1024)  # several figures of a run need the same readings
 def parse_timed(tool: str, output: bytes) -> tuple[Timed, ...]:
     """Readings in their order. Raises ParseError for an answer that is cut off, empty or without times."""
     *texts, rest = output.split(_END)
