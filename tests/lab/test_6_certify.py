@@ -121,7 +121,12 @@ def test_an_installed_wheels_certify_is_killed_continues_and_ends_with_a_certifi
     certificate = plain(json.loads((folder / "certificate.json").read_text()))
     open_verdicts = [v for v in certificate["verdicts"] if v["required"] and v["status"] not in ("PASS", "WARN")]
     # Of a host that other programs keep busy, numbers below their bar are invalid; nothing else may be wrong.
-    assert all(v["status"] == "INVALID" and "starved" in v["message"] for v in open_verdicts), resumed.stdout
+    wrong = [
+        f"{v['id']} on {v['subject']}: {v['status']}, {v['message']}"
+        for v in open_verdicts
+        if v["status"] != "INVALID" or "starved" not in v["message"]
+    ]
+    assert wrong == []
     assert resumed.returncode == (2 if open_verdicts else 0), resumed.stdout + resumed.stderr
     after = read_records(folder)
     assert after[: len(before)] == before

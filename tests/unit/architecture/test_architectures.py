@@ -265,7 +265,7 @@ class TestLoading:
     def test_the_working_directory_comes_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "architectures").mkdir()
         own = tmp_path / "architectures" / "virtual-rack.yaml"
-        own.write_text(TEXT.replace("version: 1.0.0", "version: 9.9.9"))
+        own.write_text(TEXT.replace("version: 1.1.0", "version: 9.9.9"))
         monkeypatch.chdir(tmp_path)
         assert load("virtual-rack").model.metadata.version == "9.9.9"
         assert {a.id: a.path for a in available()}["virtual-rack"] == Path("architectures/virtual-rack.yaml")
@@ -385,31 +385,32 @@ class TestVirtualRack:
             assert job.file_bytes % job.block_bytes == 0
 
 
-# The worst figure of each criterion, in its bar's unit: ten certificates of a healthy rack beside six busy programs,
-# and one beside a busy machine (NFS over RDMA, writing).
-WORST_ON_A_BUSY_HOST = {
-    "local.read": 1029.0,
+# The worst figure of each criterion, in its bar's unit: ten certificates of a healthy rack beside six busy programs, and
+# 17 runs on a quiet host, where TCP is much faster and Soft-RoCE hardly: shares of TCP are least there.
+WORST_OF_HEALTHY_RACKS = {
+    "local.read": 841.0,
     "local.write": 289.0,
-    "local.randread": 7532.0,
-    "local.randread.latency": 2.03,
-    "local.fairness": 0.895,
+    "local.randread": 7491.0,
+    "local.randread.latency": 2.05,
+    "local.fairness": 0.69,
     "nfs-tcp.read": 31.2,
     "nfs-tcp.write": 27.9,
     "nfs-tcp.randread": 161.8,
-    "nfs-rdma.read": 16.8,
-    "nfs-rdma.write": 9.38,
-    "nfs-rdma.randread": 65.5,
+    "nfs-rdma.read": 28.3,
+    "nfs-rdma.write": 13.3,
+    "nfs-rdma.randread": 59.5,
     "cephfs.read": 36.1,
     "cephfs.write": 44.4,
     "cephfs.randread": 0.862,
     "shared.fairness": 0.523,
+    "nfs-rdma.fairness": 0.341,
     "shared.write.fairness": 0.414,
-    "shared.randread.latency": 0.133,
+    "shared.randread.latency": 0.137,
     "container.read": 0.604,
     "link.loss": 0.0,
-    "link.round_trip": 0.425,
+    "link.round_trip": 0.751,
     "link.tcp": 189.3,
-    "link.rdma": 18.2,
+    "link.rdma": 14.1,
     "link.rdma.latency": 14.5,
     "link.tcp.retransmitted": 2.23,
     "link.rdma.retries": 624.0,
@@ -418,12 +419,12 @@ WORST_ON_A_BUSY_HOST = {
 }
 
 
-def test_the_bars_of_the_virtual_rack_are_twice_as_far_as_a_healthy_rack_on_a_busy_host_comes() -> None:
+def test_the_bars_of_the_virtual_rack_are_twice_as_far_as_a_healthy_rack_comes() -> None:
     criteria = load("virtual-rack").model.criteria
-    assert {c.id for c in criteria} == set(WORST_ON_A_BUSY_HOST)
+    assert {c.id for c in criteria} == set(WORST_OF_HEALTHY_RACKS)
     near = []
     for criterion in criteria:
-        bar, worst = criterion.pass_, WORST_ON_A_BUSY_HOST[criterion.id]
+        bar, worst = criterion.pass_, WORST_OF_HEALTHY_RACKS[criterion.id]
         distant = {"ge": worst >= 2 * bar.value, "le": 2 * worst <= bar.value, "eq": worst == bar.value}
         if not distant[bar.op]:
             near.append(f"{criterion.id}: {worst} on a healthy rack, bar {bar.op} {bar.value}")

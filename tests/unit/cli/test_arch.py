@@ -36,7 +36,7 @@ def test_every_shipped_file_can_be_used() -> None:
 
 
 def test_check_counts_what_is_there_and_what_can_be_measured() -> None:
-    assert "virtual-rack.yaml: virtual-rack 1.0.0, 27 criteria (27 of 27 measured today)" in arch(
+    assert "virtual-rack.yaml: virtual-rack 1.1.0, 28 criteria (28 of 28 measured today)" in arch(
         "check", "virtual-rack"
     )
 
