@@ -80,6 +80,12 @@ def test_a_storage_without_a_knee_gives_a_lower_bound_and_no_share(tmp_path: Pat
     assert higher.status is Status.INVALID, "the knee may be above the bar"
     assert higher.message.startswith("latency has not doubled with 512 requests in flight")
     assert of_rack(measured["outstanding"], 512).status is Status.PASS
+    known = measured["outstanding"].model_copy(update={"conditions": {}})
+    assert of_rack(known, 513).status is Status.FAIL
+    local = {"labels": known.labels | {"storage": "local"}}
+    assert of_rack(known, 1, known.model_copy(update=local)).status is Status.PASS
+    share = of_rack(known, 1, measured["outstanding"].model_copy(update=local))
+    assert share.status is Status.INVALID, "the knee that it is a share of may be higher"
 
 
 def test_a_knee_below_the_bar_fails(tmp_path: Path) -> None:
@@ -87,13 +93,17 @@ def test_a_knee_below_the_bar_fails(tmp_path: Path) -> None:
     assert of_rack(measurement, 100).status is Status.FAIL
 
 
-def of_rack(measurement: Measurement, least: float) -> Verdict:
-    """Verdict on a knee that must be at so many requests in flight."""
+def of_rack(measurement: Measurement, least: float, *reference: Measurement) -> Verdict:
+    """Verdict on a knee that must be at so many requests in flight, or at so large a share of a local one."""
     where = {"storage": "nfs-tcp", "block_bytes": KNEE.block_bytes}
-    entry = criterion(metric=OUTSTANDING, where=where, scope="rack", bar=bar("ge", least, "1"))
+    asked = bar("ge", least, "1")
+    if reference:
+        local = {"metric": OUTSTANDING, "scope": "rack", "where": where | {"storage": "local"}}
+        asked = bar("ge", least, "ratio", of=local)
+    entry = criterion(metric=OUTSTANDING, where=where, scope="rack", bar=asked)
     storage = document()["storage"]
     made = architecture(entry, storage=storage | {"nfs-tcp": storage["nfs"] | {"mountpoint": "/mnt/nfs-tcp"}})
-    return verdicts(judged(made, measurement))["rack"]
+    return verdicts(judged(made, measurement, *reference))["rack"]
 
 
 def without_percentiles(document: Document) -> None:
