@@ -12,8 +12,11 @@ from collections import Counter
 
 from testinfra.host import Host
 
+from rackproof.configure.ceph.cluster import own_fsid
+from rackproof.configure.settings import read_inputs
+from rackproof.configure.storage_client.inputs import StorageClientInputs
 from rackproof.core.architecture import Architecture
-from rackproof.core.rack import Rack
+from rackproof.core.rack import Node, Rack
 from rackproof.parse.mounted import (
     about,
     bind_faults,
@@ -62,7 +65,7 @@ def test_at_boot(host: Host, arch: Architecture, item: str) -> None:
     protects="A mount of the wrong server works, but has other data.",
     hint="findmnt on the node (for DAOS the arguments of dfuse); compare with inventory and architecture.",
 )
-def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
+def test_source(host: Host, arch: Architecture, node: Node, rack: Rack, item: str) -> None:
     storage = arch.storage[item]
     by_label = f"readlink -f -- {shlex.quote(f'/dev/disk/by-label/{storage.source}')}"
     announce(host, MOUNTINFO, *([by_label] if storage.class_ == "local" else []))
@@ -71,7 +74,10 @@ def test_source(host: Host, arch: Architecture, rack: Rack, item: str) -> None:
     if storage.fstype == "fuse.daos":
         announce(host, DFUSE)
     daemons = parse_dfuse(read(host, DFUSE)) if storage.fstype == "fuse.daos" else ()
-    faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons)
+    fsid = None
+    if storage.fstype == "ceph":
+        fsid = own_fsid(arch, rack, storage) or read_inputs(node, StorageClientInputs).cephfs.fsid
+    faults = source_faults(storage, mounts, storage.addresses(rack), device, daemons, fsid)
     expect_all([*bind_faults(mounts), *faults])
 
 

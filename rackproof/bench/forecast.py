@@ -239,9 +239,14 @@ def _written_rate(architecture: Architecture, entry: Criterion, space: Space) ->
     return rate if entry.scope is Scope.RACK else rate * len(space.nodes) if entry.scope is Scope.NODE else None
 
 
-def total_s(steps: Sequence[Step]) -> float:
-    """Estimated seconds of all steps, without the files' first writing."""
-    return sum(step.estimate_s for step in steps)
+def total_s(steps: Sequence[Step], writings: Sequence[Writing]) -> float:
+    """Estimated seconds of all steps, and of the files' first writing as far as it is known."""
+    return sum(step.estimate_s for step in steps) + sum(writing.seconds or 0.0 for writing in writings)
+
+
+def unknown_bytes(writings: Sequence[Writing]) -> int:
+    """Bytes of files whose first writing takes an unknown time."""
+    return sum(writing.bytes for writing in writings if writing.seconds is None)
 
 
 def storage_lines(architecture: Architecture, profile_name: str, rack: Rack, steps: Sequence[Step]) -> Iterator[str]:

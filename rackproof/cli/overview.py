@@ -11,7 +11,7 @@ import click
 from rackproof import architectures
 from rackproof.architectures import LoadedArchitecture
 from rackproof.atomic_write import write_output
-from rackproof.bench.forecast import total_s
+from rackproof.bench.forecast import total_s, unknown_bytes, writings
 from rackproof.bench.plan import plan_steps
 from rackproof.cli.earlier import Earlier, earlier_run
 from rackproof.cli.options import output_option, profile_option
@@ -20,7 +20,7 @@ from rackproof.cli.progress import clock
 from rackproof.cli.runs import default_profile
 from rackproof.cli.terminal import say
 from rackproof.core.rack import Rack
-from rackproof.core.wording import counted
+from rackproof.core.wording import counted, scaled
 from rackproof.errors import EvidenceWriteError
 from rackproof.inventory import load_rack
 from rackproof.report.overview import Row, outcome_of_all, render_overview
@@ -61,14 +61,18 @@ def _forecast(
     rack: Rack, profile: str, references: Sequence[LoadedArchitecture], runs: Sequence[Earlier | None]
 ) -> None:
     """One line for each architecture, and the sum."""
-    whole_s = 0.0
+    whole_s, unknown = 0.0, 0
     for reference, run in zip(references, runs, strict=True):
         name, todo = reference.model.metadata.id, run.next if run else "anew"
         if todo == "nothing":
             say(f"{'done':>8}  {name}: certified by {run.folder if run else ''}")
             continue
-        seconds = total_s(plan_steps(reference.model, profile, rack))
+        steps = plan_steps(reference.model, profile, rack)
+        files = list(writings(reference.model, profile, rack, steps))
+        seconds = total_s(steps, files)
         whole_s += seconds
+        unknown += unknown_bytes(files)
         say(f"{clock(seconds):>8}  {name}{f', what is missing in {run.folder}' if run and todo == 'resume' else ''}")
     count = counted(len(references), "architecture")
-    say(f"{clock(whole_s):>8}  at most to measure {count}, and the time to deploy, validate and write data sets")
+    more = f", validate and write {scaled(unknown, 'B')} of files" if unknown else " and validate"
+    say(f"{clock(whole_s):>8}  at most to measure {count}, and the time to deploy{more}")

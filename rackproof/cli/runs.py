@@ -15,7 +15,7 @@ import click
 
 from rackproof import architectures, kit
 from rackproof.architectures import LoadedArchitecture, architecture_of
-from rackproof.bench.forecast import storage_lines, total_s, writings
+from rackproof.bench.forecast import storage_lines, total_s, unknown_bytes, writings
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
 from rackproof.cli.earlier import earlier_run
@@ -221,10 +221,9 @@ def _forecast(rack: Rack, reference: LoadedArchitecture, profile: str) -> Iterat
         yield from (f"{'':10}{redact(command)}" for command in step.commands)
     count = counted(len(steps), "step")
     files = list(writings(reference.model, profile, rack, steps))
-    seconds = total_s(steps) + sum(writing.seconds or 0.0 for writing in files)
-    unknown = sum(writing.bytes for writing in files if writing.seconds is None)
+    unknown = unknown_bytes(files)
     more = f", and the time to write {scaled(unknown, 'B')} of files" if unknown else ""
-    yield f"{clock(seconds):>8}  {count} of profile {profile}{more}"
+    yield f"{clock(total_s(steps, files)):>8}  {count} of profile {profile}{more}"
     yield from (writing.line for writing in files)
     yield from storage_lines(reference.model, profile, rack, steps)
     yield from plan_gaps(reference.model, profile, rack, steps)

@@ -131,12 +131,8 @@ class Site:
     @property
     def own_fsid(self) -> str | None:
         """FSID of the Ceph cluster that the kit sets up; None without one."""
-        for named in self.named_storage():
-            server = self.first(named.storage.server_role)
-            address = server.fabric_address() if server else None
-            if named.storage.fstype == "ceph" and self.architecture.ceph and server and address:
-                return ceph.cluster_fsid(self.architecture.ceph, server.name, address)
-        return None
+        every = (ceph.own_fsid(self.architecture, self.rack, storage) for storage in self.client_storage().values())
+        return next(filter(None, every), None)
 
     def client_mounts(self) -> tuple[mounts.DesiredMount, ...]:
         """Desired mounts of this node, in the architecture's order.

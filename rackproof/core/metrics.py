@@ -17,6 +17,8 @@ JOB_METRICS = {
 """Metrics of a storage job, by its ``rw``."""
 OPERATIONS = ("create", "stat", "read", "remove")
 """Values of the label ``op`` of ``storage.metadata_rate``, in the order of a run."""
+AT_LEAST = "at_least"
+"""Condition of measurements that are lower bounds: why."""
 DRIVE = "drive"
 """Condition of measurements of one drive: model, serial number and place."""
 GDS = "storage.gds_read_bandwidth"

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from rackproof.core.architecture import Storage
 from rackproof.parse.answer import STATUS, Answer
 from rackproof.parse.errors import ParseError
+from rackproof.parse.mounted import fsid_of
 from rackproof.parse.parallel_fs import (
     parse_beegfs_nodes,
     parse_daos_providers,
@@ -170,7 +171,7 @@ def _ceph(tool: str, answer: Answer, source: str) -> Moved:
     for path, lines in files.items():
         match = matched(tool, r"/sys/kernel/debug/ceph/([^/]+)/metrics(?:/size|/latency)?", path, "counters of Ceph")
         clients[match[1]] = clients.get(match[1], ()) + tuple(lines)
-    fsid = source.partition("@")[2].partition(".")[0]
+    fsid = fsid_of(source)
     own = [lines for name, lines in clients.items() if not fsid or name.partition(".")[0] == fsid]
     if len(own) != 1:
         raise ParseError(tool, f"expected the counters of one client, actual {len(own)}")

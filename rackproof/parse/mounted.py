@@ -72,11 +72,12 @@ def source_faults(
     addresses: Sequence[str] = (),
     device: str | None = None,
     daemons: Iterable[Dfuse] = (),
+    fsid: str | None = None,
 ) -> list[str]:
     """Mounts of another device, server, export or file system.
 
     ``addresses`` are those that it may be mounted from, ``device`` is the one that carries the label of a local
-    storage, ``daemons`` are the dfuse processes of DAOS.
+    storage, ``daemons`` are the dfuse processes of DAOS, ``fsid`` is that of Ceph's cluster where it is known.
     """
     if storage.class_ == "local":
         return _device_faults(storage, mounts, device)
@@ -89,7 +90,17 @@ def source_faults(
         for mount in mounts
         if name_of(mount) != storage.source
     ]
-    return faults or _cluster_faults(storage, mounts, addresses)
+    faults = faults or _cluster_faults(storage, mounts, addresses)
+    return faults or [
+        f"{about(storage, mount.mountpoint)}source: expected cluster {fsid}, actual {actual}"
+        for mount in mounts
+        if fsid and (actual := fsid_of(mount.source)) and actual != fsid
+    ]
+
+
+def fsid_of(source: str) -> str:
+    """FSID in ``user@fsid.name=/path``; empty for ``monitors:/path``, which names no cluster."""
+    return source.partition("@")[2].partition(".")[0]
 
 
 def _cluster_faults(storage: Storage, mounts: Sequence[Mount], addresses: Sequence[str]) -> list[str]:
@@ -184,8 +195,8 @@ def name_of(mount: Mount) -> str | None:
         if "@" not in mount.source:
             name = mount.option("mds_namespace")
             return name and f"{name}/{mount.source.rpartition(':/')[2]}".rstrip("/")
-        user, _, path = mount.source.partition("=")
-        return f"{user.rpartition('.')[2]}{path}".rstrip("/")
+        name, _, path = mount.source.partition("@")[2].partition(".")[2].partition("=")
+        return f"{name}{path}".rstrip("/")
     if mount.fstype == "lustre":
         # 10.0.0.1@o2ib,10.0.0.2@o2ib:10.0.0.3@o2ib:/name/path
         return mount.source.partition(":/")[2].rstrip("/")

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from rackproof.architectures import LoadedArchitecture
-from rackproof.bench.forecast import spaces
+from rackproof.bench.forecast import spaces, total_s, writings
 from rackproof.bench.gaps import plan_gaps
 from rackproof.bench.leftovers import remove_files
 from rackproof.bench.plan import plan_steps, refuse_wrong_inputs
@@ -147,8 +147,10 @@ class Run:
                 self.display.line(f"{name}: finished before")
                 continue
             # An earlier run may have had another profile, or only the rest of a run that was resumed.
-            bench = sum(step.estimate_s for step in steps if step.id not in done.steps)
-            estimate = bench if name == "bench" else seconds.get(name)
+            estimate = seconds.get(name)
+            if name == "bench":
+                left = [step for step in steps if step.id not in done.steps]
+                estimate = total_s(left, list(writings(self.architecture.model, self.profile, self.rack, left)))
             with self._stage(session, name, estimate) as outcome:
                 outcome["ok"] = work[name]()
                 if name != "connect":

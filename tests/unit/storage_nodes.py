@@ -299,7 +299,7 @@ def _source(storage: Storage, addresses: tuple[str, ...]) -> str:
     if storage.class_ == "local":
         return "/dev/nvme0n1"
     if storage.class_ == "nfs":
-        return f"{addresses[0]}:{storage.source}"
+        return f"{addresses[0]}:{storage.source}" if addresses else storage.source
     return transfer_answers.source_of(storage, addresses)
 
 

@@ -84,7 +84,8 @@ def healthy(seed: str, place: Measurement) -> float:
         "random_read_bandwidth": 0.005 * nodes, "shared_file_read_bandwidth": 0.007 * nodes, "knee_outstanding": 8.0,
         "knee_utilisation": 50.0, "container_read": 9.0, "host_read_bandwidth": 9.0, "read_over_host": 0.9,
         "bytes_copied": 0.0, "busbw": 0.001, "algbw": 0.001, "wrong_values": 0.0, "differing_files": 0.0,
-        "metadata_rate": 200.0 * nodes,
+        "metadata_rate": 200.0 * nodes, "small_file_read_bandwidth": 0.004 * nodes,
+        "shard_read_bandwidth": 0.009 * nodes,
     }  # fmt: skip
     return numbers[metric.partition(".")[2]] * {"GB/s": 1.0, "MB/s": 1000.0}.get(
         place.unit if metric.startswith(("storage.", "container.read_b")) else "", 1.0
@@ -231,6 +232,7 @@ def both(*throttles: Throttle) -> Throttle:
         ("dell-scaling-little", "B1 B2", slower("storage.random_read_iops", 0.05)),
         ("dell-scaling-little", "B3", slower("storage.random_read_bandwidth", 0.1)),
         ("dell-scaling-little", "B4", slower("storage.shared_file_read_bandwidth", 0.1)),
+        ("dell-scaling-little", "B4", slower("storage.small_file_read_bandwidth", 0.05)),
         ("dell-scaling-little", "B1 B5", slower("storage.knee_outstanding", 0.1)),
         ("dell-scaling-little", "B2", slower("storage.read_bandwidth", 0.2)),
         ("dell-scaling-little", "B6", slower("sizing.bottleneck_agreement", 0.5, port_gbps="10")),

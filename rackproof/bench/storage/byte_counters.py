@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rackproof.bench.storage.proof import mounts_of, nfs_of
 from rackproof.bench.storage.runs import RECENT, Run, State
@@ -69,6 +69,9 @@ class Counted(NamedTuple):
         return "; ".join(filter(None, (counted, not_proven)))
 
 
+_OLD_FIO: Final = "fio before 3.36 does not tell: install 3.36 or newer, or measure without a ramp (ramp_s: 0)"
+
+
 def size_text(count: int, of: int | None = None) -> str:
     """``1.2 GB``, in the unit of ``of``, with enough digits to differ from it."""
     whole = count if of is None else of
@@ -100,7 +103,8 @@ def counted_in_run(run: Run, node: str, storage: Storage, before: State, after: 
     reading = run.at_ramp_end(node)
     if reading is None:
         counted = counted_bytes(storage, before, after, writes=writes)
-        return counted._replace(exact=None, unread="they include the ramp, whose end has no reading")
+        why = "whose end has no reading" if run.tells_start(node) else f"whose end {_OLD_FIO}"
+        return counted._replace(exact=None, unread=f"they include the ramp, {why}")
     old = State(with_counters(before.client, reading[0].stdout), before.addresses)
     if len(nfs_of(storage, old)) < len(nfs_of(storage, before)):
         raise ParseError("mountstats", f"in the ramp: no statistics of {storage.mountpoint}")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rackproof.bench.reading import outputs_of
-from rackproof.bench.step import NOTHING, BenchContext, Step, Writes, reading_or_reason
+from rackproof.bench.step import NOTHING, BenchContext, Step, Writes, count_or_reason
 from rackproof.bench.storage.commands import (
     AFTER,
     BEFORE,
@@ -148,12 +148,12 @@ class Clients:
         }
 
     def results(self, places: Iterable[Measurement]) -> Iterator[Measurement]:
-        """The step's measurements; none has a number once a client is lost."""
+        """The step's measurements; once a client is lost, only wrong content that another one has read counts."""
         lost, raw = self.lost, self.outputs
         why = f"{fold(lost)} missing: {'; '.join(lost[node] for node in sorted(lost))}" if lost else ""
         read = read_storage(self.answers, self.session.architecture)
         for place in places:
-            yield reading_or_reason(place, read, raw, why)
+            yield count_or_reason(place, read, raw, why)
 
     def ask(self, commands: Mapping[str, str], limit_s: float = STATE_S) -> dict[str, CommandResult]:
         answers = self.session.run(commands, limit_s, hold=True)

@@ -155,7 +155,7 @@ class _Client(StorageClients):
         """A version of NFS that no mount of the declared server uses, and the source to mount. Raises ParseError."""
         state = self._declared()
         mounts = [mount for mount in mounts_of(self.declared, state) if mount is not None]
-        declared = next((mount for mount in mounts if server_of(mount) == self.addresses[0]), mounts[0])
+        declared = next((mount for mount in mounts if server_of(mount) in self.addresses[:1]), mounts[0])
         servers = {server_of(declared), *self.addresses}
         used = {
             version: mount.mountpoint

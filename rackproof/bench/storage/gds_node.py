@@ -64,18 +64,18 @@ def strict(folder):
 def run(config, temporary):
     """What gdsio printed for each GPU, and its exit status."""
     program, environment = gdsio(), os.environ | DIRECT | {"CUFILE_ENV_PATH_JSON": strict(temporary)}
-    reads, started = config["action"] == "read", []
-    for gpu in gpus():
-        folder = f"{config['folder']}/gpu{gpu}"
-        os.makedirs(folder, exist_ok=True)
-        words = [program, "-D", folder, "-d", str(gpu), "-w", str(config["threads"]), "-s", str(config["file_bytes"]),
-                 "-i", str(config["block_bytes"]), "-x", "0", "-I", "0" if reads else "1"]  # fmt: skip
-        words += ["-T", str(config["seconds"])] if reads else []
-        started.append((gpu, folder, subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=temporary,
-        )))  # fmt: skip
-    rows = []
+    reads, started, rows = config["action"] == "read", [], []
     try:
+        for gpu in gpus():
+            folder = f"{config['folder']}/gpu{gpu}"
+            os.makedirs(folder, exist_ok=True)
+            words = [program, "-D", folder, "-d", str(gpu), "-w", str(config["threads"]), "-s",
+                     str(config["file_bytes"]), "-i", str(config["block_bytes"]), "-x", "0", "-I",
+                     "0" if reads else "1"]  # fmt: skip
+            words += ["-T", str(config["seconds"])] if reads else []
+            started.append((gpu, folder, subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=temporary,
+            )))  # fmt: skip
         for gpu, folder, process in started:
             text, _ = process.communicate(timeout=config["seconds"] + MARGIN_S if reads else WRITE_S)
             sizes = [os.path.getsize(path) for path in glob.glob(f"{folder}/gdsio.*")]

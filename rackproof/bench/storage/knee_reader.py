@@ -34,6 +34,7 @@ from rackproof.core.knee import (
     peak_of,
     smallest,
 )
+from rackproof.core.metrics import AT_LEAST
 from rackproof.parse import ParseError
 
 OUTSTANDING: Final = "storage.knee_outstanding"
@@ -146,7 +147,7 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
     numbers = sorted({number for number, own in searches if own == loop})
     if not numbers or numbers != list(range(1, len(numbers) + 1)):
         raise ParseError("fio", "no complete search for the knee")
-    samples, companions, curves = [], [], []
+    samples, companions, curves, open_ended = [], [], [], False
     for number in numbers:
         closed = searches.get((number, CLOSED), [])
         _replay([entry.step for entry in closed], closed_loop(limits["processes"], limits["most_outstanding"]))
@@ -163,6 +164,7 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
             raise ParseError("fio", str(error)) from None
         if loop == CLOSED:
             samples.append((knee.load if knee else closed[-1].step.load) * len(nodes))
+            open_ended |= knee is None
         elif knee is None:
             raise ParseError("fio", "latency has not doubled at the highest rate: no share of it is a knee")
         else:
@@ -176,6 +178,10 @@ def read_knee(runs: Sequence[Run], measurement: Measurement, storage: Storage) -
     conditions["workload"] = {key: int(options[option]) for key, option in sizes.items()} | limits
     conditions["workload"] |= {"ramp_s": int(options.get("ramp_time", 0)), "runs": len(numbers)}
     conditions["curves"] = curves
+    if open_ended:
+        most = max(entry.outstanding for own in searches.values() for entry in own)
+        why = f"latency has not doubled with {most} requests in flight, the most that were asked for"
+        conditions[AT_LEAST] = f"{why}: raise most_outstanding of the profile's knee"
     complete = {
         key: tuple(own[key] for own in companions) for key in companions[0] if all(key in c for c in companions)
     }

@@ -101,6 +101,10 @@ class Run(StatesAround):
         entry = self.launch.entries.get(node)
         return None if entry is None else entry.start_ms
 
+    def tells_start(self, node: str) -> bool:
+        """Whether fio tells when it began to count on a client."""
+        return self._counted_from_ms(node) is not None
+
     @cached_property
     def _servers_at_ramp_end(self) -> dict[str, CommandResult]:
         """Each server's last reading before the first client began to count; empty without a recent one of all servers.

@@ -9,7 +9,8 @@ from uuid import UUID, uuid5
 
 from rackproof.configure.drives import DriveState, describe, is_blank, usable_device
 from rackproof.configure.files import PENDING
-from rackproof.core.architecture import Ceph
+from rackproof.core.architecture import Architecture, Ceph, Storage
+from rackproof.core.rack import Rack
 from rackproof.errors import Refused
 from rackproof.parse.sections import keyed_lines
 
@@ -53,6 +54,15 @@ class CephPlan:
 def cluster_fsid(cluster: Ceph, server: str, address: str) -> str:
     """An identifier: the same on every run and in every process, different for every server."""
     return str(uuid5(_NAMESPACE, f"{cluster.filesystem}@{server}/{address}"))
+
+
+def own_fsid(architecture: Architecture, rack: Rack, storage: Storage) -> str | None:
+    """FSID of the cluster that the kit sets up for a storage; None without one."""
+    server = next(iter(storage.server_nodes(rack)), None)
+    address = server.fabric_address() if server else None
+    if storage.fstype != "ceph" or architecture.ceph is None or server is None or address is None:
+        return None
+    return cluster_fsid(architecture.ceph, server.name, address)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class Number(NamedTuple):
     counts: tuple[int, int] | None = None
     """Smallest and largest number of samples of a group's members; None for a single member."""
     starved: str = ""
-    """The starved machine and the cause: see ``core.starvation``."""
+    """Why it may be too low: the starved machine and the cause (``core.starvation``), or why it is a lower bound."""
     drive: str = ""
     """Model, serial number and place of a single drive."""
 

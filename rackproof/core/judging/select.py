@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 from rackproof.core.evidence import Measurement, Scope
 from rackproof.core.group_testing import FAULTS
 from rackproof.core.judging.members import subject_name
-from rackproof.core.metrics import DAMAGE, DRIVE, OF_CONTENT
+from rackproof.core.metrics import AT_LEAST, DAMAGE, DRIVE, OF_CONTENT
 from rackproof.core.rack import fold
 from rackproof.core.starvation import IN_USE, starved
 from rackproof.core.status import Status
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
     disproven: str | None = None
     """Why its raw outputs do not give it; None where they do, or were not read."""
     starved: str = ""
-    """The starved machine and the cause."""
+    """Why the number may be too low: the starved machine and the cause, or why it is a lower bound."""
     in_use: str = ""
     """Who else used the nodes."""
     damage: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Index:
             () if seq is None else (seq,),
             None,
             disproven,
-            starved(measurement.conditions),
+            starved(measurement.conditions) or str(measurement.conditions.get(AT_LEAST, "")),
             str(measurement.conditions.get(IN_USE, "")),
             tuple(map(str, measurement.conditions.get(DAMAGE, ()))),
             str(measurement.conditions.get(FAULTS, "")),

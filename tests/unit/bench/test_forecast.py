@@ -183,7 +183,7 @@ def test_a_dry_run_connects_to_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert f"{len(steps)} steps of profile lab" in result.output
     assert "nfs-tcp: gpu-[01-02] write 16.8 MB each: 33.6 MB needed on its servers" in result.output
     assert all(command in result.output for step in steps for command in step.commands)
-    assert total_s(steps) > 60
+    assert total_s(steps, ()) > 60
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,7 +251,7 @@ def test_a_dry_run_tells_the_time_of_the_first_writing(monkeypatch: pytest.Monke
     assert "cephfs: writes its files, 33.6 MB, before it measures: how long that takes is not known" in lines
     (total,) = [line for line in lines if "steps of profile lab" in line]
     assert total.endswith(", and the time to write 134 MB of files")
-    assert runs.clock(total_s(plan_steps(RACK, "lab", lab_rack())) + FILE_BYTES / 10e6) in total
+    assert runs.clock(total_s(plan_steps(RACK, "lab", lab_rack()), ()) + FILE_BYTES / 10e6) in total
 
 
 def test_a_dry_run_shows_own_mounts_both_programs_of_a_join_and_the_loads_of_a_search(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,17 @@ def test_the_stand_in_of_the_virtual_rack_moves_every_byte_and_says_what_it_is(t
     first, second = use(tmp_path, "read", gdsio_text=text)["gpus"]
     assert (first["status"], second["status"]) == (0, 1)
     assert "No such file" in second["text"]
+
+
+def test_a_gpu_whose_folder_cannot_be_made_leaves_no_gdsio_of_another_behind(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "gpu1").touch()
+    waits = f'#!/bin/sh\necho $$ > "{tmp_path}/pid"\nexec sleep 60\n'
+    assert "File exists" in use(tmp_path, "write", gdsio_text=waits)["error"]
+    time.sleep(0.5)  # one that was left has written its number by then
+    number = (tmp_path / "pid").read_text().strip() if (tmp_path / "pid").exists() else "none"
+    running = Path(f"/proc/{number}/cmdline")
+    assert not running.exists() or not running.read_bytes(), "it still runs"
 
 
 def test_a_node_without_gpus_or_gdsio_says_so(tmp_path: Path) -> None:

@@ -284,6 +284,21 @@ def test_the_forecast_sums_what_remains(monkeypatch: pytest.MonkeyPatch) -> None
     assert "at most to measure 2 architectures" in told.output
 
 
+def test_the_forecast_is_that_of_dry_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3])
+    monkeypatch.setattr(overview, "load_rack", lambda inventory: lab_rack(2))
+    monkeypatch.setattr(cli_runs, "load_rack", lambda inventory: lab_rack(2))
+    arguments = ("lab.py", "--profile", "lab", "--output", "reports/none-yet")
+    told = call("overview", *arguments[:1], "virtual-rack", "--forecast", *arguments[1:]).output.splitlines()
+    dry = call("bench", *arguments, "--architecture", "virtual-rack", "--dry-run").output.splitlines()
+    (total,) = [line for line in dry if "steps of profile lab" in line]
+    unknown = total.partition("the time to ")[2]
+    assert unknown.startswith("write ")
+    assert any("local: writes its files" in line and "as local.write asks" in line for line in dry)
+    assert [line.split()[0] for line in told] == 2 * [total.split()[0]]
+    assert told[1].endswith(f"at most to measure 1 architecture, and the time to deploy, validate and {unknown}")
+
+
 def test_the_worst_outcome_is_that_of_all() -> None:
     good, _ = passing()
     bad, _ = sample()

@@ -9,6 +9,7 @@ from rackproof.configure.ceph.cluster import (
     check_drive,
     cluster_fsid,
     is_set_up,
+    own_fsid,
     parse_state,
 )
 from rackproof.configure.drives import DriveState
@@ -27,6 +28,11 @@ def test_identifiers_are_stable_and_belong_to_one_server() -> None:
     cluster = plan().cluster
     assert plan().fsid == cluster_fsid(cluster, "storage-01", "10.77.0.11")
     assert plan().fsid != cluster_fsid(cluster, "storage-02", "10.77.0.11")
+    client = site("gpu-01")
+    of_storage = {
+        name: own_fsid(client.architecture, client.rack, one) for name, one in client.client_storage().items()
+    }
+    assert {name: fsid for name, fsid in of_storage.items() if fsid} == {"cephfs": plan().fsid}
 
 
 def test_clients_know_the_cluster_without_asking_it() -> None:

@@ -167,6 +167,14 @@ def test_a_version_that_no_mount_of_the_server_uses_is_taken(tmp_path: Path, oth
         assert all(("nolock" in pipe) == (version == "3") for pipe in nodes.pipes)
 
 
+def test_a_server_that_only_the_source_names_is_mounted_again(tmp_path: Path) -> None:
+    source = {"server_role": None, "source": f"10.77.0.11:{DECLARED.source}"}
+    storage = ARCHITECTURE.storage | {"nfs-tcp": DECLARED.model_copy(update=source)}
+    nodes = ConnectionNodes(ARCHITECTURE.model_copy(update={"storage": storage}))
+    assert measure(tmp_path, nodes)["gpu-01"].samples
+    assert faults(tmp_path, nodes.architecture) == set()
+
+
 def shared(text: str) -> str:
     """Another mount prints the same connections."""
     return text + text.replace(OWN_MOUNT, "/mnt/other")

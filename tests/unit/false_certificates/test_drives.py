@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rackproof.architectures import load
 from rackproof.bench.drives.osd_reader import WRITE, bench_command
 from rackproof.bench.drives.reader import READ
 from rackproof.bench.gaps import plan_gaps
@@ -244,13 +245,89 @@ def test_one_of_two_osds_that_is_not_asked_leaves_no_number(tmp_path: Path) -> N
     )
 
 
+def with_servers(made: Bench, count: int, **fields: Any) -> tuple[Bench, DriveNodes]:
+    """So many storage servers with one OSD on each."""
+    names = [f"storage-{number:02}" for number in range(1, count + 1)]
+    more = [
+        Node(name, ("storage",), {"fabric_addresses": [f"10.77.0.{number}/24"], "virtual": True})
+        for number, name in enumerate(names[1:], start=12)
+    ]
+    osds = {number: {"hostname": f"{name}.rack"} for number, name in enumerate(names)}
+    nodes = DriveNodes(osds=osds | fields.pop("further", {}), **fields)
+    return replace(made, rack=Rack(made.rack.source, (*made.rack.nodes, *more))), nodes
+
+
 def two_servers(**fields: Any) -> tuple[Bench, DriveNodes]:
-    """One OSD on each of two servers."""
-    made = bench(1, drives=None)
-    second = Node("storage-02", ("storage",), {"fabric_addresses": ["10.77.0.12/24"], "virtual": True})
-    of_second = {"hostname": "storage-02.rack"}
-    nodes = DriveNodes(osds={0: {}, 1: of_second, **fields.pop("further", {})}, **fields)
-    return replace(made, rack=Rack(made.rack.source, (*made.rack.nodes, second))), nodes
+    return with_servers(bench(1, drives=None), 2, **fields)
+
+
+SERVERS = """
+apiVersion: refarch/v1
+extends: virtual-rack-storage
+metadata: {id: four-servers, version: 1.0.0, title: Four storage servers}
+criteria:
+  - &server
+    id: servers.osds
+    title: Slowest OSD of each storage server, as a share of the median of all servers
+    metric: drive.osd_write_bandwidth
+    where: {use: ceph}
+    members: storage
+    scope: node
+    pass:
+      op: ge
+      value: 80
+      unit: percent
+      of: {metric: drive.osd_write_bandwidth, where: {use: ceph}, scope: node, reduce: median}
+    measure: osd-bench
+    source: design
+    reason: A stripe over all servers is as fast as the slowest of them.
+    hint: Compare its drives with those of another server.
+  - <<: *server
+    id: servers.reads
+    title: Slowest drive of each storage server, as a share of the median of all servers
+    metric: drive.read_bandwidth
+    where: {use: nfs}
+    pass:
+      op: ge
+      value: 80
+      unit: percent
+      of: {metric: drive.read_bandwidth, where: {use: nfs}, scope: node, reduce: median}
+    measure: fio-drive
+"""
+
+
+@pytest.mark.parametrize(
+    ("slow", "failed"),
+    [
+        ({}, set()),
+        ({"osd": 2}, {("servers.osds", "storage-03")}),
+        ({"reads": "storage-02"}, {("servers.reads", "storage-02")}),
+        ({"osd": 3, "reads": "storage-04"}, {("servers.osds", "storage-04"), ("servers.reads", "storage-04")}),
+    ],
+    ids=["none", "OSD", "drive", "both"],
+)
+def test_of_four_servers_the_slow_one_fails_by_name(
+    tmp_path: Path, slow: dict[str, Any], failed: set[tuple[str, str]]
+) -> None:
+    def slower(osd: int, document: dict[str, Any]) -> None:
+        if osd == slow.get("osd"):
+            document["elapsed_sec"] *= 2
+            document["bytes_per_sec"] /= 2
+
+    (tmp_path / "servers.yaml").write_text(SERVERS)
+    entries = [one for one in load(tmp_path / "servers.yaml").model.criteria if one.id.startswith("servers.")]
+    made, nodes = with_servers(bench(1), 4, bench=slower)
+    own = {"criteria": tuple(entries), "outliers": ()}
+    made = replace(made, architecture=made.architecture.model_copy(update=own))
+    if name := slow.get("reads"):
+        nodes.drive(name, "rpnfs").rate /= 2
+    taken = made.measure(tmp_path / "run", nodes.answer)
+    info = info_of_nodes(node_infos(made.rack), profile="depth")
+    given = {(v.id, v.subject): v for v in judge(made.architecture, info, taken, ()).verdicts if v.kind == "criterion"}
+    assert set(given) == {(entry.id, f"storage-0{number}") for entry in entries for number in (1, 2, 3, 4)}
+    assert {v.status for key, v in given.items() if key not in failed} == {Status.PASS}, given
+    assert {key for key, v in given.items() if v.status is Status.FAIL} == failed
+    assert all("actual 50" in given[key].message for key in failed)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.few(9)
 
 CLIENTS = ("gpu-01", "gpu-02", "gpu-03")
 FILE = WholeFile(block_bytes=1048576, iodepth=4, file_bytes=33554432)
-EILSEQ = 84
+EIO, EILSEQ = 5, 84
 
 
 BENCH = of_storage(3, integrity=FILE)
@@ -46,13 +46,15 @@ def changed(end: str, change: Change) -> Replies:
     return answer
 
 
-def damaged(reader: str, place: str | None, error: int = EILSEQ, rc: int = 1) -> Change:
-    """As fio 3.33 and 3.39 print it for a flipped byte; ``place``: file and offset."""
+def damaged(reader: str, place: str | None, error: int = EILSEQ, rc: int = 1, beside: str = "") -> Change:
+    """As fio 3.33 and 3.39 print it for a flipped byte; ``place``: file and offset. Reads of ``beside`` fail."""
 
     def fail(clients: list[Document]) -> None:
         for entry in clients:
             if entry["hostname"] == socket_of(reader):
                 entry["error"] = error
+            elif beside and entry["hostname"] == socket_of(beside):
+                entry["error"] = EIO
 
     words = (
         f"<{reader}> crc32c: verify failed at file {place}, length 4096 (requested block: offset=2097152,"
@@ -117,6 +119,24 @@ def test_a_flipped_byte_is_counted_with_its_file_and_offset(tmp_path: Path, end:
     named = [f"{place.replace(' offset', ', offset')}, written by {owner}, read by {reader}"]
     assert measured[reader].conditions["damage"] == measured["rack"].conditions["damage"] == named
     assert all(measured[node].samples == (0.0,) for node in CLIENTS if node != reader)
+
+
+@pytest.mark.parametrize(("end", "owner"), [("own", "gpu-02"), ("other", "gpu-03")])
+def test_a_flipped_byte_counts_where_another_client_fails(tmp_path: Path, end: str, owner: str) -> None:
+    place = f"/mnt/nfs-tcp/rackproof-bench/{owner}/rackproof.0 offset 2998272"
+    measured = measure(tmp_path, changed(end, damaged("gpu-02", place, beside="gpu-01")))
+    assert measured["gpu-02"].samples == measured["rack"].samples == (1.0,)
+    assert f"rackproof-bench/{owner}/rackproof.0, offset 2998272" in str(measured["rack"].conditions["damage"])
+    assert "gpu-01: fio error 5" in (measured["gpu-01"].reason or "")
+    assert not measured["gpu-03"].samples
+
+
+def test_a_client_that_fails_beside_sound_reads_leaves_no_number(tmp_path: Path) -> None:
+    def fail(clients: list[Document]) -> None:
+        clients[0]["error"] = EIO
+
+    measured = measure(tmp_path, changed("own", edited(fail, rc=1)))
+    assert not any(m.samples for m in measured.values())
 
 
 def test_what_the_writer_finds_itself_is_not_the_other_readers_damage(tmp_path: Path) -> None:

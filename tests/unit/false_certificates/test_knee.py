@@ -10,12 +10,14 @@ import pytest
 
 from rackproof.bench.relay import socket_of
 from rackproof.bench.storage import knee
-from rackproof.bench.storage.knee_reader import UTILISATION, long_enough
+from rackproof.bench.storage.knee_reader import OUTSTANDING, UTILISATION, long_enough
 from rackproof.core.architecture import Architecture, KneeProfile
 from rackproof.core.evidence import Measurement
+from rackproof.core.status import Status
+from rackproof.core.verdict import Verdict
 from tests.unit.benchmarked import Bench, commands, of_storage
 from tests.unit.fakes import virtual_rack
-from tests.unit.judging import bar, criterion
+from tests.unit.judging import architecture, bar, criterion, document, judged, verdicts
 from tests.unit.storage_nodes import Document, StorageNodes
 
 pytestmark = pytest.mark.few(6)
@@ -73,6 +75,35 @@ def test_a_storage_without_a_knee_gives_a_lower_bound_and_no_share(tmp_path: Pat
     assert measured["outstanding"].samples == (512.0,)
     assert "lower bound" in measured["outstanding"].conditions["curves"][0]["knee"]
     assert not measured["utilisation"].samples or measured["utilisation"].samples[0] < 100
+    assert BENCH.faults(tmp_path) == {}
+    higher = of_rack(measured["outstanding"], 513)
+    assert higher.status is Status.INVALID, "the knee may be above the bar"
+    assert higher.message.startswith("latency has not doubled with 512 requests in flight")
+    assert of_rack(measured["outstanding"], 512).status is Status.PASS
+    known = measured["outstanding"].model_copy(update={"conditions": {}})
+    assert of_rack(known, 513).status is Status.FAIL
+    local = {"labels": known.labels | {"storage": "local"}}
+    assert of_rack(known, 1, known.model_copy(update=local)).status is Status.PASS
+    share = of_rack(known, 1, measured["outstanding"].model_copy(update=local))
+    assert share.status is Status.INVALID, "the knee that it is a share of may be higher"
+
+
+def test_a_knee_below_the_bar_fails(tmp_path: Path) -> None:
+    measurement = search(tmp_path, StorageNodes(ARCHITECTURE, servers=6))["outstanding"]
+    assert of_rack(measurement, 100).status is Status.FAIL
+
+
+def of_rack(measurement: Measurement, least: float, *reference: Measurement) -> Verdict:
+    """Verdict on a knee that must be at so many requests in flight, or at so large a share of a local one."""
+    where = {"storage": "nfs-tcp", "block_bytes": KNEE.block_bytes}
+    asked = bar("ge", least, "1")
+    if reference:
+        local = {"metric": OUTSTANDING, "scope": "rack", "where": where | {"storage": "local"}}
+        asked = bar("ge", least, "ratio", of=local)
+    entry = criterion(metric=OUTSTANDING, where=where, scope="rack", bar=asked)
+    storage = document()["storage"]
+    made = architecture(entry, storage=storage | {"nfs-tcp": storage["nfs"] | {"mountpoint": "/mnt/nfs-tcp"}})
+    return verdicts(judged(made, measurement, *reference))["rack"]
 
 
 def without_percentiles(document: Document) -> None:

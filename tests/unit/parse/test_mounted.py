@@ -75,6 +75,18 @@ def test_a_parallel_file_system_is_that_of_the_declared_servers(
     assert bool(named) == ("expected data" in fault), "a name may stand for any address"
 
 
+def test_a_mount_of_ceph_is_of_the_declared_cluster() -> None:
+    ceph = Storage.model_validate({"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "a.b"})
+    own = [mount(f"u@{FSID}.a.b=/", MONITOR, fstype="ceph")]
+    assert mounted.source_faults(ceph, own, ["10.0.0.1"], fsid=FSID) == []
+    assert mounted.source_faults(ceph, own, ["10.0.0.1"]) == []
+    other = FSID.replace("b", "c")
+    (fault,) = mounted.source_faults(ceph, own, ["10.0.0.1"], fsid=other)
+    assert fault == f"source: expected cluster {other}, actual {FSID}"
+    unnamed = [mount("10.0.0.1:3300:/", "mds_namespace=a.b", fstype="ceph")]
+    assert mounted.source_faults(ceph, unnamed, ["10.0.0.1"], fsid=FSID) == []
+
+
 def test_a_mount_of_ceph_without_monitors_is_not_proven() -> None:
     ceph = Storage.model_validate({"class": "parallel", "mountpoint": "/mnt/p", "fstype": "ceph", "source": "data"})
     own = [mount(f"u@{FSID}.data=/", fstype="ceph")]
