@@ -164,7 +164,8 @@ def _on(value: str | None) -> str:
 
 
 def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
-    """``file`` is NVIDIA's driver packages' name, ``own`` the in-tree driver's, read when no rail has the first."""
+    """``file``: the value's file in NVIDIA's driver packages; ``own``: in the in-tree driver, read if no rail has
+    ``file``."""
     contents = sysfs_files(host, CONGESTION)
     values = {name: number_of(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:

@@ -113,7 +113,7 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
     if over:
         raise AssertionError(f"{what} errors: expected at most {limit}, actual {', '.join(over)}")
     sockets = parse_lscpu(read(host, LSCPU)).sockets
-    if len(controllers) % sockets:  # all sockets have equally many
+    if len(controllers) % sockets:  # all sockets have the same number
         raise Unmeasured(f"{len(controllers)} memory controllers for {sockets} sockets: one has no EDAC driver")
 
 

@@ -95,9 +95,9 @@ def _ended(records: Sequence[Record]) -> bool:
 
 
 def certifies(records: Sequence[Record]) -> bool:
-    """Whether ``certify`` made the run, or went on with it; only that resumes a run.
+    """Whether ``certify`` made or continued the run; no other command resumes runs.
 
-    A killed run did not record its stages. Without a sign of another command it counts as unfinished.
+    A killed run did not record its stages. Without a sign of another command it counts as an unfinished ``certify``.
     """
     events = {record.body["event"] for record in records if record.kind is Kind.EVENT}
     if EventKind.RESUMED in events:

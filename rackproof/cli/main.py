@@ -122,7 +122,7 @@ def _status(debug: bool) -> int:
 
 
 def _called() -> int:
-    if "_RACKPROOF_COMPLETE" in os.environ:  # of a shell
+    if "_RACKPROOF_COMPLETE" in os.environ:  # a shell asks for completions
         cli.main(prog_name="rackproof")
     try:
         # not cli.main(): there a closed pipe is exit status 1, which is that of a failed check

@@ -109,9 +109,9 @@ def _names_for(own: Recording, nodes: Iterable[Recording]) -> _Names | None:
 def _answers(
     recording: Recording, names: _Names | None, shared: Set[str], everything: bool
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """By comparable command: the first recorded command, and the comparable answers of all that become equal to it.
+    """By comparable command: the first recorded command, and the comparable answers of all commands equal to it.
 
-    A ``shared`` command is compared unchanged; pings of each other's addresses become comparable through ``names``.
+    A ``shared`` command is compared unchanged. ``names`` makes pings of each other's addresses comparable.
     """
     answers: dict[str, tuple[str, set[str]]] = {}
     for command, result in recording.results.items():

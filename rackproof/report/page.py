@@ -114,7 +114,7 @@ def _family(area: str) -> str:
 
 
 def _kind(certificate: Certificate) -> str:
-    """Title of the sentences about what is not real."""
+    """Title of the sentences about virtual and simulated parts."""
     if certificate.rack.stand_ins:
         return "Stand-ins"
     return "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts"

@@ -83,7 +83,7 @@ def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
 
 
 def _order(v: Verdict) -> tuple[object, ...]:
-    """The worst first; of passing verdicts those with details, which are the closest to the bar."""
+    """The worst first; among passing verdicts those with details, which are the closest to the bar."""
     return -v.status.rank, not v.message, v.subject, v.labels.get("op", ""), natural(v.labels)
 
 

@@ -44,7 +44,7 @@ class Detection:
     words: int = 0
     """Words of answers, each made unknown."""
     needless: list[Accepted] = field(default_factory=list)
-    """Reasons for partial answers that no check needs any more."""
+    """Accepted partial answers that no check needs any more."""
     alarms: list[Alarm] = field(default_factory=list)
     healthy_runs: int = 0
     """Runs over healthy racks: each rack as recorded, and with varied values."""

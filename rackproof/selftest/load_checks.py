@@ -1,6 +1,6 @@
-"""The checks of nodes before and after a step of a benchmark, as checks that read recorded answers.
+"""Checks that compare nodes before and after a benchmark's step, on recorded answers.
 
-A rack with these answers has its nodes' state before the step, after it, and samples of its GPUs' links.
+A rack with these answers has the state of its nodes before and after the step, and samples of its GPUs' links.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load_checks() -> Checks:
 
 
 def has_load_states(context: Context) -> bool:
-    """Whether the nodes of a rack answer these questions."""
+    """Whether the nodes of a rack have recorded states."""
     return any(reader.read(AFTER).text.startswith(MARK) for reader in context.readers.values())
 
 
