@@ -140,7 +140,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, RackproofError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "this machine has no memory left for it"
+        return "this machine has no memory left"
     if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
         return f"{os.environ.get('PWD', '.')}: the working directory was removed; change to one that exists"
     if isinstance(error, OSError) and error.strerror:

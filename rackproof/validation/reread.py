@@ -105,7 +105,7 @@ def _reread(
     if info is not None and info.validators != digest:
         way_out = f"--validators {info.own_validators}" if info.own_validators else f"rackproof {info.rackproof}"
         for seq, why in reread.faults.items():
-            reread.faults[seq] = f"{why}; its validators were others than these: judge it with {way_out}"
+            reread.faults[seq] = f"{why}; the run used other validators than these: judge it with {way_out}"
     return reread
 
 
@@ -221,7 +221,7 @@ def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
     if recorded.outcome is not CheckOutcome.PASSED:
         return None
     if again.outcome is not CheckOutcome.PASSED:
-        does = "fail" if again.outcome is CheckOutcome.FAILED else "do not show it"
+        does = "fail" if again.outcome is CheckOutcome.FAILED else "do not prove it"
         return f"recorded as passed, its recorded answers {does}: {again.message}"
     for name in sorted(CheckResult.model_fields.keys() - {"elapsed_s"}):
         one, other = getattr(recorded, name), getattr(again, name)
