@@ -42,7 +42,9 @@ def differences(
     two = before.node.name != after.node.name
     nodes = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
     shared = before.results.keys() & after.results.keys()
-    left, right = (_answers(side, _names_for(side, nodes.values()), shared, everything) for side in (before, after))
+    left, right = (
+        _answers(side, _Names(side, nodes.values()) if nodes else None, shared, everything) for side in (before, after)
+    )
     differences = []
     for key, (command, texts) in left.items():
         counterpart = right.get(key)
@@ -99,11 +101,6 @@ def _own_addresses(recording: Recording) -> list[str]:
             with suppress(ParseError):
                 addresses += [own.address for device in parse_ip(result.stdout) for own in device.addresses or ()]
     return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))]
-
-
-def _names_for(own: Recording, nodes: Iterable[Recording]) -> _Names | None:
-    listed = list(nodes)
-    return _Names(own, listed) if listed else None
 
 
 def _answers(

@@ -268,7 +268,7 @@ class Connection:
         """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
         connection."""
         channel = self.open().open_session(timeout=greeting.ANSWER_S)
-        server = Server(self.node.name, self.sudo, channel, command, timeout_s, user)
+        server = Server(self.node.name, self._sudo, channel, command, timeout_s, user)
         try:
             server.start()
             yield server
@@ -299,11 +299,6 @@ class Connection:
             return ""
         key = transport.get_remote_server_key()
         return f"{key.get_name()} {key.fingerprint}"
-
-    @property
-    def sudo(self) -> str:
-        """Prefix of commands when the inventory sets sudo: empty, or ending in a space."""
-        return self._sudo
 
     def forget(self) -> None:
         """Close, and allow a new attempt (after a reboot)."""
@@ -336,7 +331,7 @@ def _known_hosts(path: str, changed_ns: int, size: int) -> paramiko.HostKeys:
 
 
 def sudo_of(node: Node) -> str:
-    """``sudo -n`` for a node whose inventory data has pyinfra's ``_sudo``, with ``_sudo_user`` where given."""
+    """Prefix of commands by pyinfra's ``_sudo`` and ``_sudo_user`` in the node's data: empty, or ending in a space."""
     if not node.data.get("_sudo"):
         return ""
     user = node.data.get("_sudo_user")

@@ -19,10 +19,9 @@ from rackproof.selftest.catalogue import Fault
 from rackproof.selftest.damage import Damage
 from rackproof.selftest.mutation import Change
 from rackproof.selftest.noise import at_another_moment, varies
-from rackproof.selftest.validators import Validators
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.known import Function
+from rackproof.validation.known import Checks, Function
 
 Edit = Callable[[CommandResult], CommandResult]
 _SHOWN = 80
@@ -45,7 +44,7 @@ class Subject:
 
     name: str
     context: Context
-    validators: Validators
+    validators: Checks
 
     @cached_property
     def healthy(self) -> dict[str, list[HealthyCase]]:
