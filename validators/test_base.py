@@ -61,7 +61,7 @@ def tracking(host: Host) -> Tracking:
 def installed_packages(host: Host) -> tuple[Collection[str], str]:
     """Names of all installed packages, and the family of the node's distribution.
 
-    rpm is asked where dpkg lists nothing: RHEL has none, or an empty one from EPEL.
+    Asks rpm if dpkg lists nothing: RHEL has no dpkg, or EPEL's without a package.
     """
     listed = host.run(PACKAGES)
     if listed.rc == 0 and listed.stdout.strip():
@@ -133,7 +133,7 @@ def _polls(source: Source) -> str:
 
 
 def _expect_answers(source: Source) -> None:
-    """Fail without any answer; raises Unmeasured with too few to know the clock's error."""
+    """Fail without any answer. Raises Unmeasured with too few answers to know the clock's error."""
     if source.reach == 0:
         raise AssertionError(f"expected answers of {source.name}, actual none to the last eight polls")
     if source.stratum >= LAST_STRATUM:
@@ -168,7 +168,7 @@ def test_time_offset(host: Host, arch: Architecture) -> None:
     if not offset_ms <= limit:
         raise AssertionError(f"expected an offset of at most {limit:g} ms, actual {offset_ms:.3f} ms")
     for what, seconds in (("last offset", clock.last_offset_s), ("RMS offset", clock.rms_offset_s)):
-        if not abs(seconds) * 1000 <= limit:  # of the past: the present estimate may be good, or stale
+        if not abs(seconds) * 1000 <= limit:  # a past offset: the present estimate may be good, or stale
             raise Unmeasured(f"the clock has not settled: {what} of {abs(seconds) * 1000:.3f} ms, allowed {limit:g} ms")
 
 

@@ -19,7 +19,7 @@ ACCEPTED_MUTED = frozenset({"MGR_MODULE_ERROR"})  # the deploy starts the manage
 
 
 WHOLE = frozenset({"active", "clean", "scrubbing", "deep", "snaptrim", "snaptrim_wait"})
-"""States that a placement group has when all its copies are there; any other one needs care."""
+"""States of a placement group with all its copies; any other state needs care."""
 
 
 def has_cluster(arch: Architecture, node: Node, rack: Rack) -> bool:

@@ -10,11 +10,10 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS
 from rackproof.parse.cpu import FREQUENCY, IDLE_STATES, parse_frequency, parse_idle_states, parse_microcode
-from rackproof.parse.lscpu import Processors, parse_lscpu
+from rackproof.parse.lscpu import LSCPU, Processors, parse_lscpu
 from rackproof.validation import Unmeasured, announce, answered, check, expect, read
 from rackproof.validation.expected import cpu_of
 
-LSCPU = "lscpu -J"
 MICROCODE = "sed -n 's/^microcode[^:]*: //p' /proc/cpuinfo | sort | uniq -c" + STATUS
 
 

@@ -147,8 +147,7 @@ def test_port_sysctl(host: Host, arch: Architecture, node: Node, rack: Rack, ite
         in_force = str(max(int(value or 0) for value in levels))
         if in_force != expected:
             wrong.append(f"{key}: expected {expected}, actual {in_force}")
-    if wrong:
-        raise AssertionError("; ".join(wrong))
+    expect_all(wrong)
 
 
 @check(
@@ -163,13 +162,10 @@ def test_rdma(host: Host, arch: Architecture, item: str) -> None:
     links = parse_rdma_link(read(host, RDMA))
     link = next((link for link in links if link.netdev == item), None)
     if link is None:
-        raise AssertionError(f"expected RDMA device {expected} on {item}, actual {_named(links)}")
+        others = ", ".join(f"{other.device} on {other.netdev}" for other in links) or "none"
+        raise AssertionError(f"expected RDMA device {expected} on {item}, actual {others}")
     expect(link.device, expected, f"RDMA device on {item}")
     expect(link.state if link.up else f"{link.state}/{link.physical_state}", "ACTIVE", f"RDMA device {link.device}")
-
-
-def _named(links: Iterable[object]) -> str:
-    return ", ".join(f"{getattr(link, 'device', '')} on {getattr(link, 'netdev', '')}" for link in links) or "none"
 
 
 @check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from testinfra.host import Host
 
@@ -50,7 +51,7 @@ def fabric_ports(host: Host, arch: Architecture) -> dict[str, Port]:
     return {name: by_interface[name] for name in rails(arch)}
 
 
-def expect_rails(values: dict[str, object], expected: object) -> None:
+def expect_rails(values: Mapping[str, object], expected: object) -> None:
     """Every rail has the expected value. Raises Unmeasured when the only deviation is a missing value."""
     expect_all(
         f"{name}: expected {expected}, actual {value}"
@@ -91,7 +92,7 @@ def _qos_of(body: str) -> Qos:
 def test_pfc(host: Host, arch: Architecture) -> None:
     priority = lossless_of(arch).pfc_priority
     paused = {name: _classes(settings.pfc) for name, settings in qos(host, arch).items()}
-    expect_rails(dict(paused), f"pauses of priority {priority}")
+    expect_rails(paused, f"pauses of priority {priority}")
 
 
 def _classes(priorities: frozenset[int]) -> str:
@@ -164,7 +165,8 @@ def _on(value: str | None) -> str:
 
 
 def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | None) -> None:
-    """``file`` is NVIDIA's driver packages' name, ``own`` the in-tree driver's, read when no rail has the first."""
+    """``file``: the value's file in NVIDIA's driver packages; ``own``: in the in-tree driver, read if no rail has
+    ``file``."""
     contents = sysfs_files(host, CONGESTION)
     values = {name: number_of(contents.get(f"{name}/ecn/roce_np/{file}")) for name in rails(arch)}
     if set(values.values()) == {None}:
@@ -172,7 +174,7 @@ def _cnp(host: Host, arch: Architecture, file: str, own: str, expected: int | No
         contents = sysfs_files(host, CNP_DEBUG)
         ports = fabric_ports(host, arch)
         values = {name: number_of(contents.get(f"{port.slot}/cc_params/{own}")) for name, port in ports.items()}
-    expect_rails(dict(values), expected)
+    expect_rails(values, expected)
 
 
 @check(
@@ -209,7 +211,7 @@ def test_tos(host: Host, arch: Architecture) -> None:
         f"{name} ({port.name})": number_of(contents.get(f"{port.device}/ports/{port.number}/default_roce_tos"))
         for name, port in ports.items()
     }
-    expect_rails(dict(values), lossless_of(arch).tos)
+    expect_rails(values, lossless_of(arch).tos)
 
 
 @check(

@@ -11,13 +11,11 @@ from rackproof.core.rack import Node
 from rackproof.parse.answer import STATUS
 from rackproof.parse.dmidecode import MemoryModule, parse_memory_modules
 from rackproof.parse.edac import EDAC, Controller, parse_edac
-from rackproof.parse.lscpu import parse_lscpu
-from rackproof.parse.meminfo import parse_meminfo
+from rackproof.parse.lscpu import LSCPU, parse_lscpu
+from rackproof.parse.meminfo import MEMINFO, parse_meminfo
 from rackproof.validation import Unmeasured, announce, answered, check, read
 from rackproof.validation.expected import memory_of
 
-MEMINFO = "cat /proc/meminfo"
-LSCPU = "lscpu -J"
 MODULES = "dmidecode -t 17" + STATUS
 MIB_PER_GIB = 1024
 
@@ -113,7 +111,7 @@ def _expect_at_most(host: Host, limit: int | None, count: Callable[[Controller],
     if over:
         raise AssertionError(f"{what} errors: expected at most {limit}, actual {', '.join(over)}")
     sockets = parse_lscpu(read(host, LSCPU)).sockets
-    if len(controllers) % sockets:  # all sockets have equally many
+    if len(controllers) % sockets:  # all sockets have the same number
         raise Unmeasured(f"{len(controllers)} memory controllers for {sockets} sockets: one has no EDAC driver")
 
 

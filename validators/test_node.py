@@ -170,7 +170,7 @@ def _wrong_account(user: User, has: Account | None) -> Iterable[str]:
     protects="Every packet whose interrupt is handled on the other socket crosses sockets.",
     hint="systemctl restart rackproof-irq-affinity; stop irqbalance; cat /proc/irq/N/effective_affinity_list.",
 )
-def test_irq_affinity(host: Host, arch: Architecture) -> None:
+def test_irq_affinity(host: Host) -> None:
     cards = [card for card in parse_interrupts(read(host, INTERRUPTS)) if card.by_irq]
     # The firmware reports no NUMA node for some cards; their interrupts cannot be judged.
     placed = [card for card in cards if card.numa_node >= 0]
@@ -193,7 +193,7 @@ def test_irq_affinity(host: Host, arch: Architecture) -> None:
     protects="Pending kernel arguments change the node at its next, possibly unplanned, reboot.",
     hint="Compare /proc/cmdline with grubby --info=ALL, or /boot/grub/grub.cfg; reboot, or revert the change.",
 )
-def test_next_boot(host: Host, arch: Architecture) -> None:
+def test_next_boot(host: Host) -> None:
     try:
         state = cmdline.parse_state(ended_lines("boot loader", read(host, NEXT_BOOT), END))
     except ValueError as error:

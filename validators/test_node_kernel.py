@@ -169,8 +169,8 @@ def test_kernel_log(host: Host, arch: Architecture) -> None:
 def test_kernel_complaints(host: Host, arch: Architecture) -> None:
     """Errors of the kernel that are neither an event of `os.kernel_log` nor known to be harmless.
 
-    Events that the architecture does not list are complaints, too. Those that a slow machine has as well are complaints
-    only where the architecture lists no events at all.
+    Events that the architecture does not list are complaints, too. Events that a slow machine has as well are
+    complaints only if the architecture lists no events at all.
     """
     judged = {*arch.system.kernel_log, *OF_SLOWNESS} if arch.system.kernel_log else set()
     if complaints := complaints_in(kernel_messages(host, EVENT_LOG), judged):

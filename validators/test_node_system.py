@@ -11,7 +11,7 @@ from rackproof.core.architecture import Architecture
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
 from rackproof.parse.answer import STATUS
-from rackproof.parse.meminfo import parse_meminfo
+from rackproof.parse.meminfo import MEMINFO, parse_meminfo
 from rackproof.parse.packages import HOLDS, NOT_INSTALLED, is_version, parse_holds, parse_package_versions
 from rackproof.parse.sha256sum import parse_sha256sum
 from rackproof.parse.systemctl import parse_systemctl_show
@@ -19,7 +19,6 @@ from rackproof.parse.tuned import parse_tuned_profile
 from rackproof.validation import Unmeasured, answered, check, expect, expect_all, read
 from rackproof.validation.expected import hardware
 
-MEMINFO = "cat /proc/meminfo"
 IRQBALANCE = "systemctl show --property=Id,LoadState,ActiveState -- irqbalance.service"
 
 

@@ -10,7 +10,7 @@ from testinfra.host import Host
 from rackproof.core.architecture import Architecture, Slurm
 from rackproof.core.rack import Node, Rack
 from rackproof.parse import ParseError
-from rackproof.parse.answer import STATUS, Answer
+from rackproof.parse.answer import STATUS
 from rackproof.parse.slurm import (
     SlurmConfig,
     SlurmNode,
@@ -48,22 +48,12 @@ def slurm_of(arch: Architecture) -> Slurm:
     return arch.slurm
 
 
-def answer(host: Host, tool: str, command: str) -> Answer:
-    """Raises Unmeasured when the program is missing."""
-    return answered(host, command, tool, good=None)
-
-
-def good(host: Host, tool: str, command: str) -> str:
-    """Output of a successful command. Raises Unmeasured on any other exit status."""
-    return answered(host, command, tool).body
-
-
 def show_node(node: Node) -> str:
     return f"{LIMIT} scontrol -o show node {shlex.quote(node.name)} 2>&1{STATUS}"
 
 
 def registered(host: Host, node: Node) -> SlurmNode:
-    state = parse_scontrol_node(good(host, "scontrol", show_node(node)))
+    state = parse_scontrol_node(answered(host, show_node(node), "scontrol").body)
     if state.name != node.name:
         raise Unmeasured(f"scontrol answered for {state.name} instead")
     return state
@@ -71,7 +61,7 @@ def registered(host: Host, node: Node) -> SlurmNode:
 
 def config_of(host: Host) -> tuple[datetime, SlurmConfig, datetime]:
     """Time of the node before, configuration, time of the node after."""
-    output = whole_lines("scontrol", good(host, "scontrol", CONFIG))
+    output = whole_lines("scontrol", answered(host, CONFIG, "scontrol").body)
     if len(output) < 3:
         raise ParseError("scontrol", f"no configuration: {excerpt(output[0])}")
     before, *lines, after = output
@@ -95,7 +85,7 @@ def time_of(text: str) -> datetime:
 def test_controller(host: Host, arch: Architecture, rack: Rack) -> None:
     role = slurm_of(arch).controller_role
     leads = rack.group(role)[:1] if role else ()
-    reply = answer(host, "scontrol", PING)
+    reply = answered(host, PING, "scontrol", good=None)
     if reply.timed_out:
         raise AssertionError("expected an answer of the controller within 15 s, actual none")
     controllers = parse_scontrol_ping(reply.body)
@@ -137,7 +127,7 @@ def test_slurmd(host: Host) -> None:
     hint="Read the reason; once fixed: scontrol update NodeName=NAME State=RESUME.",
 )
 def test_node_state(host: Host, node: Node) -> None:
-    reply = answer(host, "scontrol", show_node(node))
+    reply = answered(host, show_node(node), "scontrol", good=None)
     if reply.status != 0 and f"Node {node.name} not found" in reply.body:
         raise AssertionError(f"expected {node.name} among Slurm's nodes, actual not found")
     state = registered(host, node)
@@ -199,7 +189,7 @@ def test_gres(host: Host, arch: Architecture, node: Node, item: str) -> None:
 )
 def test_partition(host: Host, node: Node, item: str) -> None:
     announce(host, PARTITIONS, show_node(node))
-    partitions = parse_scontrol_records(good(host, "scontrol", PARTITIONS), "PartitionName")
+    partitions = parse_scontrol_records(answered(host, PARTITIONS, "scontrol").body, "PartitionName")
     states = {record["PartitionName"]: record.get("State") for record in partitions}
     expect(states.get(item, "no such partition"), "UP", "state")
     of_node = registered(host, node).partitions
@@ -215,7 +205,7 @@ def test_partition(host: Host, node: Node, item: str) -> None:
 )
 def test_registered(host: Host, arch: Architecture, node: Node) -> None:
     announce(host, HARDWARE, show_node(node))
-    hardware = parse_slurmd_c(good(host, "slurmd", HARDWARE))
+    hardware = parse_slurmd_c(answered(host, HARDWARE, "slurmd").body)
     has = registered(host, node)
     tolerance = slurm_of(arch).memory_tolerance_pct
     cores = hardware.sockets * hardware.cores_per_socket
@@ -262,7 +252,7 @@ def test_health_check(host: Host, arch: Architecture) -> None:
 )
 def test_munge(host: Host) -> None:
     # slurm.controller and slurm.node_state show authentication between node and controller.
-    reply = answer(host, "unmunge", MUNGE)
+    reply = answered(host, MUNGE, "unmunge", good=None)
     if reply.status != 0 and "STATUS:" not in reply.body:
         raise AssertionError(f"expected a credential that decodes, actual {reply.reason}")
     expect(parse_unmunge(reply.body), "Success", "credential of this node")
@@ -294,5 +284,5 @@ def test_clock(host: Host, arch: Architecture) -> None:
     hint="plugstack.conf must name spank_pyxis.so; srun --help shows --container-image when it is loaded.",
 )
 def test_pyxis(host: Host) -> None:
-    if "--container-image" not in parse_srun_help(good(host, "srun", HELP)):
+    if "--container-image" not in parse_srun_help(answered(host, HELP, "srun").body):
         raise AssertionError("expected srun to support --container-image, actual not")

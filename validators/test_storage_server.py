@@ -12,6 +12,7 @@ from rackproof.parse.mounted import NFS_PORTS
 from rackproof.parse.mounts import find_mount, parse_mountinfo
 from rackproof.parse.nfs_server import EXPORTS, NFSD, Nfsd, parse_exports, parse_nfsd
 from rackproof.validation import Unmeasured, check, expect, read
+from rackproof.validation.mounts import MOUNTINFO
 
 REQUIRED_OPTIONS = ("rw", "sync")
 
@@ -120,7 +121,7 @@ def test_export(host: Host, arch: Architecture, node: Node, rack: Rack, item: st
     hint="systemctl status for the mount unit of the path; nvme list for the drive itself.",
 )
 def test_drive(host: Host, item: str) -> None:
-    mount = find_mount(parse_mountinfo(read(host, "cat /proc/self/mountinfo")), item)
+    mount = find_mount(parse_mountinfo(read(host, MOUNTINFO)), item)
     if mount is None:
         raise AssertionError(f"expected a drive mounted on {item}, actual none")
     expect("ro" if mount.read_only else "rw", "rw", f"mount of {item}")

@@ -37,7 +37,7 @@ def has_version_set(arch: Architecture, node: Node, rack: Rack) -> bool:
     protects="A node with another version of a driver, library or client fails in the middle of a job.",
     hint="Run `rackproof deploy` again; find what upgraded the package (apt-mark showhold, dnf versionlock list).",
 )
-def test_version_set(host: Host, arch: Architecture, node: Node, rack: Rack) -> None:
+def test_version_set(host: Host, node: Node, rack: Rack) -> None:
     versions = locked_set(node, rack)
     machine = machine_of(read(host, MACHINE_COMMAND + END))
     try:

@@ -84,20 +84,16 @@ def _judged_again(folder: Path, trusted: Trusted, reference: LoadedArchitecture,
     certificate = judged(trusted.records, reference, cut_off=trusted.cut_off, folder=folder, validators=validators)
     if certificate.outcome is not made.outcome:
         return Earlier(folder, certificate, "anew", f"{folder / CERTIFICATE}: its evidence does not give its outcome")
-    if certificate.outcome is Outcome.INCOMPLETE and made.profile == SMOKE and _ended(trusted.records):
+    ended = trusted.records[-1].kind is Kind.END  # without a continuation after its end
+    if certificate.outcome is Outcome.INCOMPLETE and made.profile == SMOKE and ended:
         return Earlier(folder, certificate, "anew", f"{folder} is a finished run of {SMOKE}, which never certifies")
     return Earlier(folder, certificate, _NEXT.get(certificate.outcome, "anew"))
 
 
-def _ended(records: Sequence[Record]) -> bool:
-    """Whether the run came to its end, and did not go on after it."""
-    return bool(records) and records[-1].kind is Kind.END
-
-
 def certifies(records: Sequence[Record]) -> bool:
-    """Whether ``certify`` made the run, or went on with it; only that resumes a run.
+    """Whether ``certify`` made or continued the run; no other command resumes runs.
 
-    A killed run did not record its stages. Without a sign of another command it counts as unfinished.
+    A killed run did not record its stages. Without a sign of another command it counts as an unfinished ``certify``.
     """
     events = {record.body["event"] for record in records if record.kind is Kind.EVENT}
     if EventKind.RESUMED in events:

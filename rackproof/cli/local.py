@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import NoReturn
 
@@ -54,9 +55,7 @@ def tell(results: list[CheckResult], limited: str, source: str, as_json: bool) -
     """Print the result and exit with its status."""
     status = exit_status(results)
     if as_json:
-        counts: dict[str, int] = {}
-        for result in results:
-            counts[result.outcome.value] = counts.get(result.outcome.value, 0) + 1
+        counts = Counter(result.outcome.value for result in results)
         answer = {"exit_status": status, "counts": counts, "limited": limited or None, "source": source}
         print_document(json.dumps(answer))
     else:

@@ -122,7 +122,7 @@ def _status(debug: bool) -> int:
 
 
 def _called() -> int:
-    if "_RACKPROOF_COMPLETE" in os.environ:  # of a shell
+    if "_RACKPROOF_COMPLETE" in os.environ:  # a shell asks for completions
         cli.main(prog_name="rackproof")
     try:
         # not cli.main(): there a closed pipe is exit status 1, which is that of a failed check
@@ -140,7 +140,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, RackproofError):
         return str(error)
     if isinstance(error, MemoryError):
-        return "this machine has no memory left for it"
+        return "this machine has no memory left"
     if isinstance(error, FileNotFoundError) and not error.filename and not _has_folder():
         return f"{os.environ.get('PWD', '.')}: the working directory was removed; change to one that exists"
     if isinstance(error, OSError) and error.strerror:

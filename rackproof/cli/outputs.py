@@ -89,7 +89,7 @@ def judged(
 
 
 def _other_sizes(folder: Path, records: Sequence[Record], architecture: LoadedArchitecture) -> Verdict | None:
-    """Where the run measured less than the judging architecture asks for."""
+    """The verdict on a run that measured less than the judging architecture asks for; None if it measured enough."""
     info = info_of(records)
     if info.architecture_sha256 == architecture.sha256 or not any(
         record.kind is Kind.MEASUREMENT for record in records
@@ -98,7 +98,7 @@ def _other_sizes(folder: Path, records: Sequence[Record], architecture: LoadedAr
     try:
         own = stored_architecture(folder, info).model
     except (RunError, ArchitectureError):
-        return None  # named by the verdict on the evidence
+        return None  # the verdict on the evidence names it
     return other_sizes(architecture.model, own, info.profile)
 
 
@@ -148,7 +148,7 @@ def _certificate(
         for r in records
         if r.kind in (Kind.NOTE, Kind.EVENT)
     ]
-    # of a resumed run: a later number replaces an earlier one, a later UNMEASURED does not
+    # In a resumed run a later number replaces an earlier one, a later UNMEASURED does not.
     measurements = list(latest(Measurement.model_validate(b) for b in bodies[Kind.MEASUREMENT]).values())
     return build_certificate(
         run.model_copy(update={"nodes": as_shown(run.nodes, history)}),
@@ -183,7 +183,8 @@ def _outputs(folder: Path, certificate: Certificate) -> dict[str, bytes]:
 def write_outputs(folder: Path, certificate: Certificate, whole: bool) -> None:
     """Write the output files beside the evidence, without secrets.
 
-    ``whole``: with a certificate; False for a run of one stage. Evidence of other kits may hold what this one redacts.
+    ``whole``: with a certificate; False for a run of one stage. Evidence of another kit may hold secrets that this kit
+    redacts.
     """
     document = document_of(certificate)
     if (hidden := redact_json(document)) is not document:

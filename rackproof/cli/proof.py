@@ -251,7 +251,7 @@ def disproven_outside(records: Sequence[Record], validators: Iterable[str]) -> d
                     faults[record.seq] = "recorded as not required, the check is required"
                 elif result.outcome is CheckOutcome.PASSED and result != given:
                     faults[record.seq] = (
-                        f"recorded as passed in stage {stage or 'none'}, nothing recorded there shows it so"
+                        f"recorded as passed in stage {stage or 'none'}, no record of that stage proves it"
                     )
     return faults
 

@@ -81,7 +81,7 @@ def record(
         say(line)
     results = [result for recording in recordings for result in recording.results.values()]
     hidden = sum(count(stream) for result in results for stream in (result.stdout, result.stderr))
-    say(f"{len(written)} recordings in {output}, {counted(hidden, 'secret', 'secrets')} redacted")
+    say(f"{len(written)} recordings in {output}, {counted(hidden, 'secret')} redacted")
     lost = [node for node, reason in losses(context).items() if reason]
     if lost:
         say(f"not recorded completely: {fold(lost)}", err=True)

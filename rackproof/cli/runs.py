@@ -296,7 +296,7 @@ def executed(run: Run, quiet: bool, as_json: bool) -> Iterator[list[Record]]:
             yield run.execute()
     finally:
         logger.removeHandler(handler)
-        with suppress(OSError):  # of a full disk, which was reported at the line itself
+        with suppress(OSError):  # the disk is full; the line that failed has reported it
             handler.close()
 
 

@@ -1,4 +1,4 @@
-"""The one place that writes to the terminal: lines in which nothing is forged, and errors that name the stream."""
+"""The only module that writes to the terminal: it replaces control characters, and its errors name the stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutputError(OSError):
 
 def say(text: object, err: bool = False, **style: Any) -> None:
     """Print one line, with ``shown`` applied to it. ``style``: arguments of ``click.style``."""
-    # with a file: of an ASCII stream click makes a UTF-8 one that is not guarded
+    # with a file: otherwise click replaces an ASCII stream by a UTF-8 stream that is not guarded
     click.secho(shown(str(text)), file=sys.stderr if err else sys.stdout, **style)
 
 
@@ -36,7 +36,7 @@ def print_document(text: str, nl: bool = True) -> None:
 
 
 class _Stream:
-    """A text stream that lets no control character pass, and whose errors have its name."""
+    """A text stream that replaces control characters; its errors have its name."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream, self._name = stream, name

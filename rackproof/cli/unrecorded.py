@@ -24,7 +24,7 @@ _ASK_S = 30.0
 
 @contextmanager
 def unrecorded(rack: Rack, loaded: LoadedArchitecture, run: str) -> Iterator[BenchContext]:
-    """Connections to all nodes, with the run lock. What the nodes answer is kept nowhere."""
+    """Connections to all nodes, with the run lock. Answers are not stored."""
     with TemporaryDirectory() as folder, EvidenceStore(Path(folder)) as store, Fleet(rack) as fleet:
         fleet.on_wait = lambda line: say(line, err=True)
         names = [node.name for node in rack.nodes]
@@ -36,14 +36,13 @@ def unrecorded(rack: Rack, loaded: LoadedArchitecture, run: str) -> Iterator[Ben
 
 
 def clean(rack: Rack, loaded: LoadedArchitecture, profile: str) -> bool:
-    """Remove the test files of a profile that an interrupted run has left. Returns whether none stays; a line tells
-    each that does."""
+    """Remove the test files of a profile that an interrupted run has left. Prints a line for each that stays; returns
+    True if none does."""
     storages = list(spaces(loaded.model, profile, rack))
     with unrecorded(rack, loaded, "bench --clean") as context:
-        stay: list[str] = []
         clients = dict.fromkeys(name for space in storages for name in space.clients)
         answers = context.session.run(dict.fromkeys(clients, "true"), _ASK_S)
-        stay += [f"{node}: its files may stay: {answer.why}" for node, answer in answers.items() if not answer.ok]
+        stay = [f"{node}: its files may stay: {answer.why}" for node, answer in answers.items() if not answer.ok]
         remove_files(context.session, storages, stay.append)
     for line in stay:
         say(line)

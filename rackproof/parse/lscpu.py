@@ -11,6 +11,7 @@ from rackproof.parse.errors import ParseError
 from rackproof.parse.jsondoc import find_object
 from rackproof.parse.text import integer, processor_list
 
+LSCPU: Final = "lscpu -J"
 _TOOL: Final = "lscpu"
 
 

@@ -8,6 +8,8 @@ from typing import Final
 from rackproof.parse.errors import ParseError
 from rackproof.parse.text import ended_lines, integer, matched, whole_lines
 
+MEMINFO: Final = "cat /proc/meminfo"
+
 
 def parse_meminfo(output: str) -> dict[str, int]:
     """``/proc/meminfo``: sizes in KiB, and numbers of huge pages."""

@@ -148,7 +148,7 @@ def _result(node: str, command: str, timeout_s: float, answer: _Answer, number: 
         return error(not_finished(timeout_s))
     end = answer.files.get(f"{number}.rc")
     if end is None:
-        return error("it ended the shell that ran it") if answer.complete else None
+        return error("the command ended its own shell") if answer.complete else None
     out, err = answer.files.get(f"{number}.out"), answer.files.get(f"{number}.err")
     rc, *ended = end.split()
     if rc == b"hung":

@@ -20,7 +20,7 @@ STOP_S = 15.0
 END_S = 4.0
 """The same after an interrupt, for servers and other commands."""
 _COMPLAINT = 1024 * 1024
-"""Bytes of a server's errors that are read for its reason."""
+"""Maximum bytes of standard error that are read for the reason of a failure."""
 
 
 class Server:
@@ -39,7 +39,7 @@ class Server:
         start(self._channel, tied(self.command, self.timeout_s, self._sudo, user=self._user))
 
     def poll(self) -> bool:
-        """Collect its output; returns True while it runs."""
+        """Collect the server's output; True while the server runs."""
         drain(self._channel, self._out, self._err, time.monotonic() + 0.01)
         return not self._channel.exit_status_ready()
 
@@ -48,7 +48,7 @@ class Server:
         return bytes(self._out)
 
     def stop(self) -> CommandResult:
-        """End it if it still runs, and return its result; later calls return the same one."""
+        """End the server if it still runs, and return its result; later calls return the same result."""
         if self._result is not None:
             return self._result
         if not self._channel.closed and self.poll():
@@ -85,7 +85,7 @@ class Pipe:
         return redact(" ".join(err.decode(errors="replace").split())[-200:]) or "it does not answer"
 
     def skip_to(self, mark: bytes, timeout_s: float) -> bool:
-        """Read up to a mark: login shells may print before it. False if it does not come, or after an interrupt."""
+        """Read up to a mark: login shells may print before it. False without a mark in time, or after an interrupt."""
         self._channel.settimeout(0.5)
         deadline, seen = time.monotonic() + timeout_s, b""
         while not seen.endswith(mark):
@@ -104,7 +104,7 @@ class Pipe:
         return True
 
     def read(self, count: int) -> bytes:
-        """So many bytes, or fewer at the end."""
+        """``count`` bytes, or fewer at the end of the output."""
         data = b""
         try:
             while len(data) < count and (part := self._channel.recv(count - len(data))):
@@ -128,7 +128,7 @@ class Pipe:
 
 
 def start(channel: paramiko.Channel, command: str, patience: float | None = None) -> None:
-    """Start a command. Raises SSHException where the server does not confirm it; paramiko would wait without end."""
+    """Start a command. Raises SSHException if the server does not confirm it in time; paramiko would wait forever."""
     began, patience = time.monotonic(), patience or greeting.ANSWER_S
 
     def give_up() -> None:
@@ -165,7 +165,7 @@ def drain(
     while time.monotonic() < deadline and not until():
         moved = False
         chunk: bytes | None
-        if channel.recv_stderr_ready():  # one piece: the rest may have no end
+        if channel.recv_stderr_ready():  # one piece: the output may be endless
             part = channel.recv_stderr(65536)
             err += part[: max(0, OUTPUT_LIMIT - len(err))]
             moved = bool(part)

@@ -23,10 +23,10 @@ LIMIT_S: Final = 5.0
 def measured(
     write: Callable[[bytes], object], read: Callable[[], bytes], stopping: Callable[[], bool], base_s: float
 ) -> Clock | str:
-    """The offset as the fastest of ``TRIES`` or more round trips gives it, or why there is none.
+    """Offset of the node's clock by the fastest of ``TRIES`` or more round trips, or why it is unknown.
 
-    ``read`` waits for output; empty is the end, TimeoutError means no answer. ``base_s``: what the controller's clock
-    shows at 0 of ``time.monotonic``, so that setting that clock meanwhile changes nothing.
+    ``read`` waits for output: empty output is the end, TimeoutError means no answer. ``base_s`` is the controller's
+    clock at 0 of ``time.monotonic``: setting that clock during the measurement changes nothing.
     """
     began, best, tries = time.monotonic(), None, 0
     while (tries := tries + 1) <= TRIES or (best is not None and best[0] > GOOD_S):
@@ -47,7 +47,7 @@ def measured(
 
 
 def _stamp(read: Callable[[], bytes]) -> float | None:
-    """The next line with a time; what a login shell prints before is skipped. None at the end."""
+    """The next line with a time, after the lines of a login shell; None at the end."""
     text = b""
     while (stamp_s := first_time(text)) is None:
         if not (part := read()):

@@ -243,7 +243,8 @@ class Gathering:
                         wanted[node] = tuple(missing)
             if not wanted:
                 break
-            fetched = self._fetch(wanted)
+            self.trips += 1
+            fetched = fetch(self._fleet, self._readers, wanted)
             answered |= fetched
             if not fetched:
                 break
@@ -271,10 +272,6 @@ class Gathering:
         missing = [(question, reader.missing(question)) for question in open_[node]]
         open_[node] = [question for question, several in missing if several]
         return list(dict.fromkeys(command for _, several in missing for command in several))
-
-    def _fetch(self, wanted: Mapping[str, Sequence[str]]) -> set[str]:
-        self.trips += 1
-        return fetch(self._fleet, self._readers, wanted)
 
 
 def gather(

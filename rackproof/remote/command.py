@@ -117,12 +117,11 @@ def ending(mark: str) -> str:
 
 
 def tied(command: str, timeout_s: float, sudo: str = "", mark: str = "", user: str = "") -> str:
-    """A command that ends with its connection: the end of its input kills it, by its process and its group.
+    """A command that ends with its connection: the end of the input kills the process of ``timeout`` and its group.
 
-    ``timeout`` makes the group, and forgets the command where the signal arrives while it starts it.
-
-    So a killed controller leaves no process that occupies a port, a file or a storage. The command itself reads no
-    input.
+    The signal to the group is needed because ``timeout`` does not pass on a signal that arrives while it starts the
+    command. So a killed controller leaves no process that occupies a port, a file or a storage. The command itself
+    reads no input.
     """
     script = (
         f"exec 3<&0; {bounded(command, timeout_s, mark=mark, user=user)} 3<&- & p=$!; "
@@ -152,10 +151,10 @@ _FUNCTION = re.compile(r"^(\w+)\(\) *\{", re.MULTILINE)
 
 @lru_cache(maxsize=4096)  # many nodes and checks share a command
 def program(command: str) -> str:
-    """Name of the first program of a command that is not a helper of the shell's, for messages.
+    """First program of a command that is not a helper of the shell, for messages.
 
-    Assignments, redirections and wrappers such as ``timeout -k 2 5`` are left out, a shell that becomes its arguments
-    too; a command of helpers alone is named by its first.
+    Skips assignments, redirections, wrappers such as ``timeout -k 2 5``, and a shell that only runs its arguments. A
+    command of helpers has the name of the first one.
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars="();&|\n<>")
     lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True

@@ -77,13 +77,13 @@ class CommandCache:
         return () if common is None else tuple(dict.fromkeys((*common, *self.nodes.get(node.name, ()))))
 
     def breaks_of(self, node: Node) -> set[str]:
-        """Commands before which the last plan has a change of a node of this kind; empty after a run."""
+        """Commands before which the last plan changes a node of this kind; empty after a run."""
         return set(self.breaks.get(kind_of(node), ()))
 
     def remember(
         self, nodes: Iterable[Node], used: Mapping[str, Sequence[str]], breaks: Mapping[str, Iterable[str]] = {}
     ) -> None:
-        """Store the commands that nodes used, and before which a change is planned; nodes without any keep theirs."""
+        """Store the commands that nodes used, and those before which a plan has changes; others keep their lists."""
         alike: dict[str, list[str]] = {}
         for node in nodes:
             if used.get(node.name):

@@ -85,9 +85,9 @@ def _pressure(root: Path) -> int | None:
 
 
 def _machines(root: Path, ports: frozenset[int]) -> int:
-    """Time of the rack's virtual machines: those that listen at ``ports``. Machines of another rack are other programs.
+    """Time of the rack's virtual machines: those that listen at ``ports``. Machines of another rack count as others.
 
-    Where another program listens for the machines (e.g. passt), all machines are the rack's.
+    If another program listens for the machines (e.g. passt), all machines count as the rack's.
     """
     sockets = _listening(root, ports)
     times = {path.parent: used for path in root.glob("[0-9]*/stat") if (used := _time_of_machine(path)) is not None}

@@ -42,7 +42,9 @@ def differences(
     two = before.node.name != after.node.name
     nodes = {side.node.name: side for side in (*peers, before, after)} if two and not everything else {}
     shared = before.results.keys() & after.results.keys()
-    left, right = (_answers(side, _names_for(side, nodes.values()), shared, everything) for side in (before, after))
+    left, right = (
+        _answers(side, _Names(side, nodes.values()) if nodes else None, shared, everything) for side in (before, after)
+    )
     differences = []
     for key, (command, texts) in left.items():
         counterpart = right.get(key)
@@ -101,17 +103,12 @@ def _own_addresses(recording: Recording) -> list[str]:
     return [address for address in addresses if not address.startswith(("127.", "::1", "fe80:"))]
 
 
-def _names_for(own: Recording, nodes: Iterable[Recording]) -> _Names | None:
-    listed = list(nodes)
-    return _Names(own, listed) if listed else None
-
-
 def _answers(
     recording: Recording, names: _Names | None, shared: Set[str], everything: bool
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """By comparable command: the first recorded command, and the comparable answers of all that become equal to it.
+    """By comparable command: the first recorded command, and the comparable answers of all commands equal to it.
 
-    A ``shared`` command is compared unchanged; pings of each other's addresses become comparable through ``names``.
+    A ``shared`` command is compared unchanged. ``names`` makes pings of each other's addresses comparable.
     """
     answers: dict[str, tuple[str, set[str]]] = {}
     for command, result in recording.results.items():

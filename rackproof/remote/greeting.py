@@ -24,7 +24,7 @@ REFUSED_S = 60.0
 """Seconds of retries after a refusal in ``REFUSALS``. OpenSSH's penalties (PerSourcePenalties) last 15 s and
 more, a login that counts for MaxStartups ends with LoginGraceTime, at the latest after 120 s."""
 CLOSED_S = 8.0
-"""Seconds of retries when the server closes without a word: sshd restarts, or a NAT or QEMU finds no server."""
+"""Seconds of retries when the server closes without a greeting: sshd restarts, or a NAT or QEMU finds no server."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 REFUSALS: Final = {
     "Not allowed at this time": "sshd refuses this address for a while (PerSourcePenalties)",
@@ -36,7 +36,7 @@ _WORDS = 80
 
 
 class _Closed(Exception):
-    """The server closed the connection instead of a greeting; the text is what it sent."""
+    """The server closed the connection without a greeting; the text is what the server sent."""
 
 
 class _Begun:
@@ -57,12 +57,12 @@ class _Begun:
 
 
 class _Transport(paramiko.Transport):
-    """Names a key exchange that does not end; paramiko leaves that to the next call."""
+    """Raises an error for a key exchange that does not end; paramiko would raise it in the next call."""
 
     def __init__(self, sock: Any, **arguments: Any) -> None:
         super().__init__(sock, **arguments)
         self.auth_timeout = ANSWER_S
-        self.handshake_timeout = 2 * ANSWER_S  # an EOFError as well; ``start_client`` is first
+        self.handshake_timeout = 2 * ANSWER_S  # paramiko's error would be an EOFError: ``start_client`` ends first
 
     def start_client(self, event: Any = None, timeout: float | None = None) -> None:
         try:
@@ -75,7 +75,7 @@ class _Transport(paramiko.Transport):
 
 def greeted(sock: Any, **arguments: Any) -> paramiko.Transport:
     """A transport over a connected socket whose server has greeted. Raises paramiko.SSHException with what the server
-    did instead, and OSError where a further connection to it fails."""
+    did instead, and OSError if a second connection fails."""
     began, pause = time.monotonic(), FIRST_PAUSE_S
     peer = _peer(sock)
     while True:
@@ -95,8 +95,8 @@ def greeted(sock: Any, **arguments: Any) -> paramiko.Transport:
 
 
 def _peer(sock: Any) -> Any:
-    """The server's address; None where there is no way to it again: the channel of a jump host, a proxy's pipe, and a
-    server that has reset the connection."""
+    """The server's address; None if a second connection is impossible: through a jump host or a proxy, and after a
+    reset by the server."""
     try:
         return sock.getpeername() if isinstance(sock, socket.socket) else None
     except OSError:
@@ -104,7 +104,7 @@ def _peer(sock: Any) -> Any:
 
 
 def _greeting(sock: Any) -> bytes:
-    """What the server sends, from its greeting on. Raises _Closed, and SSHException; the socket is then closed."""
+    """The server's greeting and what follows. Raises _Closed or SSHException after closing the socket."""
     data, until = b"", time.monotonic() + ANSWER_S
     sock.settimeout(0.2)
     try:
@@ -131,7 +131,7 @@ def _greeting(sock: Any) -> bytes:
 
 
 def _words(data: bytes) -> str:
-    """The first line: further ones could read like lines of the kit."""
+    """The first line: further lines could look like lines of the kit."""
     return " ".join(data.decode(errors="replace").strip().partition("\n")[0].split())[:_WORDS]
 
 
@@ -142,7 +142,7 @@ def _refusal(words: str) -> str:
 
 
 def _wait(seconds: float) -> None:
-    """pyinfra's other hosts go on meanwhile: gevent replaces ``time.sleep``, but no event that exists already."""
+    """Sleep without blocking pyinfra's other hosts: gevent replaces ``time.sleep``, not an existing event's wait."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0 and not STOPPING.is_set():
         time.sleep(min(left, 0.2))

@@ -26,20 +26,20 @@ LAST_S = 9.0
 WAKE_S = 0.2
 """Seconds between two attempts to wake a main thread that has not begun to handle a signal."""
 CHILDREN_S = 1.0
-"""What child processes have between SIGTERM and SIGKILL."""
+"""Seconds that child processes have between SIGTERM and SIGKILL."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _first = signal.SIGINT
 _lost = threading.Event()
-"""The KeyboardInterrupt was raised where Python cannot pass it on, such as in a finalizer."""
+"""Set if the KeyboardInterrupt was raised where Python cannot pass it on, such as in a finalizer."""
 _Process = tuple[int, str]
 """Process id and start time: an id alone may already be another process's."""
 _children: set[_Process] = set()
 _last_words: list[Callable[[], None]] = []
 _handled = threading.Event()
-"""The main thread has begun to handle the latest signal."""
+"""Set when the main thread begins to handle the latest signal."""
 _told = threading.Lock()
-"""Taken by the first thread that prints how to continue, the main one or the timer's; the other prints nothing."""
+"""The first thread that takes it prints how to continue, the main thread or the timer's; the other prints nothing."""
 
 
 def handle_signals(last_words: Callable[[], None] = lambda: None) -> None:
@@ -68,7 +68,7 @@ def tells() -> bool:
 
 
 def again() -> str:
-    """How to go on where nothing remains of the run."""
+    """How to go on if nothing of the run can be continued."""
     return f"start again with: {called()}"
 
 
@@ -91,7 +91,7 @@ def end_now() -> None:
 
 
 def _wake_main_thread() -> None:
-    """Have each signal handled at once, also where it arrives just before the main thread begins to wait.
+    """Have the main thread handle each signal at once, also a signal just before the thread begins to wait.
 
     Python runs a handler between two bytecodes: a system call that begins after the signal is not interrupted by it.
     """
@@ -152,8 +152,8 @@ def _unraisable(info: sys.UnraisableHookArgs) -> None:
 
 
 def _end_children() -> None:
-    """End what this program started, and what that started. A process in a session of its own is left alone: its
-    starter ends it, or it is to outlive this program."""
+    """End all descendants of this program in its own session. A further session is ended by the process that started
+    it, or outlives this program on purpose."""
     _children.update(_descendants())
     for number in (signal.SIGTERM, signal.SIGKILL):
         left = [process for process in _children if _started(process[0]) == process[1]]
@@ -187,7 +187,7 @@ def _started(pid: int) -> str:
 
 
 def _fields(path: Path) -> list[str] | None:
-    """From the state on (proc(5)): state, parent, group, session …"""
+    """Fields from the third on (proc(5)): state, parent, group, session …"""
     try:
         text = path.read_text(errors="replace")
     except OSError:

@@ -16,7 +16,8 @@ from rackproof.remote.ssh import Connection
 
 NO_LIMIT_S = 10 * 365 * 86400.0
 _BLOCKS = OUTPUT_LIMIT // 512 + 1
-"""Largest file of a command, its outputs included, in the unit of POSIX's ``ulimit -f``: what prints more is ended."""
+"""Largest file of a command, its outputs included, in the unit of POSIX's ``ulimit -f``; ends a command that prints
+more."""
 
 
 class LocalConnection(Connection):

@@ -95,8 +95,8 @@ def know(secrets: Iterable[str]) -> None:
 
 
 def secrets_of(data: Mapping[str, Any]) -> Iterator[str]:
-    """Values of a node's inventory data whose names are those of secrets, at any depth; and those of variables of the
-    environment that it names (``password_from``).
+    """Secrets in a node's inventory data, recognised by their keys, at any depth; also values of the environment
+    variables that the data names (``password_from``).
     """
     for key, value in data.items():
         name = str(key).lower()
@@ -109,7 +109,7 @@ def secrets_of(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_distinct(secret: str) -> bool:
-    """Whether a value hardly occurs by chance: 10 characters, or 6 of several kinds."""
+    """Whether a value is unlikely to occur by chance: 10 characters, or 6 of several kinds."""
     kinds = sum(bool(re.search(kind, secret)) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
     return len(secret) >= 10 or (len(secret) >= 6 and kinds > 1)
 
@@ -129,7 +129,7 @@ def _encodings(secret: str) -> Iterator[bytes]:
     ]
     yield from (text.encode() for text in texts)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        for offset in range(3):  # behind others; only the characters that no neighbour changes
+        for offset in range(3):  # after other bytes; only the characters that these bytes do not change
             first, end = -(-offset * 8 // 6), (offset + len(data)) * 8 // 6
             yield encode(b"\0" * offset + data)[first:end]
 
@@ -161,7 +161,7 @@ def _redact(data: bytes) -> bytes:
             data = pattern.sub(_PUT, data)
         if named:
             data = _redact_lines(data)
-        if data == before:  # rules may match the output of others
+        if data == before:  # a rule may match what another rule has changed
             return data
     return data
 
@@ -176,7 +176,7 @@ _redact_short = functools.lru_cache(maxsize=1024)(_redact)
 
 
 def _redact_lines(data: bytes) -> bytes:
-    """Apply the rules for names to the lines that have one."""
+    """Apply the rules for names to the lines that contain the name of a secret."""
     low = data.lower()
     starts: set[int] = set()
     for word in WORDS:
@@ -225,7 +225,7 @@ def redact_json(value: Any) -> Any:
         return value
     try:
         return json.loads(hidden)
-    except ValueError:  # a rule took a quote along
+    except ValueError:  # a rule has replaced a quote
         return _strings(value)
 
 
@@ -268,5 +268,5 @@ def _blank(data: bytes) -> bytes:
 
 
 def _blank_key(data: bytes) -> bytes:
-    """Like ``_blank``; of a key on one line the quotes stay."""
+    """Like ``_blank``, but a key on one line keeps its quotes."""
     return re.sub(rb"(?:(?!\\+[\"'])[^\r\n\"'])+", _MARK, data)

@@ -167,7 +167,7 @@ class Connection:
         result = self._run(_marked("true"), PROOF_S)
         if result.rc is None:
             self.open()  # raises the reason when it is the connection
-            if result.why == TOO_MUCH:  # it will be so for every command
+            if result.why == TOO_MUCH:  # every command would end like this
                 self._failure = NodeUnreachable(self.node.name, f"its login shell: {TOO_MUCH}")
                 raise self._failure
             raise NodeUnreachable(self.node.name, result.why)
@@ -182,8 +182,8 @@ class Connection:
         self._noisy = result.stdout != _MARK or result.stderr != _MARK
 
     def clean_up(self, command: str) -> None:
-        """Run a command after an interrupt, too; its result does not matter. A node without a connection, or that did
-        not answer the last one, is skipped."""
+        """Run a command, also after an interrupt, and ignore its result. Skips a node without a connection, or that did
+        not answer the last such command."""
         if self._connection is not None and self._failure is None:
             result = self._run(command, END_S, clean_up=True)
             if result.rc is None:
@@ -268,7 +268,7 @@ class Connection:
         """Run a server during the block, as another user with the prefix ``user``. It ends with the block, or with this
         connection."""
         channel = self.open().open_session(timeout=greeting.ANSWER_S)
-        server = Server(self.node.name, self.sudo, channel, command, timeout_s, user)
+        server = Server(self.node.name, self._sudo, channel, command, timeout_s, user)
         try:
             server.start()
             yield server
@@ -300,15 +300,10 @@ class Connection:
         key = transport.get_remote_server_key()
         return f"{key.get_name()} {key.fingerprint}"
 
-    @property
-    def sudo(self) -> str:
-        """Prefix of commands when the inventory sets sudo: empty, or ending in a space."""
-        return self._sudo
-
     def forget(self) -> None:
         """Close, and allow a new attempt (after a reboot)."""
         if not self._lock.acquire(timeout=0 if STOPPING.is_set() else -1):
-            return  # it connects at this moment; the program ends
+            return  # another thread is connecting; the program ends anyway
         try:
             if self._connection is not None:
                 self._connection.close()
@@ -336,7 +331,7 @@ def _known_hosts(path: str, changed_ns: int, size: int) -> paramiko.HostKeys:
 
 
 def sudo_of(node: Node) -> str:
-    """``sudo -n`` for a node whose inventory data has pyinfra's ``_sudo``, with ``_sudo_user`` where given."""
+    """Prefix of commands by pyinfra's ``_sudo`` and ``_sudo_user`` in the node's data: empty, or ending in a space."""
     if not node.data.get("_sudo"):
         return ""
     user = node.data.get("_sudo_user")

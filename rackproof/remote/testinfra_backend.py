@@ -56,10 +56,10 @@ class RecordingBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
 
 
 def host_of(node: str, reader: Reader) -> Host:
-    """A testinfra host outside of testinfra's cache, which never drops one."""
+    """A testinfra host outside of testinfra's cache, which never drops hosts."""
     backend = RecordingBackend(node, reader=reader)
     host = Host(backend)
-    backend.set_host(weakref.proxy(host))  # without a cycle a host ends with its check, and not with a collection
+    backend.set_host(weakref.proxy(host))  # without a cycle the host is freed after its check, not at a collection
     return host
 
 

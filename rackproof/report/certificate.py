@@ -304,7 +304,7 @@ def _measurement(m: Measurement, stand_ins: Collection[str]) -> MeasurementSumma
 
 
 def _data_set(m: Measurement) -> dict[str, str]:
-    """A read of files that memory could hold says so, whether or not an entry asks for a larger data set."""
+    """A note on a read of files that memory could hold, whether or not an entry asks for a larger data set."""
     reads = m.metric.startswith("storage.") and "write" not in m.metric
     words = small_data_set(m.companions) if reads else None
     return {"data_set": words} if words else {}

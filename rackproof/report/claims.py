@@ -22,7 +22,7 @@ from rackproof.report.statements import subject_text
 
 
 def claim_by_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> tuple[ClaimSummary, ...]:
-    """Every claim of the published system in the order of the file; none where the file scales nothing."""
+    """Every claim of the published system in the order of the file; empty if the file scales nothing."""
     scale = architecture.scale
     if scale is None:
         return ()
@@ -43,7 +43,7 @@ def of_no_claim(architecture: Architecture, verdicts: Sequence[Verdict]) -> tupl
 
 
 def left_out(architecture: Architecture) -> tuple[LeftOutSummary, ...]:
-    """What the file says that it does not measure of the published system."""
+    """Parts of the published system that the file declares as not measured."""
     parts = architecture.scale.left_out if architecture.scale else ()
     return tuple(LeftOutSummary(**part.model_dump()) for part in parts)
 
@@ -102,7 +102,7 @@ def _summary(
 
 
 def _status(ways: Sequence[ClaimWay]) -> Status:
-    """The worst status of all ways. If any way is required, a FAIL of one that is not counts as WARN."""
+    """The worst status of all ways. If any way is required, a FAIL of an advisory way counts as WARN."""
     required = any(way.required for way in ways)
     statuses = [
         Status.WARN if required and not way.required and way.status is Status.FAIL else way.status for way in ways

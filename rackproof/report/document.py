@@ -23,7 +23,7 @@ EACH: Final = "each"
 _NUMBERS: Final = (
     "message", "value", "measured", "ceiling", "distance_pct", "samples", "cv_pct", "level",
 )  # fmt: skip
-"""Fields of verdicts on criteria that hardly two subjects share."""
+"""Fields of verdicts on criteria that differ between almost all subjects."""
 TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "verdicts": ("subject", "records", "raw"),
     "measurements": ("members", "median", "samples", "raw", "conditions", "reason"),
@@ -65,7 +65,7 @@ def plain(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folded(table: str, entries: Iterable[Entry]) -> list[Entry]:
-    """Entries that follow each other in one object, verdicts in any order: ``plain`` sorts them again."""
+    """Neighbouring entries in one object; verdicts also from any place, because ``plain`` sorts them again."""
 
     def shared(entry: Entry) -> str:
         own = _own(table, entry)

@@ -195,14 +195,15 @@ def _percentiles(steps: Steps, load: str) -> tuple[str, Points]:
 
 
 def _readable(points: Points, units: tuple[str, str], most: float) -> tuple[str, Points]:
-    """Unit and points: of the second unit, 1,000 of the first, where a number is above ``most``."""
+    """Unit and points; in the second unit, 1,000 of the first, if a number is above ``most``."""
     if all(y <= most for line in points.values() for _, y in line):
         return units[0], points
     return units[1], {name: [(x, y / 1000) for x, y in line] for name, line in points.items()}
 
 
 def _doublings(steps: Steps) -> tuple[float, ...]:
-    """At most seven powers of two among the requests in flight; none between two neighbours: the steps' own."""
+    """At most seven powers of two among the requests in flight; empty if they include none: then the plot marks the
+    steps."""
     loads = [step["outstanding"] for step in steps]
     powers = range(math.ceil(math.log2(min(loads))), math.floor(math.log2(max(loads))) + 1)
     return tuple(2.0**power for power in powers[:: math.ceil(len(powers) / 7) or 1])

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def outcome_of_all(rows: Sequence[Row]) -> Outcome:
-    """CERTIFIED if all are; one that failed decides, then one that is incomplete or was not run."""
+    """CERTIFIED if all are; NOT CERTIFIED if one failed; otherwise INCOMPLETE."""
     outcomes = {row.outcome for row in rows}
     if Outcome.NOT_CERTIFIED in outcomes:
         return Outcome.NOT_CERTIFIED

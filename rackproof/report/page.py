@@ -46,7 +46,7 @@ def render_page(certificate: Certificate, raw: Mapping[str, bytes]) -> str:
 
 def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     all_findings = findings(certificate.verdicts)
-
+    sizing = certificate.sizing
     ways = [*(way for claim in certificate.claims for way in claim.ways), *certificate.of_no_claim]
     of_nodes = verdict_tables.checks_by_node(certificate)
     return {
@@ -91,7 +91,7 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
             ]
             for family in ("storage", "links", "collectives", "other")
         },
-        "sizing_pictures": _sizing_pictures(certificate),
+        "sizing_pictures": list(curve_pictures(sizing.latency, sizing.throughput).values()) if sizing else [],
         "conditions": _conditions(certificate.measurements),
         "cited": {v.source for v in certificate.verdicts if v.source and v.kind == "criterion"},
         "controller": CONTROLLER,
@@ -103,18 +103,13 @@ def _view(certificate: Certificate, raw: Mapping[str, bytes]) -> dict[str, Any]:
     }
 
 
-def _sizing_pictures(certificate: Certificate) -> list[plots.LinePlot]:
-    sizing = certificate.sizing
-    return list(curve_pictures(sizing.latency, sizing.throughput).values()) if sizing else []
-
-
 def _family(area: str) -> str:
     family = area.partition(": ")[0]
     return family if family in ("checks", "storage", "links", "collectives") else "other"
 
 
 def _kind(certificate: Certificate) -> str:
-    """Title of the sentences about what is not real."""
+    """Title of the sentences about virtual and simulated parts."""
     if certificate.rack.stand_ins:
         return "Stand-ins"
     return "Virtual rack" if all(node.virtual for node in certificate.rack.nodes) else "Simulated parts"

@@ -126,9 +126,9 @@ class LinePlot:
 
 
 def storage_plots(certificate: Certificate) -> tuple[BarPlot, ...]:
-    """Read and write bandwidth, one group of bars per storage; None of a metric without numbers.
+    """Read and write bandwidth, one group of bars per storage; no plot for a metric without numbers.
 
-    The rack's sum is on the plots of small racks only: on a large rack it would make the nodes' marks too short.
+    Only plots of small racks show the rack's sum: on a large rack it would make the nodes' marks too short.
     """
     plots = []
     for metric in ("storage.read_bandwidth", "storage.write_bandwidth"):
@@ -310,7 +310,7 @@ def line_plot(
     column = (WIDTH - left) / min(columns, len(names))
     words_y, step = (top + 10, 14) if log_y else (bottom - 8, -14)  # where lines that rise leave room
     placed = sorted(marks)
-    # Of several marks the first has its text on the left, so that no line crosses a text.
+    # With several marks the text of the first is on its left, so that no line crosses a text.
     turn = left + (right - left) / (4 if len(placed) > 1 else 2)
     return LinePlot(
         title=title,

@@ -37,9 +37,7 @@ def print_memo(memo: Memo, console: Console) -> None:
     )
     for line in unknown:
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False))
-    for answer in memo.answers:
-        _print_answer(answer, console)
-    for answer in memo.pointers:
+    for answer in (*memo.answers, *memo.pointers):
         _print_answer(answer, console)
 
 

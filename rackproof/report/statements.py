@@ -188,7 +188,7 @@ def _over_nccl(measurement: Measurement) -> bool:
 
 
 def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
-    """How links were measured, where not all pairs were: by group testing."""
+    """The sentence about links that group testing measured instead of all pairs; empty without group testing."""
     measurements = list(measurements)
     tested = [m for m in measurements if m.metric == METRIC]
     measured = [m for m in tested if m.samples]
@@ -213,7 +213,7 @@ def method_statements(measurements: Iterable[Measurement]) -> tuple[str, ...]:
 
 
 def validators_statements(run: RunInfo) -> tuple[str, ...]:
-    """Which validators ran, where they are not the kit's."""
+    """The sentence about validators that are not the kit's; empty if the kit's ran."""
     if run.own_validators is None:
         return ()
     return (f"Checked by the site's validators in {run.own_validators} (sha256 {run.validators}), not by the kit's.",)

@@ -120,7 +120,7 @@ def short_name(metric: str) -> str:
 
 
 def of_all_clients(measurements: Iterable[MeasurementSummary]) -> list[MeasurementSummary]:
-    """Without the rack's numbers over fewer clients than another of the same metric, storage and block size."""
+    """Leaves out numbers of the rack with fewer clients than others of the same metric, storage and block size."""
     every = list(measurements)
     most: dict[tuple[str, ...], int] = {}
     for m in every:

@@ -28,7 +28,7 @@ class Encoder:
 
 
 def decoded(data: bytes, complete: bool = True) -> str:
-    """Program output for a page: UTF-8 with � for invalid bytes; of binary data a hex dump of the beginning.
+    """Program output for a page: UTF-8 with � for invalid bytes; a hex dump of the beginning for binary data.
 
     ``complete`` is False for truncated ``data``: an incomplete character at its end is dropped.
     """

@@ -83,7 +83,7 @@ def criterion_groups(verdicts: Iterable[Verdict]) -> tuple[CriterionGroup, ...]:
 
 
 def _order(v: Verdict) -> tuple[object, ...]:
-    """The worst first; of passing verdicts those with details, which are the closest to the bar."""
+    """The worst first; among passing verdicts those with details, which are the closest to the bar."""
     return -v.status.rank, not v.message, v.subject, v.labels.get("op", ""), natural(v.labels)
 
 
@@ -205,11 +205,11 @@ def _folded(group: Sequence[Verdict]) -> tuple[Cell, ...]:
 
 def checks_by_node(certificate: Certificate) -> tuple[tuple[str, dict[str, tuple[int, int, Status | None]]], ...]:
     """Passed checks, all checks and the worst status, by node and module of checks."""
-    grouped: dict[str, dict[str, list[Verdict]]] = {name: {} for name in certificate.node_names}
+    by_node: dict[str, dict[str, list[Verdict]]] = {name: {} for name in certificate.node_names}
     for v in certificate.verdicts:
         if v.kind == "check":
             area = name_of(v.id).partition(".")[0]
-            grouped.setdefault(v.subject, {}).setdefault(area, []).append(v)
+            by_node.setdefault(v.subject, {}).setdefault(area, []).append(v)
     return tuple(
         (
             node,
@@ -218,5 +218,5 @@ def checks_by_node(certificate: Certificate) -> tuple[tuple[str, dict[str, tuple
                 for area, group in areas.items()
             },
         )
-        for node, areas in grouped.items()
+        for node, areas in by_node.items()
     )

@@ -28,17 +28,17 @@ NO_BAD_ANSWER = frozenset({PASSED, UNMEASURED})
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """``change`` returns an equal result where it does not apply."""
+    """A damaged answer. ``change`` returns an equal result where the damage does not apply."""
 
     name: str
     title: str
     allowed: frozenset[CheckOutcome]
     change: Callable[[CommandResult], CommandResult]
     words: str = ""
-    """What the program says, which the message of a check that does not pass must repeat."""
+    """Words of the program that the message of a check must repeat unless the check passes."""
 
     def unclear(self, message: str) -> str:
-        """What the message of a check that did not pass lacks; empty where it is clear."""
+        """What is missing in the message of a check that did not pass; empty if the message is clear."""
         if _STATUS_FIRST.match(message):
             return "the cause or the program first"
         return "" if self.words in message or _REFERENCE.search(message) else f"{self.words!r}"

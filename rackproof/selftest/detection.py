@@ -14,8 +14,9 @@ from rackproof.selftest.damage import DAMAGES
 from rackproof.selftest.load_checks import has_load_states, load_checks
 from rackproof.selftest.partial_trial import Accepted, read_accepted, try_partials, try_words
 from rackproof.selftest.trial import Finding, Mishap, Subject, try_damages, try_fault, try_variants
-from rackproof.selftest.validators import Validators, load_validators
+from rackproof.selftest.validators import load_validators
 from rackproof.selftest.written import open_rack, racks_below
+from rackproof.validation.known import Checks
 
 HEALTHY_RUNS = 50
 
@@ -44,7 +45,7 @@ class Detection:
     words: int = 0
     """Words of answers, each made unknown."""
     needless: list[Accepted] = field(default_factory=list)
-    """Reasons for partial answers that no check needs any more."""
+    """Accepted partial answers that no check needs any more."""
     alarms: list[Alarm] = field(default_factory=list)
     healthy_runs: int = 0
     """Runs over healthy racks: each rack as recorded, and with varied values."""
@@ -70,7 +71,7 @@ class Detection:
 class Material:
     """Inputs of a self-test."""
 
-    validators: Validators
+    validators: Checks
     catalogue: dict[str, FaultFile]
     subjects: dict[str, Subject]
     accepted: tuple[Accepted, ...] = ()

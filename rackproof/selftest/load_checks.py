@@ -1,6 +1,6 @@
-"""The checks of nodes before and after a step of a benchmark, as checks that read recorded answers.
+"""Checks that compare nodes before and after a benchmark's step, on recorded answers.
 
-A rack with these answers has its nodes' state before the step, after it, and samples of its GPUs' links.
+A rack with these answers has the state of its nodes before and after the step, and samples of its GPUs' links.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from testinfra.host import Host
 
 from rackproof.bench.gpu.links import results
-from rackproof.bench.guard import Observation, change, load_command, observation_of
+from rackproof.bench.guard import change, load_command, observation_of
 from rackproof.core import gpu_clocks, gpu_links
 from rackproof.core.architecture import Architecture
 from rackproof.core.evidence import CheckOutcome, NodeInfo
@@ -19,7 +19,6 @@ from rackproof.core.load import GPUS, PREFIX, SUBJECTS, limits_of, subjects_for
 from rackproof.core.rack import Node, Rack
 from rackproof.parse.gpu_load import SAMPLER
 from rackproof.parse.load import MARK
-from rackproof.remote.command import CommandResult
 from rackproof.remote.recording import Unmeasured
 from rackproof.validation.checks import EVERY_NODE, Check
 from rackproof.validation.context import Context
@@ -42,7 +41,7 @@ def load_checks() -> Checks:
 
 
 def has_load_states(context: Context) -> bool:
-    """Whether the nodes of a rack answer these questions."""
+    """Whether the nodes of a rack have recorded states."""
     return any(reader.read(AFTER).text.startswith(MARK) for reader in context.readers.values())
 
 
@@ -57,15 +56,11 @@ def _of_states(name: str) -> tuple[Check, Function]:
     subject = SUBJECTS[name]
 
     def compared(host: Host, node: Node, arch: Architecture) -> None:
-        before, after = (_observed(host.backend.reader.read(command)) for command in (BEFORE, AFTER))
+        before, after = (_cached_observation(host.backend.reader.read(command), ()) for command in (BEFORE, AFTER))
         finding = change(name, before, after, limits_of(arch, node.groups, node.virtual))
         _end(finding.outcome, finding.message)
 
     return _check(f"{PREFIX}{name}", name, subject.protects, subject.hint, subject.required), compared
-
-
-def _observed(answer: CommandResult) -> Observation:
-    return _cached_observation(answer, ())
 
 
 def _of_samples(id_: str, protects: str, hint: str) -> tuple[Check, Function]:

@@ -51,13 +51,10 @@ class Change(Strict):
         return self.command in command
 
     def __call__(self, result: CommandResult) -> CommandResult:
-        if self._answers:
+        if any(getattr(self, key) is not None for key in _ANSWERS):
             return self._another(result)
-        return replace(result, stdout=self._edited(_text(result.stdout)).encode("utf-8", "surrogateescape"))
-
-    @property
-    def _answers(self) -> bool:
-        return any(getattr(self, key) is not None for key in _ANSWERS)
+        text = self._edited(result.stdout.decode("utf-8", "surrogateescape"))
+        return replace(result, stdout=text.encode("utf-8", "surrogateescape"))
 
     def _another(self, result: CommandResult) -> CommandResult:
         stdout = result.stdout if self.stdout is None else self.stdout.encode()
@@ -86,10 +83,6 @@ class Change(Strict):
 def cut(text: str, share: float) -> str:
     """The first part of a text, without newline at the end: a cut at the end of a line may look complete."""
     return text[: int(len(text) * share)].rstrip("\n")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -1,6 +1,6 @@
 """Trials of partial answers on healthy racks: one entry fewer, one value N/A, one word unknown.
 
-Which places a check judges is found by trying; see ``partial``. A check that still passes needs a reason in
+Trials find the places that a check judges; see ``partial``. A check that still passes needs a reason in
 ``partial/accepted.yaml`` of the catalogue, and so does an unknown word with which all checks pass.
 """
 
@@ -37,8 +37,8 @@ class Accepted(Strict):
     command: str = Field(min_length=1)
     """Part of the command."""
     place: str
-    """Regular expression: part of the line (of an unknown word: up to the word), or of the path of keys or tags and the
-    value."""
+    """Regular expression for a part of the label: the line (for an unknown word: up to the word), or the path of keys
+    or tags with the value."""
     damage: str = "one-fewer"
     reason: str = Field(min_length=20)
 
@@ -73,10 +73,10 @@ class Partials:
     """Partial answers given to checks."""
     mishaps: list[Mishap] = field(default_factory=list)
     used: set[Accepted] = field(default_factory=set)
-    """Reasons that applied."""
+    """Reasons that covered a check."""
 
     def accept(self, accepted: tuple[Accepted, ...], check: str, command: str, label: str, damage: Damage) -> bool:
-        """Whether there is a reason for a check that passes; all that cover it have applied."""
+        """Whether a reason covers a check that passes; marks all reasons that cover it as used."""
         reasons = [reason for reason in accepted if reason.covers(check, command, label, damage)]
         self.used |= {*reasons}
         return bool(reasons)

@@ -19,10 +19,9 @@ from rackproof.selftest.catalogue import Fault
 from rackproof.selftest.damage import Damage
 from rackproof.selftest.mutation import Change
 from rackproof.selftest.noise import at_another_moment, varies
-from rackproof.selftest.validators import Validators
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
-from rackproof.validation.known import Function
+from rackproof.validation.known import Checks, Function
 
 Edit = Callable[[CommandResult], CommandResult]
 _SHOWN = 80
@@ -45,7 +44,7 @@ class Subject:
 
     name: str
     context: Context
-    validators: Validators
+    validators: Checks
 
     @cached_property
     def healthy(self) -> dict[str, list[HealthyCase]]:
@@ -88,7 +87,7 @@ class Subject:
         return self._with(node, RecordingReader(node, _Altered(answers, edit), known=map(edit, answers.known())))
 
     def answering(self, node: str, *results: CommandResult) -> Context:
-        """The same rack, one node of which gives these answers instead of its own."""
+        """The same rack, in which one node gives these answers instead of its own."""
         answers = self.answers(node)
         return self._with(node, RecordingReader(node, _Altered(answers), known=(*answers.known(), *results)))
 
@@ -194,7 +193,7 @@ def _problem(fault: Fault, applied: _Applied, results: list[CheckResult]) -> str
 
 
 def _already(fault: Fault, before: list[CheckResult]) -> str:
-    """The problem that the check does not pass without the fault either, so that failing proves nothing."""
+    """The problem if the check does not pass without the fault either: then its failure proves nothing."""
     for result in before:
         if result.outcome is not CheckOutcome.PASSED:
             return f"{fault.check} does not pass on the healthy rack: {result.message}"

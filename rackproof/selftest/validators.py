@@ -12,13 +12,11 @@ from rackproof.errors import RunError, SelfTestError
 from rackproof.parse.memory import remembered
 from rackproof.validation.known import Checks, Function, load_checks
 
-Validators = Checks
-
 _PURE = "rackproof.parse."
 _CACHE_SIZE = 32
 
 
-def load_validators(folder: Path) -> Validators:
+def load_validators(folder: Path) -> Checks:
     """Load every check of a folder, by id, in the order of files and of their text. Raises SelfTestError."""
     try:
         checks = load_checks(folder, _cache_parsers)

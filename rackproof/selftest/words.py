@@ -1,7 +1,7 @@
 """Answers in which one word is unknown: a state, a mode, a yes or no, replaced by a word that no parser knows.
 
-Of JSON every text and truth value is a word; of lines and XML what stands behind ``:``, ``=`` or a tag, and every word
-of ``STATES``. Pure.
+In JSON every string and truth value is a word; in lines and XML the text after ``:``, ``=`` or a tag, and every word of
+``STATES``. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rackproof.selftest.partial import ABSENT, DIGITS, Document, Json, document_
 
 UNKNOWN: Final = "Grumbling"
 _LONGEST: Final = 60
-"""Characters before a word by which places are told apart."""
+"""Characters before a word that distinguish places."""
 
 STATES: Final = (
     r"(?<![\w.+/-])(?:up|down|UP|DOWN|[Oo]nline|ok|OK|HEALTH_OK|[Ee]nabled|[Dd]isabled|[Aa]ctive|ACTIVE|inactive|loaded"
@@ -39,7 +39,7 @@ class Variant(NamedTuple):
 
 
 def variants(text: str) -> Iterator[Variant]:
-    """The answer with one unknown word; of places that differ in numbers only the first, the middle and the last."""
+    """The answer with one unknown word; the first, middle and last of places that differ only in numbers."""
     document = document_of(text)
     places = _of_document(document) if isinstance(document, Json) else _of_text(text)
     for alike_ones in grouped((alike, (label, place)) for alike, label, place in places).values():

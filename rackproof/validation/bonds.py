@@ -12,15 +12,15 @@ NO_PARTNER: Final = "00:00:00:00:00:00"
 _CARRYING: Final = ("aggregation", "synchronisation", "collecting", "distributing")
 _ALONE: Final = ("defaulted", "expired")
 _SETTLED: Final = ("none", "monitoring")
-"""Churn states of a port that has, or has just begun, to negotiate."""
+"""Churn states without a problem: no churn, or the port has just begun to negotiate."""
 
 
 _MODES: Final = {"802.3ad": LACP, "active-backup": "active-backup", "balance-xor": "(xor)"}
-"""By the inventory's name of a mode: part of the driver's (``bond_mode_name`` in drivers/net/bonding/bond_main.c)."""
+"""Part of the driver's name of a mode (``bond_mode_name`` in drivers/net/bonding/bond_main.c), by the inventory's."""
 
 
 class Declared(NamedTuple):
-    """What the inventory declares of a bond, in its own words."""
+    """A bond as the inventory declares it."""
 
     members: int
     mode: str
@@ -29,7 +29,7 @@ class Declared(NamedTuple):
 
 
 def _unlike_declared(bond: Bond, declared: Declared) -> Iterator[str]:
-    """Settings that the driver reports otherwise than the inventory declares them."""
+    """Settings in the driver's report that differ from the inventory."""
     if _MODES[declared.mode] not in bond.mode:
         yield f"{bond.name}: expected mode {declared.mode}, actual {bond.mode}"
     for key, expected in _settings(declared).items():
@@ -38,13 +38,13 @@ def _unlike_declared(bond: Bond, declared: Declared) -> Iterator[str]:
 
 
 def _settings(declared: Declared) -> dict[str, str]:
-    """Settings by the driver's name for them."""
+    """Declared settings by the driver's names."""
     settings = {} if declared.mode == "active-backup" else {"Transmit Hash Policy": declared.hash_policy}
     return settings | ({"LACP rate": declared.lacp_rate} if declared.mode == LACP else {})
 
 
 def bond_problems(bond: Bond, declared: Declared | None = None) -> Iterator[str]:
-    """Problems of a bond. ``declared``: by the inventory."""
+    """Problems of a bond. ``declared``: the bond in the inventory, if it is there."""
     if declared is not None:
         yield from _unlike_declared(bond, declared)
     members = declared.members if declared is not None else 0
@@ -72,8 +72,8 @@ def bond_problems(bond: Bond, declared: Declared | None = None) -> Iterator[str]
 
 def bond_gaps(bond: Bond, declared: Declared | None = None) -> Iterator[str]:
     """Missing values in the driver's report, without which a bond is not proven healthy."""
-    if declared is not None and (unsaid := [key for key in _settings(declared) if key not in bond.settings]):
-        yield f"{bond.name}: the driver does not report {', '.join(unsaid)}"
+    if declared is not None and (missing := [key for key in _settings(declared) if key not in bond.settings]):
+        yield f"{bond.name}: the driver does not report {', '.join(missing)}"
     up = [member for member in bond.members if member.up]
     for member in up:
         if member.speed_mbps is None or member.duplex not in ("full", "half"):

@@ -175,7 +175,7 @@ def answered(host: Host, command: str, tool: str, *arguments: str, good: Collect
 
 
 def _read(host: Host, command: str, *arguments: str) -> tuple[str, str]:
-    """Output and error output of a command that succeeded with output."""
+    """Standard output and error of a command that succeeded and printed something."""
     result = host.run(command, *arguments)
     if result.rc != 0:
         raise Unmeasured(failure(program(command), result.rc, result.stderr, result.stdout))

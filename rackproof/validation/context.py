@@ -70,7 +70,7 @@ class Context:
             except EvidenceWriteError:
                 raise
             except (Exception, OutcomeException, SystemExit) as error:  # pytest.skip and pytest.fail raise the second
-                # not returned: its frames would keep it until a garbage collection
+                # The error is not returned: its frames would keep it alive until a garbage collection.
                 return end(error, results)
             return end(None, results)
 

@@ -95,7 +95,8 @@ def ending(
 def _without_rights(
     outcome: CheckOutcome, message: str, results: Collection[CommandResult]
 ) -> tuple[CheckOutcome, str]:
-    """The outcome of a check whose program was refused to the login: what needs root is UNMEASURED without it."""
+    """Outcome and message of a check that did not pass. UNMEASURED if one of its programs needs root, which the login
+    lacks; an UNMEASURED check's message names a denied access."""
     for result in results:
         errors = result.stderr.decode(errors="replace")
         start = result.stdout[: _BYTES_PER_CHARACTER * _BRIEF].decode(errors="replace")[:_BRIEF]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from testinfra.host import Host
@@ -97,7 +97,7 @@ def expect_within(host: Host, limit: float, unit: str, value: Callable[[Gpu], fl
     expect_known(values)
 
 
-def expect_known(values: dict[str, object] | dict[str, float | None]) -> None:
+def expect_known(values: Mapping[str, object]) -> None:
     """Raises Unmeasured for a GPU without a value."""
     silent = [bus for bus, actual in values.items() if actual is None]
     if silent:

@@ -57,7 +57,7 @@ def kernel_messages(host: Host, log: tuple[str, str] = DEVICE_LOG) -> tuple[Mess
     if kept[0].seconds > BEGINNING_S:
         raise Unmeasured(f"the kernel's log begins {kept[0].seconds:.0f} s after its start; earlier messages are lost")
     counted, later = Counter(message.text for message in kept), []
-    for message in messages:  # most are in the journal as well, and counts have limits
+    for message in messages:  # most are in the journal as well; checks limit their number
         if counted[message.text]:
             counted[message.text] -= 1
         else:

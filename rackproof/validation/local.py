@@ -85,7 +85,7 @@ def only(node: Node, selection: Selection) -> Selection:
 
 
 def excused(results: Sequence[CheckResult], checks: frozenset[str]) -> list[CheckResult]:
-    """Results without the unmeasured ones of ``checks``; failed ones stay."""
+    """Results without unmeasured results of ``checks``; failed results stay."""
     return [r for r in results if not (r.check in checks and r.outcome is CheckOutcome.UNMEASURED)]
 
 

@@ -23,7 +23,7 @@ def membership(architecture: Architecture, rack: Rack) -> Iterator[CheckResult]:
 
 
 def as_judged(results: Sequence[CheckResult], verdicts: Iterable[Verdict]) -> list[CheckResult]:
-    """The results, with the verdicts that failed or are unmeasured in the place of passed results, or beside them."""
+    """The results; a verdict that failed or is unmeasured replaces the passed result, or is added."""
     bad = {
         (v.id, v.subject): v
         for v in verdicts

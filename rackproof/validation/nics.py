@@ -45,7 +45,7 @@ def expected_ports_on(host: Host, arch: Architecture, node: Node, purpose: str) 
 def judge_ports(
     selected: ExpectedPorts, expected: object, value: Callable[[Port], Any], good: Callable[[Any], bool]
 ) -> None:
-    """Fail unless ``good`` accepts the values of all selected ports. None: the port does not report it.
+    """Fail unless ``good`` accepts the values of all selected ports. A value of None: the port does not report it.
 
     Raises Unmeasured if no port is wrong but one is missing or reports no value, and if the inventory names no ports
     and the candidates are ambiguous.

@@ -256,24 +256,19 @@ class Validation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if self._config.option.record and not self._config.option.collectonly:
-            try:
-                readers = self.context.readers
-                recordings = [Recording(node, readers[node.name].used) for node in self.context.rack.nodes]
-                write_recordings(Path(self._config.option.record), recordings)
-            except RackproofError as error:
-                self._abort(error)
-        if self._config.option.rackproof_junit and not self._config.option.collectonly:
-            try:
-                write_junit(
-                    Path(self._config.option.rackproof_junit), self.results,
-                    self.context.rack.source, self.context.arch.metadata, self.context.selection.description,
-                )  # fmt: skip
-            except RackproofError as error:
-                self._abort(error)
+        option, context = self._config.option, self.context
+        try:
+            if option.record and not option.collectonly:
+                recordings = [Recording(node, context.readers[node.name].used) for node in context.rack.nodes]
+                write_recordings(Path(option.record), recordings)
+            if option.rackproof_junit and not option.collectonly:
+                limited, path = context.selection.description, Path(option.rackproof_junit)
+                write_junit(path, self.results, context.rack.source, context.arch.metadata, limited)
+        except RackproofError as error:
+            self._abort(error)
         if self._broken:
             session.exitstatus = EXIT_USAGE
-        elif exitstatus in _RAN_TO_THE_END and not self._config.option.collectonly:
+        elif exitstatus in _RAN_TO_THE_END and not option.collectonly:
             session.exitstatus = exit_status(self.results)
 
 

@@ -1,4 +1,4 @@
-"""Checks read again: recorded results against what the recorded answers give, by the validators of this kit.
+"""Reads checks again: compares recorded results with what this kit's validators give on the recorded answers.
 
 Linear in the evidence; keeps the outputs of one node at a time.
 """
@@ -56,10 +56,10 @@ class Reread:
 @dataclass
 class _Stage:
     answers: dict[str, dict[str, CommandRecord]] = field(default_factory=dict)
-    """By node and command; of two answers to one command the first counts, as it did for the check."""
+    """By node and command. The first of several answers to a command counts, as it did for the check."""
     results: dict[str, list[tuple[int, CheckResult]]] = field(default_factory=dict)
     plan: tuple[int, PlannedChecks] | None = None
-    """With the ``seq`` of its record; None for a part that was narrowed, which plans less."""
+    """With the ``seq`` of its record; None for a narrowed part, which plans fewer checks."""
 
 
 def reread(
@@ -67,9 +67,9 @@ def reread(
 ) -> Reread:
     """Read all checks of a run's validations again. ``architecture`` is the run's own, ``checks`` are the kit's.
 
-    Results are compared with the declaration of their check (whether it is required, what it reads and expects), and
-    those that passed with their answers; one that cannot be read again is a fault too. ``digest`` is that of the
-    validators that declare ``checks``. Raises RunError where the run has no first record.
+    Each result is compared with the declaration of its check (whether the check is required, what it reads and
+    expects), and a passed result with its answers. A result that cannot be read again is a fault, too. ``digest``: of
+    the validators that declare ``checks``. Raises RunError if the run has no first record.
     """
     with TemporaryDirectory() as scratch:
         return _reread(records, output, architecture, checks, digest, Path(scratch))
@@ -105,7 +105,7 @@ def _reread(
     if info is not None and info.validators != digest:
         way_out = f"--validators {info.own_validators}" if info.own_validators else f"rackproof {info.rackproof}"
         for seq, why in reread.faults.items():
-            reread.faults[seq] = f"{why}; its validators were others than these: judge it with {way_out}"
+            reread.faults[seq] = f"{why}; the run used other validators than these: judge it with {way_out}"
     return reread
 
 
@@ -125,7 +125,7 @@ def store_inventory(store: EvidenceStore, rack: Rack) -> dict[str, str]:
 
 
 def recorded_inventory(info: RunInfo, node: str, output: Output) -> tuple[list[str], dict[str, Any]]:
-    """Groups and data of a node in the inventory, as they were recorded. Raises RunError for what no inventory has."""
+    """Groups and data of a node in the inventory, as recorded. Raises RunError for data that no inventory can have."""
     try:
         recorded = json.loads(output(info.inventory_data[node]))
         groups, data = list(recorded["groups"]), dict(recorded["data"])
@@ -141,7 +141,7 @@ def rack_of(info: RunInfo, output: Output, scratch: Path) -> Rack:
     nodes = []
     for node in info.nodes:
         data: dict[str, Any] = {"virtual": node.virtual, "simulated_gpus": node.simulated_gpus}
-        with contextlib.suppress(RunError):  # named by the verdict on the evidence
+        with contextlib.suppress(RunError):  # the verdict on the evidence names it
             data = recorded_inventory(info, node.name, output)[1]
             _restore_version_set(data, output, scratch)
         nodes.append(Node(node.name, node.groups, data))
@@ -196,7 +196,7 @@ def _node(
         try:
             known.append(answer_of(record, output))
         except RunError:
-            continue  # named by the verdict on the evidence; a check that needs it has no answer
+            continue  # the verdict on the evidence names it; a check that needs the answer has none
     reader = RecordingReader(name, known=known)
     context.readers[name] = reader
     for seq, result in results:
@@ -211,7 +211,7 @@ def _node(
 
 
 def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
-    """The first difference that would make a recorded result look better; None where there is none."""
+    """The first difference that makes the recorded result look better than the new one; None without one."""
     if recorded.required != again.required:
         says = {True: "required", False: "not required"}
         return f"recorded as {says[recorded.required]}, the check is {says[again.required]}"
@@ -221,7 +221,7 @@ def _difference(recorded: CheckResult, again: CheckResult) -> str | None:
     if recorded.outcome is not CheckOutcome.PASSED:
         return None
     if again.outcome is not CheckOutcome.PASSED:
-        does = "fail" if again.outcome is CheckOutcome.FAILED else "do not show it"
+        does = "fail" if again.outcome is CheckOutcome.FAILED else "do not prove it"
         return f"recorded as passed, its recorded answers {does}: {again.message}"
     for name in sorted(CheckResult.model_fields.keys() - {"elapsed_s"}):
         one, other = getattr(recorded, name), getattr(again, name)

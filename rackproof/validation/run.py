@@ -24,7 +24,7 @@ def validators_folder(own: Path | None = None) -> Path:
 
 
 def unused_validators() -> str | None:
-    """One line where the working directory has validators that are not the kit's: they run when asked for."""
+    """One line if the working directory has validators of its own: they run only with ``--validators``."""
     own = Path.cwd() / "validators"
     if not any(own.glob("test_*.py")) or own.resolve() == kit.folder("validators").resolve():
         return None

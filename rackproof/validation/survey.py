@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from rackproof.core.evidence import CheckResult
 from rackproof.core.planned_checks import PlannedChecks, planned
 from rackproof.remote import command_cache
 from rackproof.remote.collect import Question
-from rackproof.validation.checks import Check
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case, call
-
-Checks = Mapping[str, tuple[Check, Callable[..., None]]]
+from rackproof.validation.known import Checks, Function
 
 
 def survey(
@@ -37,7 +35,7 @@ def survey(
     context.remember()
 
 
-def cases(context: Context, checks: Checks) -> Iterator[tuple[Callable[..., None], Case]]:
+def cases(context: Context, checks: Checks) -> Iterator[tuple[Function, Case]]:
     """Cases that the context's selection includes."""
     selection = context.selection
     selected = [(check, function) for check, function in checks.values() if selection.has_check(check)]

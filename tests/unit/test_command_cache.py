@@ -1,4 +1,4 @@
-"""What nodes were asked last time: kept, used, and never trusted."""
+"""Cached commands of the last run: stored, used, and never trusted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nodes_of_a_kind_share_a_list_with_placeholders_for_their_own_values(sep
         "\udcff",
     ],
 )
-def test_a_damaged_list_is_none_and_says_so(text: str) -> None:
+def test_a_damaged_list_is_ignored_with_a_note(text: str) -> None:
     kept = command_cache.load("c" * 64)
     kept.path.parent.mkdir(parents=True, exist_ok=True)
     kept.path.write_bytes(text.encode("utf-8", "surrogateescape"))
@@ -92,7 +92,7 @@ def test_a_cache_that_cannot_be_written_is_a_note(tmp_path: Path, monkeypatch: p
     assert "cannot be written" in cached.note
 
 
-def test_old_lists_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_old_lists_are_deleted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(command_cache, "KEPT", 2)
     for age, name in enumerate("xyz"):
@@ -103,7 +103,7 @@ def test_old_lists_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert sorted(path.name[0] for path in command_cache.folder().iterdir()) == ["y", "z"]
 
 
-def test_another_question_another_text_or_another_architecture_is_another_list() -> None:
+def test_questions_texts_and_architecture_select_the_list() -> None:
     one = command_cache.subject_of([("a", check_a)], "arch")
     assert one == command_cache.subject_of([("a", check_a)], "arch")
     assert (

@@ -64,7 +64,7 @@ class TestNoise:
         assert noise_between([100, 100], [80], 100) == (ONE_SAMPLE_PCT, "one sample in B, its noise unknown")
         assert noise_between([100, 100], [80, 80], 100) == (THRESHOLD_PCT, "")
 
-    def test_a_threshold_that_was_asked_for_replaces_both(self) -> None:
+    def test_the_users_threshold_replaces_both(self) -> None:
         assert noise_between([100], [80], 100, 25).width == 25
         assert noise_between([100, 100], [80, 80], 100, 0).width == 0
 
@@ -176,7 +176,7 @@ class TestNumbers:
         whole, part = (measurement(who, 10.0, scope=Scope.RACK) for who in (GPU, GPU[:1]))
         assert {number.change for number in both([whole], [part]).numbers} == {Change.ONLY_A, Change.ONLY_B}
 
-    def test_other_conditions_are_told_and_folders_of_the_run_are_none(self) -> None:
+    def test_different_conditions_are_listed_without_the_runs_folders(self) -> None:
         runs = [run_info().model_copy(update={"run": name}) for name in ("20260101-lab", "20260202-lab")]
         sides = [
             records(
@@ -188,7 +188,7 @@ class TestNumbers:
         assert only(compare(ARCH, *sides)).otherwise == ("workload.runtime_s: 5, then 60",)
         assert only(compare(ARCH, sides[0], sides[0])).otherwise == ()
 
-    def test_an_asked_for_threshold_decides(self) -> None:
+    def test_the_users_threshold_decides(self) -> None:
         sides = [reads(100.0)], [reads(70.0)]
         assert only(both(*sides, threshold_pct=35)).change is Change.SAME
         assert only(both(*sides, threshold_pct=25)).change is Change.WORSE
@@ -256,7 +256,7 @@ class TestVerdicts:
         assert comparison.exit_status == 2
         assert {"gone: gpu-01", "new: gpu-03"} <= set(text_of(comparison).splitlines())
 
-    def test_other_circumstances_are_told(self) -> None:
+    def test_differences_of_the_runs_are_listed(self) -> None:
         other = run_info(simulated=("gpu-01",)).model_copy(
             update={"profile": "full", "architecture": "large", "architecture_sha256": "1" * 64}
         )

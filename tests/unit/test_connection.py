@@ -1,4 +1,4 @@
-"""Servers that are no node: the connection ends, and its reason is the cause, in one line."""
+"""Servers that are no node: the connection ends, and one line names the cause."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def node_behind(folder: Path, port: int) -> Node:
 
 @pytest.mark.usefixtures("short_limits")
 @pytest.mark.parametrize("behaviour", CAUSES, ids=lambda behaviour: behaviour.__name__)
-def test_a_server_that_is_no_node_is_named_by_its_cause(behaviour: servers.Behaviour, tmp_path: Path) -> None:
+def test_the_error_names_why_a_server_is_no_node(behaviour: servers.Behaviour, tmp_path: Path) -> None:
     with servers.server(behaviour) as (port, _):
         connection = Connection(node_behind(tmp_path, port))
         with pytest.raises(RemoteError, match=CAUSES[behaviour]) as caught:

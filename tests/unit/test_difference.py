@@ -218,7 +218,7 @@ def recording(name: str, group: str = "gpu", **answers: str) -> Recording:
     return Recording(Node(name, (group,), {"fabric_addresses": [f"10.0.0.{int(name[-2:])}/24"]}), by_command(results))
 
 
-def test_each_ones_own_name_is_not_a_difference_and_a_wrong_one_is() -> None:
+def test_own_names_are_no_difference_and_wrong_names_are() -> None:
     one, two = recording("gpu-01", hostname="gpu-01\n"), recording("gpu-02", hostname="gpu-02\n")
     assert differences(one, two) == []
     three = replace(recording("gpu-03", hostname="gpu-02\n"))

@@ -1,4 +1,4 @@
-"""One node that drifted away from its peers is named in one line, whatever it is that drifted."""
+"""One line names a node that deviates from its peers, for every kind of fact."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_one_node_of_many_is_named_in_one_line(old: str, new: str, expected: str
     assert deviation.line == f"gpu-07 differs from gpu-[01-06,08-32]: {expected}"
 
 
-def test_the_first_node_is_not_the_rule_when_it_is_the_odd_one() -> None:
+def test_the_first_node_deviates_when_its_value_is_rare() -> None:
     (deviation,) = deviations(rack(node(1, **{"swappiness = 1": "swappiness = 60"}), 4))
     assert deviation.line == "gpu-01 differs from gpu-[02-04]: sysctl vm.swappiness 60, others 1"
 
@@ -92,7 +92,7 @@ def test_nodes_that_deviate_in_the_same_way_are_one_line() -> None:
     assert lines == ["gpu-[03-04] differ from gpu-[01-02,05-08]: kernel 6.8.0-45-generic, others 6.8.0-51-generic"]
 
 
-def test_alike_is_silent_and_roles_are_not_compared() -> None:
+def test_equal_nodes_give_no_line_and_roles_are_not_compared() -> None:
     assert deviations([node(n) for n in range(1, 9)]) == []
     assert deviations([node(1), node(1, "storage", **{"6.8.0": "5.14.0"})]) == []
 
@@ -109,7 +109,7 @@ def test_many_facts_are_counted() -> None:
     assert deviation.line.endswith("package p7 1, others absent; and 12 more")
 
 
-def test_a_command_without_an_end_says_nothing() -> None:
+def test_an_unfinished_command_gives_no_fact() -> None:
     cut = node(2)
     cut = replace(cut, results={c: replace(r, rc=None, stdout=b"9.9\n") for c, r in cut.results.items()})
     assert facts_of(cut) == {}
@@ -133,7 +133,7 @@ def test_every_question_of_a_recording_for_drift_is_read() -> None:
     assert len(facts_of(Recording(Node("gpu-01", ("gpu",)), answered))) == len(QUESTIONS)
 
 
-def test_the_command_says_it_first(tmp_path: Path) -> None:
+def test_the_command_prints_deviations_first(tmp_path: Path) -> None:
     write_recordings(tmp_path, rack(node(1, **{"swappiness = 1": "swappiness = 60"}), 4))
     result = CliRunner().invoke(diff, [str(tmp_path), "--peers"])
     assert result.exit_code == 1

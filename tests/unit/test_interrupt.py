@@ -1,4 +1,4 @@
-"""What the first and the second signal end: commands on nodes, waiting, and the program."""
+"""The first and the second signal end commands on nodes, waiting, and the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a login shell says when it refuses: it goes into evidence, log and reports, so it is redacted first."""
+"""The refusal of a login shell goes into evidence, log and reports, so it is redacted first."""
 
 from __future__ import annotations
 

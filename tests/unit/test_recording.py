@@ -136,7 +136,7 @@ def test_an_output_that_was_edited_is_found_even_where_the_whole_was_stamped_aga
     assert refusal(text) == "edited by hand or damaged: sha256 of the output of 'uname -r' does not match"
 
 
-def test_spacing_and_the_order_of_keys_are_of_no_account() -> None:
+def test_spacing_and_the_order_of_keys_do_not_matter() -> None:
     document = json.loads(written(ENDED, HUNG))
     text = json.dumps(dict(reversed(document.items())), indent=4, ensure_ascii=True)
     assert Recording.from_json(text, "x").results == {"uname -r": ENDED, "df": HUNG}

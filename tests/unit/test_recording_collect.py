@@ -150,7 +150,9 @@ def test_many_that_hang_at_once_do_not_wait_for_each_other(tmp_path: Path, monke
     assert [results[command].rc for command in [*commands, *QUICK]] == [0] * 15
 
 
-def test_slow_commands_get_company_where_a_processor_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_starts_beside_slow_commands_if_a_processor_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch, "MOMENT_S", 1)
     (tmp_path / "loadavg").write_text("0.50 0.4 0.3 1/212 5\n")
     commands = [waiting(tmp_path, number, 4) for number in range(4)]
@@ -159,10 +161,10 @@ def test_slow_commands_get_company_where_a_processor_is_free(tmp_path: Path, mon
     assert [result.rc for result in unpack("gpu-01", commands, 120, answer.stdout)] == [0] * 4
 
 
-def test_slow_commands_get_no_company_where_every_processor_is_busy(
+def test_no_worker_starts_beside_slow_commands_if_all_processors_are_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each one that is late brings another, and all of them are late."""
+    """Otherwise each late command starts a worker, and the workers delay all commands."""
     monkeypatch.setattr(batch, "MOMENT_S", 1)
     (tmp_path / "loadavg").write_text("70.20 6.79 4.26 66/212 5\n")
     begun = f"ls {tmp_path} | grep -c '^[0-9]'"
@@ -186,7 +188,7 @@ def test_a_command_that_cannot_be_ended_is_left_behind() -> None:
 def test_a_command_that_takes_its_shell_down_is_the_only_one_without_an_answer() -> None:
     bad = ["kill 0", "kill -9 $PPID"]
     results = ask([QUICK[0], *bad, *QUICK[1:]])
-    assert [results[command].error for command in bad] == ["it ended the shell that ran it"] * 2
+    assert [results[command].error for command in bad] == ["the command ended its own shell"] * 2
     assert all(results[command].rc == 0 for command in QUICK)
 
 
@@ -218,7 +220,7 @@ def test_a_node_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.stderr == b"no room for answers in /proc /no/such/place\n"
 
 
-def test_where_an_exit_status_finds_no_room_nothing_is_believed() -> None:
+def test_a_batch_without_room_for_an_exit_status_is_discarded() -> None:
     """A full disk cuts outputs off, and the commands need not notice."""
     result = subprocess.run(
         ["sh", "-s"], input=script(["echo a", "mkdir 1.rc", *QUICK], 5), capture_output=True, check=False

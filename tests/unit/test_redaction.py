@@ -1,4 +1,4 @@
-"""What is secret goes, what only looks odd stays."""
+"""Secrets are replaced; values that only look like secrets stay."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ after
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_goes_and_says_that_it_is_gone(text: str) -> None:
+def test_the_mark_replaces_a_secret(text: str) -> None:
     hidden = redact(f"first\n{text}\nlast\n")
     assert SECRETS[text] not in hidden
     assert hidden == f"first\n{text.replace(SECRETS[text], MARK)}\nlast\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rackproof.core.failure import failure
 from rackproof.core.rack import Node
 from rackproof.remote.command import bounded, portable, program, script_or_program, tied
-from rackproof.remote.ssh import Connection, sudo_of
+from rackproof.remote.ssh import sudo_of
 
 NASTY = r"""printf '%s|' 'a!b' "it's" '\' "\\" '{x,y}' '~' '*' '$HOME' "$((1+1))" '^x' '%1' '#' ';' '&' `echo q`"""
 SAYS = "a!b|it's|\\|\\|{x,y}|~|*|$HOME|2|^x|%1|#|;|&|q|"
@@ -106,7 +106,6 @@ def test_sudo_precedes_the_whole_command_when_the_inventory_sets_it() -> None:
     assert sudo_of(Node("a", (), {"ssh_user": "me"})) == ""
     assert sudo_of(Node("a", (), {"_sudo": True})) == "sudo -n "
     assert sudo_of(Node("a", (), {"_sudo": True, "_sudo_user": "x y"})) == "sudo -n -u 'x y' "
-    assert Connection(Node("a", (), {"_sudo": True})).sudo == "sudo -n "
     assert bounded("id", 5, "sudo -n ").startswith("sudo -n env LC_ALL=C timeout ")
     assert tied("id", 5, "sudo -n ").startswith("sudo -n sh -c ")
 

@@ -29,7 +29,7 @@ class Answer:
     says: tuple[str, ...]
     """One sentence each."""
     figures: Mapping[str, Fact] = field(default_factory=dict)
-    """Names end in the unit, except of counts and shares: ``_s``, ``_bytes``, ``_per_s``, ``_gbps``."""
+    """Names end in the unit (``_s``, ``_bytes``, ``_per_s``, ``_gbps``), except those of counts and shares."""
     headline: tuple[str, ...] = ()
     """Names of the figures that answer the question."""
     unknown: tuple[str, ...] = ()

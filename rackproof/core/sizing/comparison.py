@@ -21,7 +21,7 @@ class Comparison(NamedTuple):
     directly: bool = True
     """False: the workload was not run; this is the model's answer with measured links and storage."""
     basis: str = ""
-    """What the prediction follows from, where not from declared figures alone; empty: those."""
+    """Figures that the prediction follows from; empty: declared figures only."""
 
     @property
     def agrees(self) -> bool | None:

@@ -57,7 +57,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "samples_per_s": phase.samples_per_s,
         "storage_read_bytes_per_s": phase.storage_read,
         "reads_per_s": phase.requests,
-        "binding": [_stage_name(s.name.value, s.tenant) for s in phase.binding],
+        "binding": [s.key for s in phase.binding],
         "flows": [
             {
                 "workload": f.tenant,
@@ -94,7 +94,3 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "hangs_on": [asdict(d) for d in answer.depends_on],
         "unknown": list(dict.fromkeys(answer.unknown)),
     }
-
-
-def _stage_name(name: str, tenant: str | None) -> str:
-    return name if tenant is None else f"{tenant}.{name}"

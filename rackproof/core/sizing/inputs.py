@@ -176,12 +176,11 @@ def inputs_of(architecture: Architecture, workloads: Sequence[Choice] = (), over
         raise SizingError("a workload is selected twice; select each one once")
 
     origins: dict[str, Origin] = {}
-    fields = {
+    fields: dict[str, Any] = {
         key: _read(architecture, architecture.sizing, key, spec, origins, key, "sizing") for key, spec in SYSTEM.items()
     }
-    system = System(
-        **_plain(fields), unit=Unit(**_below(fields, "unit")), ceilings=Ceilings(**_below(fields, "ceilings"))
-    )
+    plain = {key: value for key, value in fields.items() if "." not in key}
+    system = System(**plain, unit=Unit(**_below(fields, "unit")), ceilings=Ceilings(**_below(fields, "ceilings")))
     tenants = []
     for choice in chosen:
         workload = architecture.workloads[choice.name]
@@ -239,11 +238,7 @@ def _read(
     return None if value is None else float(value)
 
 
-def _plain(fields: Mapping[str, float | None]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if "." not in key}
-
-
-def _below(fields: Mapping[str, float | None], block: str) -> dict[str, Any]:
+def _below(fields: Mapping[str, Any], block: str) -> dict[str, Any]:
     return {key.removeprefix(f"{block}."): value for key, value in fields.items() if key.startswith(f"{block}.")}
 
 

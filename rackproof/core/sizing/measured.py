@@ -35,7 +35,7 @@ class PredictedAndMeasured(NamedTuple):
     lines: tuple[str, ...] = ()
     """Lines for the report, comparisons first, since a certificate's summary has the first line only.
 
-    One line if what is predicted cannot be compared, none if the run measures nothing of it.
+    One line if the prediction cannot be compared; none if the run measures nothing of it.
     """
     comparisons: tuple[Comparison, ...] = ()
 
@@ -59,8 +59,8 @@ def predicted_and_measured(architecture: Architecture, measurements: Sequence[Me
         return PredictedAndMeasured()
     asked = {m.labels.get("storage") for m in measurements if m.metric == _READ}
     if not asked or architecture.sizing.storage not in (None, *asked):
-        return _beside_runs(architecture, measurements)  # the profile has no benchmark of what feeds the workloads
-    figures = _found(architecture, [m for m in measurements if m.samples and not m.simulated])
+        return _beside_runs(architecture, measurements)  # the profile has no benchmark of the workloads' storage
+    figures = _measured_rates(architecture, [m for m in measurements if m.samples and not m.simulated])
     if isinstance(figures, str):
         return _nothing(figures)
     comparisons = []
@@ -90,7 +90,7 @@ def _nothing(reason: str) -> PredictedAndMeasured:
     return PredictedAndMeasured(lines=(f"nothing to compare with the predicted bottleneck: {reason}",))
 
 
-def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _Rates | str:
+def _measured_rates(architecture: Architecture, measurements: Sequence[Measurement]) -> _Rates | str:
     """Measured rates, or why there are none."""
     reads: dict[str, Measurement] = {}
     for m in measurements:
@@ -115,7 +115,7 @@ def _found(architecture: Architecture, measurements: Sequence[Measurement]) -> _
 
 
 def _median(measurements: Sequence[Measurement], metric: str, scope: Scope) -> float | None:
-    """B/s."""
+    """Median of the measurements' medians, B/s; None without one."""
     values = [convert(median(m.samples), m.unit, "B/s") for m in measurements if (m.metric, m.scope) == (metric, scope)]
     rate = median(values) if values else 0.0
     return rate if rate > 0 else None
@@ -150,8 +150,8 @@ def _reading(inputs: Inputs, figures: _Rates) -> Comparison:
 
 
 def _storage_ports(inputs: Inputs, figures: _Rates) -> float | None:
-    """B/s of all ports of the storage as measured; where unmeasured, ports of the same line rate as a node's
-    are taken to give what a node's give."""
+    """Rate of all ports of the storage together, B/s: as measured, else the measured rate of a node's ports if the
+    storage's ports have the same line rate."""
     system, unit = inputs.system, inputs.system.unit
     if figures.ports is not None or figures.link is None or unit.ports is None or unit.port_rate != system.port_rate:
         return figures.ports

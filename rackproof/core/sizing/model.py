@@ -81,6 +81,11 @@ class Stage:
     """Why nothing passes through it."""
 
     @property
+    def key(self) -> str:
+        """``gpu``; ``resnet50.gpu`` if several tenants have the stage."""
+        return self.name.value if self.tenant is None else f"{self.tenant}.{self.name.value}"
+
+    @property
     def planned(self) -> float | None:
         """Samples a second at its ceiling."""
         return None if self.capacity is None else self.capacity * self.ceiling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackproof.core.sizing import planning, words
 from rackproof.core.sizing.answer import Answer, Fact, unanswered
-from rackproof.core.sizing.model import Phase, Stage
+from rackproof.core.sizing.model import Phase
 from rackproof.core.sizing.planning import NETWORKS, smallest, up
 from rackproof.core.sizing.view import View, title_of
 
@@ -70,11 +70,7 @@ def _rate(phase: Phase) -> str:
 def _names(phase: Phase | None) -> str | None:
     if phase is None or not phase.binding:
         return None
-    return ", ".join(_name(s) for s in phase.binding)
-
-
-def _name(stage: Stage) -> str:
-    return stage.name.value if stage.tenant is None else f"{stage.tenant}.{stage.name.value}"
+    return ", ".join(s.key for s in phase.binding)
 
 
 def concurrency(view: View) -> Answer:

@@ -1,7 +1,8 @@
-"""The model's prediction beside each run of the input pipeline whose storage no benchmark of its own has read.
+"""The model's prediction beside each run of the input pipeline whose storage has no benchmark of its own.
 
-The model gets what the run has: the rate of the storage where a leg only read it, and the processor time of a sample.
-All else is declared, and the sentence says which. What a run took is no rate of its storage: it would predict itself.
+The model takes two figures from the run: the storage's rate, if a leg only reads, and the processor time of a sample.
+All others are declared; the sentence names the measured ones. The rate of the whole run is never taken as its storage's
+rate: the run would predict itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _RATES: Final = ("ingest.samples_rate", "inference.samples_rate")
 
 
 def beside_runs(architecture: Architecture, measurements: Sequence[Measurement]) -> Iterator[Comparison | str]:
-    """For each workload of the file a comparison, or why there is none; nothing where no workload was run.
+    """For each workload of the file a comparison, or why there is none; nothing if no workload was run.
 
     Raises SizingError.
     """
@@ -45,7 +46,7 @@ def beside_runs(architecture: Architecture, measurements: Sequence[Measurement])
 
 
 def _run_of(name: str, measurements: Sequence[Measurement]) -> Measurement | None:
-    """The last run of the most nodes, caches cold."""
+    """The last run, with cold caches, of those on the most nodes."""
     runs = [
         m
         for m in measurements
@@ -62,7 +63,7 @@ def _job_of(run: Measurement) -> dict[str, float]:
 
 def _beside(architecture: Architecture, name: str, run: Measurement, measurements: Sequence[Measurement]) -> Comparison:
     inputs = inputs_of(architecture, [Choice(name)]).replaced("nodes", float(len(run.members)))
-    for ceiling in ("gpu", "cpu", "network", "storage"):  # what binds, not what one plans with
+    for ceiling in ("gpu", "cpu", "network", "storage"):  # a run uses its stages fully; ceilings are for plans
         inputs = inputs.replaced(f"ceilings.{ceiling}", 1.0)
     if gpus := run.labels.get("gpus"):
         inputs = inputs.replaced("gpus_per_node", float(gpus) / len(run.members))
@@ -84,7 +85,8 @@ def _beside(architecture: Architecture, name: str, run: Measurement, measurement
 def _storage(
     architecture: Architecture, inputs: Inputs, run: Measurement, measurements: Sequence[Measurement]
 ) -> tuple[Inputs, list[str]]:
-    """With the measured rate of the run's own storage, or with the declared one where that is of this storage."""
+    """Inputs with the rate of the run's storage: measured, else declared for this storage, else unknown; and its
+    words for the basis of the prediction."""
     name = run.labels.get("storage", "")
     reads = [
         m
@@ -109,8 +111,8 @@ def _storage(
 def _processors(
     inputs: Inputs, name: str, run: Measurement, measurements: Sequence[Measurement]
 ) -> tuple[Inputs, list[str]]:
-    """With the processor time of a sample as the leg from memory took it, or the run itself; each worker is one
-    process."""
+    """Inputs with the processor time of a sample in the leg from memory, else in the run itself, and its words for the
+    basis. Each worker is one process."""
     times: dict[str, list[float]] = {}
     for m in measurements:
         if m.metric == "ingest.cpu_time_per_sample" and m.labels.get("workload") == name:

@@ -149,7 +149,7 @@ class Origin:
     source: str
     """A key of the architecture's sources, ``--set``, or ``default``."""
     unit: str
-    """The text in the file."""
+    """As written in the file."""
     status: SourceStatus | None = None
     note: str | None = None
     key: str = ""

@@ -1,4 +1,4 @@
-"""What a user gets for bad input: one line, exit 3, no traceback."""
+"""Errors for bad input: one line, exit 3, no traceback."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_an_output_that_is_gone_or_changed_makes_the_run_invalid(here: World, ch
     assert judged(here) == ("INCOMPLETE", [f"output {name[:12]} {words}, of the command in record {first.seq}"])
 
 
-def test_several_are_counted(here: World) -> None:
+def test_several_lost_outputs_are_counted(here: World) -> None:
     commands = record_outputs(here)
     for command in commands:
         (here.folder / "reports/a" / RAW / command.body["stdout"]).unlink()

@@ -1,4 +1,4 @@
-"""What a log of a run says while it works."""
+"""Lines in the log of a running run."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_whole_live_rack_is_judged_and_written_for_the_build_server_as_well(he
 
 
 def test_the_build_server_sees_what_only_the_judge_knows(here: Path, live: FakeFleet) -> None:
-    """Nodes that are too few and results that are missing are no results of a check."""
+    """Too few nodes and missing results are verdicts of the judge, not results of a check."""
     live.rack = Rack(live.rack.source, tuple(node for node in live.rack.nodes if "gpu" in node.groups))
     done = ran("inventories/lab.py", "--quiet", "--junit=out.xml")
     assert done.exit_code == 1, done.output
@@ -205,7 +205,7 @@ def test_nothing_selected_on_a_live_rack_is_no_success(here: Path, live: FakeFle
 
 @pytest.mark.parametrize("groups", [[], ["storage"], ["other"]])
 def test_recordings_without_their_roles_do_not_pass(here: Path, groups: list[str]) -> None:
-    """What has to answer follows from the architecture, not from the groups that the files name."""
+    """The architecture says which nodes must answer, not the groups in the files."""
     nodes = [Node(node.name, tuple(groups), node.data) for node in lab_rack().nodes]
     answers = [Recording(n, by_command([CommandResult(n.name, "uname -r", 0, b"6.12\n")])) for n in nodes]
     write_recordings(here / "rec", answers)

@@ -205,11 +205,11 @@ def test_a_rack_that_contradicts_itself_is_a_draft(lock: Any) -> None:
     assert not read_versions(out.read_text(), str(out)).locked
 
 
-def test_the_output_is_asked_for() -> None:
+def test_a_lock_of_an_inventory_needs_an_output() -> None:
     assert CliRunner().invoke(versions, ["lock", "rack.py"]).exit_code != 0
 
 
-def test_the_question_is_answered_by_this_machine() -> None:
+def test_this_machine_answers_the_command() -> None:
     done = sh(CAPTURE_COMMAND)
     assert done.stdout.endswith("==\nend of versions\n")
     assert parse_installed_versions(done.stdout).packages

@@ -251,7 +251,7 @@ def test_unreadable_data_of_an_inventory_is_named(evidence: Evidence, content: b
 def test_what_other_validators_answered_says_how_to_judge_it(evidence: Evidence) -> None:
     folder, records = evidence
     gone = in_run(answers_gone_and_other_validators(folder, records), kit_sha256="cd" * 32)
-    way_out = "its validators were others than these: judge it with "
+    way_out = "the run used other validators than these: judge it with "
     assert f"{way_out}rackproof {__version__}" in headline(certificate(gone, folder)).message
     own = in_run(gone, own_validators="checks/")
     assert f"{way_out}--validators checks/" in headline(certificate(own, folder)).message

@@ -263,7 +263,7 @@ def test_a_result_that_was_moved_out_of_its_validation_is_invalid() -> None:
     moved = [record for record in example() if record.seq != result.seq]
     bench = next(at for at, record in enumerate(moved) if record.body.get("stage") == "bench")
     bodies = [(record.kind, record.body) for record in (*moved[: bench + 1], result, *moved[bench + 1 :])]
-    assert "in stage bench, nothing recorded there shows it" in headline(certificate(chained(bodies))).message
+    assert "in stage bench, no record of that stage proves it" in headline(certificate(chained(bodies))).message
 
 
 @cache

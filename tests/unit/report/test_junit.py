@@ -61,7 +61,7 @@ def test_advisory_failure_decides_nothing_and_is_not_hidden() -> None:
     assert "ADVISORY FAIL: expected fio actual nothing" in (next(root.iter("system-out")).text or "")
 
 
-def test_what_xml_cannot_hold_is_not_in_it() -> None:
+def test_characters_that_xml_cannot_hold_are_replaced() -> None:
     certificate, _ = passing()
     bad = certificate.verdicts[0].model_copy(
         update={"status": Status.FAIL, "message": 'a\x00b\x1b[31m ]]> <x a="b"> & \ufffe\ud800', "title": "\x08"}

@@ -1,4 +1,4 @@
-"""What the page says of searches for the knee, and what it says where a search has no knee or no fit."""
+"""Searches for the knee on the page, also without a knee or without a fit."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_fits_eighty_columns_without_a_terminal() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_says_what_matters() -> None:
+def test_prints_outcome_simulation_findings_and_page() -> None:
     text = " ".join(printed(sample()[0]).replace("│", " ").split())
     assert "NOT CERTIFIED 2 of 75 required verdicts failed, on gpu-02" in text
     assert "All nodes are virtual machines." in text

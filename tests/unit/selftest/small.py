@@ -1,4 +1,4 @@
-"""A rack, a catalogue and a validator small enough to see what the self-test makes of each mistake."""
+"""A small rack, catalogue and validator, which show the self-test's result for each mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tables of what changes by itself, made for opposite ends, must agree."""
+"""The two tables of varying values must agree: one varies them, the other ignores them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def answer(made: Memo, key: str) -> Answer:
 
 
 def asked(key: str, *workloads: str, settings: tuple[str, ...] = ()) -> Answer:
-    """One answer, without what it hangs on."""
+    """One answer, without its dependences."""
     return ASKS[key](View(case(*workloads, settings=settings)))
 
 

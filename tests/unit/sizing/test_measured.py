@@ -36,6 +36,13 @@ def link(gbps: float, a: str = "gpu-01", b: str = "gpu-02") -> Measurement:
     )
 
 
+def run(rate: float, conditions: dict[str, str] | None = None, **labels: str) -> Measurement:
+    return Measurement(
+        metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(rate,), step="ingest",
+        labels={"workload": "resnet50", **labels}, conditions=conditions or {},
+    )  # fmt: skip
+
+
 def test_a_rack_as_it_was_sold_has_the_predicted_bottlenecks() -> None:
     comparison = predicted_and_measured(rack(), [read(29_500), link(94)])
     reading, *workloads = comparison.comparisons
@@ -77,13 +84,9 @@ def test_the_prediction_is_for_the_clients_that_took_part() -> None:
 
 
 def test_a_workload_that_was_run_is_compared_itself() -> None:
-    run = Measurement(
-        metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(50_000.0,), step="ingest",
-        labels={"workload": "resnet50"},
-    )  # fmt: skip
-    small = predicted_and_measured(rack(), [read(29_500), link(94), run]).comparisons[1]
+    small = predicted_and_measured(rack(), [read(29_500), link(94), run(50_000)]).comparisons[1]
     assert (small.directly, small.measured) == (True, 50_000)
-    assert "measured 50,000 samples/s" in predicted_and_measured(rack(), [read(29_500), run]).lines[1]
+    assert "measured 50,000 samples/s" in predicted_and_measured(rack(), [read(29_500), run(50_000)]).lines[1]
     assert (small.measured_stage, small.agrees) == (None, None)
 
 
@@ -93,25 +96,17 @@ def test_a_workload_that_was_run_is_compared_itself() -> None:
      ("start of workers", "start of workers")],
 )  # fmt: skip
 def test_a_run_names_its_own_stage_and_not_the_models(bound: str, stage: str) -> None:
-    run = Measurement(
-        metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(50_000.0,), step="ingest",
-        labels={"workload": "resnet50"}, conditions={"bound_by": bound},
-    )  # fmt: skip
-    small = predicted_and_measured(rack(), [read(29_500), link(94), run]).comparisons[1]
+    measured = [read(29_500), link(94), run(50_000, {"bound_by": bound})]
+    small = predicted_and_measured(rack(), measured).comparisons[1]
     assert small.measured_stage == stage
     assert small.agrees is (small.predicted_stage == stage)
 
 
 def test_the_prediction_is_for_the_gpus_of_the_run_and_not_for_a_leg_without_storage() -> None:
-    def run(rate: float, **labels: str) -> Measurement:
-        return Measurement(
-            metric="ingest.samples_rate", scope=Scope.RACK, members=NODES, unit="1/s", samples=(rate,), step="ingest",
-            labels={"workload": "resnet50", "data": "storage", "gpus": str(2 * len(NODES)), **labels},
-            conditions={"bound_by": "accelerator"},
-        )  # fmt: skip
-
     every = predicted_and_measured(rack(), [read(29_500), link(94)]).comparisons[1].predicted
-    few = predicted_and_measured(rack(), [read(29_500), link(94), run(9.0), run(99.0, data="synthetic")]).comparisons[1]
+    bound, gpus = {"bound_by": "accelerator"}, str(2 * len(NODES))
+    runs = [run(9.0, bound, data="storage", gpus=gpus), run(99.0, bound, data="synthetic", gpus=gpus)]
+    few = predicted_and_measured(rack(), [read(29_500), link(94), *runs]).comparisons[1]
     assert few.measured == 9.0
     assert few.predicted is not None
     assert every is not None

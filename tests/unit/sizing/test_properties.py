@@ -1,4 +1,4 @@
-"""What must hold whatever the figures are."""
+"""Properties of the model that hold for any figures."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_leg_that_only_read_the_storage_gives_its_rate() -> None:
     assert compared(run(17_000), other).predicted_stage == "GPUs"
 
 
-def test_what_a_run_drew_is_no_rate_of_its_storage() -> None:
+def test_the_rate_of_a_run_is_not_taken_as_its_storages() -> None:
     assert compared(run(9), number("ingest.storage_bandwidth", 1, "MB/s")).predicted_stage == "GPUs"
 
 

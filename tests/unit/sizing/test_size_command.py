@@ -31,7 +31,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
-def test_the_memo_says_what_binds_how_many_chassis_and_on_what_it_hangs(file: str) -> None:
+def test_the_memo_names_bottleneck_chassis_and_dependences(file: str) -> None:
     result = run(file, "--workload", "inception4-large")
     assert result.exit_code == 0
     assert "Capacity plan: A case of the sizing model" in result.output

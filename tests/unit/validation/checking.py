@@ -7,18 +7,21 @@ from functools import cache
 from pathlib import Path
 
 from rackproof.core.evidence import CheckResult
+from rackproof.remote.command import CommandResult
+from rackproof.selftest.mutation import Change
 from rackproof.selftest.trial import Subject
-from rackproof.selftest.validators import Validators, load_validators
+from rackproof.selftest.validators import load_validators
 from rackproof.selftest.written import open_rack, racks_below
 from rackproof.validation.context import Context
 from rackproof.validation.evaluate import Case
+from rackproof.validation.known import Checks
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
 
 
 @cache
-def validators() -> Validators:
+def validators() -> Checks:
     """Every check of ``validators/`` by id."""
     return load_validators(ROOT / "validators")
 
@@ -36,6 +39,17 @@ def subject() -> Subject:
 
 def healthy() -> Context:
     return subject().context
+
+
+def damaged(*changes: Change) -> Context:
+    """The virtual rack with changed answers of gpu-01."""
+
+    def edit(result: CommandResult) -> CommandResult:
+        for change in changes:
+            result = change(result) if change.applies(result.command) else result
+        return result
+
+    return subject().altered("gpu-01", edit)
 
 
 def outcome(check: str, node: str, item: str, context: Context) -> CheckResult:

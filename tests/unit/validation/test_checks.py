@@ -1,4 +1,4 @@
-"""Declarations of checks, the words of their results, and what a reader's answer is to testinfra."""
+"""Declarations of checks, messages of their results, and testinfra's view of a reader's answers."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_driver_may_be_asked_for_by_its_oldest_version(wanted: str, expected: 
 
 
 def test_the_judge_asks_for_the_items_that_the_validator_has() -> None:
-    """What must be answered is enumerated twice, so that nothing is asked for only because it answered."""
+    """Judge and validator enumerate the items independently: the judge must not require only what has answered."""
     for name, (declared, _) in validators().items():
         for context, node, items in items_on_racks(declared):
             leads = [group for group in node.groups if context.rack.group(group)[:1] == (node,)]
@@ -254,7 +254,7 @@ def test_flavours_of_a_kernel_are_equally_new(flavour: str) -> None:
     ("arguments", "expected"),
     [("quiet mitigations=off", "passed"), ("mitigations=off quiet mitigations=auto", "failed"), ("quiet", "failed")],
 )
-def test_of_two_words_about_mitigations_the_last_counts(arguments: str, expected: str) -> None:
+def test_the_last_argument_about_mitigations_counts(arguments: str, expected: str) -> None:
     context = healthy()
     system = context.arch.system.model_copy(update={"mitigations": "off"})
     arch = context.arch.model_copy(update={"system": system})

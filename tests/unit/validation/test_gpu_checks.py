@@ -1,4 +1,4 @@
-"""What checks of GPUs do where the architecture of the written rack does not lead them."""
+"""Checks of GPUs with keys that the written rack's architecture does not set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written() -> Context:
 
 
 class Said:
-    """Some answers of a node are others than those that were written."""
+    """A written node with some other answers."""
 
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
@@ -89,7 +89,7 @@ def test_clocks_of_applications_that_the_driver_no_longer_knows_cannot_be_asked_
     assert asked("gpu.clocks", {"nvidia-smi -q -x": text}, clocks=Clocks(application_sm_mhz=1980)).outcome is UNMEASURED
 
 
-def test_an_xid_that_the_site_allows_is_none() -> None:
+def test_an_xid_that_the_site_allows_is_no_failure() -> None:
     line = "[ 77.1] gpu-01 kernel: NVRM: Xid (PCI:0000:bb:00): 63, pid=1, name=a, Row Remapper: New row\n"
     log = f"[ 41.2] gpu-01 kernel: NVRM: loading NVIDIA UNIX Open Kernel Module\n{line}status 0\n"
     assert asked("gpu.xid", {"journalctl": log}).outcome is FAILED

@@ -1,13 +1,12 @@
-"""Frames that do not pass are told from a peer that was booting, and from a dead path."""
+"""``fabric.jumbo`` distinguishes frames that do not pass, a peer that was booting, and a dead path."""
 
 from __future__ import annotations
 
 import pytest
 
 from rackproof.core.evidence import CheckOutcome
-from rackproof.remote.command import CommandResult
 from rackproof.selftest.mutation import Change
-from tests.unit.validation.checking import outcome, subject
+from tests.unit.validation.checking import damaged, outcome
 
 SILENT = Change(
     command="10.77.0.11", replace=("2 packets transmitted, 2 received", "2 packets transmitted, 0 received")
@@ -22,14 +21,7 @@ SILENT = Change(
     ],
 )
 def test_a_silent_peer_is_a_dead_path_and_one_that_was_booting_is_not(again: str, expected: str) -> None:
-    asked_again = Change(command="-s 56", stdout=again)
-
-    def edit(result: CommandResult) -> CommandResult:
-        for change in (SILENT, asked_again):
-            if change.applies(result.command):
-                result = change(result)
-        return result
-
-    check_result = outcome("fabric.jumbo", "gpu-01", "fabric0", subject().altered("gpu-01", edit))
+    context = damaged(SILENT, Change(command="-s 56", stdout=again))
+    check_result = outcome("fabric.jumbo", "gpu-01", "fabric0", context)
     assert check_result.outcome is (CheckOutcome.FAILED if expected else CheckOutcome.PASSED)
     assert check_result.message.startswith(expected)

@@ -1,4 +1,4 @@
-"""Validation of the machine at hand: who it is, what it is asked, what a health check gets to read."""
+"""Validation of the local machine: its node, its commands, and the line for a health check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = Node("gpu-01", ("gpu",))
 RACK = Rack("rack.yaml", (NODE, Node("gpu-02", ("gpu",))))
 
 
-def test_commands_run_here() -> None:
+def test_commands_run_on_this_machine() -> None:
     answer = LocalFleet(RACK, "gpu-01")["gpu-01"].run("echo out; echo err >&2; exit 3", 10)
     assert (answer.rc, answer.stdout, answer.stderr, answer.error) == (3, b"out\n", b"err\n", None)
 

@@ -162,7 +162,7 @@ def test_a_bad_unnamed_port_is_one_too_few(card: str) -> None:
         assert result(check, "compute", dgx(mlx5_3=BAD[card]))[0] == UNMEASURED
 
 
-def test_of_several_purposes_alike_it_counts_candidate_ports() -> None:
+def test_it_counts_candidate_ports_of_all_purposes_with_one_speed() -> None:
     narrow = {f"mlx5_{k}": Card(f"mlx5_{k}", f"0000:{0x18 + 0x10 * k:02x}:00.0", width=8) for k in range(3)}
     two = {name: card for name, card in narrow.items() if name != "mlx5_2"}
     assert result("nic.pcie_width", "compute", dgx()) == (PASSED, "")

@@ -1,4 +1,4 @@
-"""What is looked at, what is left out, and how that is written for a build server."""
+"""Selected checks and nodes, the exit status, and results for a build server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def result(outcome: CheckOutcome, message: str = "", required: bool = True, node
 PASSED, FAILED, UNMEASURED = CheckOutcome.PASSED, CheckOutcome.FAILED, CheckOutcome.UNMEASURED
 
 
-def test_a_check_has_the_tags_of_its_id_of_what_people_call_that_and_its_own() -> None:
+def test_a_check_has_the_tags_of_its_id_of_its_domain_and_its_own() -> None:
     assert declared("gpu.count").tags == {"gpu"}
     assert declared("fabric.mtu", "slow").tags == {"fabric", "network", "slow"}
     assert declared("mount.options").tags == {"mount", "storage"}
@@ -45,7 +45,7 @@ def test_a_check_has_the_tags_of_its_id_of_what_people_call_that_and_its_own() -
     ("tags", "complaint"),
     [("gpu,storage", None), ("gpux", "--tags gpux: no check has that tag; did you mean 'gpu'?"), ("", None)],
 )
-def test_a_tag_that_nothing_has_is_refused(tags: str, complaint: str | None) -> None:
+def test_a_tag_that_no_check_has_is_refused(tags: str, complaint: str | None) -> None:
     checks = [declared("gpu.count"), declared("ceph.health")]
     if complaint is None:
         refuse_unknown(tags_of(tags), checks)
@@ -95,7 +95,7 @@ def test_nothing_selected_is_no_success(outcomes: list[tuple[CheckOutcome, bool]
 
 
 @given(st.lists(st.builds(result, st.sampled_from(list(CheckOutcome)), st.text(), st.booleans(), st.text(min_size=1))))
-def test_whatever_a_check_says_the_document_can_be_read(results: list[CheckResult]) -> None:
+def test_the_document_is_readable_with_any_message_of_a_check(results: list[CheckResult]) -> None:
     root = ElementTree.fromstring(render_checks(results, {"rack": "\x00\x1b"}))  # noqa: S314
     assert len(list(root.iter("testcase"))) == len(results) == int(root.get("tests", ""))
     assert list(root.iter("skipped")) == []

@@ -1,4 +1,4 @@
-"""Container runtimes other than the written rack's, and what Slurm's sites may do differently."""
+"""Container runtimes other than the written rack's, and settings of Slurm that differ between sites."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_other_runtimes_that_fail(keys: dict[str, Any], check: str, answers: dic
          {"docker info": "status 124\n"}, "docker does not answer; see container.answers"),
     ],
 )  # fmt: skip
-def test_who_cannot_be_asked_is_not_judged(
+def test_a_runtime_that_does_not_answer_is_unmeasured(
     keys: dict[str, Any], check: str, answers: dict[str, str], message: str
 ) -> None:
     check_result = result(with_containers(**keys), check, "", answers)
@@ -159,7 +159,7 @@ def test_who_cannot_be_asked_is_not_judged(
     ("runtime", "key", "value"),
     [("enroot", "storage_driver", "overlay"), ("podman", "mounts", ["raid"]), ("containerd", "rootless", True)],
 )
-def test_what_a_runtime_cannot_be_asked_is_refused(runtime: str, key: str, value: object) -> None:
+def test_a_key_without_a_check_for_the_runtime_is_refused(runtime: str, key: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{runtime} has no check for {key}"):
         Containers.model_validate({"runtime": runtime, key: value})
 

@@ -10,11 +10,10 @@ import pytest
 from rackproof.core.evidence import CheckOutcome
 from rackproof.core.rack import Node, Rack
 from rackproof.remote import controller
-from rackproof.remote.command import CommandResult
 from rackproof.selftest.mutation import Change
 from rackproof.validation import context as module
 from rackproof.validation.context import Context
-from tests.unit.validation.checking import healthy, outcome, subject
+from tests.unit.validation.checking import damaged, healthy, outcome
 
 CAUSE = "the controller, which runs the virtual machines, was starved"
 LOST = [
@@ -25,15 +24,6 @@ SILENT = [
     Change(command="10.77.0.11", replace=("2 packets transmitted, 2 received", "2 packets transmitted, 0 received")),
     Change(command="-s 56", stdout="small 1\nlarge 1\n"),
 ]
-
-
-def damaged(*changes: Change) -> Context:
-    def edit(result: CommandResult) -> CommandResult:
-        for change in changes:
-            result = change(result) if change.applies(result.command) else result
-        return result
-
-    return subject().altered("gpu-01", edit)
 
 
 @pytest.mark.parametrize(

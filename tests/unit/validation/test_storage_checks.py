@@ -102,7 +102,7 @@ def test_balance_is_not_judged_before_all_mounts_are_there() -> None:
     assert (result.outcome.value, result.message) == ("unmeasured", "/mnt/isilon16 is not mounted; see mount.mounted")
 
 
-def test_five_to_one() -> None:
+def test_five_mounts_of_one_address_are_not_balanced() -> None:
     addresses = ["10.60.64.1"] * 5 + [f"10.60.64.{k}" for k in range(2, 13)]
     result = Dgx1(addresses).result("mount.balance")
     assert result.outcome.value == "failed"
@@ -130,7 +130,7 @@ def test_balance_without_addresses_is_not_measured() -> None:
         assert dgx.result(check).outcome.value == "unmeasured"
 
 
-def test_an_address_that_the_server_has_not() -> None:
+def test_an_address_that_the_server_lacks() -> None:
     addresses = [*(f"10.60.64.{k}" for k in range(1, 16)), "10.60.99.1"]
     assert "actual /ifs of 10.60.99.1" in Dgx1(addresses).result("mount.source").message
     assert "2 from 10.60.99.1" in Dgx1(["10.60.99.1", "10.60.99.1", *addresses[:14]]).result("mount.balance").message

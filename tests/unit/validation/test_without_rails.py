@@ -52,7 +52,7 @@ def test_a_node_without_a_rail_has_no_peers() -> None:
         ((",377,", ",0,"), CheckOutcome.FAILED, "expected answers of 10.77.0.11, actual none"),
     ],
 )
-def test_whom_a_node_follows_cannot_be_told_without_a_rail(
+def test_the_time_server_cannot_be_identified_without_a_rail(
     change: tuple[str, str] | None, expected: CheckOutcome, message: str
 ) -> None:
     context = without_rail("storage-01")

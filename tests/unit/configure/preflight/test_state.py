@@ -63,7 +63,7 @@ def test_a_cut_off_answer_is_none() -> None:
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
-def test_the_question_is_answered_by_this_machine(tmp_path: Path, shell: str) -> None:
+def test_this_machine_answers_the_command(tmp_path: Path, shell: str) -> None:
     command = PreflightState().command(["/", "/no such path"], ["/", "/mnt/it's not there"])
     done = subprocess.run([shell, "-c", command], capture_output=True, text=True, timeout=60, check=True)
     state = PreflightState().process(done.stdout.splitlines()) if "offline" not in done.stdout else None
