@@ -385,8 +385,8 @@ class TestVirtualRack:
             assert job.file_bytes % job.block_bytes == 0
 
 
-# The worst figure of each criterion, in its bar's unit: ten certificates of a healthy rack beside six busy programs, and
-# 17 runs on a quiet host, where TCP is much faster and Soft-RoCE hardly: shares of TCP are least there.
+# The worst figure of each criterion, in its bar's unit: ten certificates of a healthy rack beside six busy programs,
+# and 17 runs on a quiet host, where TCP is much faster and Soft-RoCE hardly: shares of TCP are least there.
 WORST_OF_HEALTHY_RACKS = {
     "local.read": 841.0,
     "local.write": 289.0,
